@@ -38,6 +38,7 @@ ALLOWED = {
     "tests/clock.py": "it is what the others use",
     "tests/test_clock_rules.py": "it names what it looks for",
     "tests/fuzz/__main__.py": "a command says how long it took",
+    "tests/fuzz/bounds/__main__.py": "a command dates its report and says how long it took",
     "tests/fuzz/engine.py": "says how long it took; whoever seems slow is judged by work",
     "tests/ptx/hazards/record.py": "a command dates what it records on a GPU",
     "tests/ptx/hopper/judging.py": "a command says how long it took",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LayoutError as LayoutError
+    from fragmenta.errors import LimitReached as LimitReached
     from fragmenta.errors import MissingPackage as MissingPackage
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
@@ -164,7 +165,7 @@ _MODULES = {
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands BadCall "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
-    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice "
+    "PtxSyntaxError KernelFault KernelHazard LimitReached CompileError NoDevice "
     "MissingPackage",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}

@@ -145,6 +145,13 @@ class KernelFault(Error):
         return self.message + before
 
 
+class LimitReached(KernelFault):
+    """A launch would take more than it may; ``kind`` is seconds, memory or output.
+
+    The message says how the limit is raised.
+    """
+
+
 class KernelHazard(KernelFault):
     """A kernel may run to its end, but something in it is wrong; the message says what.
 

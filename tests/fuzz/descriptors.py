@@ -323,5 +323,5 @@ SURFACE = Surface(
         loaded: 2,
         looped: 2,
     },
-    share=0.40,
+    share=0.37,
 )

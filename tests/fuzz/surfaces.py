@@ -9,7 +9,9 @@ from tests.fuzz import (
     files,
     packing,
     parser,
+    ptx_texts,
     sparsity,
+    wrong_types,
 )
 from tests.fuzz.engine import Surface
 
@@ -17,5 +19,6 @@ SURFACES: dict[str, Surface] = {
     module.SURFACE.name: module.SURFACE
     for module in (
         parser, packing, sparsity, execution, descriptors, files, commands,
+        wrong_types, ptx_texts,
     )
 }  # fmt: skip

@@ -12,10 +12,16 @@ import pytest
 import fragmenta as fm
 from fragmenta.registers.fragment import Fragment
 from tests.clock import work
-from tests.fuzz import engine, files, packing, sparsity
+from tests.fuzz import engine, files, packing, sparsity, wrong_types
 from tests.fuzz.surfaces import SURFACES
 
-COUNTS = {"packing": 3000, "descriptors": 6000, "commands": 400, "parser": 3000}
+COUNTS = {
+    "packing": 3000,
+    "descriptors": 6000,
+    "commands": 400,
+    "parser": 3000,
+    "ptx_texts": 150,
+}
 
 
 @pytest.mark.parametrize("name", SURFACES)
@@ -25,6 +31,36 @@ def test_nothing_is_found(name):
     assert not told, "\n\n".join(told)
     assert result.calls >= COUNTS.get(name, 1200)
     assert result.refusals > result.calls // 20
+
+
+def test_every_public_function_is_called_with_wrong_types():
+    assert wrong_types.public() <= set(wrong_types.right())
+
+
+@pytest.mark.parametrize("name", sorted(wrong_types.right()))
+def test_a_right_call_is_right(name):
+    call = wrong_types.right()[name]
+    if name == "tensor_memory.moves.shift":  # nobody knows what it does
+        with pytest.raises(fm.Error, match="only a GPU"):
+            wrong_types.made(call)
+    else:
+        wrong_types.made(call)
+
+
+@pytest.mark.parametrize("number", range(len(wrong_types.WRONG)))
+def test_a_wrong_argument_is_refused_in_words(number):
+    value, escaped = wrong_types.WRONG[number], []
+    for name, place, which in wrong_types.every():
+        if which != number:
+            continue
+        call = wrong_types.changed(wrong_types.right()[name], place, value)
+        try:
+            wrong_types.made(call)
+        except fm.Error:
+            pass
+        except Exception as why:
+            escaped.append(f"{name}({place}={value!r}): {type(why).__name__}: {why}")
+    assert not escaped, "\n".join(escaped)
 
 
 def test_the_shares_make_one():

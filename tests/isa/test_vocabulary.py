@@ -5,7 +5,7 @@ import pytest
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.families import FORMS
 from tests.isa import vocabulary
-from tests.thinning import some
+from tests.thinning import THOROUGH
 
 # ── is the judge fed right? ─────────────────────────────────────────────────
 
@@ -76,15 +76,18 @@ def test_a_crash_of_the_judge_is_no_acceptance():
 # ── the search ──────────────────────────────────────────────────────────────
 
 
+FEW = ("ldmatrix.sync.aligned", "spcompress")
+"""Forms that an ordinary run searches; a thorough one searches all of them."""
+
+
 def test_what_ptxas_accepts_is_in_the_catalogue_or_left_out():
     """Some of the search; ``python -m tests.isa.vocabulary`` does all of it."""
-    total = 0
-    for number, form in enumerate(vocabulary.searched()):
+    forms = vocabulary.searched() if THOROUGH else [FORMED[name] for name in FEW]
+    for number, form in enumerate(forms):
         items = list(vocabulary.asked(form).items())
-        taken = dict(some(items, max(1, len(items) // 150), number))
-        total += len(taken)
+        taken = dict(items[number % 7 :: max(1, len(items) // 200)])
+        assert len(taken) >= min(len(items), 100)
         assert not vocabulary.found(form, taken)
-    assert total > 2500
 
 
 @pytest.mark.parametrize("line", vocabulary.LEFT_OUT, ids=lambda line: line[2])
@@ -93,8 +96,8 @@ def test_what_is_left_out_becomes_machine_code(line):
     _, why, example, target = line
     assert vocabulary.left_out(example) == why
     assert isinstance(vocabulary.named(example), vocabulary.Remark)
-    begins = example.split(".m")[0]
-    form = next(form for form in FORMS if form.spellings[0].startswith(begins[:8]))
+    begins = ".".join(example.split(".")[:2]) if "tcgen05" in example else example[:8]
+    form = next(form for form in FORMS if form.spellings[0].startswith(begins))
     texts = [[*lines[:-1], lines[-1].replace(name, example)]
              for name, lines in vocabulary.templates(form)]  # fmt: skip
     assert any(vocabulary.become_code(texts, target, vocabulary.NEWEST))

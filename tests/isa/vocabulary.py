@@ -347,6 +347,18 @@ def accepted(asked, target):
 #: a target that takes it.
 LEFT_OUT = (
     (
+        r"tcgen05\.cp\..*\.b2\.b2$",
+        "ptxas ignores .b2, also twice: the machine code is the same",
+        "tcgen05.cp.cta_group::1.128x256b.b2.b2",
+        "sm_100a",
+    ),
+    (
+        r"(ld|st)matrix\..*\.x(8|16|32|64|128)(\.|$)",
+        "ptxas takes these counts, of tcgen05.ld, for .x1: the machine code is the same",
+        "ldmatrix.sync.aligned.m8n8.x8.b16",
+        "sm_90a",
+    ),
+    (
         r"mma\.sync\.aligned\.m8n8k4\..*f32\.bf16\.bf16\.f32",
         "no manual has m8n8k4 with bf16, and no source says what it computes",
         "mma.sync.aligned.m8n8k4.row.col.f32.bf16.bf16.f32",

@@ -6,6 +6,7 @@ These checks need no knowledge of element types or instructions.
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
 from typing import Any
 
 import ml_dtypes
@@ -138,3 +139,26 @@ def check_numbers(**given: object) -> None:
     for name, value in given.items():
         if not is_whole(value):
             raise ShapeError(f"{name} must be a whole number; given {value!r}")
+
+
+def is_among(value: object, allowed: Container[object]) -> bool:
+    """Whether this is one of some words or numbers; an array or a list is none.
+
+    >>> is_among("k", ("k", "n")), is_among(np.zeros(2), (0, 1)), is_among(True, (1,))
+    (True, False, False)
+    """
+    plain = isinstance(value, str) or is_whole(value)
+    return plain and value in allowed
+
+
+def check_flags(**given: object) -> None:
+    """Refuse what is neither true nor false; the message has its name.
+
+    >>> check_flags(pad=np.zeros(2))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: pad must be True or False; given ndarray
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool | np.bool_) and not is_among(value, (0, 1)):
+            kind = type(value).__name__
+            raise Error(f"{name} must be True or False; given {kind}")

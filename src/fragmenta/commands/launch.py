@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from fragmenta.commands import isolated as apart
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import (
@@ -55,6 +56,7 @@ from fragmenta.progress import Progress, bar, ignore_progress, notice
 from fragmenta.ptx.checking.problem import ERROR, Problem, counts
 from fragmenta.ptx.kernel import Kernel
 from fragmenta.ptx.kernel import load as load_ptx
+from fragmenta.ptx.limits import OUTPUT, SECONDS
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.result import FIDELITY, Result
 from fragmenta.view.svg import convert
@@ -118,6 +120,32 @@ def launch(
         int | None,
         typer.Option(metavar="N", help="Stop after so many warp instructions."),
     ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option("--seconds", metavar="S", help="What the launch may take."),
+    ] = SECONDS,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            "--memory",
+            metavar="BYTES",
+            help="What the launch may use; by default all that the machine has.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        int,
+        typer.Option(
+            "--output", metavar="N", help="Characters that the kernel may print."
+        ),
+    ] = OUTPUT,
+    isolated: Annotated[
+        bool,
+        typer.Option(
+            "--isolated",
+            help="Launch in a process of its own, with limits of the system.",
+        ),
+    ] = False,
     no_contract: Annotated[
         bool,
         typer.Option(
@@ -198,11 +226,17 @@ def launch(
     options |= schedule_options(schedule, schedules)
     if cluster is not None:
         options["cluster"] = sides(cluster, "--cluster")
+    options |= {"seconds": seconds, "memory": memory, "output": output}
     before = [each.value.tobytes() for each in given]
     values = for_kernel([each.value for each in given])
+    picture = ""
     try:
         with _patience(f"launching {found.name}") as progress:
-            result = found.launch(*sizes, values, progress=progress, **options)
+            if isolated:
+                ask = apart.launch
+                result, picture = ask(found, sizes, values, options, bool(timeline))
+            else:
+                result = found.launch(*sizes, values, progress=progress, **options)
     except KernelFault as fault:
         _write_sarif(sarif_file, file, of_fault(fault), force)
         _tell(file, fault, as_json)
@@ -212,8 +246,8 @@ def launch(
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     _write_sarif(sarif_file, file, result.problems, force)
     if timeline is not None:
-        picture = convert(str(result.timeline()), picture_format(timeline))
-        save_bytes(timeline, picture, force)
+        drawn = picture or str(result.timeline())
+        save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
     done = _Done(found, *sizes, target, result, changes)
     if as_json:
         emit_json(done.to_json())

@@ -19,6 +19,7 @@ from fragmenta.ptx.checking.problem import (
     wrapped,
 )
 from fragmenta.ptx.module import Source
+from fragmenta.ptx.naming import demangled
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -162,7 +163,12 @@ def _location(file: str, problem: Problem) -> dict[str, Any]:
         "snippet": {"text": problem.text},
     }
     place = {"artifactLocation": _file(file), "region": region}
-    named = [{"name": problem.function, "kind": "function"}] if problem.function else []
+    named = [
+        {"name": demangled(each), "kind": "function"}
+        | ({"decoratedName": each} if demangled(each) != each else {})
+        for each in (problem.function,)
+        if each
+    ]
     return {"physicalLocation": place, "logicalLocations": named}
 
 

@@ -153,6 +153,10 @@ def compare(
     >>> print(*told.missing)
     ('wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3', 'sm_80')
     """
+    for what, given in (("ops", ops), ("targets", targets)):
+        if not isinstance(given, Instruction | str | list | tuple | Iterator | dict):
+            kind = type(given).__name__
+            raise Error(f"{what} is one name or a list of names; given {kind}")
     listed = [ops] if isinstance(ops, Instruction | str) else list(ops)
     found = [each if isinstance(each, Instruction) else find(each) for each in listed]
     names = targets.replace(",", " ").split() if isinstance(targets, str) else targets

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from fragmenta.arrays.checks import check_flags, is_among, is_whole
 from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa.instruction import Instruction, Shape
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor, check_kind
@@ -32,12 +33,38 @@ def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruct
     """
     sparse = _sparse(qualifiers.get("sp"), mma_sp.FORM.vocabulary("sp"))
     form = mma_sp.FORM if sparse else mma_table.FORM
+    check_words(b=b)
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
+
+
+def check_words(**given: object) -> None:
+    """Refuse qualifiers that are no text; None stands for one that is not given.
+
+    >>> check_words(a=32)
+    Traceback (most recent call last):
+    fragmenta.errors.UnknownInstruction: a is a text, such as 'f16'; given int
+    """
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            such = _SUCH.get(name, "f16")
+            kind = type(value).__name__
+            raise UnknownInstruction(
+                f"{name} is a text, such as {such!r}; given {kind}"
+            )
+
+
+_SUCH = {
+    "shape": "m16n8k16",
+    "kind": "mxf4",
+    "scale": "ue8m0",
+    "collector": "collector::a::fill",
+    "sp": "sp",
+}
 
 
 def _sparse(given: object, words: Iterable[str]) -> bool:
     """Whether a sparse form is wanted: by one of these words, or not at all."""
-    if not given:
+    if given is None or given is False or (isinstance(given, str) and not given):
         return False
     if not isinstance(given, str) or given.removeprefix(".") not in words:
         raise UnknownInstruction(f"sp is {one_of(map(repr, words))}; given {given!r}")
@@ -52,6 +79,7 @@ def wgmma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instru
     """
     sparse = _sparse(qualifiers.pop("sp", ""), ("sp",))
     form = wgmma_table.SPARSE if sparse else wgmma_table.DENSE
+    check_words(b=b)
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
 
 
@@ -100,10 +128,18 @@ def tcgen05(
     >>> print(tcgen05("m256n64k64", a="e2m1", kind="mxf4nvf4", cta_group=2))
     tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.scale_vec::4X 0x10100480
     """
+    check_words(shape=shape, a=a, b=b, d=d, kind=kind, scale=scale, collector=collector)
+    check_flags(ws=ws, ashift=ashift)
+    if scale_vec is not None and not (
+        isinstance(scale_vec, str) or is_whole(scale_vec)
+    ):
+        raise UnknownInstruction(
+            f"scale_vec is 1, 2, 4, 'block16' or 'block32'; given {scale_vec!r}"
+        )
     name = check_kind(kind or _kind_of(a, scale, scale_vec))
     size = Shape.parse(shape)
     sparse = _sparse(sp if sp is not True else "sp", ("sp",))
-    if cta_group not in (1, 2) or isinstance(cta_group, bool):
+    if not is_among(cta_group, (1, 2)):
         raise UnknownInstruction(f"cta_group is 1 or 2; given {cta_group!r}")
     scaled = name.startswith("mx")
     size_word = _scale_size(name, scale, scale_vec)
@@ -190,6 +226,7 @@ def build(forms: Iterable[Form], **given: str) -> Instruction:
     row and col; otherwise several choices are an error that lists them.
     """
     forms = tuple(forms)
+    check_words(**given)
     given = {name: _qualifier(name, value) for name, value in given.items() if value}
     _check_names(forms, given)
     fitting = _fitting(forms, given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fragmenta.arrays.checks import is_among
 from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
 from fragmenta.isa.instruction import Instruction
@@ -49,11 +50,13 @@ def catalogue(
     >>> sum(1 for op in catalogue("movmatrix"))
     1
     """
-    if family is not None and family not in FAMILIES:
+    if family is not None and not is_among(family, FAMILIES):
         raise UnknownInstruction(
             f"no family {family}{nearest(str(family), FAMILIES)}; there are "
             f"{one_of(FAMILIES, 'and')}"
         )
+    if form is not None and not any(form is each for each in FORMS):
+        raise UnknownInstruction(f"form is one of the tables' forms; given {form!r}")
     return _combinations(family, FORMS if form is None else (form,))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.once import once
 from fragmenta.errors import UnknownInstruction, shortened
 from fragmenta.isa.families import FORMS, uncovered
@@ -45,6 +46,8 @@ nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     if isinstance(text, Instruction):
         return text if idesc is None else text.with_descriptor(idesc)
     check_text(text)
+    if idesc is not None and not is_whole(idesc):
+        raise UnknownInstruction(f"idesc is a word of 32 bits; given {idesc!r}")
     guard, mnemonic, operands = split(text)
     op = _named(mnemonic)
     word = integer(operands) if op.tensor_memory else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from fragmenta.arrays.checks import check_flags
 from fragmenta.errors import BadOperands, UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS, catalogue, uncovered
 from fragmenta.isa.fitting import RESULTS, VARIANTS, fitting, narrowed, row_words
@@ -80,6 +81,7 @@ def search(text: str, *, every: bool = False) -> list[Instruction]:
     >>> len(search("nvfp4 hopper"))
     0
     """
+    check_flags(every=every)
     wanted = _words(text)
     if not wanted or len(wanted) > _most_words():
         return []

@@ -188,6 +188,12 @@ class Arguments:
         self._groups = _grouped([place for part in parts for place in _places(part)])
         if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
             raise Error("a launch takes at most 1,008 arrays")
+        for each in self._groups:
+            if each.stop - each.start > layout.FIRST_SLOT:
+                raise ValueRangeError(
+                    f"{each.places[0].what} is an array of {each.stop - each.start:,} "
+                    f"bytes; the most is {layout.FIRST_SLOT:,}"
+                )
         self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
         self.passed: list[Passed] = [self._passed(part) for part in parts]
         self.arrays: dict[int, NDArray[Any]] = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, KernelFault, shortened
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.context import HOST, address_of
 from fragmenta.ptx.engine.layout import HOST_FUNCTIONS, LANES
@@ -21,6 +21,10 @@ from fragmenta.ptx.engine.layout import HOST_FUNCTIONS, LANES
 _FORMAT = re.compile(
     r"%[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([a-zA-Z%])"
 )
+
+
+MOST_WIDTH = 1 << 16
+"""Characters of one conversion of printf; C promises 4,095."""
 
 
 class Host:
@@ -103,6 +107,7 @@ class Host:
         where = self._word(warp, values_at, lane, 2)
         data = self._read(warp, block, lane, where, 4096) if where else b""
         shown, count = self._format(text, data, warp, block, lane)
+        self._launch.meter.print(len(shown))
         self._lines.append(shown)
         ctypes.memmove(warp + answer + 4 * lane, struct.pack("<i", count), 4)
 
@@ -123,10 +128,12 @@ class Host:
             whole, kind, length = match[0], match[4], match[3] or ""
             if kind not in "diouxXfFeEgGaAcsp":
                 return "%" if kind == "%" else whole
-            for star in (match[1], match[2]):
-                if star == "*":
-                    width = struct.unpack("<i", take(4))[0]
-                    whole = whole.replace("*", str(width), 1)
+            for written in filter(None, (match[1], match[2])):
+                digits = written
+                if written == "*":
+                    digits = str(struct.unpack("<i", take(4))[0])
+                    whole = whole.replace("*", digits, 1)
+                self._check_width(digits, whole)
             count += 1
             plain = whole[: -1 - len(length)]
             if kind in "fFeEgGaA":
@@ -143,6 +150,16 @@ class Host:
             return _integer(plain, kind, take(8 if length in _WIDE else 4), length)
 
         return _FORMAT.sub(value, text), count
+
+    def _check_width(self, digits: str, conversion: str) -> None:
+        """Refuse a width or a precision that is more than a kernel may print."""
+        most = self._launch.meter.limits.output
+        most = MOST_WIDTH if most is None else min(most, MOST_WIDTH)
+        if len(digits) > 10 or abs(int(digits)) > most:
+            raise Error(
+                f"printf has the conversion {shortened(conversion)}; a width or a "
+                f"precision is at most {most:,}"
+            )
 
     def _assertfail(self, warp: int, block: int, table: int, lane: int) -> None:
         places = [self._place(table, i) for i in range(4)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
+from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
@@ -23,9 +24,9 @@ from fragmenta.ptx.launching import (
     check_cooperative,
     check_options,
     check_shape,
-    check_shared,
     run,
 )
+from fragmenta.ptx.limits import OUTPUT, SECONDS, Meter, check_limits, no_memory
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.result import Result, counted, hazard
@@ -81,6 +82,9 @@ class Kernel:
         target: str | None = None,
         contract: bool = True,
         limit: int | None = None,
+        seconds: float | None = SECONDS,
+        memory: int | None = None,
+        output: int | None = OUTPUT,
         stack: int = STACK,
         client: Any = None,
         check: bool = True,
@@ -95,8 +99,11 @@ class Kernel:
         ``grid``, ``block`` and ``cluster`` are numbers or tuples; arrays among the
         arguments are changed in place; ``shared`` is the size of dynamic shared memory
         in bytes.  ``limit`` is the most warp instructions before a
-        :class:`KernelFault`.  ``contract=False`` does not fuse products and sums as the
-        assembler does.  ``client`` is a Dask client, whose workers then run the blocks.
+        :class:`KernelFault`.  ``seconds``, ``memory`` (bytes; by default as many as the
+        machine has) and ``output`` (printed characters) are what the launch may take
+        before a :class:`LimitReached`.  ``contract=False`` does not fuse products and
+        sums as the assembler does.  ``client`` is a Dask client, whose workers then run
+        the blocks.
         ``progress`` is called now and then with the share of blocks that have begun.
         ``cooperative=True`` is a cooperative launch: all blocks are under way at the
         same time, and ``grid.sync()`` of cooperative groups synchronises them.
@@ -141,7 +148,12 @@ class Kernel:
         check_options(limit, stack, shared)
         check_cooperative(cooperative, client)
         check_reporting(problems)
+        check_flags(contract=contract, check=check, strict=strict)
+        if target is not None:
+            check_target(target)
         several = check_schedules(schedule, schedules, client)
+        limits = check_limits(seconds, memory, output)
+        meter = Meter(limits)
         where = check_target(target or self.loaded.module.target)
         options: dict[str, Any] = {
             "shared": int(shared),
@@ -160,21 +172,24 @@ class Kernel:
             launch = self.loaded.launch(
                 self.name, shape, given, watch=watch and defined is None,
                 strict=strict, schedule=schedule, defined=defined, names=self.names,
-                language=self.language, **options,
+                language=self.language, meter=meter, **options,
             )  # fmt: skip
-            check_shared(launch.compiled, int(shared), where)
             launch.progress = progress
             return launch
 
         def run_one(launch: Launch, most: int | None = limit) -> str:
-            return self._run(launch, given, options, most, client)
+            more = {**options, "limits": tuple(limits)}
+            return self._run(launch, given, more, most, client)
 
         runs = Runs(prepared, run_one, several, reports=problems == "report")
-        output = runs.all()
+        try:
+            printed = runs.all()
+        except MemoryError as why:
+            raise no_memory(why) from why
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self._static, where, watch) if check else list
         made = Result(
-            counts, fidelity, output, time.perf_counter() - start, where,
+            counts, fidelity, printed, time.perf_counter() - start, where,
             self.loaded.module.target, watch, find, runs.found, runs.recorded,
         )  # fmt: skip
         if problems == "raise":
@@ -262,6 +277,8 @@ class Loaded(Source):
         self, target: str | None, kernel: str | None = None, with_flow: bool = True
     ) -> list[Problem]:
         """What ``checking.checker.check`` says, which is asked once."""
+        if target is not None:
+            check_target(target)
         key = (target, kernel, with_flow)
         if key not in self._checked:
             from fragmenta.ptx.checking.checker import check
@@ -322,9 +339,11 @@ def parse(text: str | bytes, name: str = "") -> Loaded:
     <PTX 8.0 for sm_80: f>
     """
     if isinstance(text, bytes):
-        text = text.rstrip(b"\0").decode()
+        text = text.rstrip(b"\0").decode("utf-8", "replace")
     if not isinstance(text, str):
         raise Error(f"PTX is a text; given {type(text).__name__}")
+    if not isinstance(name, str):
+        raise Error(f"name is that of a file; given {type(name).__name__}")
     try:
         return Loaded(reading.parse(text, name))
     except PtxSyntaxError as error:

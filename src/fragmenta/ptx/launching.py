@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import Error, ValueRangeError
+from fragmenta.errors import Error, LimitReached, ValueRangeError
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
@@ -30,6 +30,7 @@ from fragmenta.ptx.engine.context import Context, Shape, template
 from fragmenta.ptx.engine.layout import Status
 from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.host import Host
+from fragmenta.ptx.limits import Meter
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.result import total
 from fragmenta.ptx.teams import Single, Team
@@ -61,8 +62,10 @@ class Launch:
         variables: Variables,
         dynamic: int,
         stack: int,
+        meter: Meter,
         cooperative: bool = False,
     ) -> None:
+        self.meter = meter
         self.module, self.compiled, self.shape = module, compiled, shape
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.allocates else 0
@@ -268,6 +271,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
 def _step(launch: Launch, context: Runner, every: list[Any], limit: int | None) -> None:
     launch.run(context)
     launch.check(context)
+    launch.meter.check()
     if limit is not None:
         used = sum(total(launch.compiled, each.counts) for each in every)
         if used > limit:
@@ -288,6 +292,7 @@ def _in_parallel(
         for each in workers:
             while each.is_alive():
                 each.join(0.1)
+                launch.meter.check()
                 launch.progress((shared.following - first) / (last - first))
     except BaseException:
         shared.stop()
@@ -356,7 +361,8 @@ class _Shared:
                 while not context.halt[0] and context.index < context.last:
                     _step(self.launch, context, self.contexts, self.limit)
             except Exception as error:  # raised again where the launch was made
-                over = getattr(error, "kind", "") == "limit"
+                limits = isinstance(error, LimitReached)
+                over = limits or getattr(error, "kind", "") == "limit"
                 self.stop(-1 if over else context.index)
                 self.errors.append((context.index, error))
                 return
@@ -432,7 +438,11 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
 
 
 def _three(given: Any, name: str) -> tuple[int, int, int]:
-    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    several = (
+        np.ndim(given) == 1
+        if isinstance(given, np.ndarray)
+        else (isinstance(given, Iterable) and not isinstance(given, (str, bytes)))
+    )
     numbers = tuple(given) if several else (given,)
     if not 1 <= len(numbers) <= 3 or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0

@@ -19,7 +19,8 @@ from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.mode import Mode
-from fragmenta.ptx.launching import Launch
+from fragmenta.ptx.launching import Launch, check_shared
+from fragmenta.ptx.limits import Meter, default_meter
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.variables import Variables
 
@@ -72,9 +73,15 @@ class Source:
         return self.contracted if contract else self.folded
 
     def compiled(
-        self, name: str, target: str, contract: bool, mode: tuple[bool, ...] = ()
+        self,
+        name: str,
+        target: str,
+        contract: bool,
+        mode: tuple[bool, ...] = (),
+        meter: Meter | None = None,
     ) -> Compiled:
         """The machine code of a kernel; ``mode`` is a ``writing.Mode``."""
+        measure = (meter or default_meter()).code
         key = (name, target, contract, *mode)
         with self._lock:
             if key not in self._compiled:
@@ -83,14 +90,16 @@ class Source:
                     self.module.text,
                     (name, target, str(contract)),
                     mode,
+                    measure,
                 )
             return self._compiled[key]
 
-    def variables_of(self, ready: Compiled) -> Variables:
+    def variables_of(self, ready: Compiled, meter: Meter | None = None) -> Variables:
         """The variables, where a compiled kernel expects them."""
         with self._lock:
             if self._variables is None:
-                made = Variables(self.module, ready.addresses)
+                room = (meter or default_meter()).room
+                made = Variables(self.module, ready.addresses, room)
                 for variable, data in self._restored.items():
                     made[variable] = data
                 self._variables = made
@@ -113,22 +122,26 @@ class Source:
         names: Sequence[str] = (),
         language: str = "",
         defined: int | None = None,
+        meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
         With ``defined``, undefined bits are followed; it says what they are.
         """
+        meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
         mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
-        ready = self.compiled(name, target, contract, mode)
+        ready = self.compiled(name, target, contract, mode, meter)
+        check_shared(ready, shared, target)
         launch = Launch(
             partial(self.changed, contract),
             ready,
             shape,
             Arguments(self.module.functions[name], arguments, names),
-            self.variables_of(ready),
+            self.variables_of(ready, meter),
             shared,
             stack,
+            meter,
             cooperative,
         )
         launch.target, launch.language = target, language

@@ -221,13 +221,36 @@ _ENDS = {
 def plain(name: str) -> str:
     """A name of C++ without the function that it is in.
 
-    >>> plain("_ZZ11stored_tileE4tile"), plain("global_smem")
-    ('tile', 'global_smem')
+    >>> plain("_ZZ11stored_tileE4tile"), plain("global_smem"), plain("_ZN3lib5tableE")
+    ('tile', 'global_smem', 'lib::table')
     """
     found = _LOCAL.search(name) if name.startswith("_ZZ") else None
     if found is not None and int(found[1]) <= len(found[2]):
         name = found[2][: int(found[1])]
+    name = demangled(name)
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
+
+
+def demangled(name: str) -> str:
+    """The name of a function or a variable in C++, without types and templates.
+
+    >>> demangled("_Z5scaleIfLi4EEvPT_i"), demangled("_ZN3lib4mine5scaleEPfi")
+    ('scale', 'lib::mine::scale')
+    >>> demangled("_ZN12_GLOBAL__N_15scaleEv"), demangled("add"), demangled("_Z99x")
+    ('scale', 'add', '_Z99x')
+    """
+    found = re.match(r"_ZN?[KVrL]*(?=\d)", name)
+    if found is None:
+        return name
+    at, parts = found.end(), []
+    while number := re.compile(r"\d{1,6}").match(name, at):
+        at = number.end() + int(number[0])
+        if at > len(name):
+            return name
+        parts.append(name[number.end() : at])
+        if not found[0].startswith("_ZN"):
+            break
+    return "::".join(each for each in parts if not each.startswith("_GLOBAL__N_"))
 
 
 def block_words(index: tuple[int, int, int]) -> str:
@@ -254,7 +277,7 @@ def illegal_code(op: Any, words: Any, selector: int) -> str:
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="s4", sp="sp")
     >>> illegal_code(op, np.full(32, 0x44440444, np.uint32), 0)
-    'lane 0, nibble 3 (row 0, chunk 3): code 0000 names one column twice; 31 more \
+    'lane 0, nibble 3 (row 0, chunk 3): code 0000 names pair 0 twice; 15 more \
 are illegal'
     """
     try:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.errors import Error, KernelFault
+from fragmenta.arrays.checks import is_among
+from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
@@ -29,7 +30,7 @@ FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 
 def check_reporting(problems: Any) -> None:
     """Refuse what does not say how problems are told."""
-    if problems not in ("raise", "report"):
+    if not is_among(problems, ("raise", "report")):
         raise Error(f"problems is 'raise' or 'report'; given {problems!r}")
 
 
@@ -38,9 +39,11 @@ def check_schedules(schedule: Any, schedules: Any, client: Any) -> list[str | in
     if schedules is None:
         chosen = [schedule]
     else:
-        if schedule != EAGER:
+        if not is_among(schedule, (EAGER,)):
             raise Error("give schedule or schedules, not both")
-        if isinstance(schedules, str) or not isinstance(schedules, Iterable):
+        if not isinstance(schedules, Iterable) or isinstance(
+            schedules, str | bytes | np.ndarray
+        ):
             raise Error(f"schedules is a list of schedules; given {schedules!r}")
         chosen = list(schedules)
     if not chosen:
@@ -101,6 +104,9 @@ class Runs:
         output = ""
         try:
             output = self._run(launch)
+        except LimitReached as fault:
+            self._found_before(launch, fault)
+            raise
         except KernelFault as fault:
             if not self._reports or launch.machine is None:
                 self._found_before(launch, fault)

@@ -20,6 +20,7 @@ from fragmenta.ptx.engine.atomics import COMMUTATIVE
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.memory import MIXED, PLAIN
 from fragmenta.ptx.launching import Launch, run_blocks
+from fragmenta.ptx.limits import Limits, Meter
 from fragmenta.ptx.loading import Source
 
 _PORTIONS = 4
@@ -111,7 +112,8 @@ def _again(recipe: dict[str, Any]) -> Launch:
         return value
 
     given = [own(each) for each in recipe.pop("arguments")]
-    launch = source.launch(recipe.pop("name"), shape, given, **recipe)
+    meter = Meter(Limits(*recipe.pop("limits")))
+    launch = source.launch(recipe.pop("name"), shape, given, meter=meter, **recipe)
     for each in launch.places:
         if each.name in variables:
             each.data[:] = np.frombuffer(variables[each.name], np.uint8)

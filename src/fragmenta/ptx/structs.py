@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import AlignmentError, Error, ShapeError
 from fragmenta.ptx.arguments import Pointer, Struct, pointer
+from fragmenta.ptx.engine.program import MOST_PARAMETERS
 from fragmenta.shared import tensor_map as maps
 from fragmenta.shared.tensor_map import Fill, Im2col
 
@@ -60,6 +61,8 @@ def _laid_out(fields: Mapping[int, _Field], size: int | None, align: int = 8) ->
     """Fields at their offsets, with zeros between them."""
     if not is_whole(size) or size is None:
         raise Error(f"a struct of fields by offsets needs its size; given {size!r}")
+    if not 0 <= size <= MOST_PARAMETERS:
+        raise ShapeError(f"a struct has 0 to {MOST_PARAMETERS:,} bytes; given {size}")
     data, pointers, end = bytearray(size), [], 0
     for at, field in sorted(fields.items()):
         if not is_whole(at) or at < end or at + len(field.data) > size:

@@ -5,14 +5,14 @@ They keep their values from one launch to the next, as on a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import as_array
-from fragmenta.errors import Error, ShapeError, nearest, one_of
+from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.ptx.arguments import Segment
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import aligned
@@ -36,7 +36,14 @@ class Variables:
     array([3.], dtype=float32)
     """
 
-    def __init__(self, module: Module, addresses: dict[str, int]) -> None:
+    def __init__(
+        self,
+        module: Module,
+        addresses: dict[str, int],
+        room: Callable[[int, str], None] = lambda size, what: None,
+    ) -> None:
+        """``room`` is asked whether there is memory for so many bytes."""
+        _check_sizes(module, room)
         self.segments: list[Segment] = []
         self._data: dict[str, NDArray[np.uint8]] = {}
         for variable in module.variables.values():
@@ -78,6 +85,18 @@ class Variables:
     def __repr__(self) -> str:
         sizes = (f"{name}: {data.size} bytes" for name, data in self._data.items())
         return f"Variables({', '.join(sizes)})"
+
+
+def _check_sizes(module: Module, room: Callable[[int, str], None]) -> None:
+    """Refuse variables for which there is no memory, or no addresses."""
+    kept = [v for v in module.variables.values() if v.space in ("global", "const")]
+    room(sum(each.size for each in kept), "the variables of the module")
+    for each in kept:
+        if each.size > layout.FIRST_SLOT:
+            raise ValueRangeError(
+                f"{each.name} has {each.size:,} bytes; a variable has at most "
+                f"{layout.FIRST_SLOT:,}"
+            )
 
 
 def _first_bytes(variable: Variable, addresses: dict[str, int]) -> NDArray[np.uint8]:

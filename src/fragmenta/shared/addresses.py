@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import AddressError, ShapeError, one_of
 
 WIDTHS = (1, 2, 4, 8, 16)
@@ -48,7 +48,10 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
         cls, addresses: ArrayLike, *, width: int, used: int | None = None
     ) -> LaneAddresses:
         """Addresses of lanes that take ``width`` bytes each."""
-        made = np.array(addresses, np.int64).view(cls)
+        given = as_array(addresses)
+        if given.dtype.kind not in "iu":
+            raise ShapeError(f"addresses must be whole numbers; given {given.dtype}")
+        made = np.array(given, np.int64).view(cls)
         lanes = made.shape[-1] if made.ndim else 0
         counted = lanes if used is None else used
         if not is_whole(counted) or not 1 <= counted <= lanes:

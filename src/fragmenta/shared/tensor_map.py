@@ -18,7 +18,14 @@ from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fragmenta.arrays.checks import as_array
-from fragmenta.errors import AddressError, ShapeError, UnknownType, nearest, one_of
+from fragmenta.errors import (
+    AddressError,
+    Error,
+    ShapeError,
+    UnknownType,
+    nearest,
+    one_of,
+)
 from fragmenta.isa.table import read
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
@@ -443,6 +450,16 @@ def tensor_map(
     ((256, 100), (512,), (64, 32))
     """
     given = as_array(array)
+    for what, numbers in (
+        ("box", box),
+        ("strides", strides),
+        ("element_strides", element_strides),
+    ):
+        if numbers is not None and not isinstance(numbers, list | tuple):
+            kind = type(numbers).__name__
+            raise Error(f"{what} is a list of whole numbers; given {kind}")
+    if box is None or (dtype is not None and not isinstance(dtype, str)):
+        raise Error(f"box is a list and dtype a name; given {box!r} and {dtype!r}")
     name = dtype or _NAMES.get(given.dtype.name)
     if name is None:
         raise UnknownType(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import is_among, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError, one_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _choices(map: TensorMap) -> None:
         ("fill", FILLS),
     ):
         value = getattr(map, name)
-        if isinstance(value, bool) or value not in allowed:
+        if not is_among(value, allowed):
             raise Error(f"{name} must be {one_of(allowed)}; given {value!r}")
     if map.fill == "nan" and not map.element.is_float:
         raise Error(f"only floats can be filled with NaN; given {map.dtype}")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape, is_whole
+from fragmenta.arrays.checks import as_array, batch_shape, check_flags, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
@@ -328,6 +328,7 @@ def _read(
 ) -> NDArray[Any]:
     """Read with one descriptor from any number of images."""
     check_belongs(descriptor.family, op)
+    check_flags(packed=packed)
     tile = _moved(op, operand, extent(op, operand), major, descriptor.swizzle)
     if major == "k":
         descriptor.check_reach(tile.k * tile.of.bits // 8)

@@ -47,7 +47,7 @@ def to_bitmask(sp: Compressed) -> NDArray[np.uint8]:
     whole = np.zeros((*rows, -(-chunks // per) * per), np.uint8)
     whole[..., :chunks] = masks
     shifts = np.arange(per, dtype=np.uint8) * np.uint8(granularity.chunk)
-    parts = whole.reshape(*rows, -1, per) << shifts
+    parts = whole.reshape(*rows, whole.shape[-1] // per, per) << shifts
     found: NDArray[np.uint8] = np.bitwise_or.reduce(parts, axis=-1)
     return found
 

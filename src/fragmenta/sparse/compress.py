@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import Array, as_array, is_whole, is_zero
+from fragmenta.arrays.checks import Array, as_array, check_flags, is_whole, is_zero
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
@@ -405,6 +405,7 @@ def _bits(
     A: ArrayLike, op: Instruction, keep_negative_zero: bool, pad: bool
 ) -> tuple[Array, Any]:
     """The raw bits of A, and the mask of bits that make a place a value."""
+    check_flags(keep_negative_zero=keep_negative_zero)
     granularity, of = sparse(op)[1], op.types["a"]
     bits = of.encode(as_array(A))
     signless = not of.is_integer and not keep_negative_zero
@@ -421,6 +422,7 @@ def whole_chunks(array: Array, granularity: Granularity, pad: bool) -> Array:
     >>> whole_chunks(np.ones((1, 3)), Granularity(2, 4), pad=True)
     array([[1., 1., 1., 0.]])
     """
+    check_flags(pad=pad)
     if array.ndim < 2:
         raise ShapeError(
             f"a matrix must have 2 or more axes; given shape {array.shape}"

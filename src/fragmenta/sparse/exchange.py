@@ -393,7 +393,10 @@ def from_cutlass_sm90(
 
 
 def _image(metadata: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    given = np.ascontiguousarray(as_array(metadata)).view(np.uint8)
+    stored = as_array(metadata)
+    if stored.dtype.kind not in "iuV" or stored.dtype.hasobject:
+        raise ShapeError(f"metadata must be bytes or integers; given {stored.dtype}")
+    given = np.ascontiguousarray(stored).view(np.uint8)
     if given.size != np.prod(shape, dtype=int):
         raise ShapeError(
             f"the metadata of these values must have {shape[-1]} bytes for each "

@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.checks import as_array, batch_shape, is_among
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
@@ -149,7 +149,7 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
     >>> expanded(packed, "b8x16.b6x16_p32")[:4].tolist()
     [33, 12, 4, 0]
     """
-    if form not in _FORMATS:
+    if not is_among(form, _FORMATS):
         raise Error(f"formats are {one_of(_FORMATS, 'and')}; given {form!r}")
     bits, shift = _FORMATS[form]
     given = as_array(rows)

@@ -174,6 +174,8 @@ def registers_of(op: Instruction) -> Fragment:
     >>> registers_of(fm.instruction("tcgen05.st.sync.aligned.16x64b.x2.b32"))
     <Fragment R: b32 16x4, row = L2 L3 L4 L0  col = L1 R0>
     """
+    if not isinstance(op, Instruction):
+        raise Error(f"op is an Instruction; given {type(op).__name__}")
     if op.family not in ("tcgen05.ld", "tcgen05.st"):
         raise Error(f"tcgen05.ld and tcgen05.st reach lanes of a warp; given {op}")
     if "R" not in op.fragments:

@@ -40,7 +40,17 @@ from fragmenta.triton.arrays import give_back, take_arrays
 
 PER_MILLISECOND = 1000
 """How many executed warp instructions count as a millisecond."""
-OPTIONS = ("schedule", "schedules", "check", "problems", "strict", "limit")
+OPTIONS = (
+    "schedule",
+    "schedules",
+    "check",
+    "problems",
+    "strict",
+    "limit",
+    "seconds",
+    "memory",
+    "output",
+)
 """What may be said about launches."""
 
 
@@ -52,8 +62,9 @@ def on_cpu(target: str = "sm_80", **options: Any) -> Iterator[CPU]:
     """In this block, Triton kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch` that say how a launch
-    is watched: ``schedule``, ``schedules``, ``check``, ``problems``, ``strict`` and
-    ``limit``.  What was launched last is in the object that ``with`` gives::
+    is watched: ``schedule``, ``schedules``, ``check``, ``problems`` and ``strict``; and
+    what it may take: ``limit``, ``seconds``, ``memory`` and ``output``.  What was
+    launched last is in the object that ``with`` gives::
 
         @triton.jit
         def add(x, y, out, n, BLOCK: tl.constexpr):

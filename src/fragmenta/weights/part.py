@@ -8,7 +8,7 @@ from functools import cached_property
 from math import gcd, prod
 from typing import NamedTuple
 
-from fragmenta.arrays.checks import check_numbers, is_whole
+from fragmenta.arrays.checks import check_numbers, is_among, is_whole
 from fragmenta.errors import Error, LayoutError, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment
@@ -130,7 +130,7 @@ class Part:
 
     def line(self, steps: Steps, inner: str) -> str:
         """The order in which one load brings so many steps."""
-        if inner not in ("k", "n"):
+        if not is_among(inner, ("k", "n")):
             raise Error(f"inner is 'k' or 'n'; given {inner!r}")
         held = [axis for axis, _ in self.fragment.layout.axes]
         words = [f"{axis}*" for axis in "ER" if axis in held]

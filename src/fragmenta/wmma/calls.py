@@ -171,7 +171,7 @@ def fill_fragment(frag: fragment, value: float) -> None:
 
 
 def _one_number(value: object) -> Array:
-    given = np.asarray(value)
+    given = as_array(value)
     if is_whole(value) and given.dtype == object and abs(given.item()) < 1 << 1023:
         return given  # an integer beyond 64 bits
     if given.ndim or not is_real(given):

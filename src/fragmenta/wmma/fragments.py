@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import Array, is_whole
+from fragmenta.arrays.checks import Array, check_numbers, is_whole
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -83,6 +84,10 @@ def _key(layout: Layout) -> tuple[object, ...]:
     return (layout.coordinates, layout.axes, layout.free)
 
 
+MOST_WARPS = 1 << 20
+"""Warps of a fragment: more would be gigabytes."""
+
+
 class fragment:
     """A matrix that is distributed over the lanes of a warp.
 
@@ -111,6 +116,7 @@ class fragment:
         warps: int | tuple[int, ...] = (),
     ) -> None:
         self.use: Use = member(Use, use, "use")
+        check_numbers(m=m, n=n, k=k)
         self.shape = Shape(m, n, k)
         self.element_type = element_type(type)
         _check_fragment(self.use, self.shape, self.element_type)
@@ -118,6 +124,8 @@ class fragment:
         self.warps = warps if isinstance(warps, tuple) else (warps,)
         if any(not is_whole(size) or size < 1 for size in self.warps):
             raise ShapeError(f"warps must be 1 or more; given {warps!r}")
+        if prod(self.warps) > MOST_WARPS:
+            raise ShapeError(f"there are at most {MOST_WARPS:,} warps; given {warps!r}")
         self._part = _part(self.use, str(self.shape), self.element_type.name)
         self._x: Array = np.zeros(
             (*self.warps, 32, self.num_storage_elements), self.storage_element_type

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import Array, is_whole, refuse_masks
+from fragmenta.arrays.checks import Array, as_array, is_whole, refuse_masks
 from fragmenta.errors import (
     AlignmentError,
     Error,
@@ -279,7 +279,7 @@ class _Start(NamedTuple):
 
 def _offsets(access: Transfer, offset: ArrayLike) -> _Start:
     """The beginnings from offsets, which count elements."""
-    given = np.asarray(offset)
+    given = as_array(offset)
     if given.dtype.kind not in "iu":
         raise ShapeError(f"offset must be whole numbers of elements; given {offset!r}")
     if not _in_memory(given):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fragmenta.arrays.checks import is_among
 from fragmenta.errors import Error, UnknownType, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.registers.dtype import DType, dtype
@@ -211,7 +212,7 @@ def member(kind: type[Any], given: object, what: str) -> Any:
     """A member of an enum, given as itself or by its name."""
     if isinstance(given, kind):
         return given
-    if given in list(kind.__members__):
+    if is_among(given, kind.__members__):
         return kind[str(given)]
     raise no_member(kind, given, what)
 

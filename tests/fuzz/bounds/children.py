@@ -6,6 +6,7 @@ for the next.  If it dies, the job that it had is a finding, and another child g
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -35,9 +36,8 @@ def serve(every: Sequence[Work]) -> None:
 class Child:
     """A process that runs jobs."""
 
-    def __init__(self, count: int, seed: int) -> None:
-        command = [sys.executable, "-m", "tests.fuzz.bounds", "--serve"]
-        self._command = [*command, "--count", str(count), "--seed", str(seed)]
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
         self._start()
 
     def _start(self) -> None:
@@ -60,15 +60,19 @@ class Child:
         if line:
             said: dict[str, Any] = json.loads(line)
             return said
-        died = how(self._process.wait())
+        died = how(self._ended())
         self._start()
         return Outcome(0, 0, [died])._asdict()
 
     def close(self) -> None:
         """No more jobs."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait()
+        self._ended()
+
+    def _ended(self) -> int:
+        """Wait for the end of the process; its status."""
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+        return int(self._process.returncode)
 
 
 def how(status: int) -> str:
@@ -88,7 +92,10 @@ def run_all(count: int, seed: int, processes: int) -> dict[str, Any]:
     lock = threading.Lock()
 
     def work() -> None:
-        child = Child(count, seed)
+        numbers_of = ["--count", str(count), "--seed", str(seed)]
+        child = Child(
+            [sys.executable, "-m", "tests.fuzz.bounds", "--serve", *numbers_of]
+        )
         while True:
             with lock:
                 number = next(numbers, None)

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fragmenta
+from tests.clock import HANG
 from tests.fuzz.bounds.children import ROOT, how
 from tests.fuzz.bounds.forms import Form, Touch
 from tests.fuzz.bounds.harness import Outcome, Setting, play
 from tests.fuzz.bounds.plan import launched
 from tests.fuzz.bounds.texts import kernel_text
-
-PATIENCE = 900
-"""Seconds that a mutant may take."""
 
 
 class Change(NamedTuple):
@@ -80,6 +78,8 @@ _LINES = Form("wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r0, %r1, %r2, %r3, %
 _BULK = Form("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%d1], "
              "[%d2], %r4, [%d3];", "cp",
              likes=((1, "shared"), (2, "global"), (0, "mbarrier")))  # fmt: skip
+_REMOTE = Form("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d1], %r1, "
+               "[%d3];", "st", likes=((0, "mbarrier"),))  # fmt: skip
 _MULTICAST = Form(_BULK.text.replace("bytes [", "bytes.multicast::cluster [")
                   .replace("[%d3]", "[%d3], %h5"), "cp", likes=_BULK.likes)  # fmt: skip
 _STORED = Form("cp.async.bulk.global.shared::cta.bulk_group [%d1], [%d2], %r4;", "cp",
@@ -146,7 +146,7 @@ MUTANTS = (
         "(Fault.BOUNDS, source, size, nothing | inside(here, source, wide)),", ""),),
         (_COPY,)),
     Mutant("the rows of ldmatrix", (Change("engine/matrices.py",
-        "Fault.BOUNDS: inside(where, address, 16),", ""),), (_MATRIX,)),
+        "Fault.BOUNDS: inside(where, address, width),", ""),), (_MATRIX,)),
     Mutant("the lines of wmma.load", (Change("engine/matrices.py",
         "checks = {Fault.BOUNDS: inside(where, address, size)}", "checks = {}"),),
         (_LINES,)),
@@ -209,7 +209,7 @@ MUTANTS = (
         (_STORED,), _ONE),
     Mutant("the rank of a bulk copy", (Change("asynchronous/work.py",
         "    if not 0 <= rank < count:", "    if False:"),),
-        (_BULK._replace(likes=_BULK.likes[1:]),), _ONE),
+        (_REMOTE,), _ONE),
     Mutant("the mask of a multicast", (Change("asynchronous/work.py",
         "    if mask >> count:", "    if False:"),), (_MULTICAST,), _ONE),
     Mutant("the rank of an mbarrier", (Change("asynchronous/machine.py",
@@ -291,7 +291,7 @@ def caught(mutant: Mutant) -> dict[str, Any]:
         number = MUTANTS.index(mutant)
         done = subprocess.run(
             [sys.executable, "-m", "tests.fuzz.bounds.mutants", str(number)],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE,
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG,
             check=False,
         )  # fmt: skip
     lines = done.stdout.splitlines()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
+import sys
 
 import pytest
 
@@ -12,8 +11,6 @@ from fragmenta.ptx.opcodes import TABLE
 from tests.fuzz.bounds import forms, mutants, plan
 from tests.fuzz.bounds.children import Child
 from tests.fuzz.bounds.harness import Setting
-
-REPORT = Path(__file__).parents[3] / "docs" / "verification" / "bounds.json"
 
 
 def some(family: str, count: int) -> tuple[forms.Form, ...]:
@@ -79,16 +76,7 @@ def test_a_bound_that_is_removed_is_seen(name: str) -> None:
 
 
 def test_a_child_that_dies_is_a_finding() -> None:
-    child = Child(1, 1)
-    assert child.run(-(10**6))["findings"] == ["ended with status 1"]
+    child = Child([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    assert child.run(0)["findings"] == ["killed by SIGSEGV"]
+    assert child.run(1)["findings"] == ["killed by SIGSEGV"]
     child.close()
-
-
-def test_the_report_says_what_was_run() -> None:
-    report = json.loads(REPORT.read_text(encoding="utf-8"))
-    assert report["accesses"] >= 10_000_000
-    assert report["findings"] == []
-    assert report["missed"] == []
-    assert [each["name"] for each in report["mutants"]] == [
-        each.name for each in mutants.MUTANTS
-    ]

@@ -52,7 +52,6 @@ BODIES = {
     "%r1; st.shared.v4.b32 [%r1], %v; ld.shared.b32 %v.x, [%r1+12];",
     "shfl": "shfl.sync.bfly.b32 %v.x, %v.y, 3, 31, -1; selp.b32 %v.z, %v.x, %v.y, %p1;",
     "tid": "mov.v4.u32 %v, %tid; mov.v4.u32 %w, %ntid; add.u32 %v.w, %w.x, %v.x;",
-    "short tid": ".reg .v4 .u16 %tt; mov.v4.u16 %tt, %tid; cvt.u32.u16 %v.z, %tt.x;",
     "mma": "mov.v2.b32 %u, {%v.x, %v.y}; mov.v4.f32 %g, {0.0, 1.0, 2.0, 3.0};"
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 %g, %w, %u, %g;"
     "mov.v4.f32 %v, %g;",
@@ -89,7 +88,17 @@ def plain(text: str) -> str:
         return "{" + ", ".join(parts[name]) + "}"
 
     scalar = re.sub(r"\.reg \.v(\d) (\.\w+) ([^;]+);", declared, text)
-    return re.sub(r"(%\w+)(?:\.([xyzwrgba])\b)?", used, scalar)
+    made = re.sub(r"(%\w+)(?:\.([xyzwrgba])\b)?", used, scalar)
+
+    def one_by_one(found: re.Match[str]) -> str:
+        """Special registers do not stand in braces."""
+        kind, goals, special = found.groups()
+        each = zip(goals.split(","), "xyzw", strict=True)
+        return "".join(f"mov.{kind} {goal}, {special}.{e};" for goal, e in each)
+
+    return re.sub(
+        r"mov\.v4\.(\w+) \{([^}]*)\}, \{(%n?tid)\.x[^}]*\};", one_by_one, made
+    )
 
 
 def results(bodies: dict[str, str], *, scalar: bool = False) -> dict[str, np.ndarray]:
@@ -122,6 +131,7 @@ def known() -> dict[str, np.ndarray]:
         "block": "{ .reg .v2 .b32 %v; mov.v2.b32 %v, {3, 4}; mov.v2.b32 %u, %v; }"
         "mov.v2.b32 {%v.x, %v.y}, %u;",
         "call": "call (%w), turned, (%v, %t); mov.v4.b32 %v, %w;",
+        "short tid": ".reg .v4 .u16 %tt; mov.v4.u16 %tt, %tid; cvt.u32.u16 %v.z, %tt.x;",
         "recursion": "mov.v2.b32 %u, {%t, 100}; call (%u), down, (%u);"
         "mov.v2.b32 {%v.x, %v.y}, %u;",
     })  # fmt: skip
@@ -130,6 +140,10 @@ def known() -> dict[str, np.ndarray]:
 def test_a_load_has_all_elements(known: dict[str, np.ndarray]) -> None:
     assert (known["ld"] == FOUR).all()
     assert (known["turn"] == np.roll(FOUR, -1, axis=1)).all()
+
+
+def test_halves_of_a_special_register(known: dict[str, np.ndarray]) -> None:
+    assert (known["short tid"][:, 2] == np.arange(32)).all()
 
 
 def test_an_inner_vector_hides_the_outer_one(known: dict[str, np.ndarray]) -> None:
@@ -152,11 +166,11 @@ def test_a_function_that_calls_itself_keeps_its_vectors(
 
 
 @pytest.mark.parametrize("wrong, said", [
-    ("mov.b64 {%v.x, %v.y}, %u;", "mov.v2.b32"),
+    ("mov.b64 {%v.x, %v.y}, %u;", "a vector on both sides"),
     ("mov.v4.u32 %v, %t;", "vectors of 4 elements"),
-    ("mov.v4.u32 %v, %u;", "vectors of 4 elements"),
-    ("call (%v), turned, (%u, %t);", "another register"),
-    ("call (%u), turned, (%v, %t);", "another register"),
+    ("mov.v4.u32 %v, %u;", "4 registers in braces; given %u"),
+    ("call (%v), turned, (%u, %t);", "a of turned has 128 bits"),
+    ("call (%u), turned, (%v, %t);", "r of turned has 128 bits"),
     ("mov.b32 %r1, %u.z;", "'.x' or '.y'"),
     ("mov.b32 %r1, %v.q;", "'.x', '.y', '.z' or '.w'"),
     ("ld.global.b32 %r1, [%l];", "found '%l'"),

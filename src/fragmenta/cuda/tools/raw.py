@@ -59,8 +59,8 @@ class RawKernel:
         for what, given in (("code", code), ("name", name)):
             if not isinstance(given, str):
                 raise Error(f"{what} is a text; given {type(given).__name__}")
-        if isinstance(options, str):
-            raise Error(f"options is a sequence of texts; given the text {options!r}")
+        if isinstance(options, str) or not isinstance(options, Sequence):
+            raise Error(f"options is a sequence of texts; given {options!r}")
         for word in map(str, options):
             if word.startswith(("-arch", "--gpu-architecture", "-gencode")):
                 raise Error(f"the target is given as target='sm_100a', not as {word}")
@@ -116,7 +116,7 @@ class RawKernel:
         """Run it.
 
         ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
-        ``cluster``, ``limit``, ``schedule`` and ``check``.
+        ``cluster``, ``limit``, ``seconds``, ``memory``, ``schedule`` and ``check``.
         """
         options.setdefault("cooperative", self.cooperative)
         return self.kernel.launch(

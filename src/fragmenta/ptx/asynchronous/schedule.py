@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import is_among, is_whole
 from fragmenta.errors import Error
 
 EAGER, LAZY = "eager", "lazy"
@@ -24,7 +24,7 @@ class Schedule:
 
     def __init__(self, given: str | int) -> None:
         seed = is_whole(given) and not isinstance(given, bool)
-        if given not in (EAGER, LAZY) and not seed:
+        if not seed and not is_among(given, (EAGER, LAZY)):
             raise Error(
                 "a schedule is 'eager', 'lazy', or the seed of a random order, a whole "
                 f"number; given {given!r}"

@@ -166,6 +166,10 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     called = context.module.functions.get(name)
     if called is None:
         return
+    if called.kernel:
+        message = f"{name} is a kernel, which cannot be called"
+        yield context.problem(of, "operand", ERROR, message)
+        return
     why = missing(name) if called.declared_only else ""
     if why and context.first(("missing", name)):
         yield context.problem(of, "unsupported", WARNING, why)

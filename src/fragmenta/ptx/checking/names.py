@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from fragmenta.errors import nearest
 from fragmenta.ptx.checking.context import Context
@@ -32,11 +33,12 @@ class Names:
         self.context, self.function = context, function
         module = context.module
         given = {each.name: each for each in (*function.parameters, *function.returns)}
-        self.variables = {**module.variables, **function.variables, **given}
-        self.known = {
-            *self.variables, *module.functions, *module.aliases, *function.tables,
-            *function.prototypes,
-        }  # fmt: skip
+        # They are not put together: a module may have thousands, and as many functions.
+        self._variables = (given, function.variables, module.variables)
+        self._tables: tuple[Mapping[str, object], ...] = (
+            *self._variables, module.functions, module.aliases, function.tables,
+            function.prototypes,
+        )  # fmt: skip
 
     def wrong_with(self, of: Instruction) -> Iterator[Problem]:
         """Registers, variables and labels that do not exist, or are elsewhere."""
@@ -60,11 +62,12 @@ class Names:
             return bool(each.type)
         if isinstance(each, Label):
             return each.name in self.function.labels
-        return each.name in self.known
+        return any(each.name in table for table in self._tables)
 
     def _undeclared(self, of: Instruction, name: str, place: Place) -> Problem:
         have = [each.name for each in self.function.registers if each.type]
-        message = f"{name} is not declared{nearest(name, [*have, *self.known])}"
+        known = chain(have, *self._tables)
+        message = f"{name} is not declared{nearest(name, known)}"
         return self.context.problem(of, "undeclared", ERROR, message, place=place)
 
     def _no_label(self, of: Instruction, label: Label, place: Place) -> Problem:
@@ -84,7 +87,9 @@ class Names:
             if isinstance(each, Address)
         )
         for (number, base), wanted in zip(addresses, named, strict=False):
-            variable = self.variables.get(getattr(base, "name", ""))
+            name = getattr(base, "name", "")
+            tables = (table for table in self._variables if name in table)
+            variable = next(tables, {}).get(name)
             if variable is not None and not _reaches(wanted, variable):
                 where = "in any space" if wanted == "generic" else f"in .{wanted}"
                 message = (

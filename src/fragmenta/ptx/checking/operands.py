@@ -203,16 +203,16 @@ def _bits(kind: str) -> str:
 
 
 def _wrong_register(
-    of: Instruction, slot: Slot, operand: Register, kind: str
+    of: Instruction, slot: Slot, operand: Register | Special, kind: str
 ) -> Finding:
-    hint = ""
-    same = registers.size(operand.type) == registers.size(kind)
-    if "pred" not in (kind, operand.type) and same:
+    hint, have = "", _type(operand)
+    same = registers.size(have) == registers.size(kind)
+    if "pred" not in (kind, have) and same:
         hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
     return Finding(
         "register",
         f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is "
-        f"declared as .{operand.type}",
+        f"declared as .{have}",
         hint,
     )
 
@@ -297,16 +297,10 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
         return Finding(
             "operand", f"{of.mnemonic} takes no braces; mov.b{8 * total} does"
         )
-    sizes = {
-        registers.size(each.type)
-        for each in operand.items
-        if isinstance(each, Register) and each.type
-    }
+    sizes = {registers.size(kind) for kind in map(_type, operand.items) if kind}
     for each in operand.items:
         if isinstance(each, Register) and each.type == "pred":
             return predicate_among(each)
-        if isinstance(each, Special):
-            return _no(slot, "a register", operand)
         if slot.result and isinstance(each, Immediate):
             return _no(slot, "written, so that it is registers", each)
     if len(sizes) > 1:
@@ -332,7 +326,7 @@ def _vector(
         return wrong._replace(severity=WARNING) if lax else wrong
     if operand.name and of.opcode == "multimem":
         return _no(slot, f"{count} registers in braces", operand)
-    if isinstance(operand.items[0], Special) and operand.name and of.opcode == "mov":
+    if isinstance(operand.items[0], Special) and operand.name:  # %tid, all of it
         return _special(of, slot, operand.items[0], kind)
     items = [each for each in operand.items if not isinstance(each, Sink)]
     if not items:
@@ -345,22 +339,35 @@ def _vector(
 def _elements(
     of: Instruction, slot: Slot, items: Sequence[Operand], kind: str
 ) -> Finding | None:
-    """Registers in braces have one size, and at least one has the right kind."""
-    have = [each for each in items if isinstance(each, Register) and each.type]
-    predicates = [each for each in have if each.type == "pred"]
+    """Registers in braces have one size, and at least one has the right kind.
+
+    Special registers that are read are registers like others.
+    """
+    have = [
+        each for each in items if isinstance(each, Register | Special) and _type(each)
+    ]
+    predicates = [
+        each for each in have if isinstance(each, Register) and each.type == "pred"
+    ]
     if predicates and len(predicates) < len(have):
         return predicate_among(predicates[0])
-    if len({registers.size(each.type) for each in have}) > 1:
+    if len({registers.size(_type(each)) for each in have}) > 1:
         return Finding(
             "register", f"{slot.name} has registers of different sizes in braces"
         )
     wider = of.opcode in _WIDER
-    wrong = [each for each in have if not registers.fits(each.type, kind, wider, True)]
+    wrong = [
+        each for each in have if not registers.fits(_type(each), kind, wider, True)
+    ]
     if wrong and len(wrong) == len(items):
         return _wrong_register(of, slot, wrong[0], kind)
     constants = [each for each in items if isinstance(each, Immediate)]
+    read = [each for each in items if isinstance(each, Special)]
+    if read and (slot.result or constants):
+        what = "registers without constants" if constants else "registers"
+        return _no(slot, f".{kind} {what}", read[0])
     if len(constants) == len(items) or (of.opcode == "mov" and have):
-        beside = have[0].type if have else kind
+        beside = _type(have[0]) if have else kind
         found = (_scalar(of, slot, each, beside) for each in constants)
         unfit = next((each for each in found if each), None)
         if unfit:
@@ -368,9 +375,16 @@ def _elements(
     for each in items:
         if isinstance(each, Immediate) and not slot.result:
             continue
-        if not isinstance(each, Register | Part):
+        if not isinstance(each, Register | Part | Special):
             return _no(slot, f".{kind} registers", each)
     return None
+
+
+def _type(operand: Operand) -> str:
+    """The type of a register, also of a special one; nothing for other operands."""
+    if isinstance(operand, Special):
+        return registers.special_type(operand)
+    return operand.type if isinstance(operand, Register) else ""
 
 
 def predicate_among(register: Register) -> Finding:

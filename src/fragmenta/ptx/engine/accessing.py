@@ -163,12 +163,12 @@ def _parameter(
     """
     base, function = address.base, writer.unit.function
     assert isinstance(base, Symbol)
-    kernel = writer.program.kernel.parameters
-    known = (*kernel, *function.variables.values(), *function.returns)
-    named = {each.name: each for each in (*known, *function.parameters)}
-    if base.name not in named or named[base.name].space == "reg":
+    kernel = writer.program.units[writer.program.kernel.name]
+    tables = (writer.unit.given, function.variables, kernel.given)
+    found = next((each[base.name] for each in tables if base.name in each), None)
+    if found is None or found.space == "reg":
         raise Error(f"{base.name} is not a parameter")
-    offset, most = address.offset + base.offset, named[base.name].size
+    offset, most = address.offset + base.offset, found.size
     size = min(type_bits(kind), 64) // 8
     if not 0 <= offset <= most - count * size:
         raise BadOperands(

@@ -7,12 +7,11 @@ lane, its registers are saved before a call and restored after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import BadOperands, Error
+from fragmenta.errors import BadOperands, Error, nearest
 from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.control import all_to, name_of, pass_by, return_addresses
@@ -27,10 +26,10 @@ from fragmenta.ptx.module import (
     Group,
     Immediate,
     Instruction,
+    Module,
     Operand,
     Register,
     Sink,
-    Variable,
     Vector,
     type_bytes,
 )
@@ -47,11 +46,7 @@ def call(writer: Writer, instruction: Instruction) -> None:
         _indirect(writer, goal, given, operands)
     else:
         name = module.aliases.get(name_of(goal), name_of(goal))
-        function = module.functions.get(name)
-        if function is None:
-            raise Error(f"the function {name} is not declared")
-        if function.kernel:
-            raise Error(f"{name} is a kernel; a kernel can only be launched")
+        function = _called(module, name, given, operands)
         if function.declared_only:
             _host(writer, function, given, operands)
             writer.goto(after)
@@ -65,11 +60,32 @@ def call(writer: Writer, instruction: Instruction) -> None:
     writer.line("br label %dispatch")
 
 
+def _called(
+    module: Module, name: str, given: tuple[Operand, ...], operands: tuple[Operand, ...]
+) -> Function:
+    """The function of a name, if it can be called with so many operands."""
+    function = module.functions.get(name)
+    if function is None:
+        hint = nearest(name, module.functions)
+        raise Error(f"the function {name} is not declared{hint}")
+    if function.kernel:
+        raise Error(f"{name} is a kernel, which cannot be called")
+    takes, returns = len(function.parameters), len(function.returns)
+    if (takes, returns) != (len(operands), len(given)):
+        raise Error(
+            f"{name} has {takes} parameters, {returns} results; the call has "
+            f"{len(operands)} and {len(given)}"
+        )
+    return function
+
+
 def _call_parts(
     instruction: Instruction,
 ) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
     """What is returned, what is called, what is given to it."""
     operands = list(instruction.operands)
+    if all(isinstance(each, Group) for each in operands):
+        raise Error("a call names a function, or a register with its address")
     returned: tuple[Operand, ...] = ()
     if isinstance(operands[0], Group):
         returned = operands.pop(0).items  # type: ignore[union-attr]
@@ -83,10 +99,9 @@ def _call_parts(
 def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     """The bits and the place of each piece of a parameter or a register."""
     function = unit.function
-    every = {v.name: v for v in (*function.parameters, *function.returns)}
-    variable = function.variables.get(name) or every.get(name)
+    variable = function.variables.get(name) or unit.given.get(name)
     if variable is None or variable.space == "reg":
-        found = [r for r in function.registers if name in (r.vector, r.name)]
+        found = unit.named.get(name, [])
         return [piece for each in found for piece in _register_pieces(unit, each)]
     if name in unit.addressed:
         raise Error(f"the address of {name} is taken, and it is given to a function")
@@ -171,7 +186,6 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
             sources = _constant_pieces(writer, actual, formal.type, goals)
         else:
             sources = [writer.at("%warp", at) for _, at in _given(writer, actual)]
-        _same_count(unit, formal, goals, sources)
         moves += [(*to, of) for to, of in zip(goals, sources, strict=False)]
     if unit is writer.unit:
         moves = _kept_apart(writer, moves, lanes)
@@ -182,20 +196,6 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
-
-
-def _same_count(
-    unit: Unit, formal: Variable, goals: Sequence[Any], sources: Sequence[Any]
-) -> None:
-    """Refuse a register or a vector that has not the size of a parameter.
-
-    A parameter that the function does not use has no place, and takes anything.
-    """
-    if formal.space == "reg" and goals and sources and len(goals) != len(sources):
-        raise Error(
-            f"{formal.name} of {unit.function.name} has {formal.elements or 1} "
-            f"elements of .{formal.type}; the call has another register there"
-        )
 
 
 def _constant_pieces(
@@ -327,8 +327,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
             _come_back(writer, unit, given, some)
         return
     name = module.aliases.get(name_of(goal), name_of(goal))
-    callable_here = name in writer.program.units  # not the host's, and not nobody's
-    if not callable_here or module.functions[name].kernel:
+    if _called(module, name, given, operands).declared_only:
         return
     _come_back(writer, writer.program.units[name], given, lanes)
 
@@ -342,7 +341,6 @@ def _come_back(
         if isinstance(actual, Sink):
             continue
         goals, sources = _given(writer, actual), _pieces(unit, formal.name)
-        _same_count(unit, formal, goals, sources)
         pieces = zip(goals, sources, strict=False)
         moves += [(bits, goal, source) for (bits, goal), (_, source) in pieces]
     if not unit.recursive:

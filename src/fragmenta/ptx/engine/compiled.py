@@ -125,12 +125,13 @@ def compiled(
     text: str,
     chosen: tuple[str, str, str],
     mode: tuple[bool, ...] = (),
+    measure: Callable[[int], None] = lambda _: None,
 ) -> Compiled:
     """The machine code of a kernel, from the cache if it is there.
 
     ``chosen`` are its name, the target, and what else the code depends on.  ``module``
     is asked for only if there is something to compile.  ``mode`` are the fields of a
-    ``writing.Mode``.
+    ``writing.Mode``.  ``measure`` is told how many lines there are to compile.
     """
     about_it = [*chosen, str(tuple(mode)), text]
     key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])
@@ -143,7 +144,7 @@ def compiled(
 
     name, target, _ = chosen
     with notice(f"compiling the kernel {name}, once"):
-        about, objects, constants = make(module(), name, target, mode)
+        about, objects, constants = make(module(), name, target, mode, measure)
         made = Compiled(objects=objects, constants=constants, **about)
     disk.put(key, made.to_bytes())
     return made

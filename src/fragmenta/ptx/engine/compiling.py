@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fragmenta.machine import compiler
@@ -47,12 +48,16 @@ _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
 
 def make(
-    module: Module, name: str, target: str, mode: tuple[bool, ...] = ()
+    module: Module,
+    name: str,
+    target: str,
+    mode: tuple[bool, ...] = (),
+    measure: Callable[[int], None] = lambda _: None,
 ) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
     """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
     admit(module, [unit.function for unit in parts.units.values()])
-    writer = Writer(parts, target, Mode(*mode))
+    writer = Writer(parts, target, Mode(*mode), measure)
     text = write(writer)
     code = compiler.object_code(text, optimise=0)
     routines = [

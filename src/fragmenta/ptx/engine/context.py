@@ -162,6 +162,7 @@ class Context:
             "returns": warps * LANES * 12 * layout.RETURNS if compiled.calls else 8,
             "counts": 8 * len(compiled.counted),
         }
+        launch.meter.room(sum(sizes.values()), f"the blocks of {compiled.kernel}")
         self.parts = {name: aligned(size) for name, size in sizes.items()}
         self._narrow = self.parts["block"].view(np.int32)
         self._wide = self.parts["block"].view(np.int64)

@@ -127,5 +127,4 @@ def _may_cancel(instruction: Instruction, behind: dict[int, int]) -> bool:
     """Whether it takes one number that is followed off another."""
     if instruction.opcode not in _CANCELLING:
         return False
-    read = {each.number for each in effects(instruction).reads}
-    return len(read & behind.keys()) > 1
+    return sum(each.number in behind for each in effects(instruction).reads) > 1

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import __version__, ir
 
+from fragmenta.errors import Error, shortened
 from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
 from fragmenta.machine.trace import I8, I32, Code, Memory, Type, Value
@@ -121,6 +122,10 @@ def _key(name: str) -> str:
 
 
 def _compiled(routine: Routine) -> bytes:
-    module = ir.Module(routine.name)
-    routine.build(module)
-    return compiler.object_code(str(module), optimise=2)
+    try:
+        module = ir.Module(routine.name)
+        routine.build(module)
+        return compiler.object_code(str(module), optimise=2)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as why:
+        # Sizes that no instruction has; LLVM refuses them with a RuntimeError.
+        raise Error(f"no code can be made for {shortened(routine.name)}") from why

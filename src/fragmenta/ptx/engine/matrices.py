@@ -13,7 +13,6 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadOperands, Error
-from fragmenta.isa.certainty import certainty
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
@@ -258,13 +257,6 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
         TRANSPOSE, f"ptr {writer.pointer(goal, 'b32', result=True)}",
         f"ptr {writer.pointer(source, 'b32')}", f"ptr {place}",
     )  # fmt: skip
-
-
-@handles("spcompress", "spdecompress")
-def compress(writer: Writer, instruction: Instruction) -> None:
-    """Keep or spread elements by their indices: nobody has seen it run."""
-    op = operation(instruction)
-    raise Error(f"{op} is not supported: {certainty('elements', op.family).because}")
 
 
 def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:

@@ -7,10 +7,11 @@ own, because lanes may have to wait there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from fragmenta.errors import Error, nearest
+from fragmenta.errors import Error, ValueRangeError, nearest
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
@@ -19,10 +20,15 @@ from fragmenta.ptx.module import (
     Module,
     Register,
     Symbol,
+    Variable,
     type_bytes,
 )
 from fragmenta.ptx.placing import Space, callees, named_in, place_shared, reachable
 
+MOST_LOCAL = 512 << 10
+"""Bytes of local memory of a thread, as CUDA's programming guide has them."""
+MOST_PARAMETERS = 32764
+"""Bytes of the parameters of a kernel: ptxas refuses more."""
 JUMPS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 MEETINGS = frozenset(
     [
@@ -116,6 +122,21 @@ class Unit:
         """The number of its first code block."""
         return self.at[0]
 
+    @cached_property
+    def given(self) -> dict[str, Variable]:
+        """Its parameters and results by name."""
+        both = (*self.function.parameters, *self.function.returns)
+        return {each.name: each for each in both}
+
+    @cached_property
+    def named(self) -> dict[str, list[Register]]:
+        """Its registers by name, and the elements of a vector by that of the vector."""
+        found: dict[str, list[Register]] = {}
+        for each in self.function.registers:
+            for name in dict.fromkeys((each.name, each.vector)):
+                found.setdefault(name, []).append(each)
+        return found
+
 
 @dataclass(eq=False)
 class Program:
@@ -167,6 +188,7 @@ def program(module: Module, name: str) -> Program:
         place = _place_registers(unit)
         _place_local(unit, local)
         units[each] = unit
+    _check_local(name, local.size)
     for (owner, variable), start in shared.inner.items():
         units[owner].shared[variable] = start
     addresses = _addresses(module, kernel) | shared.module
@@ -177,6 +199,15 @@ def program(module: Module, name: str) -> Program:
     return Program(
         module, kernel, units, blocks, size, shared.end, local.size, addresses
     )
+
+
+def _check_local(name: str, size: int) -> None:
+    """Refuse what no thread has: local memory, or parameters of calls."""
+    if size > MOST_LOCAL:
+        raise ValueRangeError(
+            f"{name} declares {size:,} bytes of local memory and parameters of calls; "
+            f"a thread has at most {MOST_LOCAL:,}"
+        )
 
 
 def _place_registers(unit: Unit) -> int:
@@ -197,6 +228,7 @@ def _place_registers(unit: Unit) -> int:
     given = () if function.kernel else (*function.parameters, *function.returns)
     inner = [v for v in function.variables.values() if v.space == "param"]
     unit.addressed = _addressed(function)
+    _check_local(function.name, sum(each.size for each in (*given, *inner)))
     for variable in (*given, *inner):
         if variable.name in unit.addressed:
             continue
@@ -230,6 +262,7 @@ def _place_local(unit: Unit, local: Space) -> None:
     for variable in (*unit.function.parameters, *unit.function.variables.values()):
         if variable.name in unit.addressed:
             unit.local[variable.name] = frame.take(variable.size, variable.align)
+    _check_local(unit.function.name, frame.size)  # also if it calls itself
     unit.frame = -(-frame.size // 16) * 16
     if not unit.recursive:
         unit.frame_start = local.take(unit.frame, 16)
@@ -282,10 +315,16 @@ def _used(module: Module) -> set[str]:
 def parameter_offsets(kernel: Function) -> dict[str, int]:
     """Where each parameter of a kernel is in parameter space."""
     space = Space(0)
-    return {
+    found = {
         each.name: space.take(each.size, max(each.align, type_bytes(each.type)))
         for each in kernel.parameters
     }
+    if space.size > MOST_PARAMETERS:
+        raise ValueRangeError(
+            f"{kernel.name} has {space.size:,} bytes of parameters; a kernel has at "
+            f"most {MOST_PARAMETERS:,}"
+        )
+    return found
 
 
 # ── calls ───────────────────────────────────────────────────────────────────
@@ -309,15 +348,48 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
     others = set(names[1:])
     for name in indirect:
         calls[name] |= others
-    reach = {name: set(goals) for name, goals in calls.items()}
-    changed = True
-    while changed:
-        changed = False
-        for goals in reach.values():
-            more = set().union(*(reach.get(goal, set()) for goal in goals)) - goals
-            goals.update(more)
-            changed = changed or bool(more)
-    return {name for name in names if name in reach[name]}
+    return in_circles({name: goals & calls.keys() for name, goals in calls.items()})
+
+
+def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
+    """The names from which one comes back to them, in time linear in all arrows.
+
+    It is Tarjan's algorithm, without recursion: a text may have calls in a chain that
+    is longer than Python's stack.
+
+    >>> sorted(in_circles({"a": "b", "b": "cb", "c": "d", "d": "ec", "e": ""}))
+    ['b', 'c', 'd']
+    """
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    found: set[str] = set()
+    open_: dict[str, None] = {}
+    for start in after:
+        path = [] if start in order else [(start, iter(after[start]))]
+        while path:
+            name, rest = path[-1]
+            if name not in order:
+                order[name] = lowest[name] = len(order)
+                open_[name] = None
+            goal = next(rest, None)
+            if goal is None:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    lowest[above] = min(lowest[above], lowest[name])
+                if lowest[name] == order[name]:
+                    circle = {open_.popitem()[0]}
+                    while name not in circle:
+                        circle.add(open_.popitem()[0])
+                    found |= circle if len(circle) > 1 else set()
+                continue
+            if goal == name:
+                found.add(name)
+            if goal not in order:
+                path.append((goal, iter(after[goal])))
+            elif goal in open_:
+                lowest[name] = min(lowest[name], order[goal])
+    return found
 
 
 # ── code blocks ─────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.isa.certainty import certainty
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.admitting import refused, unknown
@@ -45,6 +46,18 @@ ADDRESSES = (8, 16, 32, 64)
 """Bits of registers that may hold an address; ptxas takes them all."""
 WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 """Opcodes that are carried out for all lanes at once, whatever the guard says."""
+INTERNAL = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+"""What a handler raises that is given operands which its instruction does not have."""
+LONGEST_PIECE = 2000
+"""Lines without a label.  LLVM takes more than twice the time for twice as many."""
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
@@ -103,8 +116,16 @@ def _both(operand: Written | Operand) -> tuple[Written | Operand, ...]:
 class Writer:
     """Writes the code of one program."""
 
-    def __init__(self, program: Program, target: str, mode: Mode = PLAIN) -> None:
+    def __init__(
+        self,
+        program: Program,
+        target: str,
+        mode: Mode = PLAIN,
+        measure: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self.program = program
+        self._measure = measure
+        """Is told the number of lines now and then, and may raise."""
         self.target = target
         self.mode = mode
         self.events: list[list[Any]] = []
@@ -123,6 +144,8 @@ class Writer:
         self._matches: dict[tuple[str, int], Match | None] = {}
         self._fresh = 0
         self._scratch = 0
+        self._begun = 0
+        """The line with which the present piece of code begins."""
         self.unit: Unit = program.units[program.kernel.name]
         self.block: Block = program.blocks[0]
         self.version = FULL
@@ -152,6 +175,14 @@ class Writer:
     def label(self, name: str) -> None:
         """Begin a piece of code that can be jumped to."""
         self.lines.append(f"{name}:")
+        self._begun = len(self.lines)
+
+    def _cut(self) -> None:
+        """Begin a new piece of code where the present one is long."""
+        if len(self.lines) - self._begun > LONGEST_PIECE:
+            on = self.new_label()
+            self.line(f"br label %{on}")
+            self.label(on)
 
     def new_label(self) -> str:
         """A new name for a label."""
@@ -469,6 +500,8 @@ class Writer:
         """Write one instruction."""
         guard = instruction.guard
         self.mask = ""
+        self._measure(len(self.lines))
+        self._cut()
         if guard is not None:
             chosen = self.predicate(guard)
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
@@ -478,6 +511,10 @@ class Writer:
         if why:
             self.refuse(why)
             return
+        self.guarded(lambda: self._instruction(instruction))
+
+    def _instruction(self, instruction: Instruction) -> None:
+        """Write what is watched about an instruction, and what it does."""
         if self.mode.watch:
             for each in BEFORE:
                 each(self, instruction)
@@ -485,12 +522,12 @@ class Writer:
             for each in FOLLOW:
                 each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
-        if not_covered(instruction.mnemonic):
+        if _unknown(instruction):
             handler = _refused
-        if guard is not None and instruction.opcode in WHOLE_WARP:
-            self.guarded(lambda: self.if_any(lambda: handler(self, instruction)))
+        if instruction.guard is not None and instruction.opcode in WHOLE_WARP:
+            self.if_any(lambda: handler(self, instruction))
         else:
-            self.guarded(lambda: handler(self, instruction))
+            handler(self, instruction)
 
     def if_any(self, write: Callable[[], None]) -> None:
         """Write something that is done only if a lane takes part."""
@@ -516,6 +553,10 @@ class Writer:
         except Error as error:
             del self.lines[before:]
             self.refuse(str(error))
+        except INTERNAL:
+            # Operands that no instruction has; module.check says what is wrong.
+            del self.lines[before:]
+            self.refuse("it is not written as PTX has it; module.check says why")
 
     def refuse(self, why: str) -> None:
         """Stop with a fault if a lane comes here, and with the reason."""
@@ -610,11 +651,15 @@ def _match(mnemonic: str, operands: int) -> Match | None:
     return match
 
 
+def _unknown(instruction: Instruction) -> str:
+    """Why nothing here carries out a form that exists; nothing of most."""
+    if instruction.opcode in ("spcompress", "spdecompress"):
+        return certainty("elements", instruction.opcode).because
+    return not_covered(instruction.mnemonic)
+
+
 def _refused(writer: Writer, instruction: Instruction) -> None:
-    """A form that exists, and that nothing here carries out."""
-    raise Error(
-        f"{instruction.mnemonic} is not supported: {not_covered(instruction.mnemonic)}"
-    )
+    raise Error(f"{instruction.mnemonic} is not supported: {_unknown(instruction)}")
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from fragmenta.errors import Error
 from fragmenta.ptx.module import Function, Module, Variable
 from fragmenta.ptx.reading import declarations
 from fragmenta.ptx.reading.headers import pragma, signature
@@ -63,6 +65,8 @@ def load(path: str | PathLike[str]) -> Module:
     >>> module.target, module.version, Path(module.name).name
     ('sm_100a', (9, 0), 'empty.ptx')
     """
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        raise Error(f"path is the name of a PTX file; given {path!r}")
     data = Path(path).read_bytes()
     return parse(data.decode("utf-8-sig", errors="replace"), str(path))
 

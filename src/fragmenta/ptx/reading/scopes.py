@@ -65,6 +65,8 @@ class Scope:
     """Registers declared as ``%r<100>``, by the name before the number."""
     used: dict[str, Register | Vector] = field(default_factory=dict)
     """The declared registers that were used."""
+    undeclared: set[str] = field(default_factory=set)
+    """Those among them that were not declared."""
     symbols: dict[str, Symbol] = field(default_factory=dict)
     """Variables, parameters and tables, with their unique names."""
     labels: dict[str, str] = field(default_factory=dict)
@@ -78,6 +80,12 @@ class Scope:
         number = name[len(stem) :]
         count, _ = self.ranges.get(stem, (0, None))
         return 0 < len(number) < 10 and int(number) < count
+
+    def forget_undeclared(self) -> None:
+        """Registers that were used before they were declared are others than these."""
+        for each in self.undeclared:
+            self.used.pop(each, None)
+        self.undeclared.clear()
 
     def declares(self, name: str) -> bool:
         """Whether this block itself declares a name."""
@@ -121,11 +129,7 @@ class Names:
         """Declare a register, or ``count`` of them; False if it was declared before."""
         scope = self.scope
         scope.known.clear()  # the name may have meant another one up to here
-        scope.used = {
-            each: of
-            for each, of in scope.used.items()
-            if isinstance(of, Vector) or of.type
-        }
+        scope.forget_undeclared()
         if count is not None:
             fresh = name not in scope.ranges
             scope.ranges[name] = (count, kind)
@@ -218,6 +222,7 @@ class Names:
         found = self.top.used.get(name)
         if not isinstance(found, Register):
             found = self.top.used[name] = self._new(name, "")
+            self.top.undeclared.add(name)
         return found
 
     def part(self, name: str, which: str) -> Operand | None:

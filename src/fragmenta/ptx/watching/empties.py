@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.errors import ShapeError
 from fragmenta.ptx.asynchronous.work import POISON
 
 _MADE: dict[int, tuple[int, weakref.ref[NDArray[Any]]]] = {}
@@ -26,9 +27,12 @@ def empty(shape: Any, dtype: Any = np.float32) -> NDArray[Any]:
     >>> empty(2).view(np.uint32).tolist() == [POISON, POISON]
     True
     """
-    made = np.empty(shape, dtype)
+    try:
+        made = np.empty(shape, dtype)
+    except (TypeError, ValueError, OverflowError, MemoryError) as why:
+        raise ShapeError(f"no array has this shape and type: {why}") from why
     if made.dtype.hasobject:
-        raise TypeError("an empty array holds numbers, not Python objects")
+        raise ShapeError("an empty array holds numbers, not Python objects")
     memory = made.reshape(-1).view(np.uint8)
     memory[:] = _poison(memory.size)
     address = int(made.ctypes.data)
