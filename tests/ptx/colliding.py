@@ -72,7 +72,9 @@ def record(path: Path) -> None:
     kept: dict[str, Any] = {}
     for space in SPACES:
         for width in WIDTHS:
-            module = cupy.RawModule(code=kernel(space, width))
+            text = path.with_suffix(".ptx")
+            text.write_text(kernel(space, width))
+            module = cupy.RawModule(path=str(text))
             seen = set()
             for _ in range(100):
                 out = cupy.zeros(WARPS, cupy.uint32)
@@ -82,6 +84,7 @@ def record(path: Path) -> None:
             if len(seen) > 1:
                 raise SystemExit(f"{space} {width}: not the same each time")
             kept[f"{space} {width}"] = list(seen.pop())
+    text.unlink()
     name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
     about = {"gpu": name, "driver": cupy.cuda.runtime.driverGetVersion(), "runs": 100}
     path.write_text(json.dumps({**about, "kept": kept}) + "\n")

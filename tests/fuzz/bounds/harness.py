@@ -312,8 +312,7 @@ class Room:
             fine = np.flatnonzero(known & (first < 0) & (seen < 0))
             self._loaded(form, blocks[fine], address[fine], rank)
         if form.values and touch.space == "generic":
-            lanes = np.arange(address.shape[1])
-            runs = known[:, None] & ((first[:, None] < 0) | (lanes < first[:, None]))
+            runs = np.repeat((known & (first < 0))[:, None], address.shape[1], axis=1)
             stores += self._stored(form, blocks, address, numbers, runs)
 
     def _loaded(
@@ -336,13 +335,18 @@ class Room:
         self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64],
         numbers: NDArray[np.uint64], runs: NDArray[np.bool_],
     ) -> list[Stores]:  # fmt: skip
-        """What stores before the first fault put where in the array of data."""
+        """What stores without a fault put where in the array of data.
+
+        Of the lanes that store 128 bytes together, the lowest is the last.
+        """
         assert form.touch is not None
         slot = next(s.slot for s in self.launch.places if s.data is not None
                     and np.shares_memory(s.data, self.data))  # fmt: skip
         begin = address - np.uint64(slot << layout.SLOT_BITS)
         runs = runs & (begin <= np.uint64(self.data.size - form.touch.bytes))
-        order = blocks[:, None] * self.setting.threads + np.arange(runs.shape[1])
+        together = min(32, 128 // form.touch.bytes)
+        lanes = np.arange(runs.shape[1]) ^ (together - 1)
+        order = blocks[:, None] * max(32, self.setting.threads) + lanes
         found = []
         for place, name in enumerate(form.values):
             low = begin[runs].astype(np.int64) + place * form.element

@@ -182,7 +182,7 @@ MUTANTS = (
         'known = compare_unsigned("<=", number, number)'),),
         modules=(kernel_text("mov.u32 %r1, 0x3000000; bar.sync %r1;"),)),
     Mutant("a kernel that calls itself", (Change("engine/calling.py",
-        "        if function.kernel:", "        if False:"),),
+        "    if function.kernel:", "    if False:"),),
         modules=(kernel_text("call k;").replace(".param .u64 x", ""),)),
     Mutant("the operands of a call", (Change("engine/calling.py",
         '        if wanted and theirs != wanted:', "        if False:"),),

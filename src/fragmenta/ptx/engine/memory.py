@@ -7,6 +7,8 @@ Otherwise each lane is looked at alone, and the first that is wrong is a fault.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -237,7 +239,9 @@ def _each(
         ):
             address = lane_of(code, spilled, lane)
             where = local(code, warp, block, lane)
-            _checked(code, move, where, address, lane, warp, number, failed)
+            good = _verdict(code, move, where, address, lane, warp, number, failed)
+            with code.when(good):
+                move.lane(where, address, lane)
         return failed.value
     if access.space == "cluster":
         _alone(code, move, warp, block, access, spilled, lanes, number, failed)
@@ -291,34 +295,51 @@ def _all(
 def _one_by_one(
     code: Code, move: _Move, where: Where, spilled: Any, lanes: Value
 ) -> None:
-    """One lane after the other, and stores in the order of an H200.
+    """One lane after the other."""
+    with _in_order(code, move, lanes) as lane:
+        move.lane(where, lane_of(code, spilled, lane), lane)
+
+
+@contextmanager
+def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
+    """Each lane that takes part, stores in the order of an H200.
 
     If lanes store different values to one place, the manual leaves open which stays.
     An H200 takes so many lanes at once that they store 128 bytes, and of these the
     lowest is kept: of all lanes 0 with words, lane 24 with 16 bytes each.
     """
     together = max(1, min(LANES, LANES * 4 // move.access.bytes))
-    last = together - 1 if move.stores else 0
     with code.loop(LANES) as turn:
-        lane = turn ^ last
+        lane = turn ^ (together - 1) if move.stores else turn
         with code.when(has(lanes, lane)):
-            move.lane(where, lane_of(code, spilled, lane), lane)
+            yield lane
 
 
 def _alone(
     code: Code, move: _Move, warp: Any, block: Any, access: Access, spilled: Any,
     lanes: Value, number: Value, failed: Any,
 ) -> None:  # fmt: skip
-    """Each lane may be in another segment, or in none."""
-    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
+    """Each lane may be in another segment, or in none: then nothing is stored."""
+
+    def place(lane: Value) -> tuple[Value, Where]:
         address = lane_of(code, spilled, lane)
         if access.space == "shared":
-            where = shared(code, block)
-        elif access.space == "cluster":
-            where = peer(code, block, address)
-        else:
-            where = generic(code, warp, block, address, lane)
-        _checked(code, move, where, address, lane, warp, number, failed)
+            return address, shared(code, block)
+        if access.space == "cluster":
+            return address, peer(code, block, address)
+        return address, generic(code, warp, block, address, lane)
+
+    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
+        address, where = place(lane)
+        good = _verdict(code, move, where, address, lane, warp, number, failed)
+        if not move.stores:
+            with code.when(good):
+                move.lane(where, address, lane)
+    if move.stores:
+        with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
+            address, where = place(lane)
+            move.lane(where, address, lane)
+            note(code, where, address, access.bytes, PLAIN)
 
 
 def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> Where:
@@ -358,10 +379,11 @@ def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None
             )
 
 
-def _checked(
+def _verdict(
     code: Code, move: _Move, where: Where, address: Value, lane: Value, warp: Any,
     number: Value, failed: Any,
-) -> None:  # fmt: skip
+) -> Value:  # fmt: skip
+    """Whether a lane may access an address; if not, what is wrong is written down."""
     size = move.access.bytes
     bounds = inside(where, address, size)
     aligned = (address & (size - 1)) == 0
@@ -374,10 +396,8 @@ def _checked(
         with code.when(wrong):
             fault(code, warp, kind, number, lane, address, size)
             failed.value = number.lift(1)
-    with code.when(bounds & aligned & allowed):
-        move.lane(where, address, lane)
-        if move.stores:
-            note(code, where, address, size, PLAIN)
+    good: Value = bounds & aligned & allowed
+    return good
 
 
 class _Move(NamedTuple):
