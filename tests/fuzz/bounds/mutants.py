@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant("the size of cp.async", (_UNCHECKED, Change("engine/copying.py",
         "    if bytes_ not in SIZES:", "    if False:")),
         modules=(kernel_text(
-            "mov.u32 %r1, tile; cp.async.ca.shared.global [%r1], [%d1], 0;"),)),
+            "mov.u32 %r1, tile; cp.async.ca.shared.global [%r1], [%d1], 4096;"),)),
     Mutant("an index behind a list of labels", (Change("engine/warps.py",
         'inside = compare_unsigned("<", number, count)',
         'inside = compare_unsigned("<=", number, number)'),),
@@ -262,7 +262,7 @@ def see(mutant: Mutant) -> Outcome:
             blocks = 48 if setting.threads == 128 else 768
             found = play(mutant.forms, setting, blocks, seed=3 + low)
         for text in mutant.modules:
-            said = launched(text, low=low, check=False)
+            said = launched(text, low=low, check=False, wrong=True)
             found = found._replace(findings=[*found.findings, *said])
         if found.findings:
             break

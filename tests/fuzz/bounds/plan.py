@@ -148,9 +148,13 @@ class Modules(NamedTuple):
 
 
 def launched(
-    text: str, *, low: bool, check: bool, refused: list[str] | None = None
-) -> list[str]:
-    """What is found when the kernel of a module is launched."""
+    text: str, *, low: bool, check: bool, refused: list[str] | None = None,
+    wrong: bool = False,
+) -> list[str]:  # fmt: skip
+    """What is found when the kernel of a module is launched.
+
+    That it runs to its end is a finding, too, if the module is known to be ``wrong``.
+    """
     arena, found = Arena(low=low), []
     data = arena.take(256)
     try:
@@ -160,6 +164,8 @@ def launched(
                 1, 32, [data][: len(kernel.parameters)], check=check, problems="report", limit=100_000,
                 stack=1 << 12,
             )  # fmt: skip
+        if wrong:
+            found.append(f"ran to its end\n{text}")
     except fm.KernelFault:
         pass
     except fm.Error as error:

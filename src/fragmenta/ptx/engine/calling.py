@@ -72,7 +72,7 @@ def _called(
         raise Error(f"{name} is a kernel, which cannot be called")
     takes, returns = len(function.parameters), len(function.returns)
     if (takes, returns) != (len(operands), len(given)):
-        raise Error(
+        raise BadOperands(
             f"{name} has {takes} parameters, {returns} results; the call has "
             f"{len(operands)} and {len(given)}"
         )
