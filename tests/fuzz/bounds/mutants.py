@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant("the size of cp.async", (_UNCHECKED, Change("engine/copying.py",
         "    if bytes_ not in SIZES:", "    if False:")),
         modules=(kernel_text(
-            "mov.u32 %r1, tile; cp.async.ca.shared.global [%r1], [%d1], 4096;"),)),
+            "mov.u32 %r1, tile; cp.async.ca.shared.global [%r1], [%d1], 64;"),)),
     Mutant("an index behind a list of labels", (Change("engine/warps.py",
         'inside = compare_unsigned("<", number, count)',
         'inside = compare_unsigned("<=", number, number)'),),
