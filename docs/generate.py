@@ -56,6 +56,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "published": numbers.published_tables,
     "recordings": numbers.recording_table,
     "fuzz": numbers.fuzz_table,
+    "bounds": numbers.bounds_table,
     "opcodes": kernels.opcode_tables,
     "launches": kernels.launch_table,
     "scalars": kernels.scalar_table,

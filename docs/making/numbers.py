@@ -19,6 +19,7 @@ from making.markdown import DOCS, ROOT, table
 GOLDEN = ROOT / "tests" / "golden" / "h200"
 PUBLISHED = DOCS / "published" / "mma-sim.json"
 FUZZ = DOCS / "verification" / "fuzz.json"
+BOUNDS = DOCS / "verification" / "bounds.json"
 
 
 @cache
@@ -155,6 +156,23 @@ def fuzz_table() -> str:
     )
     head = ("surface", "calls", "refused", "findings")
     return f"{said}\n\n{table(head, rows)}"
+
+
+def bounds_table() -> str:
+    """The last run of hostile accesses, and the mutants that it caught."""
+    report = json.loads(BOUNDS.read_text(encoding="utf-8"))
+    said = (
+        f"The last run was on {report['date']}, with seed {report['seed']}, Python "
+        f"{report['python']}, NumPy {report['numpy']} and llvmlite "
+        f"{report['llvmlite']}. {report['instructions']:,} instructions made "
+        f"{report['accesses']:,} accesses, {report['faults']:,} of which were refused. "
+        f"{report['refused']:,} of {report['texts']:,} hostile texts were refused, "
+        f"before anything was compiled. There were {len(report['findings'])} findings. "
+        f"{len(report['mutants']) - len(report['missed'])} of {len(report['mutants'])} "
+        "mutants were caught:"
+    )
+    rows = [(each["name"], each["how"]) for each in report["mutants"]]
+    return f"{said}\n\n{table(('what was not bounded', 'seen as'), rows)}"
 
 
 # ── how sure it is ──────────────────────────────────────────────────────────

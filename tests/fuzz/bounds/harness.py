@@ -335,17 +335,13 @@ class Room:
         self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64],
         numbers: NDArray[np.uint64], runs: NDArray[np.bool_],
     ) -> list[Stores]:  # fmt: skip
-        """What stores without a fault put where in the array of data.
-
-        Of the lanes that store 128 bytes together, the lowest is the last.
-        """
+        """What stores without a fault put where; the lowest lane is the last."""
         assert form.touch is not None
         slot = next(s.slot for s in self.launch.places if s.data is not None
                     and np.shares_memory(s.data, self.data))  # fmt: skip
         begin = address - np.uint64(slot << layout.SLOT_BITS)
         runs = runs & (begin <= np.uint64(self.data.size - form.touch.bytes))
-        together = min(32, 128 // form.touch.bytes)
-        lanes = np.arange(runs.shape[1]) ^ (together - 1)
+        lanes = np.arange(runs.shape[1]) ^ 31
         order = blocks[:, None] * max(32, self.setting.threads) + lanes
         found = []
         for place, name in enumerate(form.values):

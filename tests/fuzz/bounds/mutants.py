@@ -92,10 +92,6 @@ _ALLOC = Form("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%d1], 32
               "tcgen05", likes=((1, "shared"),), uniform=True)  # fmt: skip
 _CELLS = Form("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%r2};", "tcgen05.st",
               uniform=True)  # fmt: skip
-_PRODUCT = Form(
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r0, %r1, %r2, %r3}, %d1, %d2, "
-    "1, 1, 1, 0, 0;", "wgmma", uniform=True, threads=128,
-)  # fmt: skip
 _BOX = Form(
     "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%d1], "
     "[%d2, {%r3, %r4}], [%d3];", "cp",
@@ -168,10 +164,6 @@ MUTANTS = (
         modules=tuple(kernel_text(
             f"match.any.sync.b64 %r1, %end{i}, -1;",
             registers=f".reg .b8 %end<{i + 1}>;") for i in range(1, 4))),
-    Mutant("the size of cp.async", (_UNCHECKED, Change("engine/copying.py",
-        "    if bytes_ not in SIZES:", "    if False:")),
-        modules=(kernel_text(
-            "mov.u32 %r1, tile; cp.async.ca.shared.global [%r1], [%d1], 64;"),)),
     Mutant("an index behind a list of labels", (Change("engine/warps.py",
         'inside = compare_unsigned("<", number, count)',
         'inside = compare_unsigned("<=", number, number)'),),
@@ -230,12 +222,6 @@ MUTANTS = (
         "asynchronous/warp_copies.py",
         "        self._refuse(read & ~known, Fault.BOUNDS, source, size)\n", ""),),
         (_COPY,), Setting(schedule="lazy")),
-    Mutant("the descriptors of wgmma", (
-        Change("asynchronous/warpgroups.py", "            if wrong:\n",
-               "            if False:\n"),
-        Change("../execution/warpgroup_shared.py",
-               "outside = at + UNIT > shared.size", "outside = at + UNIT < 0")),
-        (_PRODUCT,), Setting(threads=128)),
     Mutant("the shared memory of a tensor copy", (
         Change("asynchronous/work.py",
                "    if offset < layout.SHARED_START or offset + size > memory.size:",

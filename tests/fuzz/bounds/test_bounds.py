@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from fragmenta.ptx.opcodes import TABLE
 from tests.fuzz.bounds import forms, mutants, plan
 from tests.fuzz.bounds.children import Child
 from tests.fuzz.bounds.harness import Setting
+
+REPORT = Path(__file__).parents[3] / "docs" / "verification" / "bounds.json"
 
 
 def some(family: str, count: int) -> tuple[forms.Form, ...]:
@@ -80,3 +84,13 @@ def test_a_child_that_dies_is_a_finding() -> None:
     assert child.run(0)["findings"] == ["killed by SIGSEGV"]
     assert child.run(1)["findings"] == ["killed by SIGSEGV"]
     child.close()
+
+
+def test_the_report_says_what_was_run() -> None:
+    report = json.loads(REPORT.read_text(encoding="utf-8"))
+    assert report["accesses"] >= 10_000_000
+    assert report["findings"] == []
+    assert report["missed"] == []
+    assert [each["name"] for each in report["mutants"]] == [
+        each.name for each in mutants.MUTANTS
+    ]

@@ -302,15 +302,13 @@ def _one_by_one(
 
 @contextmanager
 def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
-    """Each lane that takes part, stores in the order of an H200.
+    """Each lane that takes part; of stores the lowest lane is the last.
 
     If lanes store different values to one place, the manual leaves open which stays.
-    An H200 takes so many lanes at once that they store 128 bytes, and of these the
-    lowest is kept: of all lanes 0 with words, lane 24 with 16 bytes each.
+    An H200 keeps that of the lowest lane (``tests/ptx/colliding.py``).
     """
-    together = max(1, min(LANES, LANES * 4 // move.access.bytes))
     with code.loop(LANES) as turn:
-        lane = turn ^ (together - 1) if move.stores else turn
+        lane = turn ^ (LANES - 1) if move.stores else turn
         with code.when(has(lanes, lane)):
             yield lane
 
