@@ -193,7 +193,7 @@ def test_errors_are_also_the_ones_python_programs_catch(error):
         assert issubclass(error, others[error])
         return
     plain = (fm.Error, fm.KernelFault, fm.KernelHazard, fm.NoDevice, fm.CompileError)
-    if error in plain:
+    if error in (*plain, fm.LimitReached):
         assert not issubclass(error, (LookupError, ValueError))
     else:
         assert issubclass(error, (LookupError, ValueError))

@@ -44,8 +44,8 @@ function allRows(drawn, move) {
 
 function storedRecord(drawn, choice) {
   const stored = storedOf(catalogue, drawn, choice);
-  const { operand, lines, units, perUnit, bits, descriptor, lanes, pitch, move } =
-    stored;
+  const { operand, lines, units, perUnit, bits, descriptor, pitch, move } = stored;
+  const { lanes, laneBytes } = stored;
   const all = [];
   for (let line = 0; line < lines; line++)
     for (let unit = 0; unit < units; unit++) all.push(stored.unitAt(line, unit));
@@ -60,7 +60,7 @@ function storedRecord(drawn, choice) {
     return [access, cost.phases.map((phase) => phase.degree)];
   });
   const { major, swizzle, load } = stored.choice;
-  const cost = lanes && conflicts(catalogue, lanes, 16);
+  const cost = lanes && conflicts(catalogue, lanes, laneBytes);
   return {
     operand,
     major,
@@ -72,6 +72,7 @@ function storedRecord(drawn, choice) {
     bits,
     descriptor,
     lanes,
+    laneBytes,
     pitch,
     move: move && {
       name: move.op.name,

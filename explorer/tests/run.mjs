@@ -522,6 +522,11 @@ const TESTS = {
     );
     await page.goto(page.url().replace(/#.*/, `#op=${QUAD}&tab=memory`));
     assert.match(await text(page, "#panel"), /^No ldmatrix loads an operand of /);
+    const halves = "ldmatrix.sync.aligned.m8n16.x4.s8.s4"; // a row of 8 bytes
+    await page.goto(page.url().replace(/#.*/, `#op=${halves}&tab=memory`));
+    assert.match(await text(page, ".memory-head"), /A row is 8 bytes: /);
+    assert.match(await text(page, "#panel"), /each lane gives the address of 8 bytes\./);
+    assert.match(await text(page, "tr:has(#memory-phase-1)"), /lanes 16–31\s/);
     return page;
   },
 

@@ -16,6 +16,7 @@ import fragmenta as fm
 from fragmenta.commands import isolated
 from fragmenta.ptx.kernel import parse
 from tests.asking import ask
+from tests.clock import HANG
 from tests.ptx.test_linear import HEAD
 
 TEXT = f"""{HEAD}
@@ -132,7 +133,7 @@ def test_a_child_that_dies_is_an_error_in_words(
 def test_a_child_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "GRACE", -59.9)
     with pytest.raises(fm.LimitReached, match="--seconds allows more"):
-        launched(monkeypatch, START + "import time; time.sleep(60)")
+        launched(monkeypatch, START + "import signal; signal.pause()")
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,6 @@ def test_a_child_may_not_do_much(tmp_path: Path, deed: str, said: str) -> None:
     )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        timeout=60,
+        timeout=HANG,
     )  # fmt: skip
     assert found.stdout.strip() == said

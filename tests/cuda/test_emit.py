@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -40,7 +42,11 @@ def kernel(number, op, a_registers, body):
     rest = [
         *("int matrix_a, int matrix_b, int matrix_c, int matrix_d", "void* E, int lde"),
         *("unsigned char* SA, int ldsa, unsigned char* SB, int ldsb", "void* address"),
-        *("int stride", "unsigned long long a_descriptor, b_descriptor"),
+        *(
+            "unsigned spdesc",
+            "int stride",
+            "unsigned long long a_descriptor, b_descriptor",
+        ),
     ]
     listed = ", ".join([*pointers, *rest]).replace(", b_d", ", unsigned long long b_d")
     inside = "\n    ".join(body)
@@ -65,6 +71,7 @@ BATCHES = {
     "moves": [o for o in OTHERS if "matrix" in o.family and target_of(o) == "sm_90a"],
     "sync": [o for o in OTHERS if o.family == "sync"],
     "sm_100a": [o for o in OTHERS if target_of(o) == "sm_100a"],
+    "sm_107a": [o for o in OTHERS if target_of(o) == "sm_107a"],
     "sm_120a": [o for o in OTHERS if target_of(o) == "sm_120a"],
     **{f"wgmma n{n}": [o for o in WGMMA if o.shape.n == n] for n in (8, 24)},
 }
@@ -210,6 +217,53 @@ def test_every_asm_is_the_statement_with_its_operands():
                 expected = expected.replace("%scale_d", "accumulate")
                 expected = opening + expected + "}"
             assert squeezed(said) == squeezed(expected)
+
+
+#: The operands that an instruction writes, by family: the manual's destinations.
+RESULTS = {
+    **dict.fromkeys(("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma"), ("d",)),
+    **dict.fromkeys(("ldmatrix", "movmatrix"), ("d",)),
+    **dict.fromkeys(("stmatrix", "wmma.store", "sync"), ()),
+    "spcompress": ("mdata", "cdata"),
+    "spdecompress": ("data",),
+}
+
+
+def test_every_register_that_is_written_is_an_output():
+    """An asm that does not say so compiles, and its result is lost."""
+    for op in OPS:
+        loaded = op.family == "wmma.load"
+        results = (op.values["operand"],) if loaded else RESULTS[op.family]
+        counts = {o.name: o.count for o in op.operands if o.name in results}
+        assert tuple(counts) == results
+        for source in forms(op):
+            bound = re.findall(r'"[=+][rfd]"\((\w+)\[', Call(op, "f", source).text())
+            assert Counter(bound) == counts, str(op)
+
+
+@pytest.mark.parametrize(
+    "name", ["spcompress.b8.b4.sp::2:4.x4", "spdecompress.b8.b4.sp::4:8.x4"]
+)
+def test_what_may_stand_for_a_register_is_the_assemblers_rule(name):
+    """A constant or ``_`` for one register of each operand: read only, written only."""
+    op = fm.instruction(name)
+    plain, whole = ptx.statement(op), " ".join(emit.to_ptx(op).split())
+    head, text, tail = whole[whole.index(".version") :].partition(plain)
+    assert text
+    ours, theirs = {}, {}
+    for each, given in product(op.operands, ("1", "_")):
+        changed = plain.replace(f"%{each.name}{1 if each.vector else ''}", given, 1)
+        ours[changed] = passes(fm.instruction, changed)
+        module = head + changed + tail
+        theirs[changed] = passes(assembler.assemble, module, "sm_107a")
+    assert ours == theirs
+
+
+def passes(check, *given):
+    try:
+        return bool(check(*given))
+    except fm.Error:
+        return False
 
 
 # ── headers ─────────────────────────────────────────────────────────────────

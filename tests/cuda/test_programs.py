@@ -16,7 +16,28 @@ from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.programs import Program
 from tests.cuda.test_device import Fake
 
-DYNAMIC, STACK, MOST = "dynamic", "stack", 232448
+DYNAMIC, LARGER, STACK, MOST = "dynamic", "larger", "stack", 232448
+CLUSTER = "cluster"
+
+
+class Attribute:
+    """One attribute of a launch, as cuda.bindings has it."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.value = SimpleNamespace(clusterDim=SimpleNamespace(x=0, y=0, z=0))
+
+
+class Config:
+    """What ``cuLaunchKernelEx`` is given; a name that is not CUDA's is an error."""
+
+    __slots__ = (
+        *(f"{of}Dim{axis}" for of in ("grid", "block") for axis in "XYZ"),
+        *("sharedMemBytes", "hStream", "attrs", "numAttrs"),
+    )
+
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__[:6])
 
 
 class Driver(Fake):
@@ -26,11 +47,15 @@ class Driver(Fake):
         super().__init__()
         self.limit = 1024
         self.launched: list[Any] = []
+        self.clusters: list[Any] = []
+        self.attributes: dict[str, int] = {}
 
-    def start(self, function: str, *rest: int) -> tuple[int]:
-        *sizes, shared, stream, cells, _ = rest
-        assert stream == 17
-        self.launched.append((function, tuple(sizes), shared))
+    def start(self, config: Config, function: str, cells: int, _: int) -> tuple[int]:
+        assert config.hStream == 17
+        self.launched.append((function, config.sizes(), config.sharedMemBytes))
+        for each in config.attrs[: config.numAttrs] if config.numAttrs else ():
+            size = each.value.clusterDim
+            self.clusters.append((each.id, (size.x, size.y, size.z)))
         if self.fault == "launch":
             self.broken = True
             return (700,)
@@ -41,6 +66,10 @@ class Driver(Fake):
             ctypes.c_uint8.from_address(address).value += number
         return (0,)
 
+    def set_attribute(self, function: str, which: str, value: int) -> tuple[int]:
+        self.attributes[which] = value
+        return (0,)
+
     def set_limit(self, which: str, value: int) -> tuple[int]:
         self.limit = value
         return (0,)
@@ -48,7 +77,12 @@ class Driver(Fake):
     def driver(self) -> SimpleNamespace:
         made = super().driver()
         made.CUfunction_attribute = SimpleNamespace(
-            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=DYNAMIC
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=DYNAMIC,
+            CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED=LARGER,
+        )
+        made.CUlaunchConfig, made.CUlaunchAttribute = Config, Attribute
+        made.CUlaunchAttributeID = SimpleNamespace(
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=CLUSTER
         )
         made.CUlimit = SimpleNamespace(CU_LIMIT_STACK_SIZE=STACK)
         made.CUdevice_attribute = SimpleNamespace(
@@ -61,8 +95,8 @@ class Driver(Fake):
         made.cuModuleLoadData = lambda code: (0, self.log.append("load") or code)
         made.cuModuleUnload = lambda module: self.log.append("unload")
         made.cuModuleGetFunction = lambda module, name: (0, name.decode())
-        made.cuFuncSetAttribute = lambda function, which, value: (0,)
-        made.cuLaunchKernel = self.start
+        made.cuFuncSetAttribute = self.set_attribute
+        made.cuLaunchKernelEx = self.start
         return made
 
 
@@ -90,6 +124,19 @@ def test_buffers_come_back_as_the_kernel_leaves_them(driver: Driver) -> None:
     assert given.tolist() == [0, 1, 2, 3]
     assert driver.launched == [("add", (2, 1, 1, 32, 1, 1), 64)]
     assert driver.limit == programs.STACK
+    assert not driver.clusters
+    assert driver.attributes == {DYNAMIC: 64}
+
+
+@pytest.mark.parametrize("size", [(2, 1, 1), (2, 2, 2), (4, 2, 2)])
+def test_a_cluster_is_an_attribute_of_the_launch(
+    driver: Driver, size: tuple[int, int, int]
+) -> None:
+    """More than eight blocks in one must be allowed before."""
+    programs.launch(device.present(), add(cluster=size), [np.zeros(4, np.uint8)])
+    assert driver.clusters == [(CLUSTER, size)]
+    allowed = {LARGER: 1} if size == (4, 2, 2) else {}
+    assert driver.attributes == {DYNAMIC: 64, **allowed}
 
 
 @pytest.mark.parametrize("fault", [None, "launch"])
@@ -129,6 +176,6 @@ def test_what_is_printed_is_read(driver: Driver) -> None:
         library.puts(b"hello")
         return start(*words)
 
-    sys.modules["cuda.bindings"].driver.cuLaunchKernel = talking
+    sys.modules["cuda.bindings"].driver.cuLaunchKernelEx = talking
     done = programs.launch(device.present(), add(prints=True), [np.zeros(4, np.uint8)])
     assert done.printed == "hello\n"

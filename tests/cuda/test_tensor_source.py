@@ -171,8 +171,9 @@ def test_functions_compile(batch):
 
 def read_by_ptxas(text, target):
     """For a virtual architecture the assembler reads every line and makes no code."""
-    said = assembler._run(text.splitlines(), target.replace("sm_", "compute_"))
-    assert not said, said[:2000]
+    done = assembler._run(text.splitlines(), target.replace("sm_", "compute_"))
+    assert not done.stdout, done.stdout[:2000]
+    assert done.returncode == 0
 
 
 def test_a_wrong_word_is_found():

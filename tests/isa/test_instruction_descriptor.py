@@ -202,7 +202,8 @@ def test_a_kernels_word_is_read() -> None:
 
 def test_what_is_no_shape_and_no_address_is_refused() -> None:
     for shape in ((128, 64, 16), None, 128):
-        with pytest.raises(fm.UnknownInstruction, match="a shape is written as"):
+        said = "a shape is written as|shape is a text, such as 'm16n8k16'"
+        with pytest.raises(fm.UnknownInstruction, match=said):
             fm.tcgen05(shape, a="f16")  # type: ignore[arg-type]
     for address in (fm.TensorAddress("a", 3), fm.TensorAddress(-1, 3)):  # type: ignore[arg-type]
         with pytest.raises(fm.Error, match="lane"):

@@ -418,7 +418,7 @@ def test_options_that_are_refused() -> None:
 
 
 def test_shared_memory_that_a_block_does_not_have() -> None:
-    made = kernel("ret;", before=".shared .b8 own[1000];")
+    made = kernel("st.shared.u8 [own], 1; ret;", before=".shared .b8 own[1000];")
     run(made, np.zeros(1), shared=227 * 1024 - 1008, target="sm_90a")
     most = "a block on sm_90a has 232,448 bytes of shared memory; the kernel declares"
     with pytest.raises(ValueRangeError, match=most):

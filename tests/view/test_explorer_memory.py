@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tables.moves import PACKINGS
+from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.shared.banks import ACCESSES, RowTile, access_addresses, bank_conflicts
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.elements import stored
@@ -210,7 +210,13 @@ def check_move(op, record):
     lanes = memory.addresses(across[:used], along[:used])
     assert record["lanes"][:used] == lanes.tolist()
     assert set(record["lanes"][used:]) <= {-1}
-    cost = bank_conflicts(record["lanes"], width=UNIT)
+    assert record["laneBytes"] == UNIT
+    check_phases(record)
+
+
+def check_phases(record):
+    """The cost of the lanes' own access."""
+    cost = bank_conflicts(record["lanes"], width=record["laneBytes"])
     assert record["phases"] == [
         [phase.degree, list(map(len, phase.words))] for phase in cost.phases
     ]
@@ -221,6 +227,8 @@ def test_rows_of_ldmatrix_and_stmatrix(page, family):
     """The instruction itself says whether the page has each element at its byte."""
     found = list(records(page, family))
     assert len({record["swizzle"] for _, record in found}) == 5
+    widths = {"ldmatrix": {8, 16}, "stmatrix": {16}}
+    assert {record["laneBytes"] for _, record in found} == widths[family]
     for op, record in found:
         (part,) = op.fragments.values()
         matrices, rows, cols = part.shape
@@ -239,6 +247,8 @@ def test_rows_of_ldmatrix_and_stmatrix(page, family):
             small = tile._replace(rows=8 * min(2, matrices))
             want = np.array(access_addresses(small, "ldmatrix"))[:used]
             assert lanes[:used].tolist() == want.tolist(), str(op)
+        assert record["laneBytes"] == row_bytes(op), str(op)
+        check_phases(record)
         if family == "ldmatrix" and bits >= 8:
             check_loaded(op, part, lanes)
 

@@ -228,7 +228,7 @@ def test_tf32_takes_real_numbers(value):
 
 
 def test_shapes_are_numbers():
-    with pytest.raises(fm.UnknownInstruction, match="'16'"):
+    with pytest.raises(fm.ShapeError, match="m must be a whole number; given '16'"):
         wmma.fragment(wmma.matrix_a, "16", 16, 16, wmma.half, wmma.row_major)
 
 

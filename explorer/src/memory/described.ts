@@ -66,6 +66,7 @@ export function described(
     unitAt,
     touched: touchedUnits(lines, own, unitAt),
     lanes: null,
+    laneBytes: null,
     pitch: null,
     descriptor: { ...descriptor, family, word: encoded(catalogue, family, descriptor) },
     move: null,

@@ -133,6 +133,16 @@ function moveNotes({ part }: Matrix, move: Move, steps: number): string[] {
   return notes;
 }
 
+function rowNotes({ count, rows }: Matrix, bytes: number, unit: number): string[] {
+  const [lane, of] = count > 1 ? [`${rows}i + r`, " of matrix i"] : ["r", ""];
+  const notes = [
+    `Lane ${lane} gives the address of row r${of}. Where the rows are is up to the kernel.`,
+  ];
+  if (bytes < unit)
+    notes.push(`A row is ${bytes} bytes: here the first ones of a cell of ${unit}.`);
+  return notes;
+}
+
 /** Lines of so many bytes, a pitch apart; ``lanes`` are the (line, unit) they address. */
 function rowsOf(
   catalogue: Catalogue,
@@ -161,6 +171,7 @@ function rowsOf(
     unitAt,
     touched: new Map(used.map((address, lane) => [address, lane])),
     lanes: [...used, ...idle],
+    laneBytes: unit,
     pitch,
     descriptor: null,
   };
@@ -188,7 +199,9 @@ export function matrixRows(
   choice: Choice,
 ): Stored {
   const [matrix] = matrices.values();
-  const narrow = catalogue.memory.padded.moves[op.values.type];
+  const { padded, unit } = catalogue.memory;
+  const whole = { bits: matrix.bits, row: unit };
+  const { bits, row: laneBytes } = padded.moves[op.values.type] ?? whole;
   const down = Math.min(2, matrix.count);
   const lane = (at: number): number[] => {
     const number = Math.floor(at / matrix.rows);
@@ -199,7 +212,6 @@ export function matrixRows(
   };
   const lanes = Array.from({ length: matrix.count * matrix.rows }, (_, at) => lane(at));
   const rows = rowsOf(catalogue, choice, FULL, { lines: matrix.rows * down, lanes });
-  const bits = narrow ?? matrix.bits;
   const perUnit = matrix.cols;
   return {
     ...rows,
@@ -212,11 +224,9 @@ export function matrixRows(
     along: "col",
     perUnit,
     bits,
+    laneBytes,
     move: null,
-    notes: [
-      `Lane ${matrix.count > 1 ? `${matrix.rows}i + r` : "r"} gives the address of row r` +
-        `${matrix.count > 1 ? " of matrix i" : ""}. Where the rows are is up to the kernel.`,
-    ],
+    notes: rowNotes(matrix, laneBytes, unit),
     find: (index) => {
       const [number, row, col] = matrix.spot(index);
       const [line, unit] = lane(number * matrix.rows + row);

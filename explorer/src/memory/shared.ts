@@ -20,7 +20,12 @@ export interface MemoryTables {
   modes: Record<Family, string[]>;
   constant: number;
   allowed: { family: Family; bits: number; major: Major; swizzles: string[] }[];
-  padded: { kinds: string[]; group: number; moves: Record<string, number> };
+  /** Of a move: the bits of an element in memory, and the bytes of a row. */
+  padded: {
+    kinds: string[];
+    group: number;
+    moves: Record<string, { bits: number; row: number }>;
+  };
   accesses: Record<string, string>;
 }
 

@@ -52,6 +52,8 @@ export interface Stored {
   touched: Map<number, number>;
   /** The addresses of a warp's lanes; null if the operand has a descriptor. */
   lanes: number[] | null;
+  /** Bytes that each lane addresses; null if the operand has a descriptor. */
+  laneBytes: number | null;
   /** Bytes of a line, and from line to line; null if the operand has a descriptor. */
   pitch: number | null;
   descriptor: (Descriptor & { family: Family; word: string }) | null;

@@ -19,7 +19,8 @@ interface Access {
 }
 
 /** The accesses of a tile: its own instruction first, if lanes give the addresses. */
-function accessesOf({ catalogue, op }: Explorer, { lanes, move }: Stored): Access[] {
+function accessesOf({ catalogue, op }: Explorer, stored: Stored): Access[] {
+  const { lanes, laneBytes, move } = stored;
   const names: Record<string, string> = {
     ldmatrix: "8 lines x 16 bytes",
     rows: "line after line",
@@ -36,7 +37,7 @@ function accessesOf({ catalogue, op }: Explorer, { lanes, move }: Stored): Acces
   const own = {
     name: OWN,
     text: `${family} ${number}`,
-    hint: "each lane gives the address of 16 bytes",
+    hint: `each lane gives the address of ${laneBytes} bytes`,
   };
   return [own, ...known.filter(({ name }) => name !== "ldmatrix")];
 }
@@ -53,7 +54,8 @@ function withSwizzle(stored: Stored, name: string): Stored {
 }
 
 function costOf({ catalogue }: Explorer, stored: Stored, access: string): Conflicts {
-  return conflicts(catalogue, addressesOf(stored, access), catalogue.memory.unit);
+  const width = access === OWN ? stored.laneBytes! : catalogue.memory.unit;
+  return conflicts(catalogue, addressesOf(stored, access), width);
 }
 
 function current(explorer: Explorer, stored: Stored): Access {

@@ -21,6 +21,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 from fragmenta import errors
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import Error, KernelFault, KernelHazard, LimitReached
@@ -251,10 +256,8 @@ def child() -> None:
 
 def confine(seconds: float | None, memory: int | None) -> None:
     """Take from this process what a kernel does not need."""
-    try:
-        import resource
-    except ImportError as why:  # Windows
-        raise Error("--isolated needs a system with limits of processes") from why
+    if resource is None:  # Windows
+        raise Error("--isolated needs a system with limits of processes")
 
     def most(what: int, number: int) -> None:
         _, hard = resource.getrlimit(what)

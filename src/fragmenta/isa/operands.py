@@ -27,6 +27,7 @@ from fragmenta.isa.taking import (
     syntax,
     values_of,
     word,
+    writes_all,
 )
 
 # Constants in the braces of what is read: alone, or beside a register at least.
@@ -312,7 +313,7 @@ def _check_sink(
 ) -> None:
     if not is_written(op, operand):
         _refuse(op, operand, "read, so that _ cannot stand in it", written)
-    if op.family == "tcgen05.ld":
+    if writes_all(op):
         _refuse(op, operand, "registers, among which _ cannot stand", written)
     if not has_sinks(op):
         _refuse(op, operand, "read and written, so that _ cannot stand in it", written)

@@ -72,6 +72,8 @@ _REGISTERS = read(REGISTERS)
 _VARIABLES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix")
 BRACKETS = ("address", "tensor")
 _LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
+#: What the instructions on structured sparsity write, maybe two operands.
+_SPARSITY = {"spcompress": ("mdata", "cdata"), "spdecompress": ("data",)}
 
 
 def lists(op: Instruction) -> list[tuple[Operand, ...]]:
@@ -185,7 +187,7 @@ def slots(operands: Iterable[Operand]) -> list[tuple[Operand, ...]]:
 
 
 def destination(op: Instruction) -> str:
-    """The operand whose registers are written; empty if it is memory.
+    """The first operand whose registers are written; empty if it is memory.
 
     >>> import fragmenta as fm
     >>> destination(fm.find("wmma.load.b.col.m8n8k32.s4")), destination(
@@ -196,6 +198,8 @@ def destination(op: Instruction) -> str:
         return op.values["operand"]
     if op.family == "tcgen05.ld":
         return "r"
+    if op.family in _SPARSITY:
+        return _SPARSITY[op.family][0]
     return "d" if op.warpgroup or op.family in _LOADS else ""
 
 
@@ -206,8 +210,12 @@ def is_written(op: Instruction, operand: Operand) -> bool:
     >>> op = fm.instruction("tcgen05.ld.red.sync.aligned.32x32b.x2.max.f32")
     >>> [is_written(op, each) for each in op.operands]
     [True, True, False]
+    >>> op = fm.instruction("spcompress.b8.b2.sp::2:4.x1")
+    >>> [each.name for each in op.operands if is_written(op, each)]
+    ['mdata', 'cdata']
     """
-    return operand.name in (destination(op), "spmeta", "redval")
+    results = (destination(op), "spmeta", "redval")
+    return operand.name in _SPARSITY.get(op.family, results)
 
 
 def columns(op: Instruction) -> Collection[int]:
@@ -239,14 +247,24 @@ def has_sinks(op: Instruction) -> bool:
     """Whether ``_`` can stand in what is written: not where it is also read.
 
     The tf32 of wmma takes two steps, the second of which reads D.  ``tcgen05.ld`` writes
-    all its registers.
+    all its registers, as do ``spcompress`` and ``spdecompress``.
 
     >>> import fragmenta as fm
     >>> has_sinks(fm.mma("m16n8k8", a="tf32")), has_sinks(fm.wgmma("m64n8k8", a="tf32"))
     (True, False)
     """
     in_two_steps = op.family == "wmma.mma" and op.values["a"] == "tf32"
-    return not (op.warpgroup or in_two_steps or op.family == "tcgen05.ld")
+    return not (op.warpgroup or in_two_steps or writes_all(op))
+
+
+def writes_all(op: Instruction) -> bool:
+    """Whether every register of a result is written, and none can be left out.
+
+    >>> import fragmenta as fm
+    >>> writes_all(fm.instruction("spdecompress.b8.b4.sp::2:4.x2"))
+    True
+    """
+    return op.family == "tcgen05.ld" or op.family in _SPARSITY
 
 
 def registers(op: Instruction, operand: Operand) -> list[str]:

@@ -8,6 +8,7 @@ does not depend on the number of cores.
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections import deque
@@ -89,6 +90,7 @@ class Launch:
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
+        self.interrupts = Interrupts()
         self.target = self.language = ""
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
@@ -189,10 +191,44 @@ def _workspace() -> Segment:
     return Segment("the workspace of the grid", data, True, layout.WORKSPACE_SLOT)
 
 
+class Interrupts:
+    """Keeps Ctrl-C until the launch looks for it.
+
+    Python would raise it wherever it is, also on the way into a function that machine
+    code calls: there it would be lost.
+    """
+
+    def __init__(self) -> None:
+        self._seen = False
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        own = threading.current_thread() is threading.main_thread()
+        if own and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._note)
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+        if error[0] is None:
+            self.check()
+
+    def _note(self, *_: object) -> None:
+        self._seen = True
+
+    def check(self) -> None:
+        """Raise what has come, in the thread that waits for it."""
+        if self._seen and threading.current_thread() is threading.main_thread():
+            self._seen = False
+            raise KeyboardInterrupt
+
+
 def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
     try:
-        run_blocks(launch, limit, 0, launch.units)
+        with launch.interrupts:
+            run_blocks(launch, limit, 0, launch.units)
     finally:
         launch.arguments.write_back()
         machine = launch.machine
@@ -271,6 +307,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
 def _step(launch: Launch, context: Runner, every: list[Any], limit: int | None) -> None:
     launch.run(context)
     launch.check(context)
+    launch.interrupts.check()
     launch.meter.check()
     if limit is not None:
         used = sum(total(launch.compiled, each.counts) for each in every)
@@ -286,24 +323,37 @@ def _in_parallel(
     workers = [
         threading.Thread(target=shared.work, daemon=True) for _ in range(threads)
     ]
-    for each in workers:
-        each.start()
-    try:
+    try:  # an interrupt may come as soon as the first of them runs
+        for each in workers:
+            each.start()
         for each in workers:
             while each.is_alive():
                 each.join(0.1)
+                launch.interrupts.check()
                 launch.meter.check()
                 launch.progress((shared.following - first) / (last - first))
     except BaseException:
         shared.stop()
-        for each in workers:
-            each.join()
+        _wait_for(workers)
         raise
     finally:
         if shared.contexts:
             launch.counts = np.sum([each.counts for each in shared.contexts], axis=0)
         shared.contexts.clear()
     shared.raise_first()
+
+
+def _wait_for(workers: list[threading.Thread]) -> None:
+    """Wait until no thread uses the memory of the launch, however often interrupted."""
+    interrupted = None
+    for each in workers:
+        while each.is_alive():
+            try:
+                each.join()
+            except KeyboardInterrupt as why:
+                interrupted = why
+    if interrupted is not None:
+        raise interrupted
 
 
 class _Shared:

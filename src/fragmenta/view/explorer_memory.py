@@ -32,7 +32,10 @@ _TYPES = {
 
 def memory_record() -> dict[str, Any]:
     """The tables by name."""
-    packed = {words: each.bits for words, each in PACKINGS.items()}
+    packed = {
+        words: {"bits": each.bits, "row": each.row_bytes}
+        for words, each in PACKINGS.items()
+    }
     return {
         "unit": UNIT,
         "line": LINE,

@@ -17,6 +17,7 @@ from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.reasons import lacking
 from fragmenta.isa.tables.moves import row_bytes
+from fragmenta.isa.taking import is_written
 from fragmenta.isa.target import check_target
 
 _ALL_LANES = "bar.warp.sync 0xffffffff;"
@@ -60,8 +61,7 @@ def _entry(
     if op.family.startswith("tcgen05"):
         made = tensor_entry.entry(op, name, options, given)
     elif not op.fragments:
-        made = Entry(name)
-        made.do(ptx.statement(op, a_registers=False, options=ptx.PLAIN, **given))
+        made = _plain(op, name, given)
     elif op.warpgroup:
         made = _wgmma(op, name, a_registers, given)
     elif op.family in ("ldmatrix", "stmatrix"):
@@ -78,7 +78,7 @@ def _launch(op: Instruction, parameters: dict[str, Parameter]) -> list[str]:
         return tensor_entry.launch(op, parameters)
     if not parameters:
         return comment("Blocks of 128 threads, a warpgroup; no parameters.")
-    threads = next(iter(op.fragments.values())).lanes
+    threads = next((part.lanes for part in op.fragments.values()), WARP)
     several = "tiles x " in next(iter(parameters.values())).what
     which = "block x does tile x" if several else "one block"
     width = max(map(len, parameters))
@@ -110,6 +110,29 @@ def _held(operand: Operand, lanes: str, *, written: bool) -> Parameter:
     way = "write" if written else "read"
     count = f"{operand.count} {operand.ptx}"
     return Parameter(".u64", f"where to {way} {operand.name}: {lanes} lanes x {count}")
+
+
+# ── instructions without fragments ──────────────────────────────────────────
+
+
+def _plain(op: Instruction, name: str, given: dict[str, int]) -> Entry:
+    """The statement alone, or on registers that every thread has for itself."""
+    held = {each: is_written(op, each) for each in op.operands if each.ptx == ".b32"}
+    lanes = f"tiles x {WARP}"
+    parameters = {
+        f"p_{each.name}": _held(each, lanes, written=written)
+        for each, written in held.items()
+    }
+    made = Entry(name, parameters)
+    made.declare(held)
+    if held:
+        made.tiles(WARP)
+    for each in (each for each, written in held.items() if not written):
+        made.load(each)
+    made.do(ptx.statement(op, a_registers=False, options=ptx.PLAIN, **given))
+    for each in (each for each, written in held.items() if written):
+        made.store(each)
+    return made
 
 
 # ── ldmatrix and stmatrix ───────────────────────────────────────────────────

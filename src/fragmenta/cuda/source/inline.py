@@ -30,9 +30,13 @@ from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.tables.moves import row_bytes
 from fragmenta.isa.taking import destination, is_written
 
-_ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane")
+_SPARSITY = ("mdata", "cdata", "data")
+_ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)
 """The operands that are arrays of registers, if they are in registers."""
-_IN_REGISTERS = ("mma", "mma.sp", "wmma.mma", "movmatrix")
+_IN_REGISTERS = (
+    *("mma", "mma.sp", "wmma.mma", "movmatrix"),
+    *("spcompress", "spdecompress"),
+)
 """The families that leave memory alone: the compiler may move them past accesses."""
 
 
@@ -316,9 +320,8 @@ def _left_out(argument: Argument) -> int:
 
 def _writes(op: Instruction, operand: Operand, written: str) -> bool:
     """Whether it writes these registers, or to this address."""
-    if op.family == "tcgen05.ld":
-        return is_written(op, operand)
-    return operand.name == written or operand.name in ("dst", "mbar")
+    named = (written, "dst", "mbar")
+    return is_written(op, operand) or operand.name in named
 
 
 def _section(arguments: list[Argument]) -> list[str]:

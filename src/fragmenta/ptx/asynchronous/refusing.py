@@ -16,9 +16,8 @@ def refusal(mnemonic: str) -> str:
 
     >>> refusal("mbarrier.init.shared.b64")
     ''
-    >>> refusal("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group")
-    'cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group: \
-sm_90 has no copies with .tile::scatter4; it needs sm_100a'
+    >>> refusal("tcgen05.shift.cta_group::1.down")
+    'tcgen05.shift.cta_group::1.down: the direction in which rows move is not known'
     """
     words = mnemonic.split(".")
     run = carrier(words)
