@@ -118,9 +118,6 @@ MUTANTS = (
         "return Where(base + start, size - start, first, nothing, nothing)",
         "return Where(base, size, first - start, nothing, nothing)"),),
         (_store("shared"),)),
-    Mutant("a rank behind the table", (Change(_MEMORY,
-        "[(select(known, rank, 0) * 16).raw]", "[(rank * 16).raw]"),),
-        (_load("cluster"),)),
     Mutant("a rank that is not in the cluster", (Change(_MEMORY,
         _SHARED_SIZE, "size"),), (_load("cluster"),), _TWO),
     Mutant("the end of another block's memory", (Change("engine/context.py",
@@ -217,10 +214,6 @@ MUTANTS = (
     Mutant("the goal of a cp.async that is done later", (Change(
         "asynchronous/warp_copies.py",
         "        self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)\n", ""),),
-        (_COPY,), Setting(schedule="lazy")),
-    Mutant("the source of a cp.async that is done later", (Change(
-        "asynchronous/warp_copies.py",
-        "        self._refuse(read & ~known, Fault.BOUNDS, source, size)\n", ""),),
         (_COPY,), Setting(schedule="lazy")),
     Mutant("the shared memory of a tensor copy", (
         Change("asynchronous/work.py",
