@@ -417,6 +417,25 @@ def test_base_offsets_are_those_of_an_h200():
         assert (d.address(n, k, "u8") == seen).all(), d
 
 
+def test_without_a_swizzle_a_base_offset_means_nothing_on_an_h200():
+    """The same addresses; the recording has every base offset without a swizzle."""
+    with np.load(GOLDEN / "addresses" / "base_offset_no_swizzle.npz") as recorded:
+        words, found = recorded["words"], recorded["found"]
+    k, n = np.mgrid[:32, :8]
+    descriptors = [Descriptor.decode(int(word)) for word in words]
+    assert {d.base_offset for d in descriptors if not d.swizzle} == set(range(8))
+    for d, seen in zip(descriptors, found, strict=True):
+        assert (d.address(n, k, "u8") == seen).all(), d
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ldmatrix_of_4_bits_is_that_of_an_h200(count):
+    with np.load(GOLDEN / "h200" / "ldmatrix_s8_s4.npz") as recorded:
+        image, at, found = (recorded[f"x{count}_{w}"] for w in ("image", "at", "found"))
+    op = instruction(f"ldmatrix.sync.aligned.m8n16.x{count}.shared.s8.s4")
+    assert (fm.ldmatrix(op, image, at) == found).all()
+
+
 def test_a_base_offset_is_where_the_pattern_begins():
     """The pattern from 384 on is the one from 0 on, moved."""
     mn, k = np.mgrid[:64, :16]

@@ -36,7 +36,7 @@ order      |         | assembler  | which words may stand in another order
 descriptor |         | agreed     | the manual and five programs have the same fields and codes
 shape      | k96     | one source | the manual has K = 96 for a pair with M = 256; CUTLASS and TVM have it for one CTA, too
 shape      |         | manual     | tables 39 (PTX 9.1) and 42 (PTX 9.3); of N, what all sources allow
-D          | s8.s4   | agreed     | vLLM's and Humming's probes, which ran on Hopper, and a simulator: rows of 8 bytes, low nibbles first
+D          | s8.s4   | agreed     | an H200, which tests replay, vLLM's and Humming's probes, and a simulator: rows of 8 bytes, low nibbles first
 D          |         | agreed     | the manual's text and five programs, two of which were run on a B200
 A          | E G     | one source | a simulator repeats A for each part of N
 A          |         | agreed     | CUTLASS, two simulators and reports from users
