@@ -432,7 +432,7 @@ def test_without_a_swizzle_a_base_offset_means_nothing_on_an_h200():
 def test_ldmatrix_of_4_bits_is_that_of_an_h200(count):
     with np.load(GOLDEN / "h200" / "ldmatrix_s8_s4.npz") as recorded:
         image, at, found = (recorded[f"x{count}_{w}"] for w in ("image", "at", "found"))
-    op = instruction(f"ldmatrix.sync.aligned.m8n16.x{count}.shared.s8.s4")
+    op = fm.instruction(f"ldmatrix.sync.aligned.m8n16.x{count}.shared.s8.s4")
     assert (fm.ldmatrix(op, image, at) == found).all()
 
 
