@@ -75,7 +75,7 @@ Row = dict[str, Any]
 def in_package(text: str) -> str:
     """A text whose paths start in the folder of all packages, or have no folder.
 
-    >>> in_package("at (/a/lib/site-packages/triton/core.py:3), /tmp/made/here.py:7")
+    >>> in_package("at (/a/lib/site-packages/triton/core.py:3), /made/here.py:7")
     'at (triton/core.py:3), here.py:7'
     """
     inside = re.sub(r"[^\s'\"(]*/site-packages/", "", text)
