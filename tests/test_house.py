@@ -6,11 +6,13 @@ is called, and for type checkers only.
 - A room imports only from the rooms below it in ``ROOMS``, for types too.
 - No modules import one another in a circle, not even when they are called.  Within a
   room, imports for type checkers only are free: they never run.
-- ``methods.py`` is the one file that opens later rooms, when it is called.
+- What users see of a room may be written above it, in ``api``.  Only the tables of names
+  of packages (``TABLES``) say so, and no module of the house asks them for it.
 """
 
 import ast
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,14 +22,13 @@ import fragmenta
 
 SOURCE = Path(fragmenta.__file__).parent
 TESTS = Path(__file__).parent
-# 20 rooms, one for each library that builds on them (torch, triton), and the door.
-MOST_ROOMS, MOST_LINES, MOST_EQUAL = 23, 900, 7
+MOST_LINES, MOST_EQUAL = 900, 7
 
 # From the ground up.
 ROOMS = [
     "errors",
     "progress",
-    "methods",
+    "names",
     "arrays",
     "machine",
     "registers",
@@ -44,26 +45,21 @@ ROOMS = [
     "evidence",
     "kernels",
     "torch",
-    "triton",
     "view",
+    "api",
+    "triton",
     "commands",
     "__main__",
 ]
 
-# Who has methods and names that open later rooms, and where these are written.
-UPWARD = "fragmenta.methods"
-OWNERS = {
-    "fragmenta.registers.fragment",
-    "fragmenta.isa.instruction",
-    "fragmenta.execution.compare",
-    "fragmenta.shared.matrix_loop",
-    "fragmenta.ptx",
-    "fragmenta.ptx.kernel",
-    "fragmenta.ptx.result",
-}
-# Who loads modules by name: the table of public names, and commands, which nothing
-# is above.
-BY_NAME = ("fragmenta", "fragmenta.methods", "fragmenta.commands")
+# Packages with a table of names that are loaded when users ask for them.  What such a
+# table says to type checkers is no import.
+TABLES = ("fragmenta", "fragmenta.ptx", "fragmenta.tensor_memory", "fragmenta.wmma")
+# Who loads modules by name: those tables, and commands, which nothing is above.
+BY_NAME = ("fragmenta", "fragmenta.names", "fragmenta.commands")
+
+
+API = "fragmenta.api"
 
 
 class Import(NamedTuple):
@@ -165,12 +161,13 @@ def readers() -> tuple[Reader, ...]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import between modules, but for those of the public names' table."""
+    """Every import between modules, but for those of the public names' tables."""
     return tuple(
         each
         for reader in readers()
         for each in reader.found
         if reader.module != "fragmenta"
+        and not (reader.module in TABLES and each.when == "types")
     )
 
 
@@ -213,33 +210,41 @@ def test_every_module_has_its_room() -> None:
     assert {room(module) for module in modules()} - {""} == set(ROOMS)
 
 
-def test_there_are_few_rooms() -> None:
-    assert len(ROOMS) <= MOST_ROOMS
-
-
 def test_imports_run_one_way() -> None:
-    wrong = [each for each in imports() if goes_up(each) and each.source != UPWARD]
+    wrong = [each for each in imports() if goes_up(each)]
     shown = [f"{each.source} imports {each.target}" for each in wrong]
     assert not wrong, shown
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
-    edges = {
-        (each.source, each.target)
-        for each in imports()
-        if each.when != "types" and each.source != UPWARD
-    }
+    edges = {(each.source, each.target) for each in imports() if each.when != "types"}
     found = circles(edges)
     assert not found
 
 
-def test_the_file_that_opens_later_rooms_loads_none() -> None:
-    assert not [i for i in imports() if i.source == UPWARD and i.when == "load"]
-    assert [i for i in imports() if i.source == UPWARD and i.when == "call"]
-
-
-def test_only_the_classes_that_have_them_use_those_methods() -> None:
-    assert {i.source for i in imports() if i.target == UPWARD} == OWNERS
+@pytest.mark.parametrize("package", TABLES[1:])
+def test_the_tables_of_names_are_for_users(package: str) -> None:
+    """A module that asked one for what is above its room would import upward."""
+    table = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(parsed(modules()[package].read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(API)
+        for alias in node.names
+    }
+    assert table
+    loaded = import_module(package)
+    for name, home in table.items():
+        module, _, inner = home.rpartition(".")
+        assert getattr(loaded, name) is getattr(import_module(module), inner)
+    asked = [
+        f"{module} imports {alias.name} from {package}"
+        for module, path in modules().items()
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == package
+        for alias in node.names
+        if alias.name in table
+    ]
+    assert not asked
 
 
 def test_nothing_is_imported_by_name_elsewhere() -> None:

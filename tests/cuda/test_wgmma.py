@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, tiled
 from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.launch import TileKernel
@@ -20,7 +21,6 @@ from fragmenta.evidence.case import machine_code
 from fragmenta.evidence.record import Recording, load, record, record_cases, replay
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import WarpgroupCase, cases
-from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 from tests.thinning import some

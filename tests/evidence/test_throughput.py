@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.commands import app
 from fragmenta.cuda.source import kernel
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.evidence import throughput
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import IN_REGISTERS
+from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 from tests.thinning import some

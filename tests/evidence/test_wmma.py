@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.tools import assembler, launch
 from fragmenta.cuda.tools.launch import POISON
 from fragmenta.evidence import record
 from fragmenta.evidence.wmma import ROUND, LoadCase, RoundCase, cases
-from fragmenta.isa.families import catalogue
 from fragmenta.registers.words import unpack_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"

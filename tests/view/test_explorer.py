@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
+from fragmenta import catalogue
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.path import path_svg

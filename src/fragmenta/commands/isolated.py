@@ -35,6 +35,7 @@ from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.limits import machine_memory, size_text
 from fragmenta.ptx.module import Source
 from fragmenta.ptx.result import Result
+from fragmenta.view.timeline import timeline as draw_timeline
 
 GRACE = 30.0
 """Seconds that the child has for its start and its answer."""
@@ -291,7 +292,7 @@ def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
             "watched": result.watched,
             "hazards": [_problem_json(each) for each in result.hazards],
             "problems": [_problem_json(each) for each in result.problems],
-            "timeline": str(result.timeline()) if timeline else "",
+            "timeline": str(draw_timeline(result)) if timeline else "",
         }
     except KernelFault as fault:
         head = {

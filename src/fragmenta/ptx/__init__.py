@@ -25,18 +25,20 @@ array([0. , 0.5, 1. , 1.5], dtype=float32)
 
 from typing import TYPE_CHECKING
 
-from fragmenta import methods
 from fragmenta.errors import KernelFault, KernelHazard
+from fragmenta.names import homes, loader
 from fragmenta.ptx.arguments import pointer
-from fragmenta.ptx.kernel import Kernel, load, parse
-from fragmenta.ptx.result import Result
 from fragmenta.ptx.structs import struct, tensor_map
 from fragmenta.ptx.watching.empties import empty
 
 if TYPE_CHECKING:
-    from fragmenta.methods import RawKernel
+    from fragmenta.api.kernels import Kernel, Result, load, parse
+    from fragmenta.api.raw import RawKernel
 else:
-    __getattr__ = methods.of_ptx
+    __getattr__ = loader(
+        globals(),
+        homes({"api.kernels": "Kernel Result load parse", "api.raw": "RawKernel"}),
+    )
 
 __all__ = [
     "Kernel",

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from fragmenta import catalogue
 from fragmenta.cuda.source import ptx as written
 from fragmenta.errors import BadOperands
-from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.checking.registers import size
 from fragmenta.ptx.engine import writing

@@ -18,7 +18,7 @@ from fragmenta.ptx.asynchronous.tensor_operands import named_op
 from fragmenta.ptx.asynchronous.tensor_products import Queued, issue
 from fragmenta.registers.tensor import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import Descriptor
-from fragmenta.tensor_memory.copies import copies, copy
+from fragmenta.tensor_memory.copying import copies, copy
 from fragmenta.tensor_memory.moves import shift as shifted
 
 

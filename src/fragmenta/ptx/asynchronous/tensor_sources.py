@@ -19,7 +19,7 @@ from fragmenta.ptx.engine.layout import SHARED_START
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.shared.elements import MajorAxis, stored
 from fragmenta.shared.operands import extent, major_of
-from fragmenta.tensor_memory.copies import copies
+from fragmenta.tensor_memory.copying import copies
 
 
 def sources(op: Op, name: str, word: int, blocks: tuple[Any, ...]) -> list[Range]:

@@ -81,7 +81,7 @@ def _registers(
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
     op = operation(instruction)
-    if op.family in ("wmma.load", "wmma.store"):
+    if op.unit == "wmma" and op.moves:
         _wmma_memory(writer, instruction, op)
         return
     given = list(instruction.operands)
@@ -213,7 +213,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     bits = packed.bits if packed else part.dtype.bits
     plan = _plan(part, grid["matrix"] * rows + grid["row"], grid["col"], bits)
     plan = plan._replace(signed=packed is not None and packed.signed)
-    stores = op.family == "stmatrix"
+    stores = op.stores
     address, registers = instruction.operands[:: 1 if stores else -1]
     if not isinstance(address, Address):
         raise Error(f"{instruction.mnemonic} needs an address")
@@ -267,7 +267,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
     line, place = (grid["row"], grid["col"]) if by_row else (grid["col"], grid["row"])
     bits = part.dtype.bits
     plan = _plan(part, line, place, bits)
-    stores = op.family == "wmma.store"
+    stores = op.stores
     operands = list(instruction.operands)
     registers = operands.pop(1 if stores else 0)
     address, *stride = operands
