@@ -50,8 +50,10 @@ CALLS = {
 
 @pytest.mark.parametrize("op", CALLS, ids=str)
 def test_help_shows_the_operands_of_its_instruction(op):
-    line, _, *rows = op.help().splitlines()
-    assert line == f"op.execute{CALLS[op]}"
+    line, _, told = op.help().partition("\n\n")
+    assert " ".join(line.split()) == f"op.execute{CALLS[op]}"
+    rows = told.splitlines()
+    assert max(map(len, line.splitlines())) <= 80
     # Every argument is told in words that fit a terminal.
     names = inspect.signature(op.execute).parameters
     shown = [row.split()[0] for row in rows]
@@ -170,6 +172,9 @@ def test_what_cannot_be_executed_says_so():
     with pytest.raises(fm.Error, match=r"fm\.tensor_memory\.load\("):
         fm.instruction("tcgen05.ld.sync.aligned.32x32b.x1.b32").execute()
     assert not calls.call_line(fm.find("wgmma.fence"))
+    assert "seen in a kernel" in fm.find("wgmma.fence").help()
+    with pytest.raises(fm.Error, match="did you mean explain"):
+        DENSE.help("explian")
 
 
 # ── one source ──────────────────────────────────────────────────────────────

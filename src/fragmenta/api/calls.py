@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from inspect import Parameter, Signature
+from textwrap import wrap
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from fragmenta.errors import BadCall, Error, one_of
@@ -82,6 +83,9 @@ matrix  | addresses           | the address of each lane, (…, 32)
 matrix  | registers           | registers, {A}
 """
 _ARGUMENTS = {(line["unit"], line["name"]): line["what"] for line in read(ARGUMENTS)}
+METHODS = ("execute", "__call__", "explain", "on_device")
+"""The methods whose arguments depend on the instruction."""
+WIDTH = 80
 _OPERANDS = {
     "metadata",
     "selector",
@@ -185,11 +189,19 @@ def help_text(op: Instruction, name: str = "execute") -> str:
     <BLANKLINE>
         image      shared memory, uint8 (…, bytes)
         addresses  the address of each lane, (…, 32)
+    >>> help_text(fm.find("movmatrix"), "excute")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: there is help for execute, __call__, explain and \
+on_device; given 'excute' (did you mean execute?)
     """
+    if not isinstance(name, str) or name not in METHODS:
+        have, hint = one_of(METHODS, "and"), nearest_word(str(name), METHODS)
+        raise Error(f"there is help for {have}; given {name!r}{hint}")
     about = arguments(op, name)
     wide = max(map(len, about), default=0)
     rows = [f"    {each:{wide}}  {text}" for each, text in about.items()]
-    return "\n".join([call_line(op, name), "", *rows])
+    line = wrap(call_line(op, name), WIDTH, subsequent_indent=" " * 4)
+    return "\n".join([*line, "", *rows])
 
 
 def arguments(op: Instruction, name: str = "execute") -> dict[str, str]:

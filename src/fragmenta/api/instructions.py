@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fragmenta.api import calls
 from fragmenta.api.calls import checked
 from fragmenta.api.fragments import Fragment, public_fragment
+from fragmenta.errors import Error
 from fragmenta.isa import instruction as records
 from fragmenta.isa import reading
 
@@ -124,9 +125,9 @@ class Instruction(records.Instruction):
         fragmenta.errors.Error: wgmma.fence.sync.aligned has no result of its own; \
 what it does is seen in a kernel: fm.ptx.parse
         """
-        from fragmenta.execution.mma import refuse
+        from fragmenta.execution.mma import why_not
 
-        refuse(self)
+        raise Error(why_not(self))
 
     @checked
     def __call__(
@@ -218,6 +219,10 @@ what it does is seen in a kernel: fm.ptx.parse
             selector  0 or 1: which lanes hold the metadata
             target    the GPU, such as "sm_90a"; targets round differently
         """
+        if method == "execute" and not calls.call_line(self):
+            from fragmenta.execution.mma import why_not
+
+            return why_not(self)
         return calls.help_text(self, method)
 
     # ── what is known about it ──────────────────────────────────────────────

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from fragmenta.api.returning import like
 from fragmenta.ptx import kernel as records
 from fragmenta.ptx import result
 
@@ -44,6 +46,12 @@ class Kernel(records.Kernel):
     """A kernel of a PTX file, which can be launched on the CPU."""
 
     results = Result
+
+    @like(records.Kernel.launch, "Result")
+    def launch(self, *operands: Any, **options: Any) -> Result:  # noqa: D102
+        found = super().launch(*operands, **options)
+        assert isinstance(found, Result)  # see results
+        return found
 
     def verify(
         self,
@@ -85,6 +93,11 @@ class Loaded(records.Loaded):
     """
 
     kernel_type = Kernel
+
+    @property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernels by name."""
+        return cast(Mapping[str, Kernel], super().kernels)
 
 
 def parse(text: str | bytes, name: str = "") -> Loaded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -38,3 +38,27 @@ def returning(
     shown = inspect.signature(function).replace(return_annotation=returns)
     made.__signature__ = shown  # type: ignore[attr-defined]
     return made
+
+
+def like(
+    method: Callable[Concatenate[Any, Given], Found], returns: str
+) -> Callable[[Callable[..., Made]], Callable[Concatenate[Any, Given], Made]]:
+    """Decorate a method that extends another: it takes and tells the same.
+
+    >>> class Text(str):
+    ...     @like(str.upper, "Text")
+    ...     def upper(self):
+    ...         return Text(str.upper(self))
+    >>> type(Text("a").upper()).__name__, Text.upper.__doc__ == str.upper.__doc__
+    ('Text', True)
+    """
+
+    def decorate(extended: Callable[..., Made]) -> Any:
+        home = extended.__module__
+        update_wrapper(extended, method)
+        extended.__module__ = home
+        shown = inspect.signature(method).replace(return_annotation=returns)
+        extended.__signature__ = shown  # type: ignore[attr-defined]
+        return extended
+
+    return decorate

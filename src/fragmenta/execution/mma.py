@@ -8,7 +8,7 @@ the target, because targets round differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,27 +115,25 @@ def execute(
     return op.d.pack(op.d.dtype.decode(d))
 
 
-def refuse(op: Instruction, *operands: Any, **options: Any) -> NoReturn:
-    """Say why an instruction cannot be executed alone, and what to use instead.
+def why_not(op: Instruction) -> str:
+    """Why an instruction cannot be executed alone, and what to use instead.
 
     >>> import fragmenta as fm
-    >>> refuse(fm.find("wgmma.fence"))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: wgmma.fence.sync.aligned has no result of its own; what it \
-does is seen in a kernel: fm.ptx.parse
-    >>> refuse(fm.find("spdecompress.b8.b4.sp::2:4.x2"))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: spdecompress.b8.b4.sp::2:4.x2 cannot be executed here: one \
-simulator, after the manual's figures, says where elements go; no sm_107 has run it
+    >>> print(why_not(fm.find("wgmma.wait_group")))
+    wgmma.wait_group.sync.aligned has no result of its own; what it does is seen in a \
+kernel: fm.ptx.parse
+    >>> print(why_not(fm.find("spdecompress.b8.b4.sp::2:4.x2")))
+    spdecompress.b8.b4.sp::2:4.x2 cannot be executed here: one simulator, after the \
+manual's figures, says where elements go; no sm_107 has run it
     """
     unsure = op.certainty.get("elements")
     if unsure is not None:
-        raise Error(f"{op} cannot be executed here: {unsure.because}")
+        return f"{op} cannot be executed here: {unsure.because}"
     kernel = "what it does is seen in a kernel: fm.ptx.parse"
     other = _INSTEAD.get(op.family)
     if other is None:
-        raise Error(f"{op} has no result of its own; {kernel}")
-    raise Error(f"{op} has no execute; {other}")
+        return f"{op} has no result of its own; {kernel}"
+    return f"{op} has no execute; {other}"
 
 
 def call(

@@ -262,8 +262,8 @@ def example(
     if op.unit == "tcgen05":
         return tensor_usage.example(op, name, options)
     call = Call(op, name or function_name(op), a_registers)
-    calls = _wmma_calls(op) if op.unit == "wmma" else _calls(op, call)
-    loads, stores = calls
+    own_moves = op.unit == "wmma" and op.multiplies
+    loads, stores = _wmma_calls(op) if own_moves else _calls(op, call)
     before: list[str] = []
     after: list[str] = []
     if op.warpgroup:
