@@ -55,8 +55,8 @@ class Kernel:
     """The names of its first parameters in the program that it was compiled from."""
     language: str = ""
     """What that is written in, for the words of reports: ``cuda``, ``triton``."""
+    # The class of what a launch returns.
     results: ClassVar[type[Result]] = Result
-    """The class of what a launch returns."""
 
     @property
     def name(self) -> str:
@@ -260,7 +260,8 @@ class Loaded(Source):
     Use :func:`parse` or :func:`load`.
     """
 
-    kernel_type: type[Kernel] = Kernel
+    # The class of its kernels.
+    kernel_type: ClassVar[type[Kernel]] = Kernel
 
     def check(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the module, or worth knowing, without running it.

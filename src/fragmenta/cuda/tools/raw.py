@@ -26,8 +26,8 @@ class RawKernel:
     ``fragmenta.ptx.RawKernel``.
     """
 
+    # The class of the PTX that was read.
     modules: ClassVar[type[Loaded]] = Loaded
-    """The class of the PTX that was read."""
 
     def __init__(
         self,
