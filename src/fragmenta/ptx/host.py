@@ -16,7 +16,8 @@ import numpy as np
 from fragmenta.errors import Error, KernelFault, shortened
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.context import HOST, address_of
-from fragmenta.ptx.engine.layout import HOST_FUNCTIONS, LANES
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.outside import HOST_FUNCTIONS
 
 _FORMAT = re.compile(
     r"%[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([a-zA-Z%])"

@@ -19,6 +19,7 @@ from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.mode import Mode
+from fragmenta.ptx.engine.probes import NOTHING, Probes
 from fragmenta.ptx.launching import Launch, check_shared
 from fragmenta.ptx.limits import Meter, default_meter
 from fragmenta.ptx.module import Function, Module
@@ -90,6 +91,7 @@ class Source:
                     self.module.text,
                     (name, target, str(contract)),
                     mode,
+                    partial(_probes, mode),
                     measure,
                 )
             return self._compiled[key]
@@ -148,6 +150,16 @@ class Source:
         if ready.events or clustered or watch or defined is not None:
             launch.attend(schedule, strict, defined or 0)
         return launch
+
+
+def _probes(mode: tuple[bool, ...]) -> Probes:
+    """The instrument of a mode; a launch that nobody observes imports none."""
+    wanted = Mode(*mode)
+    if not (wanted.watch or wanted.defined):
+        return NOTHING
+    from fragmenta.ptx.watching.instrumentation import probes
+
+    return probes(wanted)
 
 
 def _again(of: type[Source], text: str, name: str, kept: dict[str, bytes]) -> Source:

@@ -1,14 +1,22 @@
-"""Says which functions without a body a kernel may call.
+"""Functions without a body: which of them a kernel may call.
 
 CUDA declares some functions that the driver or its device runtime has.  Python carries
-out those of :data:`~fragmenta.ptx.engine.layout.HOST_FUNCTIONS`.  No kernel launches
+out those of :data:`HOST_FUNCTIONS`.  No kernel launches
 another one here (dynamic parallelism), and nothing is linked from another file.
 """
 
 from __future__ import annotations
 
 from fragmenta.errors import one_of
-from fragmenta.ptx.engine.layout import HOST_FUNCTIONS
+
+HOST_FUNCTIONS = {
+    "vprintf": ((1,), (2, 2)),
+    "__assertfail": ((), (2, 2, 1, 2, 2)),
+    "malloc": ((2,), (2,)),
+    "free": ((), (2,)),
+}
+"""Functions without a body that the host carries out: the words of 32 bits of each
+result, and of each parameter."""
 
 _CDP = "__cudaCDP2"
 """What the names of CUDA's device runtime begin with since CUDA 12."""

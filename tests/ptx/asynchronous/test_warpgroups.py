@@ -13,8 +13,7 @@ from fragmenta.errors import Error
 from fragmenta.evidence.variants import Variant
 from fragmenta.ptx.asynchronous.warpgroups import Warpgroup, WgmmaError
 from fragmenta.ptx.asynchronous.wgmma import Source, describe
-from fragmenta.ptx.asynchronous.work import POISON
-from fragmenta.ptx.engine.layout import IN_FLIGHT
+from fragmenta.ptx.engine.layout import IN_FLIGHT, POISON
 from fragmenta.shared.descriptor import Descriptor
 from tests.ptx.asynchronous.warpgroups import (
     START,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta import ptx
-from fragmenta.ptx.asynchronous.work import POISON
+from fragmenta.ptx.engine.layout import POISON
 from tests.ptx.engine.kernels import kernel
 
 READ = """

@@ -16,7 +16,6 @@ from fragmenta.ptx.asynchronous.copying import issue
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Thread, Warp, stopped
 from fragmenta.ptx.asynchronous.work import (
-    POISON,
     Block,
     Copy,
     Range,
@@ -24,6 +23,7 @@ from fragmenta.ptx.asynchronous.work import (
     in_shared,
     shared_address,
 )
+from fragmenta.ptx.engine.layout import POISON
 
 ANSWER = 16
 """Bytes of an answer; its bits are the hardware's secret, and zero here."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_of
-from fragmenta.ptx.asynchronous.work import POISON
+from fragmenta.ptx.engine.layout import POISON
 from fragmenta.registers.layout import Index
 from fragmenta.registers.tensor import COLUMNS, LANES
 from fragmenta.tensor_memory.allocator import Allocator

@@ -27,8 +27,8 @@ from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.ptx.asynchronous.operands import bad_descriptor, owners, units
 from fragmenta.ptx.asynchronous.wgmma import Located, Source
-from fragmenta.ptx.asynchronous.work import POISON, Work
-from fragmenta.ptx.engine.layout import IN_FLIGHT, LANES
+from fragmenta.ptx.asynchronous.work import Work
+from fragmenta.ptx.engine.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.ptx.naming import illegal_code
 
 WARPS = 4

@@ -15,13 +15,10 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.layout import RANK_BITS
+from fragmenta.ptx.engine.layout import POISON, RANK_BITS
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
-
-POISON = 0x7FFF7FFF
-"""What memory holds, word by word, while a copy to it is under way."""
 
 
 class CopyFault(Error):

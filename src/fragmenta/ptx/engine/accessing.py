@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fragmenta.errors import BadOperands, Error
-from fragmenta.ptx.engine import attention, layout
+from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine
@@ -140,7 +140,8 @@ def _transfer(
     )
     places = [each.pointer for each in registers]
     verb = "write" if make is store else "read"
-    attention.access(writer, instruction, access, at, offset, places, verb)
+    given = at, offset, places, verb
+    writer.probes.access(writer, instruction, access, *given)
     failed = writer.call(
         make(access),
         *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",

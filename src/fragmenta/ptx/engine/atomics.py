@@ -21,7 +21,6 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     select,
 )
-from fragmenta.ptx.engine import attention
 from fragmenta.ptx.engine.accessing import element_type, space_of
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
@@ -97,9 +96,8 @@ def atom(writer: Writer, instruction: Instruction) -> None:
         "global" if atomic.space == "param" else atomic.space,
         min(type_bits(kind), 64), min(type_bits(kind), 64), parts, address=at.bits,
     )  # fmt: skip
-    attention.access(
-        writer, instruction, what, at, offset, (sources[0] * parts)[:parts], "atomic"
-    )
+    stored = (sources[0] * parts)[:parts]
+    writer.probes.access(writer, instruction, what, at, offset, stored, "atomic")
     failed = writer.call(
         make(atomic), *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",

@@ -21,20 +21,13 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout, warps
-from fragmenta.ptx.engine.events import event, go_on, if_some, notify
+from fragmenta.ptx.engine.events import event, go_on
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field
 from fragmenta.ptx.engine.memory import fault, has, lane_of
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import Immediate, Instruction, Operand
-from fragmenta.ptx.watching.meeting import (
-    BAR_AFTER,
-    BAR_BEFORE,
-    EXITED,
-    MODES,
-    WARP_SYNC,
-)
 
 _VOTES = ("popc", "and", "or")
 
@@ -51,8 +44,7 @@ def bar(writer: Writer, instruction: Instruction) -> None:
         lanes = f"i32 {writer.lanes()}"
         given = "ptr %warp", f"ptr {members}", lanes
         passed = writer.call(SYNC_WARP, *given, returns="i32")
-        if writer.mode.watch:
-            writer.call(WARP_SYNC, "ptr %warp", "ptr %block", f"i32 {passed}")
+        writer.probes.warp_barrier_passed(writer, passed)
         go_on(writer, passed)
         return
     mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
@@ -61,21 +53,14 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     votes = _word(writer, operands.pop()) if mode == "red" else "0"
     number = writer.pointer(operands[0], "b32")
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
-    watched = ("ptr %warp", "ptr %block", f"ptr {number}")
-    if writer.mode.watch:
-        lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
-        writer.call(BAR_BEFORE, *watched, lanes, how)
+    writer.probes.barrier_arrives(writer, number, mode)
     passed = writer.call(
         BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
         f"ptr {writer.pointer(count, 'b32')}", f"i32 {votes}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
-    if writer.mode.watch and mode != "arrive":
-        writer.call(BAR_AFTER, *watched, f"i32 {passed}")
-        if len(operands) == 1:  # it waits for all threads
-            lanes = writer.call(EXITED, *watched, f"i32 {passed}", returns="i32")
-            with if_some(writer, lanes):
-                notify(writer, ["exited"], [], lanes)
+    if mode != "arrive":
+        writer.probes.barrier_passed(writer, number, passed, len(operands) == 1)
     if result is not None:
         kind = "u32" if "popc" in words else "pred"
         which = next(i for i, word in enumerate(_VOTES) if word in words)

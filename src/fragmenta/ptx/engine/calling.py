@@ -33,7 +33,7 @@ from fragmenta.ptx.module import (
     Vector,
     type_bytes,
 )
-from fragmenta.ptx.outside import missing
+from fragmenta.ptx.outside import HOST_FUNCTIONS, missing
 
 
 @handles("call")
@@ -371,10 +371,10 @@ def _host(
     why = missing(function.name)
     if why:
         raise Error(why)
-    if function.name not in layout.HOST_FUNCTIONS:
+    if function.name not in HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return
-    sizes = layout.HOST_FUNCTIONS[function.name]
+    sizes = HOST_FUNCTIONS[function.name]
     found = [_given(writer, each) for each in (*given, *operands)]
     words = [[bits for bits, _ in each] for each in found]
     if words != [[32] * size for some in sizes for size in some]:
@@ -385,7 +385,7 @@ def _host(
     places = [each[0][1] for each in found]
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
-    number = list(layout.HOST_FUNCTIONS).index(function.name)
+    number = list(HOST_FUNCTIONS).index(function.name)
     failed = writer.call(
         HOST, "ptr %warp", "ptr %block", f"i32 {number}", f"ptr {table}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",

@@ -21,6 +21,7 @@ from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.engine import library
+from fragmenta.ptx.engine.probes import Probes
 from fragmenta.ptx.module import Module
 
 
@@ -57,13 +58,13 @@ class Compiled:
     """Instructions that are carried out in Python: site, words, operands."""
     mode: list[bool]
     """What it was compiled for; see ``writing.Mode``."""
-    dirty: int
+    dirty: int = 0
     """Where a warp has two bytes for each register; 0 if it has none."""
-    poisoned: list[int]
+    poisoned: tuple[int, ...] = (0, 0)
     """Where shadows of registers are that begin undefined, and their bytes."""
-    undefined: list[list[int]]
+    undefined: tuple[tuple[int, ...], ...] = ()
     """Where registers are that begin undefined, and their bytes."""
-    doubtful: bool
+    doubtful: bool = False
     """Whether a register may be used before it is written."""
 
     def to_bytes(self) -> bytes:
@@ -125,13 +126,15 @@ def compiled(
     text: str,
     chosen: tuple[str, str, str],
     mode: tuple[bool, ...] = (),
+    probes: Callable[[], Probes] = Probes,
     measure: Callable[[int], None] = lambda _: None,
 ) -> Compiled:
     """The machine code of a kernel, from the cache if it is there.
 
     ``chosen`` are its name, the target, and what else the code depends on.  ``module``
     is asked for only if there is something to compile.  ``mode`` are the fields of a
-    ``writing.Mode``.  ``measure`` is told how many lines there are to compile.
+    :class:`~fragmenta.ptx.engine.mode.Mode`, and ``probes`` makes the instrument that
+    it asks for.  ``measure`` is told how many lines there are to compile.
     """
     about_it = [*chosen, str(tuple(mode)), text]
     key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])
@@ -144,7 +147,9 @@ def compiled(
 
     name, target, _ = chosen
     with notice(f"compiling the kernel {name}, once"):
-        about, objects, constants = make(module(), name, target, mode, measure)
+        about, objects, constants = make(
+            module(), name, target, mode, probes(), measure
+        )
         made = Compiled(objects=objects, constants=constants, **about)
     disk.put(key, made.to_bytes())
     return made

@@ -11,14 +11,10 @@ from fragmenta.ptx.engine import (
     atomics,
     barriers,
     copying,
-    definedness,
     events,
-    inflight,
     layout,
     library,
     matrices,
-    undefined,
-    unwritten,
     warps,
 )
 from fragmenta.ptx.engine.admitting import admit
@@ -26,6 +22,7 @@ from fragmenta.ptx.engine.calling import after_call
 from fragmenta.ptx.engine.control import ret
 from fragmenta.ptx.engine.converging import together
 from fragmenta.ptx.engine.mode import Mode
+from fragmenta.ptx.engine.probes import NOTHING, Probes
 from fragmenta.ptx.engine.program import Block, meets, program, waits
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
@@ -37,11 +34,8 @@ PARTS = (
     atomics,
     barriers,
     copying,
-    definedness,
     events,
-    inflight,
     matrices,
-    unwritten,
 )
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
@@ -52,12 +46,13 @@ def make(
     name: str,
     target: str,
     mode: tuple[bool, ...] = (),
+    probes: Probes = NOTHING,
     measure: Callable[[int], None] = lambda _: None,
 ) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
     """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
     admit(module, [unit.function for unit in parts.units.values()])
-    writer = Writer(parts, target, Mode(*mode), measure)
+    writer = Writer(parts, target, Mode(*mode), probes, measure)
     text = write(writer)
     code = compiler.object_code(text, optimise=0)
     routines = [
@@ -88,10 +83,7 @@ def make(
         "prints": any(_prints(each) for each in every),
         "events": writer.events,
         "mode": list(writer.mode),
-        "dirty": parts.dirty,
-        "poisoned": list(definedness.poisoned(parts)),
-        "undefined": definedness.undefined_at_first(parts),
-        "doubtful": unwritten.doubtful(parts),
+        **probes.about(parts),
     }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)
@@ -149,7 +141,7 @@ def write(writer: Writer) -> str:
             )
         ),
         f"  %budget = getelementptr i8, ptr %warp, i64 {layout.BUDGET}",
-        *(_shadows() if writer.mode.defined else ()),
+        *writer.probes.head(),
         "  br label %dispatch",
         "dispatch:",
         '  %chosen = call i32 @"choose"(ptr %warp, ptr %block)',
@@ -161,20 +153,6 @@ def write(writer: Writer) -> str:
     ]
     writer.declared["choose"] = 'declare i32 @"choose"(ptr, ptr)'
     return "\n".join([*writer.declared.values(), *head, *writer.lines, "}"])
-
-
-def _shadows() -> list[str]:
-    """Where the shadow of a block is, and that of a warp."""
-    place = "getelementptr i8, ptr"
-    return [
-        f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
-        "  %shadow = load ptr, ptr %shadow_at",
-        f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
-        "  %number = load i32, ptr %number_at",
-        f"  %behind = mul i32 %number, {undefined.WARP_BYTES}",
-        f"  %warps_at = {place} %shadow, i64 {undefined.WARPS_AT}",
-        f"  %shadow_warp = {place} %warps_at, i32 %behind",
-    ]
 
 
 def _block(writer: Writer, block: Block, version: str) -> None:

@@ -18,7 +18,6 @@ from fragmenta.ptx.module import (
     Operand,
     Symbol,
 )
-from fragmenta.ptx.watching.meeting import EXIT
 
 # ── branches ────────────────────────────────────────────────────────────────
 
@@ -88,8 +87,7 @@ def name_of(operand: Operand) -> str:
 def leave(writer: Writer, instruction: Instruction) -> None:
     """Some lanes end; the others go on."""
     pass_by(writer, instruction)
-    if writer.mode.watch:
-        writer.call(EXIT, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
+    writer.probes.leaves(writer)
     writer.call(warps.LEAVE, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 

@@ -21,7 +21,6 @@ from fragmenta.machine.trace import (
     convert,
     select,
 )
-from fragmenta.ptx.engine import attention
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
@@ -79,7 +78,8 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         reads = writer.load("i32", some.pointer, 0)
         kept = writer.value(f"xor i32 {ignored}, -1")
         reads = writer.value(f"and i32 {reads}, {kept}")
-        attention.copies(writer, bytes_, to, to_offset, of, of_offset, reads)
+        given = bytes_, to, to_offset, of, of_offset, reads
+        writer.probes.lane_copy(writer, *given)
     failed = writer.call(
         copy(bytes_, to.bits, of.bits), *writer.memory, f"ptr {to.pointer}",
         f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",

@@ -25,7 +25,6 @@ from fragmenta.ptx.engine.matrices import operation
 from fragmenta.ptx.engine.program import Program, Unit, register_bytes
 from fragmenta.ptx.engine.synchronising import SPREAD
 from fragmenta.ptx.engine.writing import (
-    FOLLOW,
     HANDLERS,
     MEMORY,
     SHADOW,
@@ -661,5 +660,3 @@ RULES: dict[str, Callable[[_Step], None]] = {
 }
 """What is done before opcodes that are more than a calculation in each lane."""
 JUMPS = frozenset({"bra", "brx", "ret", "exit", "call"})
-
-FOLLOW.append(follow)

@@ -14,7 +14,7 @@ from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.events import notify
 from fragmenta.ptx.engine.program import Program, Unit
-from fragmenta.ptx.engine.writing import BEFORE, Writer
+from fragmenta.ptx.engine.writing import Writer
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.watching.registers import (
     COMPUTED,
@@ -116,6 +116,3 @@ def _mark(writer: Writer, place: int, how: int) -> None:
 
 def _busy(program: Program, place: int) -> int:
     return program.dirty + (program.dirty + place) // REGISTER_BYTES
-
-
-BEFORE.append(watch_registers)

@@ -177,14 +177,8 @@ RETURNS = 1024
 """How deep functions may call one another."""
 
 
-HOST_FUNCTIONS = {
-    "vprintf": ((1,), (2, 2)),
-    "__assertfail": ((), (2, 2, 1, 2, 2)),
-    "malloc": ((2,), (2,)),
-    "free": ((), (2,)),
-}
-"""Functions without a body that the host carries out: the words of 32 bits of each
-result, and of each parameter."""
+POISON = 0x7FFF7FFF
+"""What memory holds, word by word, while work that writes it is in flight."""
 
 
 class Status(IntEnum):

@@ -17,7 +17,7 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.ptx.engine import attention, layout
+from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine, as_signed, field
 from fragmenta.ptx.engine.memory import (
@@ -230,7 +230,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
             given = [f"ptr {each}" for each in (stored, lines, places, *items)]
             writer.call(gather_rows(plan), *given)
         start = as_signed(offset - window, 64)
-        attention.rows(writer, instruction, at, start, used, stores, stored, width)
+        writer.probes.matrix_rows(writer, at, start, used, stores, stored, width)
     failed = writer.call(
         make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
@@ -309,9 +309,7 @@ def _watch_lines(
     for number in range(registers * pieces):
         writer.call(made, *given, f"i64 {number}", f"ptr {at.pointer}")
         value = items[number // pieces]
-        attention.access(
-            writer, instruction, what, at, 0, [value], kind, banks=False
-        )  # fmt: skip
+        writer.probes.access(writer, instruction, what, at, 0, [value], kind, False)
 
 
 # ── routines ────────────────────────────────────────────────────────────────

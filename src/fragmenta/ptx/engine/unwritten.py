@@ -19,7 +19,7 @@ from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.reaching import unwritten
 from fragmenta.ptx.engine.events import if_some, notify
 from fragmenta.ptx.engine.program import Program, Unit
-from fragmenta.ptx.engine.writing import BEFORE, HANDLERS, Writer
+from fragmenta.ptx.engine.writing import HANDLERS, Writer
 from fragmenta.ptx.module import (
     Function,
     Instruction,
@@ -193,6 +193,3 @@ def _check(writer: Writer, place: int, number: int, lanes: str) -> None:
         writer.store("i32", writer.value(f"or i32 {word}, {missing}"), "%warp", place)
         name = writer.unit.function.registers[number].name
         notify(writer, ["unwritten", name], [], missing)
-
-
-BEFORE.append(watch_unwritten)

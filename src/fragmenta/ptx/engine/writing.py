@@ -20,6 +20,7 @@ from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine, as_signed
 from fragmenta.ptx.engine.mode import PLAIN, Mode
+from fragmenta.ptx.engine.probes import NOTHING, Probes
 from fragmenta.ptx.engine.program import JUMPS, Block, Program, Unit
 from fragmenta.ptx.module import (
     Address,
@@ -61,10 +62,6 @@ LONGEST_PIECE = 2000
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
-BEFORE: list[Handler] = []
-"""What is written before each instruction of a kernel that is watched."""
-FOLLOW: list[Handler] = []
-"""What is written before each instruction if undefined bits are followed."""
 MEMORY = ("ptr %warp", "ptr %block")
 """Whose memory an access is about: the first arguments of its routine."""
 SHADOW = ("ptr %shadow_warp", "ptr %shadow")
@@ -121,9 +118,10 @@ class Writer:
         program: Program,
         target: str,
         mode: Mode = PLAIN,
+        probes: Probes = NOTHING,
         measure: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self.program = program
+        self.program, self.probes = program, probes
         self._measure = measure
         """Is told the number of lines now and then, and may raise."""
         self.target = target
@@ -514,13 +512,8 @@ class Writer:
         self.guarded(lambda: self._instruction(instruction))
 
     def _instruction(self, instruction: Instruction) -> None:
-        """Write what is watched about an instruction, and what it does."""
-        if self.mode.watch:
-            for each in BEFORE:
-                each(self, instruction)
-        if self.mode.defined:
-            for each in FOLLOW:
-                each(self, instruction)
+        """Write what a probe adds before an instruction, and what it does."""
+        self.probes.before(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
         if _unknown(instruction):
             handler = _refused

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import ShapeError
-from fragmenta.ptx.asynchronous.work import POISON
+from fragmenta.ptx.engine.layout import POISON
 
 _MADE: dict[int, tuple[int, weakref.ref[NDArray[Any]]]] = {}
 """The arrays that were made here, by the address of their memory: size and array."""

@@ -1,0 +1,258 @@
+"""Instruments: what the race detector and the check of undefined bits add to a kernel.
+
+Before a load, a store or an atomic operation, the code of a watched kernel calls the
+routines that compare it with the accesses before it.  Accesses through which threads
+may synchronise are events, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fragmenta.isa.tables.moves import ROW_BYTES
+from fragmenta.ptx.engine import layout, undefined
+from fragmenta.ptx.engine.definedness import follow, poisoned, undefined_at_first
+from fragmenta.ptx.engine.events import described, if_some, notify, tell
+from fragmenta.ptx.engine.inflight import watch_registers
+from fragmenta.ptx.engine.library import as_signed
+from fragmenta.ptx.engine.memory import Access
+from fragmenta.ptx.engine.mode import Mode
+from fragmenta.ptx.engine.probes import Probes
+from fragmenta.ptx.engine.program import Program
+from fragmenta.ptx.engine.unwritten import doubtful, watch_unwritten
+from fragmenta.ptx.engine.writing import MEMORY, Writer, Written
+from fragmenta.ptx.module import Address, Function, Instruction
+from fragmenta.ptx.watching.banks import counted_banks
+from fragmenta.ptx.watching.global_memory import watched_global
+from fragmenta.ptx.watching.meeting import (
+    BAR_AFTER,
+    BAR_BEFORE,
+    EXIT,
+    EXITED,
+    MODES,
+    WARP_SYNC,
+)
+from fragmenta.ptx.watching.roles import orders, role, synchronises
+from fragmenta.ptx.watching.shadow import SUPPORT, watched
+
+_STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
+_ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
+_SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
+
+
+class RaceProbes(Probes):
+    """The instrument of the race detector."""
+
+    def before(self, writer: Writer, instruction: Instruction) -> None:
+        """Check registers that are in flight, or that may be unwritten."""
+        watch_registers(writer, instruction)
+        watch_unwritten(writer, instruction)
+
+    def access(
+        self, writer: Writer, instruction: Instruction, what: Access, at: Written,
+        offset: int, registers: list[str], kind: str, banks: bool = True,
+    ) -> None:  # fmt: skip
+        """Compare an access with the shadow of its memory."""
+        _access(writer, instruction, what, at, offset, registers, kind, banks)
+
+    def lane_copy(
+        self, writer: Writer, size: int, to: Written, to_offset: int, of: Written,
+        of_offset: int, reads: str,
+    ) -> None:  # fmt: skip
+        """Compare both sides of a ``cp.async``."""
+        _lane_copy(writer, size, to, to_offset, of, of_offset, reads)
+
+    def matrix_rows(
+        self, writer: Writer, at: Written, offset: int, used: int, stores: bool,
+        values: str, width: int,
+    ) -> None:  # fmt: skip
+        """Compare the rows of ``ldmatrix`` or ``stmatrix``."""
+        _matrix_rows(writer, at, offset, used, stores, values, width)
+
+    def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
+        """Publish what the lanes know to the barrier."""
+        lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
+        writer.call(BAR_BEFORE, *MEMORY, f"ptr {number}", lanes, how)
+
+    def barrier_passed(
+        self, writer: Writer, number: str, passed: str, whole: bool
+    ) -> None:
+        """Take what the barrier knows; report threads that ended before it."""
+        given = (*MEMORY, f"ptr {number}", f"i32 {passed}")
+        writer.call(BAR_AFTER, *given)
+        if whole:
+            lanes = writer.call(EXITED, *given, returns="i32")
+            with if_some(writer, lanes):
+                notify(writer, ["exited"], [], lanes)
+
+    def warp_barrier_passed(self, writer: Writer, passed: str) -> None:
+        """The lanes know what each of them knew."""
+        writer.call(WARP_SYNC, *MEMORY, f"i32 {passed}")
+
+    def leaves(self, writer: Writer) -> None:
+        """Keep what the lanes knew when they ended."""
+        writer.call(EXIT, *MEMORY, f"i32 {writer.lanes()}")
+
+    def about(self, program: Program) -> dict[str, Any]:
+        """Where the bytes of registers are, and whether any may be unwritten."""
+        return {"dirty": program.dirty, "doubtful": doubtful(program)}
+
+
+class DefinednessProbes(Probes):
+    """The instrument that follows undefined bits through a kernel."""
+
+    def head(self) -> list[str]:
+        """The shadow of a block, and that of a warp."""
+        place = "getelementptr i8, ptr"
+        return [
+            f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
+            "  %shadow = load ptr, ptr %shadow_at",
+            f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
+            "  %number = load i32, ptr %number_at",
+            f"  %behind = mul i32 %number, {undefined.WARP_BYTES}",
+            f"  %warps_at = {place} %shadow, i64 {undefined.WARPS_AT}",
+            f"  %shadow_warp = {place} %warps_at, i32 %behind",
+        ]
+
+    def before(self, writer: Writer, instruction: Instruction) -> None:
+        """Execute the twin of the instruction on the shadows."""
+        follow(writer, instruction)
+
+    def about(self, program: Program) -> dict[str, Any]:
+        """Which registers begin undefined, and where their shadows are."""
+        return {
+            "poisoned": poisoned(program),
+            "undefined": undefined_at_first(program),
+        }
+
+
+def probes(mode: Mode) -> Probes:
+    """The instrument that a mode asks for."""
+    return DefinednessProbes() if mode.defined else RaceProbes()
+
+
+# ── emitted checks ──────────────────────────────────────────────────────────
+
+
+def _access(
+    writer: Writer, instruction: Instruction, what: Access, at: Written, offset: int,
+    registers: list[str], kind: str, banks: bool,
+) -> None:  # fmt: skip
+    if what.space == "local":
+        return
+    words = set(instruction.qualifiers)
+    if "nc" in words or "param" in words or "const" in words:
+        return
+    if kind != "atomic" and words & _STRONG:
+        kind = f"strong {kind}"
+    given = (
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+    )  # fmt: skip
+    places = [f"ptr {each}" for each in registers]
+    _synchronises(writer, instruction)
+    if what.space == "global":
+        cta = "cta" in words
+        made = watched_global(what, kind.replace(" ", "-"), cta=cta)  # type: ignore[arg-type]
+        writer.call(made, *given, *places)
+        if "global" in words:
+            return
+        _in_window(writer, what, at, offset, given, places, kind)
+        return
+    near = what._replace(space="shared")
+    _link(writer)
+    writer.call(watched(near, kind), *given, *places)
+    if banks and kind in ("read", "write") and what.space == "shared":
+        writer.call(counted_banks(near), *given)
+
+
+def _link(writer: Writer) -> None:
+    """The checks of shared memory call some routines themselves."""
+    writer.routines.update({each.name: each for each in SUPPORT})
+
+
+def _in_window(
+    writer: Writer, what: Access, at: Written, offset: int, given: tuple[str, ...],
+    places: list[str], kind: str,
+) -> None:  # fmt: skip
+    """Generic addresses may be in shared memory: those without the window are checked.
+
+    Others are far outside of it then, and left out.
+    """
+    near = what._replace(space="shared")
+    _link(writer)
+    moved = list(given)
+    moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
+    writer.call(watched(near, kind), *moved, *places)
+
+
+def _synchronises(writer: Writer, instruction: Instruction) -> None:
+    """An event, if threads may synchronise through this access."""
+    if writer.index not in _numbers(writer):
+        return
+    found = role(instruction)
+    address = next((o for o in instruction.operands if isinstance(o, Address)), None)
+    if found is None or address is None:
+        return
+    generic = "" if any(w.startswith("shared") for w in instruction.qualifiers) else "g"
+    words = ["location", *(str(int(each)) for each in found), generic]
+    tell(writer, words, [described(writer, address)])
+
+
+def _numbers(writer: Writer) -> set[int]:
+    program = writer.program
+    if program not in _ORDERED:
+        every = [unit.function for unit in program.units.values()]
+        _ORDERED[program] = orders(every)
+    if not _ORDERED[program]:
+        return set()
+    function = writer.unit.function
+    known = _SYNCHRONISING.get(id(function))
+    if known is None or known[0] is not function:
+        known = function, synchronises(function, True)
+        _SYNCHRONISING[id(function)] = known
+    return known[1]
+
+
+def _lane_copy(
+    writer: Writer, size: int, to: Written, to_offset: int, of: Written, of_offset: int,
+    reads: str,
+) -> None:  # fmt: skip
+    """``cp.async`` reads global and writes shared memory."""
+    _link(writer)
+    nothing = ["ptr %warp"] * (size // 4)
+    site, lanes = f"i32 {writer.site()}", writer.lanes()
+    there = Access("shared", 32, 32, size // 4, address=to.bits)
+    writer.call(
+        watched(there, "cp.async"), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
+        f"i64 {to_offset}", f"i32 {lanes}", site, *nothing,
+    )  # fmt: skip
+    here = Access("global", 32, 32, size // 4, address=of.bits)
+    reading = writer.value(f"and i32 {lanes}, {reads}")
+    writer.call(
+        watched_global(here, "read"), "ptr %warp", "ptr %block", f"ptr {of.pointer}",
+        f"i64 {of_offset}", f"i32 {reading}", site, *nothing,
+    )  # fmt: skip
+
+
+def _matrix_rows(
+    writer: Writer, at: Written, offset: int, used: int, stores: bool, values: str,
+    width: int,
+) -> None:  # fmt: skip
+    what = Access("shared", 8 * width, 8 * width, address=at.bits)
+    chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
+    given = (
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {chosen}", f"i32 {writer.site()}",
+    )  # fmt: skip
+    _link(writer)
+    made = watched(what, "write" if stores else "read")
+    writer.call(made, *given, f"ptr {values}")
+    if width == ROW_BYTES:  # nobody said which rows of 8 bytes one pass takes
+        words = what._replace(bits=32, register=32, elements=width // 4)
+        writer.call(counted_banks(words), *given)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 32) if number >> 31 else number
