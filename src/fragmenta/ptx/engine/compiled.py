@@ -61,6 +61,8 @@ class Compiled:
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: list[int]
     """Where shadows of registers are that begin undefined, and their bytes."""
+    shadows: list[list[int]]
+    """Where each register and word is that has a shadow, and where that is."""
     undefined: list[list[int]]
     """Where registers are that begin undefined, and their bytes."""
     doubtful: bool

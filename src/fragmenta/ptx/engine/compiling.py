@@ -90,6 +90,7 @@ def make(
         "mode": list(writer.mode),
         "dirty": parts.dirty,
         "poisoned": list(definedness.poisoned(parts)),
+        "shadows": [list(each) for each in sorted(parts.shadows.items())],
         "undefined": definedness.undefined_at_first(parts),
         "doubtful": unwritten.doubtful(parts),
     }

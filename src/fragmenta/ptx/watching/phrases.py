@@ -82,6 +82,7 @@ USES = {
     "branch": "decides a branch",
     "guard": "decides whether an instruction runs",
     "address": "is part of an address",
+    "operand": "says what an instruction does",
 }
 """How an undefined value is used."""
 

@@ -34,9 +34,7 @@ def suspected(launch: Any) -> list[Found]:
 
 
 def _can_be_followed(found: Found) -> bool:
-    story = found.more.get("story")
-    by_thread = story is not None and story.now.kind == "warp"
-    return found.rule == "uninitialised" and (by_thread or "register" in found.more)
+    return found.rule == "uninitialised" and "use" not in found.more
 
 
 WAYS = frozenset({"branch", "guard"})
@@ -65,7 +63,7 @@ def _same(use: Found, again: Any, others: list[Any]) -> bool:
         {k: v for k, v in each.machine.watching.stored.items() if k[:2] == place}
         for each in (again, *others)
     ]
-    return all(each == every[0] for each in every)
+    return bool(every[0]) and all(each == every[0] for each in every)
 
 
 def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
@@ -80,7 +78,7 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
         for each in again.machine.problems:
             if each.more.get("use") in WAYS:
                 each.severity = "info"  # nothing that outlives the launch depends on it
-    reads = [each for each in suspicions if "story" in each.more]
+    reads = [each for each in suspicions if "register" not in each.more]
     used = [
         each
         for each in again.machine.problems
@@ -168,6 +166,6 @@ class _Slices:
         numbers = [e.number for e in function.registers if e.name == use.message]
         found = self._known[name].origins(numbers)
         places = {(name, each) for each in found if isinstance(each, int)}
-        if use.more["use"] == "atomic":
+        if use.more["use"] == "atomic" or not use.message:  # it reads memory itself
             places.add((name, index))
         return places, [each for each in found if isinstance(each, str)]

@@ -154,6 +154,7 @@ class Teller:
         if found.rule == "bank-conflict":  # it is about all warps
             return f"{what} at {where}: {message}", hint
         who = f"warp {found.warp}{_lanes(found.lanes)}"
+        message += self._uses(found)
         message = f"{self._who(found)}{what} of {who} at {where}: {message}"
         if found.other is not None and self.names.instruction(found.other) is not None:
             title = phrases.RELATED.get(found.rule, phrases.OTHER)
