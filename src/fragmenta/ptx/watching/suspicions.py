@@ -105,7 +105,22 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
         if uses and all(use.severity == "info" for use in uses):
             each.severity = "info"
         each.more["uses"] = [(use.more["use"], _place(again, use.site)) for use in uses]
+    _once(launch, reads)
     return more
+
+
+def _once(launch: Any, reads: list[Found]) -> None:
+    """Say once what does no harm: a tile is loaded by many instructions."""
+    known: dict[tuple[Any, ...], Found] = {}
+    alike: list[Found] = []
+    for each in reads:
+        if each.severity != "info" or not each.more["uses"]:
+            continue
+        first = known.setdefault(tuple(each.more["uses"]), each)
+        if first is not each:
+            first.more["alike"] = first.more.get("alike", 0) + 1
+            alike.append(each)
+    launch.machine.problems.drop(lambda found: any(found is each for each in alike))
 
 
 def _place(launch: Any, site: int) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from fragmenta.errors import one_of, ranges
 from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.module import Source
-from fragmenta.ptx.naming import Names, block_words, element, place
+from fragmenta.ptx.naming import Names, block_words, counted, element, place
 from fragmenta.ptx.watching import phrases
 from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
@@ -199,6 +199,8 @@ class Teller:
         some = list(told)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
         harmless = phrases.HARMLESS if found.severity == "info" else ""
+        if found.more.get("alike"):
+            harmless += phrases.ALIKE.format(counted(found.more["alike"], "other load"))
         first = one_of(some[: 2 if more else 3], "and")
         return f"; it {first}{more}{harmless}" if some else ""
 
