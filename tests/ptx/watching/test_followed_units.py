@@ -199,7 +199,7 @@ PEER = """
     setp.ne.and.u32 %p7, %t, 0, %p8; not.pred %p7, %p7; and.pred %p14, %p7, %p8;
 """
 EXPECT = MEET + "@%p14 " + ARRIVE.format("512") + MEET
-ANSWER = f"@!%p8 bra OUT; {ARRIVED.format(1)} {OWN} OUT:\n"
+ARRIVES = f"@!%p8 bra OUT; {ARRIVED.format(1)} {OWN} OUT:\n"
 CLUSTERS = {
     "shared to shared": INIT + PEER + EXPECT + f"""
     shl.b32 %r8, %t, 2; add.u32 %r8, %r8, %r30;
@@ -207,13 +207,13 @@ CLUSTERS = {
     {FENCE} add.u32 %r27, %r30, 1024;
     @%p10 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes
         [%r24], [%r27], 512, [%r25];
-    {ANSWER} {MEET} setp.lt.and.u32 %p15, %t, 64, %p8;""",
+    {ARRIVES} {MEET} setp.lt.and.u32 %p15, %t, 64, %p8;""",
     "st.async": INIT + PEER + EXPECT + f"""
     setp.lt.u32 %p11, %t, 64; @%p11 mov.u32 %r10, 3;
     shl.b32 %r8, %t, 2; add.u32 %r8, %r8, %r24;
     @%p9 st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32
         [%r8], %r10, [%r25];
-    {ANSWER} {MEET} setp.lt.and.u32 %p15, %t, 64, %p8;""",
+    {ARRIVES} {MEET} setp.lt.and.u32 %p15, %t, 64, %p8;""",
 }  # fmt: skip
 
 # ── tensor memory: A of 128 x 16, B of 16 x 16 behind it ────────────────────
@@ -264,7 +264,14 @@ RIGHT = "setp.lt.u32 %p12, %t, 32; @%p12 " + ONES.format("+4096")
 ONE_COLUMN = """setp.lt.u32 %p12, %t, 32; and.b32 %r2, %t, 7;
     setp.eq.and.u32 %p12, %r2, 0, %p12; @%p12 """ + ONES.format("+4096")
 EIGHT = "{%r1, %r1, %r1, %r1, %r1, %r1, %r1, %r1}"
+ANSWER = f"""
+    @%p14 {ARRIVE.format(16)}
+    @%p14 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128
+        [%r30], [%r31];
+    {ARRIVED.format(1)} ld.shared.u32 %r20, [%r30]; ld.shared.u32 %r10, [%r30+64];
+"""
 TENSORS = {
+    "an answer, and a word that is dropped": ANSWER + EVERYBODY,
     "stored by some warps": "@!%p11 bra L3; " + PUT.format(1, 0, "{%r0}") + "L3:"
     + STORED + LOAD + FIRST_ROWS,
     "a stored register": "setp.lt.u32 %p15, %lane, 9; @%p15 mov.u32 %r10, 4;"

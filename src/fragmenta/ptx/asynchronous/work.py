@@ -337,9 +337,13 @@ class Copy(Work):
 
         The memories of the shadow have a bit for each bit, which is 1 where that is
         undefined.  ``values`` are the shadows of registers that are copied.  The
-        result are the addresses of undefined bytes in global memory.
+        result are the addresses of undefined bytes in global memory.  What does not
+        come from memory or registers is defined.
         """
-        raise NotImplementedError
+        for each in self.goals:
+            places = each.starts[:, None] + np.arange(each.size)
+            shadow.cluster.blocks[each.rank].shared[places] = 0
+        return self._undefined(shadow)
 
     def _undefined(self, shadow: Block) -> Starts:
         """The bytes of global memory among its goals that are undefined."""
