@@ -29,6 +29,7 @@ from fragmenta.ptx.arguments import (
 )
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.launching import check_shape
+from fragmenta.ptx.module import demangled
 from fragmenta.ptx.result import Result
 from fragmenta.ptx.teams import check_cluster
 
@@ -225,7 +226,9 @@ class Verified:
             lines.append("the GPU printed other lines")
         how = "\n  ".join(["", *lines]) if lines else " no byte differs"
         whom = f"{self.made['gpu']} ({self.result.target})"
-        return f"{self.kernel}, {self.bytes:,} bytes compared with {whom}:{how}"
+        return (
+            f"{demangled(self.kernel)}, {self.bytes:,} bytes compared with {whom}:{how}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for a program."""
