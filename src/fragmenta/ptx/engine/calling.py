@@ -38,6 +38,7 @@ from fragmenta.ptx.module import (
     Register,
     Sink,
     Vector,
+    demangled,
     type_bytes,
 )
 from fragmenta.ptx.outside import missing
@@ -76,11 +77,11 @@ def _called(
         hint = nearest(name, module.functions)
         raise Error(f"the function {name} is not declared{hint}")
     if function.kernel:
-        raise Error(f"{name} is a kernel, which cannot be called")
+        raise Error(f"{function.shown} is a kernel, which cannot be called")
     takes, returns = len(function.parameters), len(function.returns)
     if (takes, returns) != (len(operands), len(given)):
         raise BadOperands(
-            f"{name} has {takes} parameters, {returns} results; the call has "
+            f"{function.shown} has {takes} parameters, {returns} results; the call has "
             f"{len(operands)} and {len(given)}"
         )
     return function
@@ -148,7 +149,7 @@ def _mismatch(
     takes, returns = len(function.parameters), len(function.returns)
     if (len(operands), len(given)) != (takes, returns):
         return (
-            f"{function.name} has {takes} parameters, {returns} results; the call has "
+            f"{function.shown} has {takes} parameters, {returns} results; the call has "
             f"{len(operands)} and {len(given)}"
         )
     formals = (*function.parameters, *function.returns)
@@ -162,8 +163,8 @@ def _mismatch(
             wanted = [bits for bits, _ in _pieces(unit, formal.name)]
         if wanted and theirs != wanted:
             return (
-                f"{formal.name} of {function.name} has {sum(wanted)} bits in "
-                f"{len(wanted)} pieces; given {sum(theirs)} in {len(theirs)}"
+                f"{demangled(formal.name)} of {function.shown} has {sum(wanted)} bits "
+                f"in {len(wanted)} pieces; given {sum(theirs)} in {len(theirs)}"
             )
     return ""
 
@@ -223,7 +224,7 @@ def _kept_apart(
     """A function that calls itself may give one of its parameters as another."""
     if len(moves) > layout.RESULT_WORDS:
         raise Error(
-            f"{writer.unit.function.name} calls itself with more than "
+            f"{writer.unit.function.shown} calls itself with more than "
             f"{layout.RESULT_WORDS} words; this is not supported"
         )
     apart: list[tuple[int, int, int | str]] = []
@@ -370,7 +371,7 @@ def _come_back(
         return
     if len(moves) > layout.RESULT_WORDS:
         raise Error(
-            f"{unit.function.name} returns more than {layout.RESULT_WORDS} words and "
+            f"{unit.function.shown} returns more than {layout.RESULT_WORDS} words and "
             "calls itself; this is not supported"
         )
     places = [layout.RESULTS + 8 * LANES * number for number in range(len(moves))]

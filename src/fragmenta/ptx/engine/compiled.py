@@ -21,7 +21,7 @@ from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.engine import library
-from fragmenta.ptx.module import Module
+from fragmenta.ptx.module import Module, demangled
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def compiled(
     from fragmenta.ptx.engine.compiling import make
 
     name, target, _ = chosen
-    with notice(f"compiling the kernel {name}, once"):
+    with notice(f"compiling the kernel {demangled(name)}, once"):
         about, objects, constants = make(module(), name, target, mode, measure)
         made = Compiled(objects=objects, constants=constants, **about)
     disk.put(key, made.to_bytes())

@@ -318,24 +318,27 @@ def _alone(
     lanes: Value, number: Value, failed: Any,
 ) -> None:  # fmt: skip
     """Each lane may be in another segment, or in none: then nothing is stored."""
-
-    def place(lane: Value) -> tuple[Value, Where]:
+    # What was found when lanes were looked at is used when they store.
+    kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
+    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
         address = lane_of(code, spilled, lane)
         if access.space == "shared":
-            return address, shared(code, block)
-        if access.space == "cluster":
-            return address, peer(code, block, address)
-        return address, generic(code, warp, block, address, lane)
-
-    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
-        address, where = place(lane)
+            where = shared(code, block)
+        elif access.space == "cluster":
+            where = peer(code, block, address)
+        else:
+            where = generic(code, warp, block, address, lane)
         good = _verdict(code, move, where, address, lane, warp, number, failed)
-        if not move.stores:
+        if move.stores:
+            for memory, each in zip(kept, where, strict=True):
+                memory[lane] = each
+        else:
             with code.when(good):
                 move.lane(where, address, lane)
     if move.stores:
         with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
-            address, where = place(lane)
+            address = lane_of(code, spilled, lane)
+            where = Where(*(memory[lane] for memory in kept))
             move.lane(where, address, lane)
             note(code, where, address, access.bytes, PLAIN)
 

@@ -21,6 +21,7 @@ from fragmenta.ptx.module import (
     Register,
     Symbol,
     Variable,
+    demangled,
     type_bytes,
 )
 from fragmenta.ptx.placing import Space, callees, named_in, place_shared, reachable
@@ -166,7 +167,7 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
         if not register.type:
             declared = [each.name for each in function.registers if each.type]
             hint = nearest(register.name, declared)
-            raise Error(f"{function.name} does not declare {register.name}{hint}")
+            raise Error(f"{function.shown} does not declare {register.name}{hint}")
         yield register, register_bytes(register)
 
 
@@ -209,8 +210,8 @@ def _check_local(name: str, size: int) -> None:
     """Refuse what no thread has: local memory, or parameters of calls."""
     if size > MOST_LOCAL:
         raise ValueRangeError(
-            f"{name} declares {size:,} bytes of local memory and parameters of calls; "
-            f"a thread has at most {MOST_LOCAL:,}"
+            f"{demangled(name)} declares {size:,} bytes of local memory and parameters "
+            f"of calls; a thread has at most {MOST_LOCAL:,}"
         )
 
 
@@ -325,7 +326,7 @@ def parameter_offsets(kernel: Function) -> dict[str, int]:
     }
     if space.size > MOST_PARAMETERS:
         raise ValueRangeError(
-            f"{kernel.name} has {space.size:,} bytes of parameters; a kernel has at "
+            f"{kernel.shown} has {space.size:,} bytes of parameters; a kernel has at "
             f"most {MOST_PARAMETERS:,}"
         )
     return found
