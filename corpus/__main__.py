@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from corpus import table
-from corpus.registry import ALL, PARTS
+from corpus.registry import ALL, PARTS, SMALL
 
 CHILD = [sys.executable, "-m", "corpus.child"]
 """The command that runs the cases of one library."""
@@ -42,8 +43,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         if not given.gather:
-            for library in given.library or table.LIBRARIES:
-                missing += run(library, folder, given)
+            # Where times are kept, nothing else may run beside.
+            jobs = (
+                (os.cpu_count() or 1) if given.part == SMALL and not given.keep else 1
+            )
+            with ThreadPoolExecutor(jobs) as pool:
+                for some in pool.map(
+                    lambda library: run(library, folder, given),
+                    given.library or table.LIBRARIES,
+                ):
+                    missing += some
         rows = table.read(folder)
     return finish(rows, missing, given.keep)
 
