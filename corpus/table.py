@@ -90,6 +90,42 @@ def load() -> dict[str, Any]:
     return found
 
 
+def chosen(name: str, only: str) -> bool:
+    """Whether a case is asked for: ``only`` has parts of names, with commas.
+
+    >>> chosen("rms_norm", "rope,norm"), chosen("rms_norm", "rope"), chosen("rope", "")
+    (True, False, True)
+    """
+    return any(part in name for part in only.split(","))
+
+
+def listing(folder: Path, library: str) -> Path:
+    """The file in which a process says which cases of a library it is to run."""
+    return folder / f"{library}.cases"
+
+
+def missing(folder: Path, library: str, only: str, status: int) -> list[str]:
+    """The cases of a library that have no report, each with the reason.
+
+    A process that ended before it listed its cases has run none of those that the
+    table has.
+    """
+    listed = listing(folder, library)
+    if listed.exists():
+        names = json.loads(listed.read_text())
+    else:
+        cases = (each for each in load()["cases"] if each["library"] == library)
+        names = [each["case"] for each in cases if chosen(each["case"], only)]
+    absent = [
+        f"{library} {name}: no report; the process ended with status {status}"
+        for name in names
+        if not (folder / f"{library}.{name}.json").exists()
+    ]
+    if not absent and (status or not listed.exists()):
+        absent = [f"{library}: the process ended with status {status}"]
+    return absent
+
+
 def read(folder: Path) -> list[Row]:
     """The cases that ran into a folder, with the interpreter's times."""
     rows = []

@@ -136,7 +136,7 @@ def retention_parallel(trial: Trial) -> None:
     )
 
 
-@case(small=True)
+@case()
 def simple_gla(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g: chunk_simple_gla(q, k, v, g)[0],
