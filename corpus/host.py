@@ -1,7 +1,7 @@
-"""How does a GEMM of CUTLASS come here?
+"""Launches that a library's own host code prepares.
 
-``gemm.cu`` is compiled by nvcc with the headers of the wheel ``nvidia-cutlass``.  Its
-host code prepares a launch as on a machine with a GPU, and prints it.  What it takes for
+A program of ``programs/`` is compiled by nvcc with the headers of a package.  Its host
+code prepares a launch as on a machine with a GPU, and prints it.  What it takes for
 addresses and tensor maps is replaced here.
 """
 
@@ -10,23 +10,66 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fragmenta import ptx
 from fragmenta.cuda.tools.assembler import tool
+from fragmenta.errors import Error
 from fragmenta.ptx.arguments import Struct
 from fragmenta.shared.tensor_map import TensorMap, element_types
 
-SOURCE = Path(__file__).parent / "gemm.cu"
+PROGRAMS = Path(__file__).parent / "programs"
 KEPT = Path(os.environ.get("CUTLASS_KERNELS", "build/cutlass"))
 """Where what was compiled is kept: it takes a minute for each kernel."""
-ADDRESSES = (0x7100000000, 0x7200000000, 0x7300000000, 0x7400000000)
-"""What the host code takes for the addresses of A, B, C and D."""
+ADDRESSES = [0x7000000000 + (number << 32) for number in range(1, 12)]
+"""What the host code takes for the addresses of its arrays."""
 FIRST_MAP = 0xC0
 """A tensor map of the host code is 128 bytes of this, the next of one more."""
+
+
+@cache
+def folder_of(package: str, name: str) -> Path:
+    """The folder of an installed package that has a file of this name."""
+    inside = next(each for each in files(package) or () if each.name == name)
+    return Path(str(inside.locate())).parent
+
+
+def cccl() -> Path:
+    """The headers of CCCL."""
+    return folder_of("nvidia-cuda-cccl", "cub.cuh").parent
+
+
+def cutlass() -> list[Path]:
+    """The headers of CUTLASS."""
+    include = folder_of("nvidia-cutlass", "cutlass.h").parent
+    return [include, include.parent / "tools" / "util" / "include"]
+
+
+def flash() -> list[Path]:
+    """The sources of FlashAttention, with the CUTLASS that they bring."""
+    sources = Path(sys.prefix) / "flash-attn" / "csrc"
+    if not sources.exists():
+        raise Error(f"the archive of flash-attn is not in {sources.parent}")
+    return [sources / "flash_attn" / "src", sources / "cutlass" / "include", PROGRAMS]
+
+
+class Program(NamedTuple):
+    """How a file of ``programs/`` is compiled."""
+
+    target: str
+    headers: Callable[[], list[Path]]
+
+
+KNOWN = {
+    "hopper": Program("90a", cutlass),
+    "ampere": Program("80", cutlass),
+    "flash": Program("80", flash),
+}
 
 
 class Prepared(NamedTuple):
@@ -48,7 +91,7 @@ class Prepared(NamedTuple):
             if at >= 0:
                 data[at : at + 128] = made.encode()
                 pointers.append((at, ptx.pointer(arrays[ADDRESSES.index(address)])))
-        for address, array in zip(ADDRESSES, arrays, strict=True):
+        for address, array in zip(ADDRESSES, arrays, strict=False):
             at = self.data.find(address.to_bytes(8, "little"))
             while at >= 0:
                 pointers.append((at, ptx.pointer(array)))
@@ -58,9 +101,9 @@ class Prepared(NamedTuple):
         )
 
 
-def prepared(kind: int, *sizes: int) -> Prepared:
-    """The launch of a GEMM of these sizes."""
-    command = [compiled(kind) / "gemm", *map(str, sizes)]
+def prepared(program: str, kind: int, *sizes: int) -> Prepared:
+    """The launch for a problem of these sizes."""
+    command = [compiled(program, kind) / program, *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = [line.split() for line in done.stdout.splitlines()]
     told = {name: rest for name, *rest in lines if name != "map"}
@@ -81,34 +124,27 @@ def _map(told: list[str]) -> tuple[int, TensorMap]:
 
 
 @cache
-def compiled(kind: int) -> Path:
+def compiled(program: str, kind: int) -> Path:
     """The folder with the program and the PTX of a kind."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]
-    folder = KEPT / f"{kind}-{digest}"
-    made = folder / "gemm"
+    source = PROGRAMS / f"{program}.cu"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
+    folder = KEPT / f"{program}-{kind}-{digest}"
+    made = folder / program
     if made.exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    found = find_spec("cutlass_library")
-    assert found is not None
-    assert found.origin is not None
-    headers = Path(found.origin).parent / "source"
     nvcc = tool("nvcc")
-    more = [nvcc.parent.parent / "include" / "cccl"]
-    folders = [headers / "include", headers / "tools" / "util" / "include", *more]
-    subprocess.run(
-        [
-            nvcc, "-std=c++17", "-O3", "--expt-relaxed-constexpr", f"-DKIND={kind}",
-            "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL", "-w",
-            "-gencode", "arch=compute_90a,code=compute_90a",
-            *(f"-I{each}" for each in folders), "--keep", "--keep-dir", folder,
-            "-L", nvcc.parent.parent / "lib", "-o", made, SOURCE,
-        ],
-        check=True,
-    )  # fmt: skip
+    includes = [*KNOWN[program].headers(), nvcc.parent.parent / "include" / "cccl"]
+    virtual = f"compute_{KNOWN[program].target}"
+    command = [nvcc, "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-w", "-lineinfo"]
+    command += [f"-DKIND={kind}", "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL"]
+    command += ["-gencode", f"arch={virtual},code={virtual}"]
+    command += [f"-I{each}" for each in includes]
+    command += ["--keep", "--keep-dir", folder, "-L", nvcc.parent.parent / "lib"]
+    subprocess.run([*command, "-o", made, source], check=True)
     return folder
 
 
-def text(kind: int) -> str:
+def text(program: str, kind: int) -> str:
     """The PTX of a kind."""
-    return (compiled(kind) / "gemm.ptx").read_text()
+    return (compiled(program, kind) / f"{program}.ptx").read_text()
