@@ -67,7 +67,8 @@ published: $(VENV)-published/.stamp  ## every row against MMA-Sim; FULL=1: a mil
 PART ?= all
 
 corpus: $(VENV)-corpus/.stamp  ## other people's kernels; PART=small: some minutes of them
-	TRITON_CACHE_DIR="$(abspath $(VENV)-corpus)/cache" PYTHONPATH=. \
+	TRITON_CACHE_DIR="$(abspath $(VENV)-corpus)/cache" \
+	CUTLASS_KERNELS="$(abspath $(VENV)-corpus)/kernels" PYTHONPATH=. \
 	  $(VENV)-corpus/bin/python -m corpus --part $(PART) $(if $(KEEP),--keep --interpret)
 
 lint: $(VENV)/.test  ## ruff, rules and format

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import files
@@ -132,7 +134,6 @@ def compiled(program: str, kind: int) -> Path:
     made = folder / program
     if made.exists():
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
     nvcc = tool("nvcc")
     includes = [*KNOWN[program].headers(), nvcc.parent.parent / "include" / "cccl"]
     virtual = f"compute_{KNOWN[program].target}"
@@ -140,8 +141,14 @@ def compiled(program: str, kind: int) -> Path:
     command += [f"-DKIND={kind}", "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL"]
     command += ["-gencode", f"arch={virtual},code={virtual}"]
     command += [f"-I{each}" for each in includes]
-    command += ["--keep", "--keep-dir", folder, "-L", nvcc.parent.parent / "lib"]
-    subprocess.run([*command, "-o", made, source], check=True)
+    command += ["-L", nvcc.parent.parent / "lib", source]
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:  # far more is made than is needed
+        made_there = Path(place, program)
+        options = ["--keep", "--keep-dir", place, "-o", made_there]
+        subprocess.run([*command, *options], check=True)
+        for each in (made_there.with_suffix(".ptx"), made_there):
+            shutil.copy(each, folder)
     return folder
 
 

@@ -72,7 +72,12 @@ BACKWARD = {
 
 
 def _compare(
-    trial: Trial, name: str, kind: int, sizes: Sizes, dtype: torch.dtype
+    trial: Trial,
+    name: str,
+    kind: int,
+    sizes: Sizes,
+    dtype: torch.dtype = torch.float16,
+    gradients: bool = False,
 ) -> None:
     batch, queries, keys, heads, heads_k = sizes
     causal = kind == 1
@@ -91,23 +96,27 @@ def _compare(
         trial.floats(batch, queries, heads, SIZE, dtype=dtype),
         trial.floats(batch, keys, heads_k, SIZE, dtype=dtype),
         trial.floats(batch, keys, heads_k, SIZE, dtype=dtype),
-        gradients=causal,
+        gradients=gradients,
     )
 
 
 @case(programs=[("flash", 0)])
 def attention(trial: Trial) -> None:
-    name, sizes = "flash_fwd_hdim64_fp16", (1, 128, 256, 2, 1)
-    _compare(trial, name, 0, sizes, torch.float16)
+    _compare(trial, "flash_fwd_hdim64_fp16", 0, (1, 128, 256, 2, 1))
 
 
-@case(programs=[("flash", kind) for kind in (1, *BACKWARD.values())])
+@case(programs=[("flash", 1)])
 def attention_causal(trial: Trial) -> None:
-    name, sizes = "flash_fwd_hdim64_fp16_causal", (2, 150, 150, 1, 1)
-    _compare(trial, name, 1, sizes, torch.float16)
+    _compare(trial, "flash_fwd_hdim64_fp16_causal", 1, (1, 150, 200, 2, 1))
 
 
 @case(programs=[("flash", 2)])
-def attention_ragged_bfloat16(trial: Trial) -> None:
-    name, sizes = "flash_fwd_hdim64_bf16", (1, 100, 200, 2, 2)
-    _compare(trial, name, 2, sizes, torch.bfloat16)
+def attention_bfloat16(trial: Trial) -> None:
+    sizes = 1, 100, 200, 2, 2
+    _compare(trial, "flash_fwd_hdim64_bf16", 2, sizes, torch.bfloat16)
+
+
+@case(programs=[("flash", kind) for kind in (1, *BACKWARD.values())])
+def attention_gradients(trial: Trial) -> None:
+    name, sizes = "flash_fwd_hdim64_fp16_causal", (2, 150, 150, 1, 1)
+    _compare(trial, name, 1, sizes, gradients=True)
