@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 
@@ -66,17 +65,6 @@ def _hopper(
 @case(programs=[("hopper", 0)])
 def hopper_warp_specialised(trial: Trial) -> None:
     _hopper(trial, "hopper_warp_specialised", 0, np.float16, (192, 256, 192))
-
-
-@case(programs=[("hopper", 1)])
-def hopper_pingpong(trial: Trial) -> None:
-    _hopper(trial, "hopper_pingpong", 1, ml_dtypes.bfloat16, (256, 192, 320))
-
-
-@case(programs=[("hopper", 2)])
-def hopper_cooperative_fp8(trial: Trial) -> None:
-    kind = ml_dtypes.float8_e4m3fn
-    _hopper(trial, "hopper_cooperative_fp8", 2, kind, (256, 256, 384))
 
 
 @case(programs=[("hopper", 3)])

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include "namespace_config.h"
 #include "flash.h"
-#if KIND < 3
+#if KIND < 2
 #include "flash_fwd_kernel.h"
 #else
 #include "flash_bwd_preprocess_kernel.h"
@@ -15,12 +15,8 @@
 using namespace FLASH_NAMESPACE;
 constexpr int SIZE = 64;
 
-#if KIND == 2
-using Element = cutlass::bfloat16_t;
-#else
 using Element = cutlass::half_t;
-#endif
-#if KIND < 3
+#if KIND < 2
 using Params = Flash_fwd_params;
 using Traits = Flash_fwd_kernel_traits<SIZE, 128, 128, 4, false, false, Element>;
 constexpr int SHARED = Traits::kSmemSize;
@@ -28,16 +24,17 @@ constexpr bool CAUSAL = KIND == 1;
 #else
 using Params = Flash_bwd_params;
 using Traits = Flash_bwd_kernel_traits<SIZE, 128, 128, 8, 4, 4, 4, false, false, Element>;
-constexpr int SHARED = KIND == 3 ? 0 : KIND == 4 ? Traits::kSmemSize1colblock : Traits::kSmemdQSize;
+constexpr int SHARED =
+    KIND == 2 ? 0 : KIND == 3 ? Traits::kSmemSize1colblock : Traits::kSmemdQSize;
 constexpr bool CAUSAL = true;
 #endif
 
 extern "C" __global__ void flash_kernel(__grid_constant__ const Params params) {
-#if KIND < 3  // whether tiles are full is known in the first kind only
+#if KIND < 2  // whether tiles are full is known in the first kind only
   compute_attn<Traits, false, CAUSAL, false, false, KIND == 0, true, false, false>(params);
-#elif KIND == 3
+#elif KIND == 2
   compute_dot_do_o<true, Traits>(params);
-#elif KIND == 4
+#elif KIND == 3
   compute_dq_dk_dv_seqk_parallel<Traits, false, CAUSAL, false, false, false, true, false>(params);
 #else
   convert_dQ<Traits>(params, 1);
@@ -83,13 +80,12 @@ int main(int count, char** given) {
   params.p_dropout = params.rp_dropout = 1;
   params.p_dropout_in_uint8_t = 255;
   params.scale_softmax_rp_dropout = params.scale_softmax;
-  params.is_bf16 = KIND == 2;
   params.is_causal = CAUSAL;
   params.window_size_left = CAUSAL ? keys : -1;
   params.window_size_right = CAUSAL ? 0 : -1;
   params.is_seqlens_k_cumulative = true;
   int blocks = (queries + Traits::kBlockM - 1) / Traits::kBlockM;
-#if KIND >= 3
+#if KIND >= 2
   params.do_ptr = at_place(6);
   params.dq_ptr = at_place(7);
   params.dk_ptr = at_place(8);
@@ -102,7 +98,7 @@ int main(int count, char** given) {
   params.dk_row_stride = params.dv_row_stride = params.k_row_stride;
   params.do_head_stride = params.dq_head_stride = SIZE;
   params.dk_head_stride = params.dv_head_stride = SIZE;
-  if (KIND == 4) blocks = (keys + Traits::kBlockN - 1) / Traits::kBlockN;
+  if (KIND == 3) blocks = (keys + Traits::kBlockN - 1) / Traits::kBlockN;
 #endif
   printf("grid %d %d %d\nblock %d\ncluster 1 1 1\nshared %d\nparams ", blocks, batch,
          heads, Traits::kNThreads, SHARED);
