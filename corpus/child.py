@@ -17,13 +17,16 @@ import inspect
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from corpus.table import chosen, in_package, listing
+from fragmenta.errors import Error
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -48,6 +51,7 @@ def main() -> None:
     for each in cases:
         name = f"{given.library}.{each.name}"
         file = given.folder / f"{name}.json"
+        compile_programs(each)
         in_a_fork(lambda: run(each, name, given.record), file, given.limit)  # noqa: B023
 
 
@@ -70,6 +74,15 @@ def prepared(library: str) -> dict[str, Any]:
         Autotuner.prune_configs = lambda *given: pruned(*given)[:1]
     importlib.import_module(f"corpus.libraries.{library}")
     return registry.CASES
+
+
+def compile_programs(case: Any) -> None:
+    """Compile what a case needs; what fails is tried again and told by the case."""
+    from corpus import host
+
+    for program, kind in case.programs:
+        with suppress(Error, subprocess.CalledProcessError):
+            host.compiled(program, kind)
 
 
 def scratch(size: int, alignment: int, stream: object) -> Any:
@@ -165,7 +178,7 @@ def launched(case: Any, name: str, record: Path | None) -> dict[str, Any]:
 def outcome(case: Any, trial: Any) -> tuple[str, str]:
     """How a case ended, and why."""
     from corpus.trial import Wrong
-    from fragmenta.errors import Error, KernelFault
+    from fragmenta.errors import KernelFault
 
     try:
         case.run(trial)

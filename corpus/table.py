@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).parents[1] / "docs" / "corpus.json"
+ARCHIVES = Path(__file__).parent / "archives.txt"
 
 
 class Library(NamedTuple):
@@ -59,6 +60,12 @@ LIBRARIES = {
     "helion": Library("helion", "Helion", "pytorch/helion/blob/v{version}/"),
     "numbacuda": Library(
         "numba-cuda", "numba-cuda", "NVIDIA/numba-cuda/blob/v{version}/"
+    ),
+    "warplang": Library("warp-lang", "Warp", "NVIDIA/warp/blob/v{version}/"),
+    "tilelang": Library("tilelang", "TileLang", "tile-ai/tilelang/blob/v{version}/"),
+    "cutlass": Library("nvidia-cutlass", "CUTLASS", "NVIDIA/cutlass/blob/main/"),
+    "flashattn": Library(
+        "flash-attn", "FlashAttention", "Dao-AILab/flash-attention/blob/v{version}/"
     ),
     "cccl": Library(
         "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
@@ -183,7 +190,9 @@ def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return ""
+        pins = ARCHIVES.read_text("utf-8")
+        pinned = re.search(rf"(?m)^{re.escape(package)}==(\S+)$", pins)
+        return pinned[1] if pinned else ""
 
 
 def differences(rows: Iterable[Row]) -> list[str]:
