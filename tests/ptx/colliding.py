@@ -87,8 +87,10 @@ def record(path: Path) -> None:
     kept: dict[str, Any] = {}
     for space in SPACES:
         for width in WIDTHS:
-            # Not by its path: CuPy keeps what it loaded from there before.
-            module = cupy.RawModule(code=kernel(space, width))
+            # Each has its own path: CuPy keeps what it loaded from one before.
+            text = path.with_name(f"{space}-{width}.ptx")
+            text.write_text(kernel(space, width))
+            module = cupy.RawModule(path=str(text))
             seen = set()
             for _ in range(100):
                 out = cupy.zeros(WARPS, cupy.uint32)
@@ -97,6 +99,7 @@ def record(path: Path) -> None:
                 launch((WARPS // BLOCK,), (32 * BLOCK,), (given, out, scratch))
                 seen.add(tuple(cupy.asnumpy(out).tolist()))
                 _check(space, width, cupy.asnumpy(scratch[: 16 * 32]))
+            text.unlink()
             if len(seen) > 1:
                 raise SystemExit(f"{space} {width}: not the same each time")
             kept[f"{space} {width}"] = list(seen.pop())
