@@ -168,11 +168,12 @@ def refused(name, lines, target):
 
 
 def test_near_misses_are_refused_by_both():
-    wrong = {}
+    wrong, each_once = {}, {}
     for form, row, values in near_misses():
-        name = form.spell(values)
+        each_once.setdefault(form.spell(values), (form, row, values))
+    for name, (form, row, values) in some(each_once.items(), 3):
         if not exists(form, values):
-            wrong.setdefault(name, text_of(form, row, values))
+            wrong[name] = text_of(form, row, values)
     assert len(wrong) >= 1000
     for turn, target in enumerate(("sm_90a", "sm_100a", "sm_107a", "sm_120a")):
         names = some(wrong, 2, turn)
