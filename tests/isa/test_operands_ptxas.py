@@ -231,6 +231,8 @@ def wrong_vectors(op, each):
         yield braced(["_", *names[1:]])
     if writes:
         yield braced(["0", *names[1:]])
+    if each.count > 1 and taking.writes_all(op) and taking.is_written(op, each):
+        yield braced([names[0], *names[:-1]])
 
 
 # What the assembler lets by and no manual has; none of it means anything new.

@@ -21,7 +21,7 @@ from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.engine import library
-from fragmenta.ptx.module import Module
+from fragmenta.ptx.module import Module, demangled
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class Compiled:
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: list[int]
     """Where shadows of registers are that begin undefined, and their bytes."""
+    shadows: list[list[int]]
+    """Where each register and word is that has a shadow, and where that is."""
     undefined: list[list[int]]
     """Where registers are that begin undefined, and their bytes."""
     doubtful: bool
@@ -143,7 +145,7 @@ def compiled(
     from fragmenta.ptx.engine.compiling import make
 
     name, target, _ = chosen
-    with notice(f"compiling the kernel {name}, once"):
+    with notice(f"compiling the kernel {demangled(name)}, once"):
         about, objects, constants = make(module(), name, target, mode, measure)
         made = Compiled(objects=objects, constants=constants, **about)
     disk.put(key, made.to_bytes())

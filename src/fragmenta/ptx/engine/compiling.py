@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fragmenta.machine import compiler
-from fragmenta.ptx.engine import (
+from fragmenta.ptx.engine import (  # noqa: F401 - some only say how opcodes are written
     accessing,
     atomics,
     barriers,
@@ -30,19 +30,6 @@ from fragmenta.ptx.engine.program import Block, meets, program, waits
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
-
-# Each of these says how some opcodes are written.
-PARTS = (
-    accessing,
-    atomics,
-    barriers,
-    copying,
-    definedness,
-    events,
-    inflight,
-    matrices,
-    unwritten,
-)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -90,6 +77,7 @@ def make(
         "mode": list(writer.mode),
         "dirty": parts.dirty,
         "poisoned": list(definedness.poisoned(parts)),
+        "shadows": [list(each) for each in sorted(parts.shadows.items())],
         "undefined": definedness.undefined_at_first(parts),
         "doubtful": unwritten.doubtful(parts),
     }

@@ -236,7 +236,7 @@ def _each(
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
     failed = code.variable(number.lift(0))
-    move = _Move(code, access, stores, registers)
+    move = _Move(code, access, stores, registers, _reversed(code, access, block))
     if access.space == "local":
         with (
             code.when(lanes != 0),
@@ -306,15 +306,28 @@ def _one_by_one(
         move.lane(where, lane_of(code, spilled, lane), lane)
 
 
+def _reversed(code: Code, access: Access, block: Any) -> Value:
+    """The order of stores: all lanes from the last to the first.
+
+    In a block of several warps, an H200 takes eight lanes after the other where each
+    stores 16 bytes to shared memory.  Of all lanes, 24 stays then.
+    """
+    every = code.constant(LANES - 1, I64)
+    if access.space != "shared" or access.bytes < 16:
+        return every
+    warps = field(code, block, layout.BLOCK_WARPS, I32)[0]
+    return select(warps > 1, every.lift(7), every)
+
+
 @contextmanager
 def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
-    """Each lane that takes part; of stores the lowest lane is the last.
+    """Each lane that takes part; of stores the one that stays is the last.
 
     If lanes store different values to one place, the manual leaves open which stays.
     An H200 keeps that of the lowest lane (``tests/ptx/colliding.py``).
     """
     with code.loop(LANES) as turn:
-        lane = turn ^ (LANES - 1) if move.stores else turn
+        lane = turn ^ move.reversed if move.stores else turn
         with code.when(has(lanes, lane)):
             yield lane
 
@@ -324,24 +337,27 @@ def _alone(
     lanes: Value, number: Value, failed: Any,
 ) -> None:  # fmt: skip
     """Each lane may be in another segment, or in none: then nothing is stored."""
-
-    def place(lane: Value) -> tuple[Value, Where]:
+    # What was found when lanes were looked at is used when they store.
+    kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
+    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
         address = lane_of(code, spilled, lane)
         if access.space == "shared":
-            return address, shared(code, block)
-        if access.space == "cluster":
-            return address, peer(code, block, address)
-        return address, generic(code, warp, block, address, lane)
-
-    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
-        address, where = place(lane)
+            where = shared(code, block)
+        elif access.space == "cluster":
+            where = peer(code, block, address)
+        else:
+            where = generic(code, warp, block, address, lane)
         good = _verdict(code, move, where, address, lane, warp, number, failed)
-        if not move.stores:
+        if move.stores:
+            for memory, each in zip(kept, where, strict=True):
+                memory[lane] = each
+        else:
             with code.when(good):
                 move.lane(where, address, lane)
     if move.stores:
         with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
-            address, where = place(lane)
+            address = lane_of(code, spilled, lane)
+            where = Where(*(memory[lane] for memory in kept))
             move.lane(where, address, lane)
             note(code, where, address, access.bytes, PLAIN)
 
@@ -411,6 +427,8 @@ class _Move(NamedTuple):
     access: Access
     stores: bool
     registers: tuple[Any, ...]
+    reversed: Value
+    """The bits of a turn that are inverted, for the lane of a store."""
 
     def lane(self, where: Where, address: Value, lane: Value) -> None:
         """The elements of one lane."""
