@@ -16,6 +16,7 @@ from fragmenta.kernels.packing import pack, packed_shape
 from fragmenta.registers.dtype import dtype
 from fragmenta.sparse.compress import compress
 from fragmenta.sparse.prune import prune
+from tests.thinning import some
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 TYPES = ("e4m3", "e5m2", "s8", "u8", "bf16", "f16", "tf32")
@@ -89,7 +90,7 @@ SPREAD = 'asm("prmt.b32 %0, %1, 0, 0xBA98;" : "=r"(all) : "r"(word));'
 """Selectors with their fourth bit take the sign of a byte, eight times."""
 
 
-@pytest.fixture(scope="module", params=TYPES)
+@pytest.fixture(scope="module", params=some(TYPES, 2))
 def host(request, tmp_path_factory):
     """The type, and its kernel as a library."""
     name = request.param

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fragmenta import ptx
+from fragmenta.ptx import runs
 from fragmenta.ptx.asynchronous.work import POISON
 from tests.ptx.engine.kernels import kernel
 
@@ -54,7 +56,8 @@ def test_what_nobody_writes_stays_as_it_is() -> None:
     assert (out[8:] == POISON).all()
 
 
-def test_a_loop_without_an_end_is_ended() -> None:
+def test_a_loop_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "LEAST", 10_000)
     body = (
         READ
         + """

@@ -136,12 +136,14 @@ def _transfer(
         raise Error("a part of a register of .b128")
     if min(widths) < 8:
         raise BadOperands("a predicate is not loaded or stored")
+    bits, width = min(type_bits(kind), 64), widths.pop()
     access = Access(
         "global" if space == "param" else space,
-        min(type_bits(kind), 64),
-        widths.pop(),
+        bits,
+        width,
         len(registers),
-        kind.startswith("s"),
+        # Only what a load extends has a sign.
+        kind.startswith("s") and make is load and width > bits,
         at.bits,
     )
     places = [each.pointer for each in registers]

@@ -66,6 +66,12 @@ class Access(NamedTuple):
         return self.bits // 8 * self.elements
 
     @property
+    def bare(self) -> Access:
+        """An access of the same bytes; which registers have them is left out."""
+        bits = 8 * self.bytes
+        return self._replace(bits=bits, register=bits, elements=1, signed=False)
+
+    @property
     def name(self) -> str:
         """A name for the routine."""
         sign = "s" if self.signed else "u"
