@@ -16,6 +16,7 @@ from fragmenta.evidence import record
 from fragmenta.evidence.wmma import ROUND, LoadCase, RoundCase, cases
 from fragmenta.isa.families import catalogue
 from fragmenta.registers.words import unpack_words
+from tests.thinning import some
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
 TARGET = "sm_90a"
@@ -49,10 +50,11 @@ def test_leading_dimensions_and_pointers_are_legal():
 
 @pytest.mark.parametrize("target", [TARGET, "sm_80", "sm_120a"])
 def test_the_kernels_assemble(target):
-    asked = cases(target, tiles=8, seed=1)
+    every = {case.name: case for case in cases(target, tiles=8, seed=1)}
+    asked = some(every.values(), 4)
     text = launch.source(asked, target)
     assert assembler.assemble(text, target, "-O0")
-    assert text.count(".entry") == len({case.name for case in asked})
+    assert text.count(".entry") == len(asked)
 
 
 def test_a_kernel_says_what_it_does():

@@ -619,3 +619,37 @@ def test_the_array_of_a_tensor_map_lies_in_one_piece() -> None:
     words = np.lib.stride_tricks.as_strided(np.zeros(64), (4, 2), (128, 8))
     with pytest.raises(ShapeError, match="contiguous"):
         ptx.tensor_map(words, box=(2, 2))
+
+
+MANGLED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry _ZN3lib5scaleILi4EEEvPfi(.param .u64 _ZN3lib5scaleILi4EEEvPfi_param_0,
+    .param .u32 _ZN3lib5scaleILi4EEEvPfi_param_1)
+.maxntid 64, 1, 1
+{
+    .reg .b64 %rd1;
+    ld.param.u64 %rd1, [_ZN3lib5scaleILi4EEEvPfi_param_0];
+    st.global.u32 [%rd1+64], 1;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "block, given, message",
+    [
+        (128, [np.zeros(1, np.float32), 1], "lib::scale allows 64 threads"),
+        (32, [1], r"lib::scale has 2 parameters: lib::scale_param_0 \(a u64\)"),
+        (32, [np.zeros(1, np.float32), 1.5], r"argument 1 \(lib::scale_param_1\)"),
+        (1, [np.zeros(1, np.float32), 1], r"end of argument 0 \(lib::scale_param_0\)"),
+    ],
+)
+def test_a_kernel_is_called_by_its_name_in_cpp(
+    block: int, given: list[Any], message: str
+) -> None:
+    loaded = ptx.parse(MANGLED).kernels["_ZN3lib5scaleILi4EEEvPfi"]
+    assert repr(loaded).startswith("Kernel(lib::scale(")
+    with pytest.raises(Error, match=message) as caught:
+        loaded.launch(1, block, given)
+    assert "_ZN3" not in str(caught.value).split(" at PTX line")[0]

@@ -319,8 +319,8 @@ def record(
     wrong = prepared.differences(done.buffers, again.buffers)
     if wrong or not kernels.same_lines(done.printed, again.printed):
         raise Error(
-            f"two launches of {kernel.name} on {chip.name} gave different answers"
-            f"{''.join(f'; {each}' for each in wrong)}"
+            f"two launches of {kernel.function.shown} on {chip.name} gave different "
+            f"answers{''.join(f'; {each}' for each in wrong)}"
         )
     after = prepared.after(values, done.buffers)
     writer = Writer(kernels.made_by(chip))

@@ -19,7 +19,7 @@ from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.engine.program import parameter_offsets
-from fragmenta.ptx.module import Function, Variable, type_bytes
+from fragmenta.ptx.module import Function, Variable, demangled, type_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,17 +172,24 @@ class Arguments:
     def __init__(self, kernel: Function, given: Any, names: Sequence[str] = ()) -> None:
         """``names`` are those of the parameters in the program that was compiled."""
         values = as_list(given)
-        if len(values) != len(kernel.parameters):
-            names = one_of((_shown(p) for p in kernel.parameters), "and")
-            raise Error(
-                f"{kernel.name} has {len(kernel.parameters)} parameters"
-                f"{': ' + names if names else ''}; given {len(values)} arguments"
+        rest = kernel.parameters[len(names) :]
+        known = [
+            name or demangled(each.name)
+            for name, each in zip(
+                [*names, *[""] * len(rest)], kernel.parameters, strict=False
             )
-        known = [*names, *(each.name for each in kernel.parameters[len(names) :])]
+        ]
+        if len(values) != len(kernel.parameters):
+            pairs = zip(known, kernel.parameters, strict=True)
+            told = one_of((f"{name} ({_kind(each)})" for name, each in pairs), "and")
+            raise Error(
+                f"{kernel.shown} has {len(kernel.parameters)} parameters"
+                f"{': ' + told if told else ''}; given {len(values)} arguments"
+            )
         parts = [
-            _converted(f"argument {i} ({name or parameter.name})", parameter, value)
+            _converted(f"argument {i} ({name})", parameter, value)
             for i, (name, parameter, value) in enumerate(
-                zip(known, kernel.parameters, values, strict=False)
+                zip(known, kernel.parameters, values, strict=True)
             )
         ]
         self._groups = _grouped([place for part in parts for place in _places(part)])
@@ -349,10 +356,6 @@ def _place(value: Pointer, what: str) -> _Place:
             f"is {FARTHEST - 1}"
         )
     return _Place(value.array, value.offset, what, pointer=True)
-
-
-def _shown(parameter: Variable) -> str:
-    return f"{parameter.name} ({_kind(parameter)})"
 
 
 def _kind(parameter: Variable) -> str:

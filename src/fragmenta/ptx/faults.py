@@ -13,7 +13,7 @@ from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, word
 from fragmenta.ptx.engine.layout import LANES, Fault
-from fragmenta.ptx.module import Instruction, Module, Special
+from fragmenta.ptx.module import Instruction, Module, Special, demangled
 from fragmenta.ptx.naming import Names, counted, illegal_code
 from fragmenta.ptx.placing import reachable
 
@@ -79,9 +79,9 @@ def _no_workspace(place: Place, kind: Fault, address: int) -> str:
     if not reads:
         return ""
     return (
-        f"\n  {place.compiled.kernel} reads %envreg1 and %envreg2, where a cooperative "
-        "grid has the\n  address of its workspace: grid.sync() needs launch(..., "
-        "cooperative=True)"
+        f"\n  {demangled(place.compiled.kernel)} reads %envreg1 and %envreg2, "
+        "where a cooperative grid has the\n  address of its workspace: grid.sync() "
+        "needs launch(..., cooperative=True)"
     )
 
 

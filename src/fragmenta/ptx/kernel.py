@@ -28,7 +28,7 @@ from fragmenta.ptx.launching import (
 )
 from fragmenta.ptx.limits import OUTPUT, SECONDS, Meter, check_limits, no_memory
 from fragmenta.ptx.loading import Source
-from fragmenta.ptx.module import Function
+from fragmenta.ptx.module import Function, demangled
 from fragmenta.ptx.result import Result, counted, hazard
 from fragmenta.ptx.runs import Runs, check_reporting, check_schedules
 from fragmenta.ptx.teams import check_cluster
@@ -247,8 +247,10 @@ class Kernel:
         return _kernel_of, (self.loaded, self.name)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
-        return f"Kernel({self.name}({given}))"
+        given = ", ".join(
+            f"{each.type} {demangled(each.name)}" for each in self.parameters
+        )
+        return f"Kernel({self.function.shown}({given}))"
 
 
 def _kernel_of(loaded: Loaded, name: str) -> Kernel:

@@ -475,13 +475,13 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
     if needed is not None:
         wanted = tuple(int(n) for n in (*needed, 1, 1)[:3])
         if wanted != shape.block:
-            raise Error(f"{kernel.name} needs blocks of {wanted}; given {shape.block}")
+            raise Error(f"{kernel.shown} needs blocks of {wanted}; given {shape.block}")
     most = kernel.directives.get("maxntid")
     if most is not None:
         allowed = int(np.prod([int(n) for n in most]))
         if shape.threads > allowed:
             raise Error(
-                f"{kernel.name} allows {allowed} threads in a block; given "
+                f"{kernel.shown} allows {allowed} threads in a block; given "
                 f"{shape.threads}"
             )
     return shape

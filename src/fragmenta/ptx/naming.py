@@ -16,7 +16,7 @@ from fragmenta.errors import BadMetadata
 from fragmenta.ptx.arguments import Elements
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.layout import SHARED_START
-from fragmenta.ptx.module import Instruction, Module
+from fragmenta.ptx.module import Instruction, Module, demangled
 from fragmenta.ptx.placing import place_shared
 
 _LOCAL = re.compile(r"E(\d+)(\w+)$")
@@ -229,28 +229,6 @@ def plain(name: str) -> str:
         name = found[2][: int(found[1])]
     name = demangled(name)
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
-
-
-def demangled(name: str) -> str:
-    """The name of a function or a variable in C++, without types and templates.
-
-    >>> demangled("_Z5scaleIfLi4EEvPT_i"), demangled("_ZN3lib4mine5scaleEPfi")
-    ('scale', 'lib::mine::scale')
-    >>> demangled("_ZN12_GLOBAL__N_15scaleEv"), demangled("add"), demangled("_Z99x")
-    ('scale', 'add', '_Z99x')
-    """
-    found = re.match(r"_ZN?[KVrL]*(?=\d)", name)
-    if found is None:
-        return name
-    at, parts = found.end(), []
-    while number := re.compile(r"\d{1,6}").match(name, at):
-        at = number.end() + int(number[0])
-        if at > len(name):
-            return name
-        parts.append(name[number.end() : at])
-        if not found[0].startswith("_ZN"):
-            break
-    return "::".join(each for each in parts if not each.startswith("_GLOBAL__N_"))
 
 
 def block_words(index: tuple[int, int, int]) -> str:

@@ -22,6 +22,7 @@ from fragmenta.ptx.engine.memory import MIXED, PLAIN
 from fragmenta.ptx.launching import Launch, run_blocks
 from fragmenta.ptx.limits import Limits, Meter
 from fragmenta.ptx.loading import Source
+from fragmenta.ptx.module import demangled
 
 _PORTIONS = 4
 """Portions of the grid for each worker."""
@@ -39,15 +40,16 @@ def run_on_cluster(
     ``given`` is what the launch was made from: its name and its arguments.
     """
     ready = launch.compiled
+    named = demangled(ready.kernel)
     if ready.ordered:
         raise Error(
-            f"the blocks of {ready.kernel} may influence one another, by atomics with "
+            f"the blocks of {named} may influence one another, by atomics with "
             "results, atomics of floats, or volatile or ordered accesses: their order "
             "matters; launch without client="
         )
     if launch.machine is not None:
         raise Error(
-            f"{ready.kernel} has asynchronous copies, mbarriers or clusters, which "
+            f"{named} has asynchronous copies, mbarriers or clusters, which "
             "cannot be spread; launch without client="
         )
     if launch.arguments.overlap:

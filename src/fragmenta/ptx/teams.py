@@ -222,7 +222,7 @@ def check_cluster(kernel: Any, shape: Shape, given: Any) -> tuple[int, int, int]
             )
         found = tuple(int(n) for n in (*numbers, 1, 1)[:3])
     if wanted is not None and found != wanted:
-        raise Error(f"{kernel.name} needs clusters of {wanted}; given {found}")
+        raise Error(f"{kernel.shown} needs clusters of {wanted}; given {found}")
     x, y, z = found
     if x * y * z > 16:
         raise Error(f"a cluster has at most 16 blocks; given {found}")

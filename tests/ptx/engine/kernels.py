@@ -32,18 +32,20 @@ _BEGIN = """
 """
 
 
-def module(body: str, parameters: str = "", before: str = "") -> Any:
+def module(body: str, parameters: str = "", before: str = "", head: str = HEAD) -> Any:
     """A module with one kernel, ``k``, whose first parameter is ``out``."""
     more = f", {parameters}" if parameters else ""
     return ptx.parse(
-        f"{HEAD}{before}\n.visible .entry k(.param .u64 out{more})\n"
+        f"{head}{before}\n.visible .entry k(.param .u64 out{more})\n"
         f"{{{_BEGIN}{body}\n}}\n"
     )
 
 
-def kernel(body: str, parameters: str = "", before: str = "") -> ptx.Kernel:
+def kernel(
+    body: str, parameters: str = "", before: str = "", head: str = HEAD
+) -> ptx.Kernel:
     """The kernel of :func:`module`."""
-    found: ptx.Kernel = module(body, parameters, before).kernels["k"]
+    found: ptx.Kernel = module(body, parameters, before, head).kernels["k"]
     return found
 
 

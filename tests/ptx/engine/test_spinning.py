@@ -116,10 +116,11 @@ def launch(body: str, threads: int, *, check: bool) -> np.ndarray:
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", RIGHT)
 def test_every_lane_makes_progress(name: str, check: bool) -> None:
+    """An H200 leaves the same in memory; a flag in global memory stays set."""
     for threads in (32, 64):
         x = launch(RIGHT[name], threads, check=check)
-        if name in COUNTING:
-            assert x.tolist() == [0, threads]
+        flag_set = int("global" in name)
+        assert x.tolist() == [flag_set, threads if name in COUNTING else 0]
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -16,7 +16,7 @@ from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.engine.memory import Access
 from fragmenta.ptx.watching import accesses
 from fragmenta.ptx.watching import layout as clocks
-from fragmenta.ptx.watching.global_memory import watched_global
+from fragmenta.ptx.watching.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.ptx.watching.global_watch import GlobalWatch, Who, joined
 from fragmenta.ptx.watching.locations import Thread
 
@@ -29,9 +29,9 @@ _ENGINES: list[Any] = []
 def routine(access: Access, kind: Any, cta: bool = False) -> Any:
     """The routine as a function of addresses."""
     made = watched_global(access, kind, cta=cta)
-    engine = compiler.load(library.objects([made]))
+    engine = compiler.load(library.objects([made, *GLOBAL_SUPPORT]))
     _ENGINES.append(engine)
-    registers = access.elements
+    registers = access.elements if kind.endswith("write") else 0
     kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2
     kind_of = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_void_p] * registers)
     return kind_of(engine.get_function_address(made.name))
@@ -141,7 +141,8 @@ class Block:
             of = np.dtype(f"u{max(bits, 16) // 8}")
             for each in values:
                 each.view(of)[:32] = np.zeros(32, of) + np.asarray(value, of)
-        numbers = [each.ctypes.data for each in values]
+        read = values if kind.endswith("write") else ()
+        numbers = [each.ctypes.data for each in read]
         routine(access, kind, cta)(
             self.warps[warp].ctypes.data, self.memory.ctypes.data,
             addresses.ctypes.data, 0, ctypes.c_int32(lanes).value, site, *numbers,

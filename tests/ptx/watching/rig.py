@@ -100,10 +100,11 @@ class Rig:
         routine = shadow.watched(
             Access("shared", bits, width, elements, False, 32), kind
         )
-        call = function(routine, "ppplii" + "p" * elements)
+        read = elements if kind.endswith("write") else 0
+        call = function(routine, "ppplii" + "p" * read)
         places = [each.ctypes.data for each in self.registers]
         call(self.at(warp), self.block.ctypes.data, places[0], 0, lanes, site,
-             *places[1 : 1 + elements])  # fmt: skip
+             *places[1 : 1 + read])  # fmt: skip
         if "write" in kind:
             for lane in range(32):
                 if lanes >> lane & 1 and kept[lane] + size <= self.shared.size:

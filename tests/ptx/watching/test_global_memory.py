@@ -8,9 +8,26 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.memory import Access
+from fragmenta.ptx.watching.global_memory import watched_global
+from fragmenta.ptx.watching.shadow import watched
 from tests.ptx.watching.globally import Machine
 
 LANES = np.arange(32)
+KINDS = ("read", "strong read", "atomic", "write", "strong write")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_stored_is_watched_by_its_bytes_alone(kind: str) -> None:
+    """So a kernel with loads of many types needs few routines."""
+    pair, word = (
+        Access("global", bits, bits, 64 // bits, signed=bits == 32) for bits in (32, 64)
+    )
+    for made in (watched, lambda of, kind: watched_global(of, kind.replace(" ", "-"))):
+        same = made(pair, kind).name == made(word, kind).name
+        assert same == (not kind.endswith("write"))
+        half = made(word._replace(bits=32, register=32), kind)
+        assert half.name != made(word, kind).name
 
 
 @pytest.mark.parametrize("bits, elements", [(8, 1), (16, 1), (32, 1), (64, 1), (32, 4)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx.asynchronous.machine import Machine
+from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.reading.file import parse
 from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.registers import RegisterWatch, Role, roles
@@ -51,7 +52,11 @@ class Watching(Blind):
 
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    def watch(machine: Machine, cluster: Any) -> Watching:
+    before = Machine.watch
+
+    def watch(machine: Machine, cluster: Any) -> Any:
+        if Mode(*machine.launch.compiled.mode).defined:  # it needs its shadows
+            return before(machine, cluster)
         return Watching(machine.launch.compiled.dirty)
 
     monkeypatch.setattr(Machine, "watch", watch)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fragmenta import ptx
+from fragmenta.ptx import runs
 from fragmenta.ptx.engine.layout import POISON
 from tests.ptx.engine.kernels import kernel
 
@@ -54,7 +56,8 @@ def test_what_nobody_writes_stays_as_it_is() -> None:
     assert (out[8:] == POISON).all()
 
 
-def test_a_loop_without_an_end_is_ended() -> None:
+def test_a_loop_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "LEAST", 10_000)
     body = (
         READ
         + """
@@ -77,3 +80,17 @@ def test_several_schedules_are_followed() -> None:
     result = kernel(body).launch(1, 32, [out], schedules=["eager", "lazy"])
     assert rules(result) == {"uninitialised": "warning"}
     assert len([e for e in result.hazards if e.rule == "uninitialised"]) == 1
+
+
+def test_a_harmless_branch_is_told_once() -> None:
+    more = "".join(
+        f"ld.shared.u32 %r{n}, [%s+{4 * n}]; or.b32 %r1, %r1, %r{n};"
+        for n in range(2, 6)
+    )
+    body = READ.replace("tile[64]", "tile[64], rest[64]") + more
+    body += "setp.eq.u32 %p1, %r1, 7; @%p1 bra L; mov.u32 %r2, 1; L: ret;"
+    result = kernel(body).launch(1, 32, [np.zeros(32, np.uint32)])
+    (found,) = [each for each in result.hazards if each.rule == "uninitialised"]
+    assert found.severity == "info"
+    text = " ".join(found.paragraph().split())
+    assert "left the same; so it is with 4 other loads" in text

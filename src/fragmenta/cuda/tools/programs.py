@@ -50,6 +50,8 @@ class Program(NamedTuple):
     prints: bool = False
     """Whether it may print: then the standard output is listened to."""
     cluster: Size = (1, 1, 1)
+    cooperative: bool = False
+    """Whether all blocks are on the GPU at the same time."""
 
 
 class Launched(NamedTuple):
@@ -169,6 +171,7 @@ def _launch(gpu: GPU, program: Program, memory: Sequence[Bytes]) -> None:
             memory,
             lambda addresses: placed(program.parameters, addresses),
             program.cluster,
+            cooperative=program.cooperative,
         )
     finally:  # after a fault nothing can be unloaded
         driver.cuModuleUnload(module)

@@ -18,6 +18,7 @@ from fragmenta.ptx.asynchronous.work import (
     CopyFault,
     Place,
     Range,
+    Starts,
     aligned,
     destinations,
     in_global,
@@ -25,6 +26,7 @@ from fragmenta.ptx.asynchronous.work import (
     pieces,
     poisoned,
     shared_address,
+    spread,
 )
 from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
@@ -132,6 +134,20 @@ class BulkCopy(Copy):
                 data = np.where(self._keeps(self.bytes), data, place.take())
             place.put(data)
 
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Copy the shadows; what is ignored has no defined value."""
+        left, right = self.ignored
+        data = np.full(self.bytes, 0xFF, np.uint8)
+        data[left:right] = self._source.on(shadow).take()
+        for each in self._goals:
+            place = each.on(shadow)
+            if self.reduction is not None:
+                both = place.take() | data
+                place.put(spread(both, type_bytes(self.reduction[1])))
+            else:
+                place.put(np.where(self._keeps(self.bytes), data, place.take()))
+        return self._undefined(shadow)
+
 
 def _whole_units(size: int, name: str) -> None:
     if size % UNIT:
@@ -204,9 +220,13 @@ class AsyncStore(Copy):
         aligned(offset, self.bytes, what)
         self._goal = in_shared(block, rank, offset, self.bytes, what)
         self._signal(mbarrier, space, rank)
+        self._data = self._bytes(values)
+
+    def _bytes(self, values: Sequence[int]) -> Bytes:
+        size = type_bytes(self.kind)
         mask = (1 << 8 * size) - 1
         data = b"".join((value & mask).to_bytes(size, "little") for value in values)
-        self._data = np.frombuffer(data, np.uint8)
+        return np.frombuffer(data, np.uint8)
 
     @property
     def goals(self) -> list[Range]:
@@ -219,6 +239,14 @@ class AsyncStore(Copy):
         if self.operation is not None:
             data = combined(self.operation, self.kind, self._goal.take(), data)
         self._goal.put(data)
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Put the shadows of the registers to those of shared memory."""
+        place, data = self._goal.on(shadow), self._bytes(values)
+        if self.operation is not None:
+            data = spread(place.take() | data, type_bytes(self.kind))
+        place.put(data)
+        return self._undefined(shadow)
 
 
 # ── prefetch ────────────────────────────────────────────────────────────────

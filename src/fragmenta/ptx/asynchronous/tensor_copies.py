@@ -15,9 +15,11 @@ at a multiple of 1024.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -203,6 +205,19 @@ class TensorCopy(Copy):
             place = f", at {address:#x}" if problem == Problem.GLOBAL_BOUNDS else ""
             raise self._fault(problem.name.lower(), f"{WORDS[problem]}{place}")
 
+    def _on(self, shadow: Block) -> Self:
+        """A copy of the same bytes of shadows: bits are moved, and 0 fills."""
+        twin = copy(self)
+        twin.block, twin.kind = shadow, self.kind._replace(operation=self.moves)
+        plain = f"u{8 * self.map.element.bytes}"
+        twin.data = replace(self.map, dtype=plain, fill="zeros").encode()
+        return twin
+
+    @property
+    def moves(self) -> str:
+        """The operation that moves bytes as they are."""
+        return "load" if self.kind.loads else "store"
+
     def _check_bounds(self, *, writes: bool) -> None:
         """Refuse a box that is not in the memory of the tensor's address."""
         if self.extent is None:
@@ -285,6 +300,13 @@ class TensorLoad(TensorCopy):
             for each in self.footprint.ranges:
                 _copy_pieces(self._image, shared[self.window :], each)
 
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Load the shadows of the box."""
+        twin = self._on(shadow)
+        twin.read()
+        twin.write()
+        return self._undefined(shadow)
+
 
 class TensorStore(TensorCopy):
     """``cp.async.bulk.tensor`` from shared to global memory, and its reductions.
@@ -333,6 +355,15 @@ class TensorStore(TensorCopy):
     def write(self) -> None:
         """Put the box to the tensor, or combine it with what is there."""
         self._move(self._image)
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Store the shadows of the box; what is outside the tensor does not count."""
+        twin, before = self._on(shadow), np.empty(0, np.int64)
+        if self.combines:  # with what was undefined before, everything is
+            before = self._undefined(shadow)
+        twin.read()
+        twin.write()
+        return np.union1d(before, self._undefined(shadow))
 
 
 class TensorPrefetch(TensorCopy):

@@ -105,15 +105,17 @@ class Load(Move):
 
     def move(self) -> None:
         """Fill the registers with what the cells hold now."""
-        found = self.memory.seen(self.way.numbers)
-        if self.packed:
-            low = found & np.uint32(0xFFFF)
-            words = low[..., 0] | low[..., 1] << np.uint32(16)
-        else:
-            words = found[..., 0]
+        words = self.words_of(self.memory.seen(self.way.numbers))
         self.results.put(words)
         if self.reduced is not None:
             self.reduced.lanes(self.warp)[:] = self._least(words)
+
+    def words_of(self, found: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """What the registers get of some cells."""
+        if not self.packed:
+            return found[..., 0]
+        low = found & np.uint32(0xFFFF)
+        return low[..., 0] | low[..., 1] << np.uint32(16)
 
     def _least(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The least or greatest of the values that each lane has loaded."""
@@ -142,13 +144,17 @@ class Store(Move):
 
     def move(self) -> None:
         """Fill the cells."""
-        words = self.words[..., None]
-        if self.packed:
-            halves = (words & np.uint32(0xFFFF), words >> np.uint32(16))
-            words = np.concatenate(halves, axis=-1)
-        self.memory.flat[self.way.numbers] = words
+        self.memory.flat[self.way.numbers] = self.cells_of(self.words)
         for each in self.cells if self.hides else ():
             self.memory.show(each, stored=True)
+
+    def cells_of(self, given: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """What the cells get of some registers."""
+        words = given[..., None]
+        if not self.packed:
+            return words
+        halves = (words & np.uint32(0xFFFF), words >> np.uint32(16))
+        return np.concatenate(halves, axis=-1)
 
 
 # ── issuing ─────────────────────────────────────────────────────────────────

@@ -105,7 +105,7 @@ def _footprint(
     op: Op, name: str, lane: int
 ) -> tuple[tuple[int, tuple[int, ...], int, int], ...]:
     """For each block of the pair: the lanes, the first column, how many there are."""
-    part = op.fragments[name]
+    part = op.fragment(name)
     assert isinstance(part, TensorFragment)
     used = part.cells(address=TensorAddress(lane, 0))
     found = []

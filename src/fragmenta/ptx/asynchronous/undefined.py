@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
+from fragmenta.execution.undefined import depending
 from fragmenta.isa.reading import instruction
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out
 from fragmenta.ptx.engine.layout import LANES
@@ -80,7 +81,7 @@ def multiplied(warp: Any, event: Event, lanes: int) -> int:
         parts[name].gather(_shadows(warp, each))
         for name, each in zip("ABC", given, strict=False)
     )
-    found = c | a.any(axis=2, keepdims=True) | b.any(axis=1, keepdims=True)
+    found = c | depending(a, b)
     for each in given[3:]:
         found |= bool(_shadows(warp, each).any())
     made = parts["D"].spread(found)

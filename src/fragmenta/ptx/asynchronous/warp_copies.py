@@ -9,7 +9,7 @@ import numpy as np
 from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, first, numbers
 from fragmenta.ptx.asynchronous.machine import Thread, Warp, WrongAddress
-from fragmenta.ptx.asynchronous.work import Range, Work, poisoned
+from fragmenta.ptx.asynchronous.work import Range, Starts, Work, poisoned
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START, Fault
 
@@ -54,7 +54,7 @@ class WarpCopy(Work):
         self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)
         self._refuse(goal % size != 0, Fault.ALIGNMENT, goal, -size)
         known = np.zeros(source.size, bool)
-        for slot, (memory, origin) in self._segments().items():
+        for slot, (memory, origin) in self._segments(block).items():
             there = source >> layout.SLOT_BITS == slot
             begin = source - origin
             known |= there & (begin >= 0) & (begin + self.count <= memory.size)
@@ -77,11 +77,11 @@ class WarpCopy(Work):
             for slot in np.unique(slots[used])
         ]
 
-    def _segments(self) -> dict[int, tuple[Any, int]]:
+    def _segments(self, block: Any) -> dict[int, tuple[Any, int]]:
         found = {}
         for address, _ in self._firsts():
             try:
-                memory, offset = self.warp.block.memory(address)
+                memory, offset = block.memory(address)
             except Error:
                 continue
             found[address >> layout.SLOT_BITS] = (memory, address - offset)
@@ -111,16 +111,26 @@ class WarpCopy(Work):
 
     def read(self) -> None:
         """Take the source as it is now."""
+        self.data = self._taken(self.warp.block)
+
+    def _taken(self, block: Any) -> Any:
+        """What the lanes read, with zeros behind it."""
         data = np.zeros((self.lanes.size, self.size), np.uint8)
         steps = np.arange(self.size)
-        for slot, (memory, origin) in self._segments().items():
+        for slot, (memory, origin) in self._segments(block).items():
             chosen = (self.source >> layout.SLOT_BITS == slot) & (self.count > 0)
             inside = steps < self.count[chosen, None]
             places = np.where(inside, self.source[chosen, None] - origin + steps, 0)
             data[chosen] = np.where(inside, memory[places], 0)
-        self.data = data
+        return data
 
     def write(self) -> None:
         """Put it into shared memory."""
         places = self.goal[:, None] + np.arange(self.size)
         self.warp.block.shared[places] = self.data
+
+    def follow(self, shadow: Any, values: Any = ()) -> Starts:
+        """Copy the shadows; no byte of global memory is written."""
+        places = self.goal[:, None] + np.arange(self.size)
+        shadow.shared[places] = self._taken(shadow)
+        return np.empty(0, np.int64)

@@ -151,6 +151,16 @@ class Place(NamedTuple):
         """Overwrite them."""
         self.memory[self.first : self.first + self.range.size] = data
 
+    def on(self, shadow: Block) -> Place:
+        """The same bytes of the shadow of a block."""
+        if self.range.space == "shared":
+            memory = shadow.cluster.blocks[self.range.rank].shared
+        elif self.range.size:
+            memory, _ = shadow.memory(int(self.range.starts[0]))
+        else:
+            memory = self.memory
+        return self._replace(memory=memory)
+
 
 def shared_address(
     block: Block, address: int, what: str, space: str
@@ -319,6 +329,30 @@ class Copy(Work):
                 places = starts[:, None] + np.arange(each.size)
                 memory[places + index] = poisoned(places)
 
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Do to the shadow of a block what it does to the block.
+
+        The memories of the shadow have a bit for each bit, which is 1 where that is
+        undefined.  ``values`` are the shadows of registers that are copied.  The
+        result are the addresses of undefined bytes in global memory.  What does not
+        come from memory or registers is defined.
+        """
+        for each in self.goals:
+            places = each.starts[:, None] + np.arange(each.size)
+            shadow.cluster.blocks[each.rank].shared[places] = 0
+        return self._undefined(shadow)
+
+    def _undefined(self, shadow: Block) -> Starts:
+        """The bytes of global memory among its goals that are undefined."""
+        found = [np.empty(0, np.int64)]
+        for each in self.goals:
+            if each.space == "global":
+                places = (each.starts[:, None] + np.arange(each.size)).reshape(-1)
+                memory, index = shadow.memory(int(places[0]))
+                bits = memory[places - places[0] + index]
+                found.append(places[bits != 0])
+        return np.concatenate(found)
+
     def _signal(self, address: int | None, space: str, goal_rank: int) -> None:
         """Take the mbarrier, which must be where the data goes."""
         if address is None:
@@ -336,6 +370,16 @@ class Copy(Work):
                 "signals the mbarrier at this place of the other block",
             )
         self.mbarrier = rank << RANK_BITS | offset
+
+
+def spread(shadow: Bytes, size: int) -> Bytes:
+    """All bits of each element in which any bit is undefined.
+
+    >>> spread(np.array([0, 1, 0, 0], np.uint8), 2)
+    array([255, 255,   0,   0], dtype=uint8)
+    """
+    some = shadow.reshape(-1, size).any(axis=1)
+    return np.repeat(np.where(some, 0xFF, 0), size).astype(np.uint8)
 
 
 def ranks(mask: int) -> list[int]:

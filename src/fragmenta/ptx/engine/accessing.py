@@ -12,7 +12,13 @@ from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import Access, load, store
 from fragmenta.ptx.engine.moving import pieces, splat
 from fragmenta.ptx.engine.program import parameter_offsets
-from fragmenta.ptx.engine.writing import Writer, Written, address_of, handles
+from fragmenta.ptx.engine.writing import (
+    SHADOW,
+    Writer,
+    Written,
+    address_of,
+    handles,
+)
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -130,12 +136,14 @@ def _transfer(
         raise Error("a part of a register of .b128")
     if min(widths) < 8:
         raise BadOperands("a predicate is not loaded or stored")
+    bits, width = min(type_bits(kind), 64), widths.pop()
     access = Access(
         "global" if space == "param" else space,
-        min(type_bits(kind), 64),
-        widths.pop(),
+        bits,
+        width,
         len(registers),
-        kind.startswith("s"),
+        # Only what a load extends has a sign.
+        kind.startswith("s") and make is load and width > bits,
         at.bits,
     )
     places = [each.pointer for each in registers]
@@ -183,12 +191,18 @@ def _parameter(
     return base.name, offset, size
 
 
+def _words(writer: Writer) -> dict[str, int]:
+    """Where the parameters of calls are, or their shadows."""
+    unit = writer.unit
+    return unit.shadow_words if writer.memory == SHADOW else unit.words
+
+
 def _store_parameter(
     writer: Writer, address: Address, kind: str, values: list[Written]
 ) -> None:
     """A parameter by its name: of a function to be called, or a result."""
     name, offset, size = _parameter(writer, address, kind, len(values))
-    first = writer.unit.words.get(name)
+    first = _words(writer).get(name)
     if first is None:
         raise Error(f"{name} is not a parameter that can be written")
     for number, each in enumerate(values):
@@ -200,7 +214,7 @@ def _load_parameter(
 ) -> None:
     """A parameter by its name: of the kernel, or of the present function."""
     name, offset, size = _parameter(writer, address, kind, len(goals))
-    signed, words = kind.startswith("s"), writer.unit.words
+    signed, words = kind.startswith("s"), _words(writer)
     places = parameter_offsets(writer.program.kernel)
     for number, each in enumerate(goals):
         place = offset + number * size

@@ -7,6 +7,7 @@ lane, its registers are saved before a call and restored after it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -20,7 +21,13 @@ from fragmenta.ptx.engine.library import field, pointer_at
 from fragmenta.ptx.engine.memory import Access, fault, has, lane_of, store
 from fragmenta.ptx.engine.program import Unit
 from fragmenta.ptx.engine.warps import P, routine
-from fragmenta.ptx.engine.writing import Writer, handles, immediate_bits
+from fragmenta.ptx.engine.writing import (
+    MEMORY,
+    SHADOW,
+    Writer,
+    handles,
+    immediate_bits,
+)
 from fragmenta.ptx.module import (
     Function,
     Group,
@@ -31,6 +38,7 @@ from fragmenta.ptx.module import (
     Register,
     Sink,
     Vector,
+    demangled,
     type_bytes,
 )
 from fragmenta.ptx.outside import HOST_FUNCTIONS, missing
@@ -69,11 +77,11 @@ def _called(
         hint = nearest(name, module.functions)
         raise Error(f"the function {name} is not declared{hint}")
     if function.kernel:
-        raise Error(f"{name} is a kernel, which cannot be called")
+        raise Error(f"{function.shown} is a kernel, which cannot be called")
     takes, returns = len(function.parameters), len(function.returns)
     if (takes, returns) != (len(operands), len(given)):
         raise BadOperands(
-            f"{name} has {takes} parameters, {returns} results; the call has "
+            f"{function.shown} has {takes} parameters, {returns} results; the call has "
             f"{len(operands)} and {len(given)}"
         )
     return function
@@ -141,7 +149,7 @@ def _mismatch(
     takes, returns = len(function.parameters), len(function.returns)
     if (len(operands), len(given)) != (takes, returns):
         return (
-            f"{function.name} has {takes} parameters, {returns} results; the call has "
+            f"{function.shown} has {takes} parameters, {returns} results; the call has "
             f"{len(operands)} and {len(given)}"
         )
     formals = (*function.parameters, *function.returns)
@@ -155,8 +163,8 @@ def _mismatch(
             wanted = [bits for bits, _ in _pieces(unit, formal.name)]
         if wanted and theirs != wanted:
             return (
-                f"{formal.name} of {function.name} has {sum(wanted)} bits in "
-                f"{len(wanted)} pieces; given {sum(theirs)} in {len(theirs)}"
+                f"{demangled(formal.name)} of {function.shown} has {sum(wanted)} bits "
+                f"in {len(wanted)} pieces; given {sum(theirs)} in {len(theirs)}"
             )
     return ""
 
@@ -176,21 +184,22 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
     """Go into a function with its arguments, for some lanes."""
     if unit.recursive:
         _save(writer, unit, lanes)
-    moves: list[tuple[int, int, str]] = []
+    moves: list[tuple[int, int, int | str]] = []
     for formal, actual in zip(unit.function.parameters, given, strict=True):
         if formal.name in unit.addressed:
             _to_local(writer, unit, formal.name, _given(writer, actual), lanes)
             continue
         goals = _pieces(unit, formal.name)
+        sources: Sequence[int | str]
         if isinstance(actual, Immediate):
             sources = _constant_pieces(writer, actual, formal.type, goals)
         else:
-            sources = [writer.at("%warp", at) for _, at in _given(writer, actual)]
+            sources = [at for _, at in _given(writer, actual)]
         moves += [(*to, of) for to, of in zip(goals, sources, strict=False)]
     if unit is writer.unit:
         moves = _kept_apart(writer, moves, lanes)
     for bits, place, source in moves:
-        _copy_to(writer, bits, place, source, lanes)
+        _copy(writer, bits, place, source, lanes)
     failed = writer.call(
         CALL, "ptr %warp", "ptr %block", f"i32 {writer.block.number + 1}",
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
@@ -210,19 +219,19 @@ def _constant_pieces(
 
 
 def _kept_apart(
-    writer: Writer, moves: list[tuple[int, int, str]], lanes: str
-) -> list[tuple[int, int, str]]:
+    writer: Writer, moves: list[tuple[int, int, int | str]], lanes: str
+) -> list[tuple[int, int, int | str]]:
     """A function that calls itself may give one of its parameters as another."""
     if len(moves) > layout.RESULT_WORDS:
         raise Error(
-            f"{writer.unit.function.name} calls itself with more than "
+            f"{writer.unit.function.shown} calls itself with more than "
             f"{layout.RESULT_WORDS} words; this is not supported"
         )
-    apart = []
+    apart: list[tuple[int, int, int | str]] = []
     for number, (bits, place, source) in enumerate(moves):
         between = layout.RESULTS + 8 * LANES * number
-        _copy_to(writer, bits, between, source, lanes)
-        apart.append((bits, place, writer.at("%warp", between)))
+        _copy(writer, bits, between, source, lanes)
+        apart.append((bits, place, between))
     return apart
 
 
@@ -239,12 +248,16 @@ def _to_local(
         place = writer.constant(64, unit.frame_start + first).pointer
     offset = 0
     for bits, source in pieces:
-        failed = writer.call(
-            store(Access("local", bits, bits)), "ptr %warp", "ptr %block",
-            f"ptr {place}", f"i64 {offset}", f"i32 {lanes}", f"i32 {writer.site()}",
-            f"ptr {writer.at('%warp', source)}", returns="i32",
-        )  # fmt: skip
-        writer.stop_if(failed)
+        data = [(MEMORY, writer.at("%warp", source))]
+        if writer.mode.defined:
+            data.append((SHADOW, _shadow(writer, bits, source)))
+        for memory, value in data:
+            failed = writer.call(
+                store(Access("local", bits, bits)), *memory, f"ptr {place}",
+                f"i64 {offset}", f"i32 {lanes}", f"i32 {writer.site()}",
+                f"ptr {value}", returns="i32",
+            )  # fmt: skip
+            writer.stop_if(failed)
         offset += bits // 8
 
 
@@ -276,13 +289,22 @@ def _save(writer: Writer, unit: Unit, lanes: str) -> None:
     writer.stop_if(failed)
 
 
-def _copy(writer: Writer, bits: int, goal: int, source: int, lanes: str) -> None:
-    _copy_to(writer, bits, goal, writer.at("%warp", source), lanes)
+def _copy(writer: Writer, bits: int, goal: int, source: int | str, lanes: str) -> None:
+    """Copy a register or a constant; its shadow goes with it."""
+    pairs = [(goal, source if isinstance(source, str) else writer.at("%warp", source))]
+    if goal in writer.program.shadows:
+        pairs.append((writer.program.shadows[goal], _shadow(writer, bits, source)))
+    for place, value in pairs:
+        to = writer.at("%warp", place)
+        writer.call(COPY[bits], f"ptr {to}", f"ptr {value}", f"i32 {lanes}")
 
 
-def _copy_to(writer: Writer, bits: int, goal: int, source: str, lanes: str) -> None:
-    place = writer.at("%warp", goal)
-    writer.call(COPY[bits], f"ptr {place}", f"ptr {source}", f"i32 {lanes}")
+def _shadow(writer: Writer, bits: int, source: int | str) -> str:
+    """Where the shadow of a register is; zeros if it is always defined."""
+    found = writer.program.shadows.get(source) if isinstance(source, int) else None
+    if found is not None:
+        return writer.at("%warp", found)
+    return writer.constant(bits, 0).pointer
 
 
 def _indirect(
@@ -349,7 +371,7 @@ def _come_back(
         return
     if len(moves) > layout.RESULT_WORDS:
         raise Error(
-            f"{unit.function.name} returns more than {layout.RESULT_WORDS} words and "
+            f"{unit.function.shown} returns more than {layout.RESULT_WORDS} words and "
             "calls itself; this is not supported"
         )
     places = [layout.RESULTS + 8 * LANES * number for number in range(len(moves))]
@@ -382,6 +404,13 @@ def _host(
             f"{function.name} takes parameters of {_counts(sizes[1])} words and gives "
             f"{_counts(sizes[0])}"
         )
+    for bits, place in found[0] if given else ():  # what the host says is defined
+        if place in writer.program.shadows:
+            to = writer.at("%warp", writer.program.shadows[place])
+            nothing = writer.constant(bits, 0).pointer
+            writer.call(
+                COPY[bits], f"ptr {to}", f"ptr {nothing}", f"i32 {writer.lanes()}"
+            )
     places = [each[0][1] for each in found]
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))

@@ -22,7 +22,7 @@ from fragmenta.machine.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.engine import library
 from fragmenta.ptx.engine.probes import Probes
-from fragmenta.ptx.module import Module
+from fragmenta.ptx.module import Module, demangled
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class Compiled:
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: tuple[int, ...] = (0, 0)
     """Where shadows of registers are that begin undefined, and their bytes."""
+    shadows: tuple[tuple[int, ...], ...] = ()
+    """Where each register and word is that has a shadow, and where that is."""
     undefined: tuple[tuple[int, ...], ...] = ()
     """Where registers are that begin undefined, and their bytes."""
     doubtful: bool = False
@@ -146,7 +148,7 @@ def compiled(
     from fragmenta.ptx.engine.compiling import make
 
     name, target, _ = chosen
-    with notice(f"compiling the kernel {name}, once"):
+    with notice(f"compiling the kernel {demangled(name)}, once"):
         about, objects, constants = make(
             module(), name, target, mode, probes(), measure
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fragmenta.machine import compiler
-from fragmenta.ptx.engine import (
+from fragmenta.ptx.engine import (  # noqa: F401 - some only say how opcodes are written
     accessing,
     atomics,
     barriers,
@@ -27,16 +27,6 @@ from fragmenta.ptx.engine.program import Block, meets, program, waits
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
-
-# Each of these says how some opcodes are written.
-PARTS = (
-    accessing,
-    atomics,
-    barriers,
-    copying,
-    events,
-    matrices,
-)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import Compiled, aligned
 from fragmenta.ptx.engine.layout import LANES, Status
+from fragmenta.ptx.module import demangled
 
 Bytes = NDArray[np.uint8]
 
@@ -162,7 +163,8 @@ class Context:
             "returns": warps * LANES * 12 * layout.RETURNS if compiled.calls else 8,
             "counts": 8 * len(compiled.counted),
         }
-        launch.meter.room(sum(sizes.values()), f"the blocks of {compiled.kernel}")
+        blocks = f"the blocks of {demangled(compiled.kernel)}"
+        launch.meter.room(sum(sizes.values()), blocks)
         self.parts = {name: aligned(size) for name, size in sizes.items()}
         self._narrow = self.parts["block"].view(np.int32)
         self._wide = self.parts["block"].view(np.int64)

@@ -15,11 +15,13 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
+from fragmenta.ptx.asynchronous.wgmma import describe, is_wgmma
 from fragmenta.ptx.checking.effects import effects, registers
 from fragmenta.ptx.engine import layout, undefined
 from fragmenta.ptx.engine.accessing import element_type, space_of
 from fragmenta.ptx.engine.events import described, if_some, notify
 from fragmenta.ptx.engine.following import SHADOWLESS, can_follow, followed, loads
+from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.matrices import operation
 from fragmenta.ptx.engine.program import Program, Unit, register_bytes
@@ -129,6 +131,8 @@ def _place_twins(program: Program) -> None:
         program.warp_bytes = -(-program.warp_bytes // 64) * 64
         ends.append(program.warp_bytes)
     _POISONED[program] = (start, ends[0] - start)
+    for unit in found:
+        _place_words(program, unit)
     for unit in program.units.values():
         _SCRATCH[unit] = {
             kind: (
@@ -141,8 +145,19 @@ def _place_twins(program: Program) -> None:
 
 def _place_twin(program: Program, unit: Unit, number: int) -> None:
     register = unit.function.registers[number]
-    twin = replace(register, name=f"{register.name}'")
-    _TWINS.setdefault(unit, {})[number] = _place(program, unit, twin)
+    twin = _place(program, unit, replace(register, name=f"{register.name}'"))
+    _TWINS.setdefault(unit, {})[number] = twin
+    program.shadows[unit.registers[number]] = unit.registers[twin.number]
+
+
+def _place_words(program: Program, unit: Unit) -> None:
+    """Give the parameters of calls a shadow, word by word."""
+    for name, first in unit.words.items():
+        variable = unit.function.variables.get(name) or unit.given[name]
+        unit.shadow_words[name] = program.warp_bytes
+        for word in range(-(-variable.size // 4)):
+            program.shadows[first + 4 * LANES * word] = program.warp_bytes
+            program.warp_bytes += 4 * LANES
 
 
 def _place(program: Program, unit: Unit, register: Register) -> Register:
@@ -179,6 +194,7 @@ class _Step:
         elif opcode == "brx":
             self.check(registers(self.instruction.operands[:1]), "branch")
         elif opcode in SHADOWLESS or not computes(self.instruction):
+            self.operands()
             self.clear()
         elif self.writes:
             self._compute()
@@ -284,6 +300,14 @@ class _Step:
                 self.fill(each, missing, "0")
                 value = described(writer, each)
                 notify(writer, ["undefined", kind, each.name], [value], missing)
+
+    def operands(self, *data: Operand) -> None:
+        """Tell Python of operands that say what is done; not of those with data."""
+        named = [e for e in self.instruction.operands if isinstance(e, Address)]
+        kept = set(registers((*data, *named)))  # addresses are checked before
+        for each in self.reads:
+            if each not in kept:
+                self.check((each,), "guard" if each.type == "pred" else "operand")
 
     # ── what is computed in each lane ───────────────────────────────────────
 
@@ -514,7 +538,7 @@ def _named(step: _Step) -> bool:
 
 
 def _load(step: _Step) -> None:
-    if _named(step) or not loads(step.instruction):
+    if not loads(step.instruction, step.writer.unit.function):
         step.clear()
         return
     if step.writes and not any(map(_too_wide, step.instruction.operands[:1])):
@@ -527,9 +551,12 @@ def _too_wide(operand: Operand) -> bool:
 
 def _store(step: _Step) -> None:
     words = step.instruction.qualifiers
-    if _named(step) or "async" in words or "bulk" in words:
-        return
     data = step.instruction.operands[1]
+    if "async" in words or "bulk" in words:
+        step.operands(data)
+        return
+    if _named(step) and step.writer.unit.recursive:
+        return  # its parameters have no shadow
     outlives = _outliving(step)
     if outlives != "0":
         step.check(registers((data,)), "store", outlives)
@@ -541,7 +568,7 @@ def _outliving(step: _Step) -> str:
     """The lanes that access memory which outlives the launch."""
     writer = step.writer
     space = space_of(step.instruction)
-    if space in ("shared", "cluster", "local"):
+    if space in ("shared", "cluster", "local") or _named(step):
         return "0"
     lanes = writer.lanes()
     if "global" in step.instruction.qualifiers:
@@ -571,6 +598,7 @@ def _atomic(step: _Step) -> None:
         words
     )
     if not simple:
+        step.operands(*instruction.operands[1 if instruction.opcode == "red" else 2 :])
         step.clear()
         return
     bits = type_bits(kind)
@@ -617,9 +645,30 @@ def _copy(step: _Step) -> None:
     words = step.instruction.qualifiers
     bulk = words[:1] != ("async",) or "bulk" in words or "mbarrier" in words
     groups = len(words) > 1 and words[1] in ("commit_group", "wait_group", "wait_all")
+    policy = step.instruction.operands[-1:] if "L2::cache_hint" in words else ()
+    step.operands(*policy)
     if not (bulk or groups or step.writer.mode.scheduled):
-        step.check(registers(step.instruction.operands[3:]), "guard")
         step.execute(replace(step.instruction, guard=None), memory=True)
+
+
+def _warpgroup(step: _Step) -> None:
+    """``wgmma``: the machine makes the shadow of D, which tells of A and memory."""
+    if is_wgmma(step.instruction):
+        form = describe(step.instruction)
+        more = () if form.metadata is None else (form.metadata,)
+        step.operands(*form.a, *more)
+
+
+def _tensor(step: _Step) -> None:
+    """``tcgen05``: the machine moves and makes the shadows of tensor memory."""
+    stores = step.instruction.qualifiers[:1] == ("st",)
+    step.operands(*step.instruction.operands[-1:] if stores else ())
+
+
+def _call(step: _Step) -> None:
+    """Shadows go with what is given and returned: see :mod:`calling`."""
+    goal = [e for e in step.instruction.operands if isinstance(e, Register)]
+    step.check(goal, "address")
 
 
 def _rows(step: _Step) -> None:
@@ -648,6 +697,9 @@ RULES: dict[str, Callable[[_Step], None]] = {
     "atom": _atomic,
     "red": _atomic,
     "cp": _copy,
+    "call": _call,
+    "wgmma": _warpgroup,
+    "tcgen05": _tensor,
     "ldmatrix": _rows,
     "stmatrix": _stored_rows,
     "movmatrix": _transposed,

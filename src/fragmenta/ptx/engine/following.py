@@ -11,14 +11,18 @@ from typing import NamedTuple
 
 from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.engine.unwritten import maybe_unwritten
-from fragmenta.ptx.module import Function, Instruction, Register, type_bits
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Instruction,
+    Register,
+    Symbol,
+    type_bits,
+)
 
 SHADOWLESS = frozenset(
     {
-        "call",
         "mbarrier",
-        "wgmma",
-        "tcgen05",
         "tensormap",
         "clusterlaunchcontrol",
         "activemask",
@@ -32,6 +36,8 @@ SHADOWLESS = frozenset(
 _LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
 _CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
 _GIVEN = frozenset({"param", "param::entry", "param::func", "const"})
+CALLED = -1
+"""The source of what a function is given in a register: its call."""
 
 
 class Followed(NamedTuple):
@@ -54,12 +60,32 @@ class Followed(NamedTuple):
         return [of for index, of in enumerate(self.sources) if found >> index & 1]
 
 
-def loads(instruction: Instruction) -> bool:
-    """Whether an instruction gets its result from memory that somebody has to write."""
+def loads(instruction: Instruction, function: Function) -> bool:
+    """Whether an instruction gets its result from memory that somebody has to write.
+
+    That includes what a call gives and returns, and what products make of memory.
+    """
     words = instruction.qualifiers
-    if instruction.opcode == "wmma":
-        return words[:1] == ("load",)
-    return instruction.opcode in _LOADS and not _GIVEN & set(words)
+    match instruction.opcode:
+        case "wmma":
+            return words[:1] == ("load",)
+        case "wgmma":
+            return "mma_async" in words
+        case "tcgen05":
+            return words[:1] == ("ld",)
+        case "call":
+            return True
+    if instruction.opcode not in _LOADS:
+        return False
+    return not _GIVEN & set(words) or passed(instruction, function)
+
+
+def passed(instruction: Instruction, function: Function) -> bool:
+    """Whether it names a parameter or a result of a call, not of the kernel."""
+    given = () if function.kernel else (*function.parameters, *function.returns)
+    names = {each.name for each in (*given, *function.variables.values())}
+    bases = [each.base for each in instruction.operands if isinstance(each, Address)]
+    return any(isinstance(each, Symbol) and each.name in names for each in bases)
 
 
 def can_follow(register: Register) -> bool:
@@ -97,13 +123,18 @@ def followed(function: Function) -> Followed:
     for number in sorted(unwritten):
         begin(function.registers[number], len(sources))
         sources.append(function.registers[number].name)
+    given = {each.name for each in function.parameters if each.space == "reg"}
+    for register in function.registers:
+        if given & {register.name, register.vector}:
+            begin(register, len(sources))
+    sources.append(CALLED)
     uses = []
     for index, each in enumerate(function.instructions):
         if each.opcode in SHADOWLESS:
             continue
         found = effects(each)
         uses.append(found)
-        if loads(each):
+        if loads(each, function):
             for register in found.writes:
                 begin(register, len(sources))
             sources.append(index)

@@ -41,6 +41,8 @@ from fragmenta.ptx.engine.warps import first_lane, to_word
 
 _INTEGERS = {8: I8, 16: I16, 32: I32, 64: I64}
 WIDE = ir.VectorType(I64, LANES)
+PASS_BYTES = 128
+"""What a warp stores at a time."""
 
 
 class Access(NamedTuple):
@@ -62,6 +64,12 @@ class Access(NamedTuple):
     def bytes(self) -> int:
         """The bytes that each lane accesses."""
         return self.bits // 8 * self.elements
+
+    @property
+    def bare(self) -> Access:
+        """An access of the same bytes; which registers have them is left out."""
+        bits = 8 * self.bytes
+        return self._replace(bits=bits, register=bits, elements=1, signed=False)
 
     @property
     def name(self) -> str:
@@ -302,13 +310,15 @@ def _one_by_one(
 
 @contextmanager
 def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
-    """Each lane that takes part; of stores the lowest lane is the last.
+    """Each lane that takes part; of stores the one that stays is the last.
 
     If lanes store different values to one place, the manual leaves open which stays.
-    An H200 keeps that of the lowest lane (``tests/ptx/colliding.py``).
+    An H200 stores at most 128 bytes at a time: those of 32, 16 or 8 lanes, one group
+    after the other.  Of each group the lowest lane stays (``tests/ptx/colliding.py``).
     """
+    group = min(LANES, max(1, PASS_BYTES // move.access.bytes))
     with code.loop(LANES) as turn:
-        lane = turn ^ (LANES - 1) if move.stores else turn
+        lane = turn ^ (group - 1) if move.stores else turn
         with code.when(has(lanes, lane)):
             yield lane
 
@@ -318,24 +328,27 @@ def _alone(
     lanes: Value, number: Value, failed: Any,
 ) -> None:  # fmt: skip
     """Each lane may be in another segment, or in none: then nothing is stored."""
-
-    def place(lane: Value) -> tuple[Value, Where]:
+    # What was found when lanes were looked at is used when they store.
+    kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
+    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
         address = lane_of(code, spilled, lane)
         if access.space == "shared":
-            return address, shared(code, block)
-        if access.space == "cluster":
-            return address, peer(code, block, address)
-        return address, generic(code, warp, block, address, lane)
-
-    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
-        address, where = place(lane)
+            where = shared(code, block)
+        elif access.space == "cluster":
+            where = peer(code, block, address)
+        else:
+            where = generic(code, warp, block, address, lane)
         good = _verdict(code, move, where, address, lane, warp, number, failed)
-        if not move.stores:
+        if move.stores:
+            for memory, each in zip(kept, where, strict=True):
+                memory[lane] = each
+        else:
             with code.when(good):
                 move.lane(where, address, lane)
     if move.stores:
         with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
-            address, where = place(lane)
+            address = lane_of(code, spilled, lane)
+            where = Where(*(memory[lane] for memory in kept))
             move.lane(where, address, lane)
             note(code, where, address, access.bytes, PLAIN)
 

@@ -21,6 +21,7 @@ from fragmenta.ptx.module import (
     Register,
     Symbol,
     Variable,
+    demangled,
     type_bytes,
 )
 from fragmenta.ptx.placing import Space, callees, named_in, place_shared, reachable
@@ -116,6 +117,8 @@ class Unit:
     """The number of the code block that begins with an instruction, by its index."""
     carry: int = 0
     frame_register: int = 0
+    shadow_words: dict[str, int] = field(default_factory=dict)
+    """Where the shadow of each of ``words`` is, if undefined bits are followed."""
 
     @property
     def entry(self) -> int:
@@ -154,6 +157,8 @@ class Program:
     """The address of each variable that is used, and of each kernel parameter."""
     dirty: int = 0
     """Where a warp has two bytes for each register; 0 if it has none."""
+    shadows: dict[int, int] = field(default_factory=dict)
+    """Where the shadow of a register or a word is, by where that is in a warp."""
 
 
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
@@ -162,7 +167,7 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
         if not register.type:
             declared = [each.name for each in function.registers if each.type]
             hint = nearest(register.name, declared)
-            raise Error(f"{function.name} does not declare {register.name}{hint}")
+            raise Error(f"{function.shown} does not declare {register.name}{hint}")
         yield register, register_bytes(register)
 
 
@@ -205,8 +210,8 @@ def _check_local(name: str, size: int) -> None:
     """Refuse what no thread has: local memory, or parameters of calls."""
     if size > MOST_LOCAL:
         raise ValueRangeError(
-            f"{name} declares {size:,} bytes of local memory and parameters of calls; "
-            f"a thread has at most {MOST_LOCAL:,}"
+            f"{demangled(name)} declares {size:,} bytes of local memory and parameters "
+            f"of calls; a thread has at most {MOST_LOCAL:,}"
         )
 
 
@@ -321,7 +326,7 @@ def parameter_offsets(kernel: Function) -> dict[str, int]:
     }
     if space.size > MOST_PARAMETERS:
         raise ValueRangeError(
-            f"{kernel.name} has {space.size:,} bytes of parameters; a kernel has at "
+            f"{kernel.shown} has {space.size:,} bytes of parameters; a kernel has at "
             f"most {MOST_PARAMETERS:,}"
         )
     return found

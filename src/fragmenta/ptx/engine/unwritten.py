@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from fragmenta.errors import Error
+from fragmenta.ptx.asynchronous.wgmma import describe, is_wgmma
 from fragmenta.ptx.checking.effects import Effects, effects, registers
 from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.reaching import unwritten
@@ -22,6 +24,7 @@ from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import HANDLERS, Writer
 from fragmenta.ptx.module import (
     Function,
+    Immediate,
     Instruction,
     Not,
     Operand,
@@ -65,7 +68,20 @@ def _certain(instruction: Instruction) -> Effects:
     While a kernel runs, it is known which lanes a guard lets write.
     """
     found = effects(instruction)
+    if is_wgmma(instruction):
+        return found._replace(reads=[*found.reads, *registers(_added(instruction))])
     return found if instruction.guard is None else found._replace(writes=[])
+
+
+def _added(instruction: Instruction) -> tuple[Operand, ...]:
+    """The accumulators of a ``wgmma``, unless it never adds to them."""
+    try:
+        form = describe(instruction)
+    except Error:  # it is refused
+        return ()
+    scale = form.scale_d
+    never = isinstance(scale, Immediate) and not scale.value
+    return () if never else form.d
 
 
 _PLAIN = frozenset({"mov", "cvta"})
@@ -138,6 +154,16 @@ def _needed(
         return
     found = effects(replace(instruction, guard=None))
     yield tuple(found.reads), writer.lanes
+    if is_wgmma(instruction) and _added(instruction):
+        scale = describe(instruction).scale_d
+
+        def adding() -> str:
+            lanes = writer.lanes()
+            if not isinstance(scale, Register | Not):
+                return lanes
+            return writer.value(f"and i32 {lanes}, {writer.predicate(scale)}")
+
+        yield _added(instruction), adding
 
 
 def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> str:

@@ -78,11 +78,12 @@ class _Site(NamedTuple):
     spilled: Any
     """The lanes' addresses."""
     registers: tuple[Any, ...]
+    order: Order
 
     def call(self, name: str, *given: Value) -> Value:
         """Ask one of the functions of :mod:`judging`."""
         b = self.code.builder
-        function = b.module.globals[f"watch.{name}"]
+        function = b.module.globals[judging.called(name, self.order)]
         rest = [each.raw for each in given]
         called = b.call(function, [self.warp, self.block, self.ledger, *rest])
         return Value(b, called)
@@ -101,10 +102,13 @@ def watched_global(
 ) -> Routine:
     """The routine that checks an access; it returns nothing.
 
-    It takes what the routine of the access takes, with as many registers; only those of
-    a store are read.  ``cta`` says that the scope of the access is the block.  Lanes
-    whose address is not in a segment that can be written are left out.
+    It takes what the routine of the access takes, without the registers unless it is a
+    store.  ``cta`` says that the scope of the access is the block.  Lanes whose address
+    is not in a segment that can be written are left out.  :data:`GLOBAL_SUPPORT` must
+    be linked, too.
     """
+    stores = kind.endswith("write")
+    access = access if stores else access.bare
     flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
     name = f"watch.{kind}{'.cta' if cta else ''}.{order.name}.{access.name}"
 
@@ -112,20 +116,25 @@ def watched_global(
         ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
         there = Value(code.builder, code.builder.ptrtoint(ledger, I64)) != 0
         with code.when(there & (given[2] != 0)):
-            _watch(code, access, flags, warp, block, ledger, *given)
+            _watch(code, access, flags, order, warp, block, ledger, *given)
 
     def build(module: ir.Module) -> None:
-        judging.functions(module, order)
-        registers = [POINTER] * access.elements
+        judging.declare(module, order)
+        registers = [POINTER] * access.elements if stores else []
         parameters = [POINTER, POINTER, POINTER, I64, I32, I32]
         define(module, name, [*parameters, *registers], trace)
 
     return Routine(name, build)
 
 
+GLOBAL_SUPPORT = (judging.functions(CLOCKS),)
+"""Routines that must be linked wherever ``watched_global`` is used."""
+
+
 def _watch(
-    code: Code, access: Access, flags: Flags, warp: Any, block: Any, ledger: Any,
-    register: Any, offset: Value, lanes: Value, number: Value, *registers: Any,
+    code: Code, access: Access, flags: Flags, order: Order, warp: Any, block: Any,
+    ledger: Any, register: Any, offset: Value, lanes: Value, number: Value,
+    *registers: Any,
 ) -> None:  # fmt: skip
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
@@ -139,7 +148,7 @@ def _watch(
     with code.when(~(together & (shadow.writes == 0))):
         site = _Site(
             code, access, flags, warp, block, ledger, lanes, number, number, spilled,
-            registers,
+            registers, order,
         )  # fmt: skip
         own = site.call("intern", number, number.lift(int(flags)))
         site = site._replace(own=own)

@@ -15,7 +15,7 @@ from fragmenta.ptx.engine import layout, undefined
 from fragmenta.ptx.engine.definedness import follow, poisoned, undefined_at_first
 from fragmenta.ptx.engine.events import described, if_some, notify, tell
 from fragmenta.ptx.engine.inflight import watch_registers
-from fragmenta.ptx.engine.library import as_signed
+from fragmenta.ptx.engine.library import Routine, as_signed
 from fragmenta.ptx.engine.memory import Access
 from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.engine.probes import Probes
@@ -24,7 +24,7 @@ from fragmenta.ptx.engine.unwritten import doubtful, watch_unwritten
 from fragmenta.ptx.engine.writing import MEMORY, Writer, Written
 from fragmenta.ptx.module import Address, Function, Instruction
 from fragmenta.ptx.watching.banks import counted_banks
-from fragmenta.ptx.watching.global_memory import watched_global
+from fragmenta.ptx.watching.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.ptx.watching.meeting import (
     BAR_AFTER,
     BAR_BEFORE,
@@ -123,6 +123,7 @@ class DefinednessProbes(Probes):
         """Which registers begin undefined, and where their shadows are."""
         return {
             "poisoned": poisoned(program),
+            "shadows": [list(each) for each in sorted(program.shadows.items())],
             "undefined": undefined_at_first(program),
         }
 
@@ -150,10 +151,12 @@ def _access(
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
     )  # fmt: skip
-    places = [f"ptr {each}" for each in registers]
+    # A store is compared with what is there; the registers of others are not read.
+    places = [f"ptr {each}" for each in registers if kind.endswith("write")]
     _synchronises(writer, instruction)
     if what.space == "global":
         cta = "cta" in words
+        _link(writer, GLOBAL_SUPPORT)
         made = watched_global(what, kind.replace(" ", "-"), cta=cta)  # type: ignore[arg-type]
         writer.call(made, *given, *places)
         if "global" in words:
@@ -161,15 +164,15 @@ def _access(
         _in_window(writer, what, at, offset, given, places, kind)
         return
     near = what._replace(space="shared")
-    _link(writer)
+    _link(writer, SUPPORT)
     writer.call(watched(near, kind), *given, *places)
     if banks and kind in ("read", "write") and what.space == "shared":
         writer.call(counted_banks(near), *given)
 
 
-def _link(writer: Writer) -> None:
-    """The checks of shared memory call some routines themselves."""
-    writer.routines.update({each.name: each for each in SUPPORT})
+def _link(writer: Writer, support: tuple[Routine, ...]) -> None:
+    """The checks call some routines themselves."""
+    writer.routines.update({each.name: each for each in support})
 
 
 def _in_window(
@@ -181,7 +184,7 @@ def _in_window(
     Others are far outside of it then, and left out.
     """
     near = what._replace(space="shared")
-    _link(writer)
+    _link(writer, SUPPORT)
     moved = list(given)
     moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
     writer.call(watched(near, kind), *moved, *places)
@@ -220,19 +223,19 @@ def _lane_copy(
     reads: str,
 ) -> None:  # fmt: skip
     """``cp.async`` reads global and writes shared memory."""
-    _link(writer)
-    nothing = ["ptr %warp"] * (size // 4)
+    _link(writer, SUPPORT)
+    _link(writer, GLOBAL_SUPPORT)
     site, lanes = f"i32 {writer.site()}", writer.lanes()
     there = Access("shared", 32, 32, size // 4, address=to.bits)
     writer.call(
         watched(there, "cp.async"), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
-        f"i64 {to_offset}", f"i32 {lanes}", site, *nothing,
+        f"i64 {to_offset}", f"i32 {lanes}", site,
     )  # fmt: skip
     here = Access("global", 32, 32, size // 4, address=of.bits)
     reading = writer.value(f"and i32 {lanes}, {reads}")
     writer.call(
         watched_global(here, "read"), "ptr %warp", "ptr %block", f"ptr {of.pointer}",
-        f"i64 {of_offset}", f"i32 {reading}", site, *nothing,
+        f"i64 {of_offset}", f"i32 {reading}", site,
     )  # fmt: skip
 
 
@@ -246,9 +249,11 @@ def _matrix_rows(
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {chosen}", f"i32 {writer.site()}",
     )  # fmt: skip
-    _link(writer)
-    made = watched(what, "write" if stores else "read")
-    writer.call(made, *given, f"ptr {values}")
+    _link(writer, SUPPORT)
+    if stores:
+        writer.call(watched(what, "write"), *given, f"ptr {values}")
+    else:
+        writer.call(watched(what, "read"), *given)
     if width == ROW_BYTES:  # nobody said which rows of 8 bytes one pass takes
         words = what._replace(bits=32, register=32, elements=width // 4)
         writer.call(counted_banks(words), *given)

@@ -1,8 +1,9 @@
 """Is an access of global memory ordered after an earlier one?
 
-These are small functions that every routine of :mod:`global_memory` has.  Two accesses
-of one group of blocks are ordered if the clocks of the later lane say so.  Accesses of
-two groups are ordered if the later group has acquired what the earlier one released.
+These are small functions that every routine of :mod:`global_memory` calls.  They are
+compiled once, not in each of the routines.  Two accesses of one group of blocks are
+ordered if the clocks of the later lane say so.  Accesses of two groups are ordered if
+the later group has acquired what the earlier one released.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from llvmlite import ir
 
 from fragmenta.machine.trace import I32, I64, Code, Memory, Value, convert, select
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.library import POINTER, define, field, pointer_at
+from fragmenta.ptx.engine.library import (
+    POINTER,
+    Routine,
+    define,
+    field,
+    pointer_at,
+)
 from fragmenta.ptx.watching import accesses
 from fragmenta.ptx.watching import layout as clocks
 from fragmenta.ptx.watching.accesses import (
@@ -100,27 +107,47 @@ CLOCKS = Order("clocks", _present, _known, _all_known)
 # ── functions ───────────────────────────────────────────────────────────────
 
 
-def functions(module: ir.Module, order: Order) -> None:
-    """Add the functions to a module, for its own use."""
-    p, i = POINTER, I32
-    for trace, count in (
+def functions(order: Order) -> Routine:
+    """The functions, as one routine that others call."""
+
+    def build(module: ir.Module) -> None:
+        for trace, parameters in _parameters().items():
+
+            def body(code: Code, *given: Any, trace: Any = trace) -> Value:
+                result: Value = trace(code, order, *given)
+                return result
+
+            name = called(trace.__name__[1:], order)
+            define(module, name, parameters, body, I32)
+
+    return Routine(f"watch.judging.{order.name}", build)
+
+
+def declare(module: ir.Module, order: Order) -> None:
+    """Let the routine of a module call the functions."""
+    for trace, parameters in _parameters().items():
+        kind = ir.FunctionType(I32, parameters)
+        ir.Function(module, kind, called(trace.__name__[1:], order))
+
+
+def called(name: str, order: Order) -> str:
+    """What a function is called in machine code."""
+    return f"watch.{order.name}.{name}"
+
+
+def _parameters() -> dict[Callable[..., Value], list[Any]]:
+    """The parameters of each function, after the code and the order."""
+    counts: list[tuple[Callable[..., Value], int]] = [
         (_intern, 2),
         (_ordered, 5),
         (_all_ordered, 4),
         (_second_read, 3),
         (_report, 6),
-    ):
-        name = f"watch.{trace.__name__[1:]}"
-
-        def body(code: Code, *given: Any, trace: Any = trace) -> Value:
-            result: Value = trace(code, order, *given)
-            return result
-
-        last = [I64] if trace is _report else []
-        define(module, name, [p, p, p, *[i] * count, *last], body, i)
-        made = module.globals[name]
-        made.linkage = "internal"
-        made.attributes.add("noinline")
+    ]
+    return {
+        trace: [POINTER] * 3 + [I32] * count + [I64] * (trace is _report)
+        for trace, count in counts
+    }
 
 
 def _group(code: Code, block: Any, ledger: Any) -> Value:

@@ -133,7 +133,7 @@ class LaunchWatch:
         rule = found.rule
         severity = "info" if rule == "same-value" else "error"
         if rule == "uninitialised":
-            severity = self._unset(now.kind)
+            severity = "warning"
         contested = not found.was_write or (
             story.before is not None and story.before.kind == "cp.async"
         )
@@ -162,13 +162,6 @@ class LaunchWatch:
                 if found.before.site not in self.used:
                     made.severity = "info"
         return made
-
-    def _unset(self, kind: str) -> str:
-        """How bad it is to read what nobody wrote: it may be thrown away later.
-
-        A tile is often larger than the matrix, and a copy stores whole tiles.
-        """
-        return "warning" if kind in ("wgmma", "warp", "tcgen05") else "info"
 
     # ── global memory ───────────────────────────────────────────────────────
 

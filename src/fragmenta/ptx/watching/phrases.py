@@ -74,6 +74,7 @@ RELATED = {
 OTHER = "the other place"
 
 HARMLESS = ", but with other bits there the kernel left the same"
+ALIKE = "; so it is with {}"
 UNWRITTEN = "which nobody has written"
 PARTLY = "a part of which nobody has written"
 USES = {
@@ -82,6 +83,7 @@ USES = {
     "branch": "decides a branch",
     "guard": "decides whether an instruction runs",
     "address": "is part of an address",
+    "operand": "says what an instruction does",
 }
 """How an undefined value is used."""
 

@@ -204,8 +204,11 @@ def watched(access: memory.Access, kind: str) -> Routine:
     """The routine that checks an access of shared memory, just before it happens.
 
     ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
-    access, and returns nothing.  :data:`SUPPORT` must be linked, too.
+    access, without the registers unless it is a store, and returns nothing.
+    :data:`SUPPORT` must be linked, too.
     """
+    stores = kind.endswith("write")
+    access = access if stores else access.bare
     name = f"watch.{kind.replace(' ', '.')}.{access.name}"
 
     def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
@@ -215,7 +218,7 @@ def watched(access: memory.Access, kind: str) -> Routine:
         )  # fmt: skip
 
     def build(module: ir.Module) -> None:
-        registers = [POINTER] * access.elements
+        registers = [POINTER] * access.elements if stores else []
         given = [POINTER, POINTER, POINTER, I64, I32, I32, *registers]
         define(module, name, given, trace)
 

@@ -34,9 +34,7 @@ def suspected(launch: Any) -> list[Found]:
 
 
 def _can_be_followed(found: Found) -> bool:
-    story = found.more.get("story")
-    by_thread = story is not None and story.now.kind == "warp"
-    return found.rule == "uninitialised" and (by_thread or "register" in found.more)
+    return found.rule == "uninitialised" and "use" not in found.more
 
 
 WAYS = frozenset({"branch", "guard"})
@@ -65,7 +63,7 @@ def _same(use: Found, again: Any, others: list[Any]) -> bool:
         {k: v for k, v in each.machine.watching.stored.items() if k[:2] == place}
         for each in (again, *others)
     ]
-    return all(each == every[0] for each in every)
+    return bool(every[0]) and all(each == every[0] for each in every)
 
 
 def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
@@ -80,7 +78,7 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
         for each in again.machine.problems:
             if each.more.get("use") in WAYS:
                 each.severity = "info"  # nothing that outlives the launch depends on it
-    reads = [each for each in suspicions if "story" in each.more]
+    reads = [each for each in suspicions if "register" not in each.more]
     used = [
         each
         for each in again.machine.problems
@@ -107,7 +105,22 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
         if uses and all(use.severity == "info" for use in uses):
             each.severity = "info"
         each.more["uses"] = [(use.more["use"], _place(again, use.site)) for use in uses]
+    _once(launch, reads)
     return more
+
+
+def _once(launch: Any, reads: list[Found]) -> None:
+    """Say once what does no harm: a tile is loaded by many instructions."""
+    known: dict[tuple[Any, ...], Found] = {}
+    alike: list[Found] = []
+    for each in reads:
+        if each.severity != "info" or not each.more["uses"]:
+            continue
+        first = known.setdefault(tuple(each.more["uses"]), each)
+        if first is not each:
+            first.more["alike"] = first.more.get("alike", 0) + 1
+            alike.append(each)
+    launch.machine.problems.drop(lambda found: any(found is each for each in alike))
 
 
 def _place(launch: Any, site: int) -> tuple[str, int]:
@@ -168,6 +181,6 @@ class _Slices:
         numbers = [e.number for e in function.registers if e.name == use.message]
         found = self._known[name].origins(numbers)
         places = {(name, each) for each in found if isinstance(each, int)}
-        if use.more["use"] == "atomic":
+        if use.more["use"] == "atomic" or not use.message:  # it reads memory itself
             places.add((name, index))
         return places, [each for each in found if isinstance(each, str)]

@@ -15,7 +15,7 @@ from fragmenta.errors import one_of, ranges
 from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.module import Source
-from fragmenta.ptx.naming import Names, block_words, element, place
+from fragmenta.ptx.naming import Names, block_words, counted, element, place
 from fragmenta.ptx.watching import phrases
 from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
@@ -154,6 +154,7 @@ class Teller:
         if found.rule == "bank-conflict":  # it is about all warps
             return f"{what} at {where}: {message}", hint
         who = f"warp {found.warp}{_lanes(found.lanes)}"
+        message += self._uses(found)
         message = f"{self._who(found)}{what} of {who} at {where}: {message}"
         if found.other is not None and self.names.instruction(found.other) is not None:
             title = phrases.RELATED.get(found.rule, phrases.OTHER)
@@ -198,6 +199,8 @@ class Teller:
         some = list(told)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
         harmless = phrases.HARMLESS if found.severity == "info" else ""
+        if found.more.get("alike"):
+            harmless += phrases.ALIKE.format(counted(found.more["alike"], "other load"))
         first = one_of(some[: 2 if more else 3], "and")
         return f"; it {first}{more}{harmless}" if some else ""
 
