@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from fragmenta import ptx
 from fragmenta.cuda.tools.assembler import tool
 from fragmenta.errors import Error
-from fragmenta.ptx.arguments import Struct
 from fragmenta.shared.tensor_map import TensorMap, element_types
+from fragmenta.simt.arguments import Struct
 
 PROGRAMS = Path(__file__).parent / "programs"
 KEPT = Path(os.environ.get("CUTLASS_KERNELS", "build/cutlass"))

@@ -33,8 +33,8 @@ import numpy as np
 
 from fragmenta.errors import Error
 from fragmenta.evidence.kernels import Prepared
-from fragmenta.ptx.arguments import Filled
-from fragmenta.ptx.kernel import Kernel
+from fragmenta.launch.kernel import Kernel
+from fragmenta.simt.arguments import Filled
 
 MOST_BYTES = 1 << 20
 """Launches with more memory than this are not kept."""
@@ -228,8 +228,8 @@ def write(made: dict[str, Any], rows: dict[str, Any]) -> None:
 
 def launched_here(row: dict[str, Any]) -> list[str]:
     """The hashes of all buffers after the same launch without a GPU."""
-    from fragmenta.ptx.arguments import Pointer, Struct
-    from fragmenta.ptx.kernel import parse
+    from fragmenta.launch.kernel import parse
+    from fragmenta.simt.arguments import Pointer, Struct
 
     buffers = [each.copy() for each in row["before"]]
 

@@ -58,8 +58,8 @@ OWNERS = {
     "fragmenta.execution.compare",
     "fragmenta.shared.matrix_loop",
     "fragmenta.ptx",
-    "fragmenta.ptx.kernel",
-    "fragmenta.ptx.result",
+    "fragmenta.launch.kernel",
+    "fragmenta.launch.result",
 }
 # Who loads modules by name: the table of public names, and commands, which nothing
 # is above.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from fragmenta.execution.tcgen05 import Address
     from fragmenta.isa.instruction import Instruction
     from fragmenta.isa.sass import Sass
-    from fragmenta.ptx.kernel import Kernel
-    from fragmenta.ptx.result import Result
+    from fragmenta.launch.kernel import Kernel
+    from fragmenta.launch.result import Result
     from fragmenta.registers.fragment import Fragment, Words
     from fragmenta.registers.tensor import Image, TensorAddress
     from fragmenta.shared.descriptor import Descriptor

@@ -13,7 +13,7 @@ from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.helpers import helpers
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.tools import assembler, compiler
-from fragmenta.machine.cache import VARIABLE
+from fragmenta.jit.cache import VARIABLE
 from tests.cuda.instructions import OPS, OTHERS, WGMMA, WIDTHS, forms, memory_type
 from tests.thinning import some
 

@@ -17,7 +17,7 @@ from fragmenta.cuda.tools.programs import FILL, Launched, machine_code
 from fragmenta.errors import KernelFault
 from fragmenta.evidence import kernels
 from tests.evidence.fake import TEXT, Fake, install
-from tests.ptx.test_cooperative import RIGHT
+from tests.launch.test_cooperative import RIGHT
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.instruction_descriptor import TABLES
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
+from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 
 D = fm.InstructionDescriptor
 

@@ -19,7 +19,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.evidence.arguments import make
-from fragmenta.ptx.arguments import Struct
+from fragmenta.simt.arguments import Struct
 
 FOLDER = Path(__file__).parents[1] / "golden" / "triton"
 VERSIONS = sorted(path.stem for path in FOLDER.glob("*.xz"))

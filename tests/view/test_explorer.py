@@ -11,7 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.path import path_svg
 

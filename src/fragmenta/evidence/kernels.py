@@ -20,18 +20,18 @@ from fragmenta.cuda.tools.device import GPU
 from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
-from fragmenta.ptx.arguments import (
+from fragmenta.launch.kernel import Kernel, parse
+from fragmenta.launch.launching import check_shape
+from fragmenta.launch.result import Result
+from fragmenta.launch.runners import check_cluster
+from fragmenta.ptx.module import demangled
+from fragmenta.simt.arguments import (
     Arguments,
     Passed,
     Struct,
     pointer,
     segments_of,
 )
-from fragmenta.ptx.kernel import Kernel, parse
-from fragmenta.ptx.launching import check_shape
-from fragmenta.ptx.module import demangled
-from fragmenta.ptx.result import Result
-from fragmenta.ptx.teams import check_cluster
 
 PATTERNS = 0xDEADBEEF, 0x3F9A5A5A
 """What shared and local memory are filled with before a launch on the GPU."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.table import read
-from fragmenta.isa.tables.tcgen05_shapes import (
+from fragmenta.isa.tcgen05_shapes import (
     OF_KIND,
     WIDE_K,
     sizes,

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 
 from fragmenta import methods
 from fragmenta.errors import KernelFault, KernelHazard
-from fragmenta.ptx.arguments import pointer
-from fragmenta.ptx.kernel import Kernel, load, parse
-from fragmenta.ptx.result import Result
-from fragmenta.ptx.structs import struct, tensor_map
-from fragmenta.ptx.watching.empties import empty
+from fragmenta.launch.kernel import Kernel, load, parse
+from fragmenta.launch.result import Result
+from fragmenta.launch.structs import struct, tensor_map
+from fragmenta.simt.arguments import pointer
+from fragmenta.simt.empties import empty
 
 if TYPE_CHECKING:
     from fragmenta.methods import RawKernel

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
 
 from fragmenta.errors import Error, ValueRangeError
-from fragmenta.ptx.arguments import Pointer, Struct
-from fragmenta.ptx.structs import MAP_ALIGNMENT
+from fragmenta.launch.structs import MAP_ALIGNMENT
 from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
+from fragmenta.simt.arguments import Pointer, Struct
 
 
 class Given(NamedTuple):

@@ -22,8 +22,8 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, number
-from fragmenta.ptx.kernel import Kernel, parse
-from fragmenta.ptx.result import Result
+from fragmenta.launch.kernel import Kernel, parse
+from fragmenta.launch.result import Result
 
 try:
     from triton.backends.compiler import GPUTarget

@@ -21,10 +21,6 @@ from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor, type_codes
 from fragmenta.ptx.checking.registers import size
-from fragmenta.ptx.engine import writing
-from fragmenta.ptx.engine.admitting import admit
-from fragmenta.ptx.engine.compiling import write
-from fragmenta.ptx.engine.program import program
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Syntax
 from fragmenta.ptx.reading import parse
@@ -33,6 +29,10 @@ from fragmenta.shared.descriptor import MAJORS
 from fragmenta.shared.elements import MajorAxis
 from fragmenta.shared.fields import Family
 from fragmenta.shared.operands import extent, family_of, major_of
+from fragmenta.simt import emitter
+from fragmenta.simt.admitting import admit
+from fragmenta.simt.compiling import write
+from fragmenta.simt.program import program
 from fragmenta.tensor_memory.copies import copies
 from tests.ptx.opcodes.carried import Statement, registers, statements
 
@@ -338,7 +338,7 @@ def fate(text: str) -> Fate:
     """What becomes of an instruction."""
     tile = ".shared .align 128 .b8 tile[1000];"
     module = parse(f"{HEAD}.entry k() {{ {REGISTERS} {tile} {text} DONE: ret; }}")
-    writer = writing.Writer(program(module, "k"), "sm_100a")
+    writer = emitter.Writer(program(module, "k"), "sm_100a")
     try:
         admit(module, [writer.unit.function])
         write(writer)

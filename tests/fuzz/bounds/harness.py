@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.context import Shape, word
-from fragmenta.ptx.engine.layout import Fault, Status
 from fragmenta.shared.tensor_map import TensorMap
+from fragmenta.simt import layout
+from fragmenta.simt.context import Shape, word
+from fragmenta.simt.layout import Fault, Status
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import COLUMNS, HEAD, REGISTERS, Form, column
 from tests.fuzz.bounds.world import SIZE, WRAP, Draw, World

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
-from fragmenta.ptx.engine import layout
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.shared.fields import MODES_OF
+from fragmenta.simt import layout
 from tests.fuzz.bounds.forms import COLUMNS, Form, Reads, Touch, column
 
 Numbers = NDArray[np.uint64]

@@ -26,7 +26,7 @@ from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
 from fragmenta.errors import Error
 from fragmenta.isa.target import Version
-from fragmenta.ptx.arguments import Passed, passed_bytes
+from fragmenta.simt.arguments import Passed, passed_bytes
 
 STACK = 16384
 """Bytes of stack for each thread: recursion needs more than CUDA's kilobyte."""

@@ -12,6 +12,7 @@ from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, 
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
 from fragmenta.ptx.checking.registers import fits
+from fragmenta.ptx.host_functions import missing
 from fragmenta.ptx.module import (
     Group,
     Instruction,
@@ -26,7 +27,6 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
-from fragmenta.ptx.outside import missing
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
