@@ -8,9 +8,6 @@ later room when they are called, and the classes take them over by name::
     class Fragment:
         to_svg = methods.fragment_to_svg
 
-In the same way ``fragmenta.ptx`` takes over :func:`of_ptx`, for its names that are
-written in later rooms.
-
 No other module may import from a room above its own; ``tests/test_house.py``
 reads every import.
 """
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.evidence.kernels import Verified
     from fragmenta.execution.compare import Compared
     from fragmenta.execution.summing import Summing
@@ -382,19 +378,6 @@ def fragment_to_svg(self: Fragment) -> str:
 
 
 # ── of the room ptx ─────────────────────────────────────────────────────────
-
-
-def of_ptx(name: str) -> Any:
-    """The names of ``fragmenta.ptx`` that need a compiler: ``RawKernel``.
-
-    >>> of_ptx("RawKernel").__name__
-    'RawKernel'
-    """
-    if name != "RawKernel":
-        raise AttributeError(f"module 'fragmenta.ptx' has no attribute {name!r}")
-    from fragmenta.cuda.tools.raw import RawKernel
-
-    return RawKernel
 
 
 # ── of a launch ─────────────────────────────────────────────────────────────

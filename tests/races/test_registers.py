@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx.reading.file import parse
-from fragmenta.races.register_watch import RegisterWatch, Role, roles
+from fragmenta.races.probes.register_roles import Role, roles
+from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.simt.mode import Mode
 from fragmenta.units.machine import Machine
-from fragmenta.units.port import Blind
+from fragmenta.units.port import Port
 from tests.simt.kernels import HEAD, kernel
 
 FENCE = "wgmma.fence.sync.aligned;"
@@ -41,7 +42,7 @@ HALVES = f"{DENSE.replace('f32', 'f16')} {{%r0, %r1}}, %rd1, %rd1, 1, 1, 1, 0, 0
 SPARSELY = f"{SPARSE} {D}, {A}, %rd1, %r8, 0, 1, 1, 1, 0;"
 
 
-class Watching(Blind):
+class Watching(Port):
     """Watches registers, and nothing else."""
 
     def __init__(self, dirty: int) -> None:

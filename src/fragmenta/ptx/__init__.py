@@ -1,4 +1,4 @@
-"""What does a whole kernel do?
+"""PTX: reading it, checking it, running whole kernels.
 
 parse(text), load(path)   read PTX
 module.kernels            its kernels
@@ -23,31 +23,40 @@ KernelHazard              the error of one that ran to its end with a race or th
 array([0. , 0.5, 1. , 1.5], dtype=float32)
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from fragmenta import methods
-from fragmenta.errors import KernelFault, KernelHazard
-from fragmenta.launch.kernel import Kernel, load, parse
-from fragmenta.launch.result import Result
-from fragmenta.launch.structs import struct, tensor_map
-from fragmenta.simt.arguments import pointer
-from fragmenta.simt.empties import empty
+from fragmenta.door import homes, opener
 
 if TYPE_CHECKING:
-    from fragmenta.methods import RawKernel
-else:
-    __getattr__ = methods.of_ptx
+    from fragmenta.cuda.tools.raw import RawKernel as RawKernel
+    from fragmenta.errors import KernelFault as KernelFault
+    from fragmenta.errors import KernelHazard as KernelHazard
+    from fragmenta.launch.kernel import Kernel as Kernel
+    from fragmenta.launch.kernel import load as load
+    from fragmenta.launch.kernel import parse as parse
+    from fragmenta.launch.result import Result as Result
+    from fragmenta.launch.structs import struct as struct
+    from fragmenta.launch.structs import tensor_map as tensor_map
+    from fragmenta.simt.arguments import pointer as pointer
+    from fragmenta.simt.empties import empty as empty
 
-__all__ = [
-    "Kernel",
-    "KernelFault",
-    "KernelHazard",
-    "RawKernel",
-    "Result",
-    "empty",
-    "load",
-    "parse",
-    "pointer",
-    "struct",
-    "tensor_map",
-]
+# The imports above say the same to type checkers; a test holds the two together.
+_HOME = homes(
+    {
+        "launch.kernel": "Kernel load parse",
+        "launch.result": "Result",
+        "launch.structs": "struct tensor_map",
+        "simt.arguments": "pointer",
+        "simt.empties": "empty",
+        "cuda.tools.raw": "RawKernel",
+        "errors": "KernelFault KernelHazard",
+    }
+)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
+__getattr__ = opener(__name__, _HOME)
+
+
+def __dir__() -> list[str]:
+    return __all__

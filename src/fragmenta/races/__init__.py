@@ -1,7 +1,10 @@
-"""What is unordered, early, or left over while a kernel runs?
+"""The race detector: finds accesses that nothing orders, reads that are too early, and
+work that nobody waits for.
 
-Watch              what is known about one cluster: clocks, accesses, problems
-watched(access)    the routine that checks a load or a store of shared memory
+A launch that is watched has probes in its code (:mod:`~fragmenta.races.probes`), which
+keep a shadow of each memory (:mod:`~fragmenta.races.shadow`), and an
+:class:`~fragmenta.races.observer.Observer` at the port of the units.  Happens-before is
+kept as vector clocks, one for each warp and one for each proxy.
 
 Shared memory, what is missed on purpose, so that nothing is reported that is right:
 a word has one record of writes, so bytes that another warp wrote before are forgotten;

@@ -34,7 +34,7 @@ from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
 from fragmenta.simt import empties, layout, library
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.layout import LANES, SHARED_START
-from fragmenta.units.port import Blind
+from fragmenta.units.port import Port
 from fragmenta.units.work import Range
 
 
@@ -235,7 +235,7 @@ class Shadow:
         return self.tensor
 
 
-class DefinedObserver(Blind):
+class DefinedObserver(Port):
     """Follows a cluster: does to shadows what is done beside its threads."""
 
     def __init__(self, watch: DefinedWatch, cluster: Any) -> None:

@@ -17,31 +17,21 @@ memory of the warp, behind its registers: one byte for each 64 bytes of register
 
 from __future__ import annotations
 
-from enum import IntFlag
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.ptx.checking.effects import effects
-from fragmenta.ptx.module import Function, Register
-from fragmenta.simt.wgmma_operands import Located, describe, is_wgmma
+from fragmenta.races.probes.register_roles import (
+    COMPUTED,
+    MOVED,
+    READ,
+    REGISTER_BYTES,
+    Role,
+)
+from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event
-
-REGISTER_BYTES = 64
-"""A register begins at a multiple of that."""
-
-
-class Role(IntFlag):
-    """What a register is for a product."""
-
-    ACCUMULATOR = 1
-    FRAGMENT = 2
-    METADATA = 4
-    LOADED = 8
-    """The result of a ``tcgen05.ld``; see :mod:`tensor_registers`."""
-
 
 WORDS = {
     Role.ACCUMULATOR: "an accumulator",
@@ -50,35 +40,6 @@ WORDS = {
 }
 SERIALISED = "undefined in PTX; ptxas serialises here (warning C7510 or C7517)"
 FENCED = "ptxas inserts it (C7519)"
-
-
-def roles(function: Function) -> dict[int, Role]:
-    """What each register of a function is for its products and loads, by number.
-
-    Registers that none of them reads or writes are left out.
-    """
-    found: dict[int, Role] = {}
-    for instruction in function.instructions:
-        if instruction.opcode == "tcgen05" and instruction.qualifiers[0] == "ld":
-            for result in effects(instruction).writes:
-                before = found.get(result.number, Role(0))
-                found[result.number] = before | Role.LOADED
-        if not is_wgmma(instruction):
-            continue
-        form = describe(instruction)
-        for role, operands in (
-            (Role.ACCUMULATOR, form.d),
-            (Role.FRAGMENT, form.a),
-            (Role.METADATA, (form.metadata,)),
-        ):
-            for each in operands:
-                if isinstance(each, Register):
-                    before = found.get(each.number, Role(0))
-                    found[each.number] = before | role
-    return found
-
-
-# ── while a kernel runs ─────────────────────────────────────────────────────
 
 
 class Used(NamedTuple):
@@ -107,10 +68,6 @@ def used(of: Located) -> Used:
     flags = np.array(list(places.values()), np.uint8)
     sums = numbers[flags & Role.ACCUMULATOR != 0]
     return Used(places, numbers, flags, numbers[flags & 3 != 0], sums)
-
-
-MOVED, COMPUTED, READ = 1, 2, 4
-"""How a register was used since the last fence; READ is for accumulators only."""
 
 
 class _Flight(NamedTuple):
@@ -148,7 +105,7 @@ def _misfit(of: Located, other: Located) -> bool:
 
 
 class RegisterWatch:
-    """The registers of all warps of a cluster; it is asked as ``blind.Blind`` is."""
+    """The registers of all warps of a cluster; it takes some calls of the port."""
 
     def __init__(self, dirty: int) -> None:
         self._dirty = dirty

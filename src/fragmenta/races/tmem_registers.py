@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fragmenta.races.register_watch import REGISTER_BYTES, Role
+from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
 from fragmenta.simt.layout import IN_FLIGHT
 
 

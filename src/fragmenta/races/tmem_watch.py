@@ -32,11 +32,11 @@ from fragmenta.races.tmem_shadow import (
     region,
 )
 from fragmenta.units.events import first
-from fragmenta.units.port import Blind
+from fragmenta.units.port import Port
 from fragmenta.units.tmem_cells import Cells
 
 
-class TensorObserver(Blind):
+class TensorObserver(Port):
     """Watches the tensor memory of a cluster."""
 
     watch: Watch

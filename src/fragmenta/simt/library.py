@@ -73,12 +73,16 @@ def as_signed(number: int, bits: int) -> int:
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
+COMPILING = ("jit", "ptx", "simt", "races/shadow", "races/probes")
+"""Folders whose modules write code.  Others may change without a new compilation."""
+
+
 @cache
 def digest() -> str:
-    """What the routines depend on: the text of all modules that make them."""
+    """What machine code depends on: the text of all modules that write it."""
     total = hashlib.sha256()
-    for room in ("machine", "ptx"):
-        folder = files("fragmenta") / room
+    for room in COMPILING:
+        folder = files("fragmenta").joinpath(*room.split("/"))
         for text in sorted(_texts(folder)):
             total.update(text)
     return total.hexdigest()

@@ -1,1 +1,5 @@
-"""What happens beside the threads of a kernel, and when?"""
+"""What runs beside the lanes: mbarriers, copies, tensor maps, wgmma, tcgen05.
+
+A unit carries out events that the code of a kernel raises.  Its work is done when a
+schedule says so.  Whoever observes a launch is told through one :class:`port.Port`.
+"""

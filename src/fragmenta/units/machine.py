@@ -19,7 +19,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
 from fragmenta.units.events import Event, events, first
-from fragmenta.units.port import Blind
+from fragmenta.units.port import Port
 from fragmenta.units.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Cluster:
         self.barriers: dict[str, Any] = {}
         """The barrier of the cluster, once somebody has arrived there."""
         self.time = 0
-        self.watch: Any = machine.watch(self)
+        self.watch: Port = machine.watch(self)
         if alone:
             self.number = -1
             self.watch.attach()
@@ -369,9 +369,12 @@ class Machine:
             found = self._located.setdefault(event.number, made)
         return found
 
-    def watch(self, cluster: Cluster) -> Any:
-        """What watches a cluster."""
-        return Blind() if self.watching is None else self.watching.observer(cluster)
+    def watch(self, cluster: Cluster) -> Port:
+        """What observes a cluster."""
+        if self.watching is None:
+            return Port()
+        found: Port = self.watching.observer(cluster)
+        return found
 
     def close(self) -> None:
         """Let go of everything: the launch has ended."""

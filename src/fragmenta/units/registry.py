@@ -1,4 +1,4 @@
-"""Which modules carry out events?"""
+"""The modules that carry out events.  Importing them fills the table of handlers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,19 @@ from fragmenta.units import (
     wgmma,
 )
 
-PARTS = (
-    cluster_launch_control, clusters, copy_events, fencing, strong_accesses, mbarriers, divergence, wgmma,
-    tmem_allocation, tmem_copies, tmem_moves, tcgen05, undefined,
+MODULES = (
+    cluster_launch_control,
+    clusters,
+    copy_events,
+    divergence,
+    fencing,
+    mbarriers,
+    strong_accesses,
+    tcgen05,
+    tmem_allocation,
+    tmem_copies,
+    tmem_moves,
+    undefined,
     unwritten,
-)  # fmt: skip
+    wgmma,
+)

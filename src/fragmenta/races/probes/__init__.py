@@ -1,1 +1,1 @@
-"""New."""
+"""What the race detector adds to the code of a kernel."""

@@ -3,7 +3,7 @@
 Only a kernel that is watched has this code, and only before instructions that name a
 register of some ``wgmma``, or of the result of a ``tcgen05.ld``.  Each register has two
 bytes in the warp's memory, behind all registers: how it was used since the last fence,
-and what it is for work in flight; see :mod:`fragmenta.races.register_watch`.
+and what it is for work in flight; see :mod:`fragmenta.races.probes.register_roles`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.module import Instruction
-from fragmenta.races.register_watch import (
+from fragmenta.races.probes.register_roles import (
     COMPUTED,
     MOVED,
     READ,

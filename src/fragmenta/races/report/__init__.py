@@ -1,1 +1,1 @@
-"""New."""
+"""What was found, in words."""

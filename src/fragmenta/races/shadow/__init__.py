@@ -1,1 +1,1 @@
-"""New."""
+"""Shadow memory and vector clocks, as routines of compiled code."""
