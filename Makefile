@@ -67,7 +67,8 @@ published: $(VENV)-published/.stamp  ## every row against MMA-Sim; FULL=1: a mil
 PART ?= all
 
 corpus: $(VENV)-corpus/.stamp  ## other people's kernels; PART=small: some minutes of them
-	TRITON_CACHE_DIR="$(abspath $(VENV)-corpus)/cache" PYTHONPATH=. \
+	TRITON_CACHE_DIR="$(abspath $(VENV)-corpus)/cache" \
+	CUTLASS_KERNELS="$(abspath $(VENV)-corpus)/kernels" PYTHONPATH=. \
 	  $(VENV)-corpus/bin/python -m corpus --part $(PART) $(if $(KEEP),--keep --interpret)
 
 lint: $(VENV)/.test  ## ruff, rules and format
@@ -169,12 +170,20 @@ $(VENV)-triton/.stamp: pyproject.toml
 	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
-# Of what the libraries ask for, little is needed, so it is not installed with them.
-$(VENV)-corpus/.stamp: pyproject.toml corpus/packages.txt
-	@echo "installing PyTorch, Triton and other people's kernels (about 2 GB)"
+# Of what the libraries ask for, little is needed, so it is not installed with them.  Of a
+# source archive, pip asks setup.py for its name, which needs PyTorch, but no compiler.
+$(VENV)-corpus/.stamp: pyproject.toml corpus/packages.txt corpus/archives.txt
+	@echo "installing PyTorch, Triton and other people's kernels (about 3 GB)"
 	$(PYTHON) -m venv $(VENV)-corpus
 	$(VENV)-corpus/bin/python $(INSTALL) '$(TORCH)' '$(TRITON)' --editable '.[torch,triton]'
 	$(VENV)-corpus/bin/python $(INSTALL) --no-deps --requirement corpus/packages.txt
+	FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE \
+	  $(VENV)-corpus/bin/python -m pip --disable-pip-version-check download --quiet \
+	  --no-deps --no-build-isolation --no-binary :all: --dest $(VENV)-corpus/archives \
+	  --requirement corpus/archives.txt
+	mkdir -p $(VENV)-corpus/flash-attn
+	tar -xzf $(VENV)-corpus/archives/flash_attn-*.tar.gz --strip-components=1 \
+	  -C $(VENV)-corpus/flash-attn --wildcards '*/csrc/flash_attn/*' '*/csrc/cutlass/*'
 	touch $@
 
 # A later compiler writes other PTX, so both are pinned.

@@ -14,8 +14,8 @@ from timing import least
 
 import fragmenta as fm
 from fragmenta.arrays import threads
-from fragmenta.machine.compiler import Traced
-from fragmenta.machine.trace import I32, I64, Code
+from fragmenta.jit.compiler import Traced
+from fragmenta.jit.trace import I32, I64, Code
 
 SIZE, ROUNDS = 512, 9
 TARGET = "sm_90a"

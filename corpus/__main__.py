@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from corpus import table
-from corpus.registry import ALL, PARTS
+from corpus.registry import ALL, PARTS, SMALL
+
+CHILD = [sys.executable, "-m", "corpus.child"]
+"""The command that runs the cases of one library."""
 
 
 def main() -> int:
@@ -35,31 +39,45 @@ def main() -> int:
     parser.add_argument("--gather", action="store_true", help="only read --folder")
     parser.add_argument("--keep", action="store_true", help="write docs/corpus.json")
     given = parser.parse_args()
+    missing: list[str] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         if not given.gather:
-            for library in given.library or table.LIBRARIES:
-                run(library, folder, given)
+            # Where times are kept, nothing else may run beside.
+            jobs = (
+                (os.cpu_count() or 1) if given.part == SMALL and not given.keep else 1
+            )
+            with ThreadPoolExecutor(jobs) as pool:
+                for some in pool.map(
+                    lambda library: run(library, folder, given),
+                    given.library or table.LIBRARIES,
+                ):
+                    missing += some
         rows = table.read(folder)
-    return finish(rows, given.keep)
+    return finish(rows, missing, given.keep)
 
 
-def run(library: str, folder: Path, given: Any) -> None:
-    """Run the cases of a library; then the same by Triton's interpreter."""
+def run(library: str, folder: Path, given: Any) -> list[str]:
+    """Run the cases of a library; then the same by Triton's interpreter.
+
+    Returns what did not report.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "corpus.child", library, given.part]
+    table.listing(folder, library).unlink(missing_ok=True)
+    command = [*CHILD, library, given.part]
     options = ["--only", given.only, "--limit", str(given.limit)]
     record = ["--record", str(given.record)] if given.record else []
     print(f"{library} ...", flush=True)
-    subprocess.run([*command, str(folder), *options, *record], check=True)
+    done = subprocess.run([*command, str(folder), *options, *record], check=False)
     if given.interpret:
         place = folder / "interpreted"
         place.mkdir(exist_ok=True)
         environment = {**os.environ, "TRITON_INTERPRET": "1"}
         subprocess.run([*command, str(place), *options], check=False, env=environment)
+    return table.missing(folder, library, given.only, done.returncode)
 
 
-def finish(rows: list[table.Row], keep: bool) -> int:
+def finish(rows: list[table.Row], missing: list[str], keep: bool) -> int:
     """Say what came of it; whether something is not as it was."""
     for row in rows:
         problems = sum(len(each["problems"]) for each in row["kernels"])
@@ -68,10 +86,13 @@ def finish(rows: list[table.Row], keep: bool) -> int:
             f"{len(row['kernels']):2} kernels, {problems:2} problems  "
             f"{row['reason'][:60]}"
         )
+    wrong = list(missing)
+    if not rows and not missing:
+        wrong.append("no case was run")
     if keep:
         table.keep(rows)
-        return 0
-    wrong = table.differences(rows)
+    else:
+        wrong += table.differences(rows)
     for each in wrong:
         print(each)
     return 1 if wrong else 0

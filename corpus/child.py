@@ -2,7 +2,8 @@
 
     python -m corpus.child LIBRARY PART FOLDER [--only TEXT] [--limit SECONDS]
 
-A fork that takes too long is ended.  The result of each case is a file in FOLDER.  With
+A fork that takes too long is ended.  The result of each case is a file in FOLDER, and
+LIBRARY.cases there lists the cases before the first one runs.  With
 ``TRITON_INTERPRET=1``, Triton's interpreter runs the same calls, and only its times are
 kept.
 """
@@ -16,13 +17,16 @@ import inspect
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from corpus.table import in_package
+from corpus.table import chosen, in_package, listing
+from fragmenta.errors import Error
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -37,14 +41,18 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--record", type=Path)
     given = parser.parse_args()
-    cases = prepared(given.library)
-    for each in cases.values():
-        if each.belongs_to(given.part) and any(
-            part in each.name for part in given.only.split(",")
-        ):
-            name = f"{given.library}.{each.name}"
-            file = given.folder / f"{name}.json"
-            in_a_fork(lambda: run(each, name, given.record), file, given.limit)  # noqa: B023
+    cases = [
+        each
+        for each in prepared(given.library).values()
+        if each.belongs_to(given.part) and chosen(each.name, given.only)
+    ]
+    names = [each.name for each in cases]
+    listing(given.folder, given.library).write_text(json.dumps(names))
+    for each in cases:
+        name = f"{given.library}.{each.name}"
+        file = given.folder / f"{name}.json"
+        compile_programs(each)
+        in_a_fork(lambda: run(each, name, given.record), file, given.limit)  # noqa: B023
 
 
 def prepared(library: str) -> dict[str, Any]:
@@ -68,6 +76,15 @@ def prepared(library: str) -> dict[str, Any]:
     return registry.CASES
 
 
+def compile_programs(case: Any) -> None:
+    """Compile what a case needs; what fails is tried again and told by the case."""
+    from corpus import host
+
+    for program, kind in case.programs:
+        with suppress(Error, subprocess.CalledProcessError):
+            host.compiled(program, kind)
+
+
 def scratch(size: int, alignment: int, stream: object) -> Any:
     """Memory that a Triton kernel asks for."""
     import torch
@@ -77,13 +94,16 @@ def scratch(size: int, alignment: int, stream: object) -> Any:
 
 def in_a_fork(action: Any, file: Path, limit: float) -> None:
     """What an action returns, as JSON in a file; what it printed beside it."""
+    file.unlink(missing_ok=True)  # what an earlier run left is no report of this one
     child = os.fork()
     if child == 0:
         log = os.open(file.with_suffix(".log"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            file.write_text(json.dumps(action()))
+            part = file.with_suffix(".part")
+            part.write_text(json.dumps(action()))
+            part.rename(file)  # a report is there as a whole, or not at all
         finally:
             sys.stdout.flush()
             os._exit(0)
@@ -158,7 +178,7 @@ def launched(case: Any, name: str, record: Path | None) -> dict[str, Any]:
 def outcome(case: Any, trial: Any) -> tuple[str, str]:
     """How a case ended, and why."""
     from corpus.trial import Wrong
-    from fragmenta.errors import Error, KernelFault
+    from fragmenta.errors import KernelFault
 
     try:
         case.run(trial)

@@ -33,8 +33,8 @@ import numpy as np
 
 from fragmenta.errors import Error
 from fragmenta.evidence.kernels import Prepared
-from fragmenta.ptx.arguments import Filled
-from fragmenta.ptx.kernel import Kernel
+from fragmenta.launch.kernel import Kernel
+from fragmenta.simt.arguments import Filled
 
 MOST_BYTES = 1 << 20
 """Launches with more memory than this are not kept."""
@@ -177,7 +177,10 @@ def assembled(row: dict[str, Any]) -> bytes | str:
 
 
 def keep(folder: Path, results: Path) -> None:
-    """Compare the GPU's hashes with ours; write them beside the table."""
+    """Compare the GPU's hashes with ours; write them beside the table.
+
+    Kernels that were not launched this time keep what is known about them.
+    """
     with np.load(
         io.BytesIO(lzma.decompress((folder / "launches.npz.xz").read_bytes()))
     ) as read:
@@ -209,19 +212,24 @@ def keep(folder: Path, results: Path) -> None:
             "hashes": its["first"] if its and "first" in its else [],
         }
         rows[f"{row['case']}:{row['entry']}"] = found
-    RESULTS.write_text(
-        json.dumps({"made": said["made"], "kernels": rows}, indent=1) + "\n"
-    )
+    write(said["made"], rows)
     counts: dict[str, int] = {}
     for each in rows.values():
         counts[each["bits"][:40]] = counts.get(each["bits"][:40], 0) + 1
     print(counts)
 
 
+def write(made: dict[str, Any], rows: dict[str, Any]) -> None:
+    """Put the results of launches in place of what is known about the same kernels."""
+    known = json.loads(RESULTS.read_text())["kernels"] if RESULTS.exists() else {}
+    kernels = dict(sorted({**known, **rows}.items()))
+    RESULTS.write_text(json.dumps({"made": made, "kernels": kernels}, indent=1) + "\n")
+
+
 def launched_here(row: dict[str, Any]) -> list[str]:
     """The hashes of all buffers after the same launch without a GPU."""
-    from fragmenta.ptx.arguments import Pointer, Struct
-    from fragmenta.ptx.kernel import parse
+    from fragmenta.launch.kernel import parse
+    from fragmenta.simt.arguments import Pointer, Struct
 
     buffers = [each.copy() for each in row["before"]]
 

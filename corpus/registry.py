@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ class Case:
     part: str
     target: str
     """What Triton compiles for."""
+    programs: tuple[tuple[str, int], ...]
+    """What ``corpus/host.py`` compiles for it, before its time is taken."""
 
     def belongs_to(self, part: str) -> bool:
         """Whether a part of the corpus has it."""
@@ -34,7 +36,11 @@ CASES: dict[str, Case] = {}
 
 
 def case(
-    *, small: bool = False, target: str = "sm_90a", name: str = ""
+    *,
+    small: bool = False,
+    target: str = "sm_90a",
+    name: str = "",
+    programs: Iterable[tuple[str, int]] = (),
 ) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
     """Register a function as a case; ``small`` ones run in continuous integration."""
 
@@ -42,7 +48,8 @@ def case(
         called = name or run.__name__
         if called in CASES:
             raise ValueError(f"two cases are named {called}")
-        CASES[called] = Case(called, run, SMALL if small else ALL, target)
+        part = SMALL if small else ALL
+        CASES[called] = Case(called, run, part, target, tuple(programs))
         return run
 
     return register

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).parents[1] / "docs" / "corpus.json"
+ARCHIVES = Path(__file__).parent / "archives.txt"
 
 
 class Library(NamedTuple):
@@ -60,6 +61,12 @@ LIBRARIES = {
     "numbacuda": Library(
         "numba-cuda", "numba-cuda", "NVIDIA/numba-cuda/blob/v{version}/"
     ),
+    "warplang": Library("warp-lang", "Warp", "NVIDIA/warp/blob/v{version}/"),
+    "tilelang": Library("tilelang", "TileLang", "tile-ai/tilelang/blob/v{version}/"),
+    "cutlass": Library("nvidia-cutlass", "CUTLASS", "NVIDIA/cutlass/blob/main/"),
+    "flashattn": Library(
+        "flash-attn", "FlashAttention", "Dao-AILab/flash-attention/blob/v{version}/"
+    ),
     "cccl": Library(
         "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
     ),
@@ -88,6 +95,42 @@ def load() -> dict[str, Any]:
         return {"made": {}, "libraries": {}, "cases": []}
     found: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
     return found
+
+
+def chosen(name: str, only: str) -> bool:
+    """Whether a case is asked for: ``only`` has parts of names, with commas.
+
+    >>> chosen("rms_norm", "rope,norm"), chosen("rms_norm", "rope"), chosen("rope", "")
+    (True, False, True)
+    """
+    return any(part in name for part in only.split(","))
+
+
+def listing(folder: Path, library: str) -> Path:
+    """The file in which a process says which cases of a library it is to run."""
+    return folder / f"{library}.cases"
+
+
+def missing(folder: Path, library: str, only: str, status: int) -> list[str]:
+    """The cases of a library that have no report, each with the reason.
+
+    A process that ended before it listed its cases has run none of those that the
+    table has.
+    """
+    listed = listing(folder, library)
+    if listed.exists():
+        names = json.loads(listed.read_text())
+    else:
+        cases = (each for each in load()["cases"] if each["library"] == library)
+        names = [each["case"] for each in cases if chosen(each["case"], only)]
+    absent = [
+        f"{library} {name}: no report; the process ended with status {status}"
+        for name in names
+        if not (folder / f"{library}.{name}.json").exists()
+    ]
+    if not absent and (status or not listed.exists()):
+        absent = [f"{library}: the process ended with status {status}"]
+    return absent
 
 
 def read(folder: Path) -> list[Row]:
@@ -147,7 +190,9 @@ def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return ""
+        pins = ARCHIVES.read_text("utf-8")
+        pinned = re.search(rf"(?m)^{re.escape(package)}==(\S+)$", pins)
+        return pinned[1] if pinned else ""
 
 
 def differences(rows: Iterable[Row]) -> list[str]:

@@ -3,7 +3,9 @@
 Each function is called twice: the first call compiles, the second one is timed.  Its
 results and gradients are compared with those of a reference in double precision.  A
 number is right if it differs from the reference by at most ``tolerance`` times its own
-size plus the root mean square of all.
+size plus the root mean square of all.  Where a kernel rounds inside, to 8 bits or to
+tf32, and goes on with the result, ``bounds.py`` computes how far that may move each
+number; this is allowed, too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from corpus.bounds import Bounds
 
 TOLERANCES = {
     torch.float64: 1e-10,
@@ -75,8 +79,12 @@ class Trial:
         *inputs: Any,
         tolerance: float | None = None,
         gradients: bool = True,
+        bounds: Bounds | None = None,
     ) -> None:
-        """Call a function twice; its results and gradients must be the reference's."""
+        """Call a function twice; its results and gradients must be the reference's.
+
+        ``bounds`` says how far roundings inside of the function may move them.
+        """
         for again in (False, True):
             if again:
                 self._between()
@@ -89,12 +97,14 @@ class Trial:
         want = _tensors(reference(*exact))
         if len(want) != len(got):
             raise Wrong(f"{len(got)} results, and the reference has {len(want)}")
-        _backward(want, [_double(each) for each in weights])
+        wide = [_double(each) for each in weights]
+        _backward(want, wide)
+        moved = bounds(exact, wide) if bounds else [None] * (len(want) + len(exact))
         for i, (one, other) in enumerate(zip(got, want, strict=True)):
-            self.judge(one, other, tolerance, f"result {i}")
+            self.judge(one, other, tolerance, f"result {i}", moved[i])
         for i, (one, other) in enumerate(zip(given, exact, strict=True)):
             if isinstance(one, torch.Tensor) and one.requires_grad:
-                self._judge_gradient(one, other, tolerance, i)
+                self._judge_gradient(one, other, tolerance, i, moved[len(want) + i])
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Call a function twice, for cases that judge by themselves."""
@@ -103,9 +113,14 @@ class Trial:
         return function()
 
     def judge(
-        self, got: Any, want: Any, tolerance: float | None = None, what: str = "result"
+        self,
+        got: Any,
+        want: Any,
+        tolerance: float | None = None,
+        what: str = "result",
+        bound: torch.Tensor | None = None,
     ) -> None:
-        """A result must be the reference's."""
+        """A result must be the reference's; a ``bound`` is allowed, too."""
         got, want = torch.as_tensor(got).detach(), torch.as_tensor(want).detach()
         if got.shape != want.shape:
             raise Wrong(f"{what} has the shape {[*got.shape]}, not {[*want.shape]}")
@@ -116,9 +131,9 @@ class Trial:
                 raise Wrong(f"{what}: {wrong} of {got.numel()} numbers differ")
             return
         allowed = TOLERANCES[got.dtype] if tolerance is None else tolerance
-        self._near(got.double(), want.double(), allowed, what)
+        self._near(got.double(), want.double(), allowed, what, bound)
 
-    def _near(self, got: Any, want: Any, allowed: float, what: str) -> None:
+    def _near(self, got: Any, want: Any, allowed: float, what: str, bound: Any) -> None:
         finite = want.isfinite()
         same = torch.where(want.isnan(), got.isnan(), got == want)
         if not bool((same | finite).all()):
@@ -126,8 +141,10 @@ class Trial:
         if not finite.any():
             return
         got, want = got[finite], want[finite]
-        size = want.abs() + want.square().mean().sqrt()
-        error = torch.where(got == want, 0.0, (got - want).abs() / (allowed * size))
+        limit = allowed * (want.abs() + want.square().mean().sqrt())
+        if bound is not None:
+            limit = limit + bound.detach()[finite]
+        error = torch.where(got == want, 0.0, (got - want).abs() / limit)
         worst = float(error.nan_to_num(nan=float("inf")).max())
         self.error = max(self.error, worst)
         if not worst <= 1:
@@ -137,12 +154,14 @@ class Trial:
                 f"wrong; the worst is {got[at]:.6g}, the reference {want[at]:.6g}"
             )
 
-    def _judge_gradient(self, one: Any, other: Any, tolerance: Any, i: int) -> None:
+    def _judge_gradient(
+        self, one: Any, other: Any, tolerance: Any, i: int, bound: Any
+    ) -> None:
         if other.grad is None:
             return
         if one.grad is None:
             raise Wrong(f"argument {i} has no gradient")
-        self.judge(one.grad, other.grad, tolerance, f"gradient {i}")
+        self.judge(one.grad, other.grad, tolerance, f"gradient {i}", bound)
 
     def _weights(self, result: torch.Tensor) -> torch.Tensor:
         made = torch.Generator().manual_seed(result.numel())

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fragmenta.errors import Error
+from fragmenta.launch.kernel import Kernel
 from fragmenta.ptx.checking.problem import INFO, Problem
-from fragmenta.ptx.kernel import Kernel
 
 FILE = re.compile(r'(?m)^\s*\.file\s+(\d+)\s+"([^"]*)"')
 LOC = re.compile(r"(?m)^\s*\.loc\s+(\d+)\s+(\d+)")

@@ -15,9 +15,9 @@ from itertools import chain, product
 import fragmenta as fm
 from fragmenta.arithmetic import Model
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import ARCHITECTURES
 from fragmenta.isa.target import number as architecture
+from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 
 #: MMA-Sim's word for the architectures that it knows.
 KNOWN = {

@@ -16,8 +16,8 @@ import pytest
 
 import fragmenta
 from fragmenta.arrays.once import Once, OnceProperty, once, once_of, once_property
-from fragmenta.ptx.asynchronous import wgmma
-from fragmenta.ptx.asynchronous.machine import Machine
+from fragmenta.simt import wgmma_operands
+from fragmenta.units.machine import Machine
 from tests.clock import HANG
 
 TOGETHER = 4
@@ -172,16 +172,16 @@ def test_an_instruction_is_located_once_by_all_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The warps of a warpgroup are compared by the object that each of them has."""
-    meeting, loads = Barrier(TOGETHER), wgmma.json.loads
+    meeting, loads = Barrier(TOGETHER), wgmma_operands.json.loads
 
     def slow(text: str) -> Any:
         meeting.wait(timeout=HANG)
         return loads(text)
 
-    monkeypatch.setattr(wgmma._located, "_kept", {})
-    monkeypatch.setattr(wgmma.json, "loads", slow)
+    monkeypatch.setattr(wgmma_operands._located, "_kept", {})
+    monkeypatch.setattr(wgmma_operands.json, "loads", slow)
     given = ["a", [0], [], [[1, 0, False]], None, [2, 0, False], 0, [False, 1, 1, 0, 0]]
-    got = asked_together(lambda: wgmma.Located.from_list(given))
+    got = asked_together(lambda: wgmma_operands.Located.from_list(given))
     assert len(set(map(id, got))) == 1
 
 

@@ -45,7 +45,7 @@ ALLOWED = {
     "tests/ptx/on_gpu.py": "a command says how long a GPU took",
     "tests/ptx/record.py": "a command gives up a kernel that hangs on a GPU",
     "tests/ptx/special_check.py": "a command says how long a GPU took",
-    "tests/machine/test_cache.py": "compares ages that it gave the files itself",
+    "tests/jit/test_cache.py": "compares ages that it gave the files itself",
     "tests/triton/record.py": "a command dates what it records on a GPU",
     "tests/torch/test_torch_on_device.py": "needs a GPU, which is kept busy meanwhile",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,11 @@ from tests.test_docs import generator
 
 ROOT = Path(__file__).resolve().parent.parent
 PINNED = dict(
-    re.findall(r"(?m)^([\w-]+)==(\S+)$", (ROOT / "corpus/packages.txt").read_text())
+    pin
+    for file in ("packages.txt", "archives.txt")
+    for pin in re.findall(
+        r"(?m)^([\w-]+)==(\S+)$", (ROOT / "corpus" / file).read_text()
+    )
 )
 
 
@@ -108,3 +113,14 @@ def test_no_path_of_this_machine_is_kept() -> None:
 )
 def test_sizes_of_launches(size: Any, three: list[int]) -> None:
     assert recording._three(size) == three
+
+
+def test_what_a_gpu_said_before_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "results.json"
+    monkeypatch.setattr(recording, "RESULTS", file)
+    recording.write({"gpu": "A"}, {"b": {"bits": "differs"}, "c": {"bits": "same"}})
+    recording.write({"gpu": "A"}, {"a": {"bits": "same"}, "b": {"bits": "same"}})
+    kernels = json.loads(file.read_text())["kernels"]
+    assert list(kernels.items()) == [(name, {"bits": "same"}) for name in "abc"]

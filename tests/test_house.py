@@ -1,36 +1,39 @@
-"""Is the house in order: rooms, sizes, and imports that run one way?
+"""The order of the house: rooms, folders inside them, and imports that run one way.
 
 Every import counts, wherever it stands: when a module loads, when a function
 is called, and for type checkers only.
 
-- A room imports only from the rooms below it in ``ROOMS``, for types too.
+- A room imports only from the rooms above it in ``ROOMS``, for types too.
+- Folders inside a room have an order, too: no two of them import one another, directly
+  or through other modules of the room.
 - No modules import one another in a circle, not even when they are called.  Within a
   room, imports for type checkers only are free: they never run.
-- What users see of a room may be written above it, in ``api``.  Only the tables of names
-  of packages (``TABLES``) say so, and no module of the house asks them for it.
+- A door (:mod:`fragmenta.door`) is a table of names, which may be of any room.  Users
+  ask it; no module of the house asks it for what is above.
 """
 
 import ast
+import subprocess
+import sys
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import fragmenta
+from fragmenta.simt.library import COMPILING
 
 SOURCE = Path(fragmenta.__file__).parent
-TESTS = Path(__file__).parent
-MOST_LINES, MOST_EQUAL = 900, 7
+MOST_EQUAL = 7
 
-# From the ground up.
+# Each room imports only from those before it.
 ROOMS = [
     "errors",
     "progress",
-    "names",
+    "door",
     "arrays",
-    "machine",
+    "jit",
     "registers",
     "isa",
     "arithmetic",
@@ -41,6 +44,10 @@ ROOMS = [
     "execution",
     "wmma",
     "ptx",
+    "simt",
+    "units",
+    "races",
+    "launch",
     "cuda",
     "evidence",
     "kernels",
@@ -52,14 +59,10 @@ ROOMS = [
     "__main__",
 ]
 
-# Packages with a table of names that are loaded when users ask for them.  What such a
-# table says to type checkers is no import.
-TABLES = ("fragmenta", "fragmenta.ptx", "fragmenta.tensor_memory", "fragmenta.wmma")
-# Who loads modules by name: those tables, and commands, which nothing is above.
-BY_NAME = ("fragmenta", "fragmenta.names", "fragmenta.commands")
-
-
-API = "fragmenta.api"
+# Tables of names that may be of any room.
+DOORS = ("fragmenta", "fragmenta.ptx", "fragmenta.tensor_memory", "fragmenta.wmma")
+# Who loads modules by name: doors, and commands, which nothing is above.
+BY_NAME = ("fragmenta.door", "fragmenta.commands")
 
 
 class Import(NamedTuple):
@@ -161,13 +164,13 @@ def readers() -> tuple[Reader, ...]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import between modules, but for those of the public names' tables."""
+    """Every import between modules; what a door says to type checkers is none."""
     return tuple(
         each
         for reader in readers()
         for each in reader.found
         if reader.module != "fragmenta"
-        and not (reader.module in TABLES and each.when == "types")
+        and not (reader.module in DOORS and each.when == "types")
     )
 
 
@@ -222,49 +225,103 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("package", TABLES[1:])
-def test_the_tables_of_names_are_for_users(package: str) -> None:
-    """A module that asked one for what is above its room would import upward."""
-    table = {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in ast.walk(parsed(modules()[package].read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(API)
-        for alias in node.names
-    }
-    assert table
-    loaded = import_module(package)
-    for name, home in table.items():
-        module, _, inner = home.rpartition(".")
-        assert getattr(loaded, name) is getattr(import_module(module), inner)
-    asked = [
-        f"{module} imports {alias.name} from {package}"
-        for module, path in modules().items()
-        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.module == package
-        for alias in node.names
-        if alias.name in table
-    ]
-    assert not asked
-
-
 def test_nothing_is_imported_by_name_elsewhere() -> None:
     wrong = [
         f"{reader.module}, line {line}"
         for reader in readers()
         for line in reader.by_name
-        if not reader.module.startswith(BY_NAME[1:]) and reader.module != BY_NAME[0]
+        if not reader.module.startswith(BY_NAME) and reader.module not in DOORS
     ]
     assert not wrong
 
 
-@pytest.mark.parametrize("folder", [SOURCE, TESTS], ids=["src", "tests"])
-def test_no_module_is_long(folder: Path) -> None:
-    long = {
-        str(path.relative_to(folder.parent))
-        for path in folder.rglob("*.py")
-        if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES
+def folder(module: str) -> str:
+    """The folder inside a room that a module is in; a module that is in none itself."""
+    parts = module.split(".")
+    if len(parts) == 3 and modules()[module].name != "__init__.py":
+        return module
+    return ".".join(parts[:3])
+
+
+def test_folders_inside_a_room_have_an_order() -> None:
+    inside = [
+        each
+        for each in imports()
+        if each.when != "types" and room(each.source) == room(each.target)
+    ]
+    edges = {(folder(i.source), folder(i.target)) for i in inside}
+    found = circles({(a, b) for a, b in edges if a != b})
+    assert not found
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_is_a_table(door: str) -> None:
+    """It may name any room, so it must do nothing."""
+    body = ast.parse(modules()[door].read_text(encoding="utf-8")).body
+    functions = [each.name for each in body if isinstance(each, ast.FunctionDef)]
+    assert set(functions) <= {"__getattr__", "__dir__"}
+    assert not [each for each in body if isinstance(each, ast.ClassDef)]
+
+
+@pytest.mark.parametrize("door", DOORS[1:])
+def test_doors_are_for_users(door: str) -> None:
+    """A module that asked one for what is above its room would import upward."""
+    table = {
+        alias.asname or alias.name: node.module or ""
+        for node in ast.walk(parsed(modules()[door].read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
-    assert not long
+    above = {
+        name: module
+        for name, module in table.items()
+        if module != door and goes_up(Import(door, module, "types"))
+    }
+    assert above
+    asked = [
+        f"{module} imports {alias.name} from {door}"
+        for module, path in modules().items()
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == door
+        for alias in node.names
+        if alias.name in above and goes_up(Import(module, above[alias.name], "load"))
+    ]
+    assert not asked
+
+
+def test_what_writes_code_is_part_of_the_key_of_the_cache() -> None:
+    """Else a user would run machine code of an older version.
+
+    What these modules import from the rooms of kernels must be part of it, too.
+    """
+    parts = tuple(f"fragmenta.{each.replace('/', '.')}" for each in COMPILING)
+    compiling = [m for m in modules() if m.startswith(tuple(f"{p}." for p in parts))]
+    above = ("units", "races", "launch")
+    outside = [
+        f"{each.source} imports {each.target}"
+        for each in imports()
+        if each.source in compiling and each.when != "types"
+        if room(each.target) in above and each.target not in compiling
+    ]
+    assert not outside
+    writing = {
+        each.source
+        for each in imports()
+        if each.target in ("fragmenta.simt.emitter", "fragmenta.jit.trace")
+        if room(each.source) in above and each.source not in compiling
+    }
+    assert writing <= {"fragmenta.launch.coverage"}  # it counts, and writes nothing
+
+
+def test_a_launch_that_is_not_watched_loads_no_race_detector() -> None:
+    text = (
+        "import sys\n"
+        "from fragmenta import ptx\n"
+        "text = '.version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }'\n"
+        "ptx.parse(text).kernels['f'].launch(1, 32, check=False)\n"
+        "assert not [m for m in sys.modules if m.startswith('fragmenta.races')]\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True)
 
 
 # ── do the rules see what they forbid? ──────────────────────────────────────

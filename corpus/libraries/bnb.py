@@ -58,7 +58,7 @@ def blockwise(trial: Trial) -> None:
     trial.judge(apart, nearest(unit, code.double()), 2e-2)
 
 
-@case()
+@case(small=True)
 def gemv(trial: Trial) -> None:
     weight, x = trial.floats(40, 128), trial.floats(1, 128)
     code = get_4bit_type("nf4", device="cpu")

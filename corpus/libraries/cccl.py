@@ -7,13 +7,12 @@ what it ought to write.  NVRTC compiles it with the headers of the package.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from importlib.metadata import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus import host
 from corpus.registry import case
 from corpus.trial import Trial
 from fragmenta.cuda.tools.raw import RawKernel
@@ -37,15 +36,6 @@ KEEP = "for (int i = 0; i < 4; i++) out[4 * t + i] = v[i];"
 """Each thread writes its four numbers."""
 
 
-@cache
-def headers() -> str:
-    """The folder with the headers of the package."""
-    inside = next(
-        each for each in files("nvidia-cuda-cccl") or () if each.name == "cub.cuh"
-    )
-    return str(inside.locate().parent.parent)  # type: ignore[attr-defined]
-
-
 def listed(
     name: str,
     header: str,
@@ -62,7 +52,7 @@ def listed(
             header=header, name=name, threads=THREADS, items=ITEMS, body=body
         )
         kernel = RawKernel(
-            code, name, ("-std=c++17", f"-I{headers()}"), target="sm_90a"
+            code, name, ("-std=c++17", f"-I{host.cccl()}"), target="sm_90a"
         )
         given = trial.whole(SIZE, low=-high if high == 1000 else 0, high=high).numpy()
         x = given.astype(np.int32)

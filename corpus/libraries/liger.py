@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from liger_kernel import ops
 from liger_kernel.ops import mhc
 
+from corpus import bounds
+from corpus.bounds import Rounding, first_order
 from corpus.references import (
     cross_entropy,
     group_norm,
@@ -447,16 +449,57 @@ def attn_res(trial: Trial) -> None:
     )
 
 
-def _routed(x, up, down, chosen, shares):  # type: ignore[no-untyped-def]
-    """A mixture of experts, one token and expert after the other."""
-    rows = []
-    for token in range(x.shape[0]):
-        total = torch.zeros_like(x[token])
-        for expert, share in zip(chosen[token].tolist(), shares[token], strict=True):
-            gate, value = (up[expert] @ x[token]).chunk(2)
-            total = total + share * (down[expert] @ (F.silu(gate) * value))
-        rows.append(total)
-    return torch.stack(rows)
+def _routed(x, up, down, shares, chosen):  # type: ignore[no-untyped-def]
+    """A mixture of experts: each token is a sum of two of them."""
+    gate, value = torch.einsum("tehk,tk->teh", up[chosen], x).chunk(2, -1)
+    made = torch.einsum("teoh,teh->teo", down[chosen], F.silu(gate) * value)
+    return (shares[..., None] * made).sum(1)
+
+
+def _routed_bounds(x, up, down, shares, chosen, w):  # type: ignore[no-untyped-def]
+    """How far roundings to tf32 move the results and gradients of :func:`_routed`.
+
+    Both factors of each product are rounded.  ``of_`` is the bound of a value so far;
+    ``w`` is the gradient that the backward pass begins with.
+    """
+    x, up, down, shares, w = (each.detach() for each in (x, up, down, shares, w))
+    big, small, both = up[chosen].abs(), down[chosen].abs(), 2 * bounds.TF32
+
+    def through(matrix, vector, of):  # type: ignore[no-untyped-def]
+        return torch.einsum("teoh,teh->teo", matrix, of + both * vector.abs())
+
+    def add_up(left, of, right):  # type: ignore[no-untyped-def]
+        """The gradient of a matrix: products of all tokens of each expert."""
+        parts = torch.einsum("teo,teh->teoh", of + both * left.abs(), right.abs())
+        made = torch.zeros(4, *parts.shape[2:], dtype=parts.dtype)
+        return made.index_add(0, chosen.flatten(), parts.flatten(0, 1))
+
+    wide = x[:, None].expand(-1, 2, -1)
+    gate, value = torch.einsum("tehk,tek->teh", up[chosen], wide).chunk(2, -1)
+    of_gate, of_value = through(big, wide, torch.zeros_like(wide)).chunk(2, -1)
+    share = torch.sigmoid(gate)
+    slope = share * (1 + gate * (1 - share))
+    bend = share * (1 - share) * (2 + gate * (1 - 2 * share))
+    act = F.silu(gate) * value
+    of_act = (slope * value).abs() * of_gate + F.silu(gate).abs() * of_value
+    of_made = through(small, act, of_act)
+    dy = shares[..., None] * w[:, None]
+    none = torch.zeros_like(dy)
+    back = torch.einsum("teoh,teo->teh", down[chosen], dy)
+    of_back = through(small.mT, dy, none)
+    of_gates = of_back * (slope * value).abs() + back.abs() * (
+        of_value * slope.abs() + of_gate * (bend * value).abs()
+    )
+    of_values = of_back * F.silu(gate).abs() + back.abs() * slope.abs() * of_gate
+    dh = torch.cat([back * value * slope, back * F.silu(gate)], -1)
+    of_dh = torch.cat([of_gates, of_values], -1)
+    return [
+        (shares[..., None].abs() * of_made).sum(1),
+        through(big.mT, dh, of_dh).sum(1),
+        add_up(dh, of_dh, wide),
+        add_up(act, of_act, dy).mT,
+        (w[:, None].abs() * of_made).sum(-1),
+    ]
 
 
 @case()
@@ -464,12 +507,12 @@ def fused_moe(trial: Trial) -> None:
     chosen = torch.stack([trial.permutation(4)[:2] for _ in range(20)]).int()
     trial.compare(
         lambda x, up, down, s: ops.LigerFusedMoEFunction.apply(x, up, down, chosen, s),
-        lambda x, up, down, s: _routed(x, up, down, chosen, s),
+        lambda *given: _routed(*given, chosen),
         trial.floats(20, 64),
         trial.floats(4, 64, 64, scale=0.2),
         trial.floats(4, 64, 32, scale=0.2),
         trial.uniform(20, 2),
-        tolerance=WIDE,
+        bounds=lambda given, w: _routed_bounds(*given, chosen, *w),
     )
 
 
@@ -486,9 +529,11 @@ def _sinkhorn(logits: torch.Tensor, times: int, epsilon: float) -> torch.Tensor:
 def mhc_coefficients(trial: Trial) -> None:
     streams, width = 4, 32
 
-    def reference(x, phi, b, pre, post, res):  # type: ignore[no-untyped-def]
+    def reference(rounding, x, phi, b, pre, post, res):  # type: ignore[no-untyped-def]
         flat = x.flatten(-2)
-        mix = (flat @ phi) * torch.rsqrt(flat.square().mean(-1, keepdim=True) + 1e-6)
+        mix = rounding.product(flat, phi) * torch.rsqrt(
+            flat.square().mean(-1, keepdim=True) + 1e-6
+        )
         first, second, rest = mix.split([4, 4, 16], dim=-1)
         shift = b.split([4, 4, 16])
         last = (rest * res + shift[2]).unflatten(-1, (4, 4))
@@ -502,12 +547,12 @@ def mhc_coefficients(trial: Trial) -> None:
         lambda *given: mhc.LigerMHCCoeffsFunction.apply(
             *given, True, 3, 1e-6, 1e-6, 1e-6, 2.0
         ),
-        reference,
+        lambda *given: reference(Rounding(), *given),
         trial.floats(6, streams, width),
         trial.floats(128, 24, scale=0.2),
         trial.floats(24),
         *(trial.floats() for _ in range(3)),
-        tolerance=3e-2,
+        bounds=first_order(reference),
     )
 
 

@@ -42,7 +42,7 @@ def without_decay(trial: Trial) -> None:
     )
 
 
-@case()
+@case(small=True)
 def simple_rms_norm(trial: Trial) -> None:
     trial.compare(
         SimpleRMSNorm(96),

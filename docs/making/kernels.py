@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.launch.coverage import coverage, runs
+from fragmenta.launch.result import FIDELITY
 from fragmenta.ptx.checking.requirements import told
-from fragmenta.ptx.coverage import coverage, runs
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
-from fragmenta.ptx.result import FIDELITY
 from making.markdown import DOCS, ROOT, table
 
 LAUNCHES = ROOT / "tests" / "golden" / "launches"

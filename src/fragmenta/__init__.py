@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fragmenta.names import homes, loader
+from fragmenta.door import homes, opener
 
 if TYPE_CHECKING:
     from fragmenta import ptx as ptx
@@ -182,7 +182,7 @@ _ROOMS = ("ptx", "tensor_memory", "wmma")
 
 __all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 
-_find = loader(globals(), _HOME)
+_find = opener(__name__, _HOME)
 
 
 def __getattr__(name: str) -> Any:

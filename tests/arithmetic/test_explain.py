@@ -31,7 +31,7 @@ def test_the_bits_are_those_of_multiply(row):
         rng = np.random.default_rng(5)
         a, b, c, more = operands(rng, how, kind, 1, 2, 2, chained)
         d = multiply(a, b, c, how, **more)
-        for m, n in some(np.ndindex(2, 2), 2, turn):
+        for m, n in some(np.ndindex(2, 2), 4, turn):
             told = _explain(a, b, c, how, more, m, n)
             assert told.bits == d[0, m, n], (kind, hex(told.bits), hex(d[0, m, n]))
 

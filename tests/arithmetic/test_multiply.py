@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fragmenta.arithmetic import model, multiply
+from tests.thinning import some
 
 from . import reference
 from .inputs import KINDS, operands
@@ -103,8 +104,14 @@ def _assert_equal(a, b, c, how, more):
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("row", FLOATING, ids=_label)
+@pytest.mark.parametrize(
+    "row, kind",
+    [
+        pytest.param(row, kind, id=f"{_label(row)}-{kind}")
+        for turn, row in enumerate(FLOATING)
+        for kind in some(KINDS, 2, turn)
+    ],
+)
 def test_every_floating_point_model(row, kind):
     how = _model(row)
     rng = np.random.default_rng(KINDS.index(kind))

@@ -14,7 +14,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.commands import isolated
-from fragmenta.ptx.kernel import parse
+from fragmenta.launch.kernel import parse
 from tests.asking import ask
 from tests.clock import HANG
 from tests.ptx.test_linear import HEAD

@@ -4,7 +4,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.tools import compiler
-from fragmenta.machine.cache import VARIABLE
+from fragmenta.jit.cache import VARIABLE
 
 SOURCE = "__global__ void f(int* x) { *x = %d; }"
 

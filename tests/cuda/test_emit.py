@@ -13,7 +13,7 @@ from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.helpers import helpers
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.tools import assembler, compiler
-from fragmenta.machine.cache import VARIABLE
+from fragmenta.jit.cache import VARIABLE
 from tests.cuda.instructions import OPS, OTHERS, WGMMA, WIDTHS, forms, memory_type
 from tests.thinning import some
 
@@ -79,8 +79,8 @@ BATCHES = {
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_every_example_compiles(batch):
-    # Their asm and their PTX are checked below for all of them.
-    ops = some(BATCHES[batch], 2)
+    # Their asm and their PTX are checked below.
+    ops = some(BATCHES[batch], 5)
     (target,) = {target_of(op) for op in ops}
     assert compiler.to_cubin(examples(ops), target)
 
@@ -108,9 +108,9 @@ def calls(op, source):
 def test_wgmma_compiles(part):
     """All of one width and accumulator share a kernel, and its registers.
 
-    Some of the widths: the assembler reads the modules of all of them below.
+    Some of the widths: the assembler reads modules of all widths below.
     """
-    widths = sorted({op.shape.n for op in WGMMA})[part::9]
+    widths = some(sorted({op.shape.n for op in WGMMA})[part::9], 2)
     groups = {}
     for op in WGMMA:
         if op.shape.n in widths:
@@ -137,14 +137,15 @@ def test_every_immediate_compiles(target):
         op for op in OTHERS
         if target_of(op) == target and any(len(o.values) > 1 for o in op.operands)
     ]  # fmt: skip
-    kernels = []
+    assert len(ops) >= 48
+    ops, kernels = some(ops, 3), []
     for number, op in enumerate(ops):
         use = emit.example(op)
         plain, chosen = calls(op, False)
         assert any("".join(line.split()) == plain.replace(" ", "") for line in use)
         kernels.append(kernel(number, op, False, [*use, chosen]))
     text = emit.header(ops) + "using namespace fragmenta;\n" + "".join(kernels)
-    assert len(ops) >= 48
+    assert len(ops) >= 16
     assert compiler.to_cubin(text, target)
 
 
@@ -202,7 +203,7 @@ def squeezed(text):
 
 def test_every_asm_is_the_statement_with_its_operands():
     """Numbers of an asm are easily one off: read them back, and compare."""
-    for op in OPS:
+    for op in (*OTHERS, *some(WGMMA, 4)):
         for source in forms(op):
             call = Call(op, "f", source)
             named = {a.name: a.name for a in call.arguments if a.template}
@@ -326,7 +327,7 @@ def pieces(op):
 
 def test_a_name_means_one_text_and_every_line_fits():
     texts = {}
-    for op in some(OPS, 3):
+    for op in some(OPS, 7):
         for piece in pieces(op):
             assert texts.setdefault(piece.name, piece.text) == piece.text, str(op)
     lines = {line for text in texts.values() for line in text.splitlines()}
@@ -379,26 +380,26 @@ def assembled(target):
 
 @pytest.mark.parametrize("part", range(2))
 def test_every_module_assembles(part):
-    for target, text in entries([(op, False) for op in OTHERS[part::2]]):
+    for target, text in entries([(op, False) for op in some(OTHERS[part::2], 3)]):
         assert assembler.assemble(text, assembled(target), "-O0")
 
 
 @pytest.mark.parametrize("n", WIDTHS)
 def test_wgmma_modules_assemble(n):
     listed = [(op, s) for op in WGMMA if op.shape.n == n for s in forms(op)]
-    listed = some(listed, 3, WIDTHS.index(n))  # the assembler reads all of them below
+    listed = some(listed, 8, WIDTHS.index(n))  # the assembler reads more of them below
     for target, text in entries(listed):
         assert assembler.assemble(text, target, "-O0")
 
 
-def test_every_wgmma_module_is_read(tmp_path):
+def test_wgmma_modules_are_read(tmp_path):
     """For a virtual architecture the assembler reads every line and makes no code."""
     command = [
         assembler.tool("ptxas"),
         "-arch=compute_90a",
         path := tmp_path / "in.ptx",
     ]
-    for target, text in entries([(op, s) for op in WGMMA for s in forms(op)]):
+    for target, text in entries([(op, s) for op in some(WGMMA, 3) for s in forms(op)]):
         assert target == "sm_90a"
         path.write_text(text)
         done = subprocess.run(command, capture_output=True, text=True, check=False)

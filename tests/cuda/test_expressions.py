@@ -6,7 +6,7 @@ import pytest
 
 from fragmenta.cuda.tools import compiler
 from fragmenta.errors import CompileError
-from fragmenta.machine.cache import VARIABLE
+from fragmenta.jit.cache import VARIABLE
 from fragmenta.registers.expressions import Expressions
 from fragmenta.registers.layout import Layout
 from tests.registers.expressions import every_layout, every_part, tensor_parts

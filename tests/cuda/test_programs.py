@@ -17,7 +17,7 @@ from fragmenta.cuda.tools.programs import Program
 from tests.cuda.test_device import Fake
 
 DYNAMIC, LARGER, STACK, MOST = "dynamic", "larger", "stack", 232448
-CLUSTER = "cluster"
+CLUSTER, COOPERATIVE = "cluster", "cooperative"
 
 
 class Attribute:
@@ -25,7 +25,9 @@ class Attribute:
 
     def __init__(self) -> None:
         self.id = ""
-        self.value = SimpleNamespace(clusterDim=SimpleNamespace(x=0, y=0, z=0))
+        self.value = SimpleNamespace(
+            clusterDim=SimpleNamespace(x=0, y=0, z=0), cooperative=0
+        )
 
 
 class Config:
@@ -48,6 +50,7 @@ class Driver(Fake):
         self.limit = 1024
         self.launched: list[Any] = []
         self.clusters: list[Any] = []
+        self.cooperative = 0
         self.attributes: dict[str, int] = {}
 
     def start(self, config: Config, function: str, cells: int, _: int) -> tuple[int]:
@@ -55,7 +58,10 @@ class Driver(Fake):
         self.launched.append((function, config.sizes(), config.sharedMemBytes))
         for each in config.attrs[: config.numAttrs] if config.numAttrs else ():
             size = each.value.clusterDim
-            self.clusters.append((each.id, (size.x, size.y, size.z)))
+            if each.id == COOPERATIVE:
+                self.cooperative = each.value.cooperative
+            else:
+                self.clusters.append((each.id, (size.x, size.y, size.z)))
         if self.fault == "launch":
             self.broken = True
             return (700,)
@@ -82,7 +88,8 @@ class Driver(Fake):
         )
         made.CUlaunchConfig, made.CUlaunchAttribute = Config, Attribute
         made.CUlaunchAttributeID = SimpleNamespace(
-            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=CLUSTER
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=CLUSTER,
+            CU_LAUNCH_ATTRIBUTE_COOPERATIVE=COOPERATIVE,
         )
         made.CUlimit = SimpleNamespace(CU_LIMIT_STACK_SIZE=STACK)
         made.CUdevice_attribute = SimpleNamespace(
@@ -125,6 +132,7 @@ def test_buffers_come_back_as_the_kernel_leaves_them(driver: Driver) -> None:
     assert driver.launched == [("add", (2, 1, 1, 32, 1, 1), 64)]
     assert driver.limit == programs.STACK
     assert not driver.clusters
+    assert not driver.cooperative
     assert driver.attributes == {DYNAMIC: 64}
 
 
@@ -137,6 +145,16 @@ def test_a_cluster_is_an_attribute_of_the_launch(
     assert driver.clusters == [(CLUSTER, size)]
     allowed = {LARGER: 1} if size == (4, 2, 2) else {}
     assert driver.attributes == {DYNAMIC: 64, **allowed}
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (2, 1, 1)])
+def test_a_cooperative_launch_is_an_attribute_too(
+    driver: Driver, size: tuple[int, int, int]
+) -> None:
+    program = add(cluster=size, cooperative=True)
+    programs.launch(device.present(), program, [np.zeros(4, np.uint8)])
+    assert driver.cooperative == 1
+    assert driver.clusters == ([(CLUSTER, size)] if size != (1, 1, 1) else [])
 
 
 @pytest.mark.parametrize("fault", [None, "launch"])

@@ -50,7 +50,7 @@ def every_op(n):
 def test_every_type_assembles_with_a_in_registers_and_in_memory(n):
     ops = every_op(n)
     assert {op.types["a"].name for op in ops} == TYPES
-    ops = some(ops, 2, WIDTHS.index(n))
+    ops = some(ops, 5, WIDTHS.index(n))
     entries = [
         tiled.entry(op, f"k{i}_{a}", image_bytes=32768, a_registers=bool(a))
         for i, op in enumerate(ops)

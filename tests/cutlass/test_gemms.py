@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from corpus.host import prepared, text
 from fragmenta import ptx
-from tests.cutlass.programs import prepared, text
 
 SCHEDULES = ("eager", "lazy", 1, 2)
 ALPHA, BETA = np.float32(1.5), np.float32(-0.5)
@@ -43,8 +43,8 @@ def test_a_gemm_of_cutlass(kind: str) -> None:
         for shape, of in [((m, k), dtype), ((n, k), dtype), ((m, n), np.float16)]
     )
     d = np.zeros((m, n), np.float16)
-    kernel = ptx.parse(text(number), kind).kernels["cutlass_gemm"]
-    made = prepared(number, m, n, k)
+    kernel = ptx.parse(text("hopper", number), kind).kernels["cutlass_gemm"]
+    made = prepared("hopper", number, m, n, k)
     result = kernel.launch(
         made.grid, made.block, [made.parameter([a, b, c, d])],
         cluster=made.cluster, shared=made.shared,

@@ -17,6 +17,7 @@ from fragmenta.cuda.tools.programs import FILL, Launched, machine_code
 from fragmenta.errors import KernelFault
 from fragmenta.evidence import kernels
 from tests.evidence.fake import TEXT, Fake, install
+from tests.launch.test_cooperative import RIGHT
 
 
 @pytest.fixture
@@ -236,6 +237,27 @@ def test_a_cluster_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.cluster for each in seen] == [(2, 1, 1)]
     with pytest.raises(fm.Error, match="cannot be divided into clusters"):
         kernel.verify(3, 1, [out], cluster=2, gpu=Fake())
+
+
+def test_a_cooperative_grid_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, the kernel here traps: it finds no workspace."""
+    seen = []
+
+    def launch(gpu: Fake, program: Any, buffers: Any, pattern: Any = None) -> Launched:
+        seen.append(program)
+        return Launched([np.zeros_like(each) for each in buffers], "")
+
+    monkeypatch.setattr(programs, "launch", launch)
+    kernel = ptx.parse(RIGHT).kernels["k"]
+    given = [np.zeros(128, np.uint32), np.uint32(128)]
+    report = kernel.verify(4, 32, given, cooperative=True, gpu=Fake())
+    assert report.differences[0].elements == 128
+    assert [each.cooperative for each in seen] == [True]
+    with pytest.raises(fm.KernelFault, match="cooperative=True"):
+        kernel.verify(4, 32, given, gpu=Fake())
+    with pytest.raises(fm.Error, match="cooperative is True or False; given 2"):
+        kernel.verify(4, 32, given, cooperative=2, gpu=Fake())
+    assert len(seen) == 1
 
 
 class Recorder:

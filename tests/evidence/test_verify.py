@@ -27,6 +27,7 @@ from fragmenta.evidence.warpgroup import wgmma_tile
 from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.shared.tiles import shared_tile
 from tests.asking import ask
+from tests.thinning import some
 
 FEW = (
     *("mma.m16n8k16.f32.f16", "mma.m16n8k32.s32.s8.s8", "mma.m8n8k4.f64"),
@@ -129,10 +130,12 @@ def gpu(monkeypatch):
 
 
 @pytest.mark.parametrize("family", ["mma", "mma.sp", "wmma.mma"])
-def test_every_instruction_on_registers_is_asked(family):
-    gpu = StandIn()
+def test_every_instruction_on_registers_is_asked(family, monkeypatch):
+    gpu, listed = StandIn(), some(catalogue(family), 5)
+    monkeypatch.setattr(verify, "catalogue", {family: listed}.get)
     report = verify.verify(gpu, families=[family], tiles=8)
-    ops = [op for op in catalogue(family) if op.supported_on("sm_90a")]
+    ops = [op for op in listed if op.supported_on("sm_90a")]
+    assert len(ops) > 10
     assert [each.instruction for each in report.outcomes] == list(map(str, ops))
     assert not report.differing
     assert all(each.trials >= 3 for each in report.outcomes)
@@ -184,7 +187,7 @@ def test_over_its_neighbours_wgmma_takes_all_variants():
 
 def test_the_portions_are_small():
     for family in IN_REGISTERS:
-        for op in list(catalogue(family))[::29]:
+        for op in some(list(catalogue(family))[::29], 3):
             for each in verify.portions(op)[:1]:
                 made = each.inputs()
                 assert sum(array.nbytes for array in made.values()) < 40e6, op

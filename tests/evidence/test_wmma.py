@@ -15,7 +15,9 @@ from fragmenta.cuda.tools import assembler, launch
 from fragmenta.cuda.tools.launch import POISON
 from fragmenta.evidence import record
 from fragmenta.evidence.wmma import ROUND, LoadCase, RoundCase, cases
+from fragmenta.execution.mma import execute
 from fragmenta.registers.words import unpack_words
+from tests.thinning import some
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
 TARGET = "sm_90a"
@@ -49,10 +51,11 @@ def test_leading_dimensions_and_pointers_are_legal():
 
 @pytest.mark.parametrize("target", [TARGET, "sm_80", "sm_120a"])
 def test_the_kernels_assemble(target):
-    asked = cases(target, tiles=8, seed=1)
+    every = {case.name: case for case in cases(target, tiles=8, seed=1)}
+    asked = some(every.values(), 4)
     text = launch.source(asked, target)
     assert assembler.assemble(text, target, "-O0")
-    assert text.count(".entry") == len({case.name for case in asked})
+    assert text.count(".entry") == len(asked)
 
 
 def test_a_kernel_says_what_it_does():
@@ -139,7 +142,7 @@ class Machine:
             images[name].part.pack(images[name].of.decode(read(images[name], words)))
             for name, words in zip("abc", memory, strict=True)
         ]
-        d = case.op.execute(*parts, target=self.target)
+        d = execute(case.op, *parts, target=self.target)
         image = written(images["d"], case.op.d.unpack_bits(d))
         return np.hstack([d.reshape(len(d), -1).view(np.uint32), image])
 

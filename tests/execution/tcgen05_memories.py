@@ -103,7 +103,22 @@ class Memories:
         if case.sp:
             self._put_metadata()
         if case.scale:
+            self.scale_a = raw(rng, case.scale, (m, case.vectors), "near")
+            self.scale_b = raw(rng, case.scale, (case.vectors, n), "near")
             self._put_scales()
+
+    def changed(self, name, element):
+        """Other memories, in which all bits of one element of an operand are flipped."""
+        found = Memories(self.case)
+        kinds = {"a": self.case.a, "b": self.case.b or self.case.a, "d": self.case.d}
+        getattr(found, name)[element] ^= (1 << BITS.get(kinds.get(name), 8)) - 1
+        if name in ("a", "b"):
+            found._put(name, "ab".index(name))
+        elif name == "d":
+            found._put_d()
+        else:
+            found._put_scales()
+        return found
 
     # -- placing -------------------------------------------------------------
 
@@ -185,8 +200,6 @@ class Memories:
 
     def _put_scales(self):
         case, s = self.case, self.case.vectors
-        self.scale_a = raw(self.rng, case.scale, (self.m, s), "near")
-        self.scale_b = raw(self.rng, case.scale, (s, self.n), "near")
         rows = self.m // case.group
         split = case.letter == "B"
         for c, memory in enumerate(self.tensor):

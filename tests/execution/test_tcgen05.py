@@ -5,8 +5,9 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget
+from fragmenta.execution.tcgen05 import undefined
 
-from .tcgen05_memories import A_COLUMN, Case, Memories
+from .tcgen05_memories import A_COLUMN, META_COLUMN, Case, Memories
 
 MX8 = {"kind": "mxf8f6f4", "scale": "ue8m0", "vectors": 1}
 MX4 = {"kind": "mxf4", "scale": "ue8m0", "vectors": 2}
@@ -93,6 +94,56 @@ def unchanged(memories, before, after):
     other[memories.cells] = False
     return np.array_equal(before.reshape(other.shape)[other],
                           after.reshape(other.shape)[other])  # fmt: skip
+
+
+# -- what depends on undefined elements ---------------------------------------
+
+EVERY = slice(None)
+OPERANDS = {
+    "a": lambda m, n: ((m - 3, 1), (m - 3, EVERY)),
+    "b": lambda m, n: ((2, n - 5), (EVERY, n - 5)),
+    "d": lambda m, n: ((m - 7, n - 2), (m - 7, n - 2)),
+    "scale_a": lambda m, n: ((m - 1, 0), (m - 1, EVERY)),
+    "scale_b": lambda m, n: ((0, n - 1), (EVERY, n - 1)),
+}
+"""For each operand: an element of it, and the elements of D that depend on it."""
+
+
+@pytest.mark.parametrize("case", DENSE + SCALED + WS + PAIRS + SPARSE, ids=str)
+def test_an_undefined_element_makes_those_undefined_that_depend_on_it(case):
+    memories = Memories(case)
+    a, b = memories.words
+    for name, places in OPERANDS.items():
+        if name.startswith("scale") and not case.scale:
+            continue
+        element, depending = places(memories.m, memories.n)
+        other = memories.changed(name, element)
+        images = zip(memories.images, other.images, strict=True)
+        tensor, shared = (one ^ two for one, two in images)
+        assert tensor.any() or shared.any()
+        after = undefined(case.op, tensor, a, b, smem=shared, **memories.options)
+        wanted = np.zeros((memories.m, memories.n), bool)
+        wanted[depending] = True
+        assert np.array_equal(memories.taken(after) != 0, wanted), name
+
+
+def test_undefined_metadata_makes_all_elements_undefined():
+    memories = Memories(SPARSE[0])
+    tensor, shared = (np.zeros_like(each) for each in memories.images)
+    tensor[5, META_COLUMN] = 1
+    a, b = memories.words
+    after = undefined(SPARSE[0].op, tensor, a, b, smem=shared, **memories.options)
+    assert memories.taken(after).all()
+
+
+def test_what_is_not_read_or_written_stays_as_it_is():
+    memories = Memories(DENSE[0])
+    tensor, shared = (np.zeros_like(each) for each in memories.images)
+    tensor[:, :64] = 0xFFFFFFFF
+    a, b = memories.words
+    lanes = {"disable_output_lane": [0, 1 << 7, 0, 0], "enable_input_d": 0}
+    after = undefined(DENSE[0].op, tensor, a, b, smem=shared, **lanes)
+    assert np.flatnonzero(after.any(axis=1)).tolist() == [39]
 
 
 # -- what the other operands do -----------------------------------------------

@@ -18,6 +18,7 @@ from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warpgroup import warpgroup_function
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import read_tile, shared_tile
+from tests.thinning import THOROUGH
 
 from .warpgroups import TARGET, computed, differences, inputs, recorded
 from .warps import columns, nibbles
@@ -48,9 +49,9 @@ def test_the_bits_of_execute(text, variant):
 
 
 def test_the_bits_of_an_h200():
-    found = list(recorded(step=29))
+    found = list(recorded(step=29 if THOROUGH else 87))
     assert len({case.op.family for case, *_ in found}) == 2
-    assert sum(size for *_, size in found) > 20_000
+    assert sum(size for *_, size in found) > (20_000 if THOROUGH else 7_000)
     assert not [case for case, differ, _ in found if differ]
 
 

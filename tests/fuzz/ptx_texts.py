@@ -12,9 +12,9 @@ import re
 from functools import cache
 
 from fragmenta import ptx
-from fragmenta.ptx.engine import compiling, writing
-from fragmenta.ptx.engine.mode import Mode
-from fragmenta.ptx.engine.program import program
+from fragmenta.simt import compiling, emitter
+from fragmenta.simt.mode import Mode
+from fragmenta.simt.program import program
 from tests.fuzz.engine import Ask, Surface
 
 SOURCE = """.version 8.8
@@ -139,7 +139,7 @@ def written(text: str, mode: Mode, contract: bool) -> None:
     for name, kernel in module.kernels.items():
         repr(kernel)
         parts = program(module.changed(contract), name)
-        compiling.write(writing.Writer(parts, "sm_90a", mode))
+        compiling.write(emitter.Writer(parts, "sm_90a", mode))
 
 
 # ── games ───────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.instruction_descriptor import TABLES
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
+from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 
 D = fm.InstructionDescriptor
 
@@ -112,6 +112,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"scale": "ue8m0"}, "type of scales of kind f16 is none"),
     ({"kind": "f15"}, r"no kind f15 \(did you mean f16\?\)"),
     ({"kind": "ti16"}, "known by its spelling only"),
+    (
+        {"kind": "mxf4nvf4", "a": "e2m1", "b": "e2m1", "d": "f32", "scale": "ue5m3"},
+        "no source says which of their bytes are NaN",
+    ),
     ({"max_shift": 4}, "max_shift is 0, 8, 16 or 32"),
     ({"sparse": 2}, "sparse is False or True"),
 ]
@@ -135,6 +139,8 @@ def test_bits_that_no_field_has_are_refused() -> None:
         fm.UnknownInstruction, match=r"bit 3 .clamp integers. must be 0"
     ):
         D.decode(plain | 1 << 3, kind="f16")
+    with pytest.raises(fm.UnknownInstruction, match="scales of ue5m3"):
+        D.decode(0x08080480 | 1 << 24, kind="mxf4nvf4")
     with pytest.raises(fm.UnknownInstruction, match="on sm_107 some of these bits"):
         D.decode(4 << 24 | 1 << 17 | 1 << 4 | 1 << 29, kind="f8f6f4")
     for wrong in (-1, 1 << 32, 1.5, "0x10"):

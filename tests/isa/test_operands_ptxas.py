@@ -160,7 +160,7 @@ def test_what_is_read_assembles(family):
         refused = assembler.judge(texts, target, NEWEST)
         assert not [(t[-1], why) for t, why in zip(texts, refused, strict=True) if why]
         # With -O0, ptxas 13.4 never ends with vector variables.
-        module = kernels(some(texts, 3), target, NEWEST)
+        module = kernels(some(texts, 8), target, NEWEST)
         assert assembler.assemble(module, target, "-O1")
 
 
@@ -232,6 +232,8 @@ def wrong_vectors(op, each):
         yield braced(["_", *names[1:]])
     if writes:
         yield braced(["0", *names[1:]])
+    if each.count > 1 and taking.writes_all(op) and taking.is_written(op, each):
+        yield braced([names[0], *names[:-1]])
 
 
 # What the assembler lets by and no manual has; none of it means anything new.
@@ -271,7 +273,7 @@ def test_near_misses_are_refused_by_both(family):
                 with pytest.raises(fm.UnknownInstruction):
                     fm.instruction(text)
             # ptxas stops at most of them, so that each needs a run of its own.
-            asked = some(missed, 2, number + source) if len(ops) > 1 else missed
+            asked = some(missed, 3, number + source) if len(ops) > 1 else missed
             texts += [[*lines, text] for text in asked]
     assert work
     for target, texts in work.items():

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 import fragmenta as fm
+from fragmenta.jit.cache import Cache
 from fragmenta.kernels import Kernel, Tile, choose
 from fragmenta.kernels.config import SPARSE_TILES, expected_time, tiles_for
 from fragmenta.kernels.tuning import key, known, tune
-from fragmenta.machine.cache import Cache
 
 ALL = [
     replace(Kernel(a, tile=Tile(64, 64), sparse=sparse), **variant)

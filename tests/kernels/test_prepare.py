@@ -16,6 +16,7 @@ from fragmenta.kernels.packing import pack, packed_shape
 from fragmenta.registers.dtype import dtype
 from fragmenta.sparse.compress import compress
 from fragmenta.sparse.prune import prune
+from tests.thinning import some
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 TYPES = ("e4m3", "e5m2", "s8", "u8", "bf16", "f16", "tf32")
@@ -54,7 +55,8 @@ static unsigned __byte_perm(unsigned x, unsigned y, unsigned places) {
 """
 
 AFTER = r"""
-extern "C" void all_blocks(
+#define SEEN __attribute__((visibility("default")))
+extern "C" SEEN void all_blocks(
     const char* matrix, long long pitch, int rows, long long width, char* packed,
     unsigned wide, unsigned high) {
     gridDim = {wide, high};
@@ -74,7 +76,7 @@ extern "C" void all_blocks(
     for (auto& thread : threads) thread.join();
 }
 
-extern "C" void all_chunks(
+extern "C" SEEN void all_chunks(
     const Given* from, long long count, Unit* values, unsigned* codes) {
     for (long long i = 0; i < count; i++) {
         codes[i] = 0;
@@ -88,7 +90,7 @@ SPREAD = 'asm("prmt.b32 %0, %1, 0, 0xBA98;" : "=r"(all) : "r"(word));'
 """Selectors with their fourth bit take the sign of a byte, eight times."""
 
 
-@pytest.fixture(scope="module", params=TYPES)
+@pytest.fixture(scope="module", params=some(TYPES, 2))
 def host(request, tmp_path_factory):
     """The type, and its kernel as a library."""
     name = request.param
@@ -104,6 +106,7 @@ def host(request, tmp_path_factory):
         "-fno-strict-aliasing",
         "-shared",
         "-fPIC",
+        "-fvisibility=hidden",  # a Python with zlib has a function compress, too
         "-pthread",
     ]
     called = [COMPILER, *flags, "-o", "compress.so", "compress.cpp"]
@@ -113,7 +116,10 @@ def host(request, tmp_path_factory):
     if "barrier" in done.stderr and "No such file" in done.stderr:
         pytest.skip("needs a compiler of C++20")
     assert done.returncode == 0, done.stderr
-    return name, ctypes.CDLL(str(folder / "compress.so"))
+    library = ctypes.CDLL(str(folder / "compress.so"))
+    assert hasattr(library, "all_blocks")
+    assert not hasattr(library, "compress")
+    return name, library
 
 
 def drawn(name, rows, columns, seed):

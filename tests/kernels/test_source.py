@@ -8,6 +8,7 @@ import pytest
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error
 from fragmenta.kernels import Kernel, Tile, prepare, source
+from tests.thinning import some
 
 KERNELS = [
     Kernel("e4m3", out="bf16", tile=Tile(256, 192, 2), transposed=True),
@@ -46,14 +47,14 @@ def compiled(text, folder):
     return said
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", some(KERNELS, 2), ids=str)
 def test_no_warning_about_wgmma(kernel, tmp_path):
     said = compiled(source.source(kernel), tmp_path)
     assert not re.search(r"C75\d\d", said), said
     assert " 0 bytes spill stores" in said, said
 
 
-@pytest.mark.parametrize("a", ["s8", "e5m2", "bf16", "tf32"])
+@pytest.mark.parametrize("a", some(["s8", "e5m2", "bf16", "tf32"], 2))
 def test_compression_compiles(a, tmp_path):
     assert "registers" in compiled(prepare.prepare_source(a), tmp_path)
 

@@ -21,7 +21,18 @@ def test_the_same_lane_stays_as_on_an_h200(space: str, width: str) -> None:
     out = np.zeros(colliding.WARPS, np.uint32)
     scratch = np.zeros(16 * colliding.WARPS, np.uint8)
     kernel = ptx.parse(colliding.kernel(space, width)).kernels["f"]
-    kernel.launch(
-        colliding.WARPS, 32, [colliding.masks(), out, scratch], problems="report"
-    )
+    shape = colliding.WARPS // colliding.BLOCK, 32 * colliding.BLOCK
+    kernel.launch(*shape, [colliding.masks(), out, scratch], problems="report")
     assert out.tolist() == recorded[f"{space} {width}"]
+
+
+@pytest.mark.parametrize("width, group", [("u32", 32), ("v2.u32", 16), ("v4.u32", 8)])
+def test_the_lowest_lane_of_the_last_group_stays(width: str, group: int) -> None:
+    """A warp stores 128 bytes at a time: those of 32, 16 or 8 lanes."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))["kept"]
+    for space in colliding.SPACES:
+        found = recorded[f"{space} {width}"]
+        for mask, kept in zip(colliding.masks().tolist(), found, strict=True):
+            lanes = [lane for lane in range(32) if mask >> lane & 1]
+            last = lanes[-1] // group
+            assert kept == min(lane for lane in lanes if lane // group == last)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fragmenta import ptx
-from fragmenta.ptx.engine import compiling, writing
-from fragmenta.ptx.engine.mode import Mode
-from fragmenta.ptx.engine.program import in_circles, program
+from fragmenta.simt import compiling, emitter
+from fragmenta.simt.mode import Mode
+from fragmenta.simt.program import in_circles, program
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 
@@ -75,11 +75,11 @@ LONG: dict[str, Callable[[int], str]] = {
 }
 
 
-def compile_all(text: str) -> writing.Writer:
+def compile_all(text: str) -> emitter.Writer:
     """Everything that is done with a kernel before LLVM compiles it."""
     module = ptx.parse(text)
     module.check()
-    writer = writing.Writer(program(module.contracted, "f"), "sm_90a", Mode(watch=True))
+    writer = emitter.Writer(program(module.contracted, "f"), "sm_90a", Mode(watch=True))
     compiling.write(writer)
     return writer
 
@@ -115,7 +115,7 @@ def test_twice_as_long_is_twice_the_work(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["moves", "guards", "products", "parameters"])
 def test_no_piece_of_code_is_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "LONGEST_PIECE", 100)
+    monkeypatch.setattr(emitter, "LONGEST_PIECE", 100)
     pieces, length = [], 0
     for line in compile_all(LONG[name](60)).lines:
         length = 0 if line.endswith(":") else length + 1

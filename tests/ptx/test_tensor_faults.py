@@ -65,6 +65,9 @@ def launch(
         (f"{BEGIN}mov.u32 %r1, 0x80;\n{MMA}", "bad-descriptor", "kind::f16|N|M"),
         (f"{BEGIN}mov.u32 %r1, 0x08100010;\nmov.u64 %l2, 0;\nmov.u64 %l3, 0;\n{MMA}",
          "bad-descriptor", "bit"),
+        (f"{BEGIN}mov.u32 %r1, 0x04040014;\n"
+         "tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %l2, %l3, [%d+32], %r1, %q;",
+         "tensor-memory", "no source but figures says where the metadata"),
         (f"{BEGIN}tcgen05.shift.cta_group::1.down [%d];", "fault", "direction|previous"),
         (f"{ALLOC} [slot], 512;\n{ALLOC} [slot+4], 512;", "deadlock",
          r"every warp .*\n  warp 0 .* 512 columns: 512 of the 512 columns are allocated"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
+from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.registers.tensor import TensorFragment, Window
 
 # The lane, the column and the CTA of row r and column n of D, as the manual's text and

@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from fragmenta import ptx
 from fragmenta.evidence.arguments import Argument, make
-from fragmenta.ptx.arguments import Pointer, Struct
+from fragmenta.simt.arguments import Pointer, Struct
 from fragmenta.triton.arguments import flat
 from fragmenta.triton.arrays import as_tensor
 from tests.ptx.corpus.triton_hopper import LAUNCHES, Launched

@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source.emit import to_cuda, to_ptx
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.path import path_svg
 

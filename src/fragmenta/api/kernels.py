@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fragmenta.api.returning import like
-from fragmenta.ptx import kernel as records
-from fragmenta.ptx import result
+from fragmenta.launch import kernel as records
+from fragmenta.launch import result
 
 if TYPE_CHECKING:
     from fragmenta.cuda.tools.device import GPU
@@ -60,6 +60,7 @@ class Kernel(records.Kernel):
         arguments: Any = (),
         *,
         cluster: Any = None,
+        cooperative: bool = False,
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
@@ -78,6 +79,7 @@ class Kernel(records.Kernel):
             block,
             arguments,
             cluster=cluster,
+            cooperative=cooperative,
             shared=shared,
             target=target,
             contract=contract,

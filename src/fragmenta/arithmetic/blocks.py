@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arrays.threads import cores, share_out
-from fragmenta.machine.trace import LANES
+from fragmenta.jit.trace import LANES
 
 #: The most rows and columns of a block, and products along k that it takes at a
 #: time: the parts of A and B then fit in the L2 cache, a panel of B in L1.

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from fragmenta.arrays.once import once
-from fragmenta.machine.compiler import Traced, kernel, pointer
-from fragmenta.machine.trace import (
+from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.trace import (
     F32,
     F64,
     I32,

@@ -16,7 +16,7 @@ from fragmenta.arithmetic.elements import Format
 from fragmenta.arithmetic.floating import FusedVariant
 from fragmenta.arithmetic.grouped import GroupedVariant
 from fragmenta.arithmetic.models import GROUP, Model
-from fragmenta.machine.trace import F32, F64
+from fragmenta.jit.trace import F32, F64
 from fragmenta.registers.dtype import dtype
 
 #: Twice the value of each e2m1.

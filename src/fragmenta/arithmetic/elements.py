@@ -3,7 +3,7 @@
 Elements are decoded to values and exponents, accumulators are float64, and sums are
 rounded.  The functions are parts of the loops of :mod:`fragmenta.arithmetic.floating`
 and :mod:`fragmenta.arithmetic.grouped`: they work on traced values
-(:mod:`fragmenta.machine`), eight columns at a time.  Only :func:`decoder` is a kernel
+(:mod:`fragmenta.jit`), eight columns at a time.  Only :func:`decoder` is a kernel
 itself.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.once import once
-from fragmenta.machine.compiler import Traced, kernel, pointer
-from fragmenta.machine.trace import (
+from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.trace import (
     F32,
     F64,
     I8,

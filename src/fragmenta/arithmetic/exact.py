@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import row_of
 from fragmenta.arrays.once import once
-from fragmenta.machine.compiler import Traced, kernel, pointer
-from fragmenta.machine.trace import (
+from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.trace import (
     I8,
     I32,
     I64,

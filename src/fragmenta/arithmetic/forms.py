@@ -33,8 +33,8 @@ from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import integer, single_bits
 from fragmenta.arrays.threads import share_out
-from fragmenta.machine.compiler import Traced, type_of
-from fragmenta.machine.trace import F32, LANES
+from fragmenta.jit.compiler import Traced, type_of
+from fragmenta.jit.trace import F32, LANES
 from fragmenta.registers.dtype import dtype
 
 Floats = NDArray[Any]

@@ -20,8 +20,8 @@ from fragmenta.arithmetic.elements import (
     to_float32,
 )
 from fragmenta.arrays.once import once
-from fragmenta.machine.compiler import Traced, kernel, pointer
-from fragmenta.machine.trace import (
+from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.trace import (
     F32,
     F64,
     I8,

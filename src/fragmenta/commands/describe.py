@@ -37,8 +37,8 @@ from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.sass import sass, told_code, told_targets
 from fragmenta.isa.searching import search
 from fragmenta.isa.tables import tcgen05_mma
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tables.wgmma import operands_from
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.isa.wording import SCALES
 from fragmenta.registers import notation
 from fragmenta.registers.expressions import Direction, Expressions, Language

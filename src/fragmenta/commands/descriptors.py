@@ -23,7 +23,7 @@ from fragmenta.isa.instruction_descriptor import (
     InstructionDescriptor,
     check_kind,
 )
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, WIDE_K, sizes
+from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K, sizes
 
 _GROUPS = ((1, False), (2, False), (1, True))
 

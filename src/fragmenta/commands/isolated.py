@@ -29,12 +29,12 @@ except ImportError:  # Windows
 from fragmenta import errors
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import Error, KernelFault, KernelHazard, LimitReached
-from fragmenta.ptx.arguments import Pointer
+from fragmenta.launch.kernel import Kernel, parse
+from fragmenta.launch.limits import machine_memory, size_text
+from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related
-from fragmenta.ptx.kernel import Kernel, parse
-from fragmenta.ptx.limits import machine_memory, size_text
 from fragmenta.ptx.module import Source
-from fragmenta.ptx.result import Result
+from fragmenta.simt.arguments import Pointer
 from fragmenta.view.timeline import timeline as draw_timeline
 
 GRACE = 30.0

@@ -52,13 +52,13 @@ from fragmenta.commands.output import (
 from fragmenta.commands.problems import of_fault, problem_text, sarif
 from fragmenta.errors import Error, KernelFault, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
+from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.kernel import load as load_ptx
+from fragmenta.launch.limits import OUTPUT, SECONDS
+from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
 from fragmenta.ptx.checking.problem import ERROR, Problem, counts
-from fragmenta.ptx.kernel import Kernel
-from fragmenta.ptx.kernel import load as load_ptx
-from fragmenta.ptx.limits import OUTPUT, SECONDS
 from fragmenta.ptx.module import Variable
-from fragmenta.ptx.result import FIDELITY, Result
 from fragmenta.view.svg import convert
 from fragmenta.view.timeline import timeline as draw_timeline
 

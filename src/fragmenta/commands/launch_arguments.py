@@ -22,8 +22,8 @@ from fragmenta.commands.files import complete_file, load
 from fragmenta.errors import Error, nearest, one_of, shortened
 from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
-from fragmenta.ptx.kernel import Kernel
-from fragmenta.ptx.kernel import load as load_ptx
+from fragmenta.launch.kernel import Kernel
+from fragmenta.launch.kernel import load as load_ptx
 
 # ── options ─────────────────────────────────────────────────────────────────
 

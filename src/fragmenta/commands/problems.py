@@ -18,8 +18,7 @@ from fragmenta.ptx.checking.problem import (
     Related,
     wrapped,
 )
-from fragmenta.ptx.module import Source
-from fragmenta.ptx.naming import demangled
+from fragmenta.ptx.module import Source, demangled
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

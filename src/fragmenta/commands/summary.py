@@ -18,8 +18,8 @@ from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import find, search
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.target import Version
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.registers.dtype import DTYPES
 
 LISTED = 12

@@ -20,17 +20,18 @@ from fragmenta.cuda.tools.device import GPU
 from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
-from fragmenta.ptx.arguments import (
+from fragmenta.launch.kernel import Kernel, parse
+from fragmenta.launch.launching import check_shape
+from fragmenta.launch.result import Result
+from fragmenta.launch.runners import check_cluster
+from fragmenta.ptx.module import demangled
+from fragmenta.simt.arguments import (
     Arguments,
     Passed,
     Struct,
     pointer,
     segments_of,
 )
-from fragmenta.ptx.kernel import Kernel, parse
-from fragmenta.ptx.launching import check_shape
-from fragmenta.ptx.result import Result
-from fragmenta.ptx.teams import check_cluster
 
 PATTERNS = 0xDEADBEEF, 0x3F9A5A5A
 """What shared and local memory are filled with before a launch on the GPU."""
@@ -140,8 +141,9 @@ class Prepared:
         return [_given(each, copies) for each in self.parameters], copies
 
     def program(
-        self, code: bytes, grid: Any, block: Any, shared: int, cluster: Any = None
-    ) -> Program:
+        self, code: bytes, grid: Any, block: Any, shared: int, cluster: Any = None,
+        *, cooperative: bool = False,
+    ) -> Program:  # fmt: skip
         """The launch for a GPU."""
         shape = check_shape(self.kernel.function, grid, block)
         size = check_cluster(self.kernel.function, shape, cluster)
@@ -155,6 +157,7 @@ class Prepared:
             self.parameters,
             prints,
             size,
+            bool(cooperative),
         )
 
     def after(self, given: Sequence[Any], buffers: Sequence[Bytes]) -> list[Any]:
@@ -223,7 +226,9 @@ class Verified:
             lines.append("the GPU printed other lines")
         how = "\n  ".join(["", *lines]) if lines else " no byte differs"
         whom = f"{self.made['gpu']} ({self.result.target})"
-        return f"{self.kernel}, {self.bytes:,} bytes compared with {whom}:{how}"
+        return (
+            f"{demangled(self.kernel)}, {self.bytes:,} bytes compared with {whom}:{how}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for a program."""
@@ -246,6 +251,7 @@ def verify(
     arguments: Any = (),
     *,
     cluster: Any = None,
+    cooperative: bool = False,
     shared: int = 0,
     target: str | None = None,
     contract: bool = True,
@@ -281,11 +287,13 @@ def verify(
     given, copies = prepared.arguments()
     # A kernel that faults does so here first, where it does no harm.
     result = anew(kernel).launch(
-        grid, block, given, cluster=cluster, shared=shared, target=chip.target,
-        contract=contract, limit=limit, check=False,
+        grid, block, given, cluster=cluster, cooperative=cooperative, shared=shared,
+        target=chip.target, contract=contract, limit=limit, check=False,
     )  # fmt: skip
     code = assembled(kernel, chip.target, contract)
-    program = prepared.program(code, grid, block, shared, cluster)
+    program = prepared.program(
+        code, grid, block, shared, cluster, cooperative=cooperative
+    )
     before = [each.bytes for each in prepared.held]
     done = programs.launch(chip, program, before, PATTERNS[0])
     return Verified(

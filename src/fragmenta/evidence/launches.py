@@ -32,9 +32,9 @@ from fragmenta.evidence.kernels import Difference, Prepared
 from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target
-from fragmenta.ptx.arguments import pointer
+from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.checking.problem import ERROR, Problem
-from fragmenta.ptx.kernel import Kernel, Loaded, parse
+from fragmenta.simt.arguments import pointer
 
 PARTS = ("index", "texts", "changes")
 """What the archive of a recording has; ``data`` may be missing."""
@@ -319,8 +319,8 @@ def record(
     wrong = prepared.differences(done.buffers, again.buffers)
     if wrong or not kernels.same_lines(done.printed, again.printed):
         raise Error(
-            f"two launches of {kernel.name} on {chip.name} gave different answers"
-            f"{''.join(f'; {each}' for each in wrong)}"
+            f"two launches of {kernel.function.shown} on {chip.name} gave different "
+            f"answers{''.join(f'; {each}' for each in wrong)}"
         )
     after = prepared.after(values, done.buffers)
     writer = Writer(kernels.made_by(chip))

@@ -20,7 +20,7 @@ from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import Error, NoDevice, nearest, one_of
 from fragmenta.evidence.kernels import Prepared, anew, assembled
 from fragmenta.isa.target import check_target
-from fragmenta.ptx.kernel import Kernel, Loaded, parse
+from fragmenta.launch.kernel import Kernel, Loaded, parse
 
 # ── the same bits ───────────────────────────────────────────────────────────
 

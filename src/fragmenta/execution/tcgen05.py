@@ -26,6 +26,7 @@ from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.execution.mma import numeric_model, signed
+from fragmenta.execution.undefined import depending
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target, number
@@ -103,6 +104,75 @@ def execute(
     )
     after = part.place(part.container.insert(result), address=d, image=tmem)
     return _without_lanes(op, after, tmem, disable_output_lane)
+
+
+def undefined(
+    op: Instruction,
+    tmem: Image,
+    a: int | TensorAddress,
+    b: int,
+    *,
+    smem: NDArray[np.uint8],
+    d: Address = 0,
+    enable_input_d: int = 1,
+    scale_input_d: int | None = None,
+    disable_output_lane: ArrayLike | None = None,
+    scale_a: Address | None = None,
+    scale_b: Address | None = None,
+    metadata: Address | None = None,
+    zero_column_mask: int | None = None,
+) -> Image:
+    """Which bits of tensor memory are undefined after one ``tcgen05.mma``.
+
+    The images have a bit for each bit of memory, which is 1 where that is undefined.
+    The other operands are those of :func:`execute`.  An element of D is undefined if
+    its row of A, its column of B, the scales of one of them, or its old value is.  If
+    any metadata is undefined, all elements are.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
+    >>> smem, a = fm.shared_tile(np.zeros((128, 16), np.float16), op, "A")
+    >>> smem, b = fm.shared_tile(np.zeros((16, 32), np.float16), op, "B", image=smem)
+    >>> smem[a.address(5, 3, "f16")] = 1
+    >>> tmem = np.zeros((128, 512), np.uint32)
+    >>> tmem = undefined(op, tmem, a.encode(), b.encode(), smem=smem, d=64)
+    >>> np.argwhere(tmem.any(axis=1)).tolist(), hex(tmem[5, 95])
+    ([[5]], '0xffffffff')
+    """
+    part = _in_tensor_memory(op, "D")
+    left = (
+        _any_copy(op, "A", tmem, a)
+        if isinstance(a, TensorAddress)
+        else _from_shared(op, "A", a, smem) != 0
+    )
+    right = _from_shared(op, "B", b, smem) != 0
+    if zero_column_mask is not None:
+        zero = ZeroColumnMask.decode(zero_column_mask)
+        right = right & ~zero.columns(op.shape.n, op.shape.m)
+    found = depending(left, right)
+    if enable_input_d:
+        found = found | (part.unpack_bits(tmem, address=d) != 0)
+    if scale_a is not None and scale_b is not None:
+        rows, columns = (
+            _any_copy(op, name, tmem, each)
+            for name, each in (("scale_A", scale_a), ("scale_B", scale_b))
+        )
+        found = found | depending(rows, columns)
+    if metadata is not None:
+        found = found | _any_copy(op, "metadata", tmem, metadata).any()
+    ones = np.where(found, (1 << part.dtype.bits) - 1, 0).astype(part.dtype.bits_dtype)
+    after = part.place(part.container.insert(ones), address=d, image=tmem)
+    return _without_lanes(op, after, tmem, disable_output_lane)
+
+
+def _any_copy(
+    op: Instruction, name: str, tmem: Image, address: Address
+) -> NDArray[np.bool_]:
+    """The elements of an operand of which any copy in tensor memory is undefined."""
+    part = _in_tensor_memory(op, name)
+    copies = range(_copies(part))
+    bits = [part.unpack_bits(tmem, address=address, copy=each) for each in copies]
+    return np.asarray(np.any(bits, axis=0), bool)
 
 
 # -- what it is given ---------------------------------------------------------
@@ -330,14 +400,19 @@ def _in_tensor_memory(op: Instruction, name: str) -> TensorFragment:
     return part
 
 
+def _copies(part: TensorFragment) -> int:
+    """How often an operand is in tensor memory."""
+    sizes = part.layout.sizes
+    return prod(sizes[each] for each in part.layout.free if each != "base")
+
+
 def _same(op: Instruction, name: str, tmem: ArrayLike, address: Address) -> Bits:
     """An operand in tensor memory; its copies must be equal.
 
     Which lanes read which copy is not published, so copies that differ are refused.
     """
     part = _in_tensor_memory(op, name)
-    sizes = part.layout.sizes
-    copies = prod(sizes[each] for each in part.layout.free if each != "base")
+    copies = _copies(part)
     first = part.unpack_bits(tmem, address=address)
     for copy in range(1, copies):
         other = part.unpack_bits(tmem, address=address, copy=copy)

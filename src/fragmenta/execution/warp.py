@@ -35,8 +35,8 @@ from fragmenta.execution.warp_operands import Given, from_registers
 from fragmenta.isa.families import OF_WARPS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
-from fragmenta.machine.compiler import Traced, pointer
-from fragmenta.machine.trace import I32, I64, Code, Memory, Value
+from fragmenta.jit.compiler import Traced, pointer
+from fragmenta.jit.trace import I32, I64, Code, Memory, Value
 
 SELECTORS = ("selector", "byte_a", "thread_a", "byte_b", "thread_b")
 

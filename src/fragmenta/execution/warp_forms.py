@@ -52,7 +52,7 @@ from fragmenta.execution.warp_operands import (
     scale_places,
 )
 from fragmenta.execution.warp_registers import Panels
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     F32,
     F64,
     I1,

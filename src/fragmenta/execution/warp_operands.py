@@ -25,7 +25,7 @@ from fragmenta.execution.warp_registers import (
     places_of,
 )
 from fragmenta.isa.instruction import WARP, Instruction
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     I8,
     I16,
     I32,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import LayoutError
 from fragmenta.isa.instruction import WARP
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     I8,
     I16,
     I32,

@@ -42,8 +42,8 @@ from fragmenta.execution.warpgroup_shared import Shared, from_shared
 from fragmenta.execution.wgmma import check_immediates
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
-from fragmenta.machine.compiler import Traced, pointer
-from fragmenta.machine.trace import I8, I32, I64, Code, Memory, Value, select
+from fragmenta.jit.compiler import Traced, pointer
+from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, select
 from fragmenta.shared.descriptor import MAJORS
 
 SELECTORS = ("scale_d", "selector")

@@ -17,7 +17,7 @@ from fragmenta.execution.warp_operands import Side
 from fragmenta.execution.warp_registers import Items
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     I8,
     I16,
     I32,

@@ -17,7 +17,7 @@ from fragmenta.isa.tables import mma as mma_table
 from fragmenta.isa.tables import mma_sp
 from fragmenta.isa.tables import wgmma as wgmma_table
 from fragmenta.isa.tables import wmma as wmma_table
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, WIDE_K
+from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K
 
 
 def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import UnknownInstruction, nearest, one_of
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K
+from fragmenta.isa.tcgen05_shapes import WIDE_K
 
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from fragmenta.arrays.checks import is_among
@@ -84,12 +85,20 @@ def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruc
     for each in forms:
         if family is not None and each.name != family:
             continue
-        for row in each.rows:
-            for values in row.combinations():
-                op = Instruction(each, row, values)
-                if op.mnemonic not in seen:  # rows may overlap; the first one counts
-                    seen.add(op.mnemonic)
-                    yield op
+        for op in _of_form(each):
+            if op.mnemonic not in seen:  # rows may overlap; the first one counts
+                seen.add(op.mnemonic)
+                yield op
+
+
+@cache  # whoever looks through the tables shares what instructions know of themselves
+def _of_form(form: Form) -> tuple[Instruction, ...]:
+    """Every combination of each row of a form; rows may overlap."""
+    return tuple(
+        Instruction(form, row, values)
+        for row in form.rows
+        for values in row.combinations()
+    )
 
 
 def check_multiplies(op: Instruction) -> None:

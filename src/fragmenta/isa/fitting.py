@@ -18,8 +18,8 @@ from fragmenta.isa.families import FORMS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.spoken import UNNAMED_F16, Meaning, meaning
 from fragmenta.isa.table import Form, Row
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.target import expand
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.isa.wording import TYPES, built
 from fragmenta.registers.dtype import DTYPES, dtype
 from fragmenta.registers.granularity import granularity

@@ -30,8 +30,8 @@ from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Move, Row, Unit
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K, WIDE_TARGETS, layout_letter
 from fragmenta.isa.target import Requirement, Version, check_target
+from fragmenta.isa.tcgen05_shapes import WIDE_K, WIDE_TARGETS, layout_letter
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.granularity import Granularity, granularity

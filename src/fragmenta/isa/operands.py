@@ -142,12 +142,17 @@ def _check(
     if not least <= len(given) <= len(expected):
         raise BadOperands(_miscounted(op, operands, expected, given))
     widths = {guard: ("1", "the guard")} if guard else {}
+    results: list[str] = []
     for slot, written in zip(expected, given, strict=False):
         if len(slot) > 1:
             _check_pair(op, slot, written)
             _check_pair_declared(op, written, declared)
             continue
         _check_one(op, slot[0], written)
+        if writes_all(op) and is_written(op, slot[0]):
+            results += written.items
+            if len({*results}) < len(results):
+                _refuse(op, slot[0], "registers that differ", written)
         _check_names(op, slot[0], written, widths)
         if declared is not None:
             _check_declared(op, slot[0], written, declared)
@@ -304,8 +309,6 @@ def _check_vector(op: Instruction, operand: Operand, written: Written) -> None:
             _check_sink(op, operand, alone, written)
         else:
             _check_constant(op, operand, item, alone)
-    if op.unit == "tcgen05" and op.loads and len({*written.items}) < len(written.items):
-        _refuse(op, operand, "registers that differ", written)
 
 
 def _check_sink(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K
 from fragmenta.isa.target import check_target, number
+from fragmenta.isa.tcgen05_shapes import WIDE_K
 
 #: What a target of each number has for Tensor Cores; the first line that fits counts.
 GENERATIONS: tuple[tuple[range, str], ...] = (

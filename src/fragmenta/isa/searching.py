@@ -18,7 +18,7 @@ from fragmenta.isa.reading import check_text, instruction
 from fragmenta.isa.refusals import ambiguous, difference, nearest_shape, told
 from fragmenta.isa.sass import written_as
 from fragmenta.isa.spoken import meaning, said, uttered, vocabulary
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.isa.wording import built
 from fragmenta.registers.dtype import DTYPES
 

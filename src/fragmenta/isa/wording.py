@@ -17,7 +17,7 @@ from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.instruction import Instruction, Shape
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, WIDE_K
+from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K
 
 _SHAPE = re.compile(r"m\d+n\d+(k\d+)?", re.ASCII)
 SCALES = ("ue8m0", "ue4m3")

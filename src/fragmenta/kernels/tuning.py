@@ -14,9 +14,9 @@ from functools import cache
 from hashlib import sha256
 
 from fragmenta.errors import ShapeError
+from fragmenta.jit.cache import Cache
 from fragmenta.kernels.config import Kernel, Tile, candidates, choose, expected_time
 from fragmenta.kernels.source import text
-from fragmenta.machine.cache import Cache
 
 ProductShape = tuple[int, int, int]
 

@@ -1,4 +1,4 @@
-"""What does a whole kernel do?
+"""PTX: reading it, checking it, running whole kernels.
 
 parse(text), load(path)   read PTX
 module.kernels            its kernels
@@ -23,33 +23,39 @@ KernelHazard              the error of one that ran to its end with a race or th
 array([0. , 0.5, 1. , 1.5], dtype=float32)
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from fragmenta.errors import KernelFault, KernelHazard
-from fragmenta.names import homes, loader
-from fragmenta.ptx.arguments import pointer
-from fragmenta.ptx.structs import struct, tensor_map
-from fragmenta.ptx.watching.empties import empty
+from fragmenta.door import homes, opener
 
 if TYPE_CHECKING:
-    from fragmenta.api.kernels import Kernel, Result, load, parse
-    from fragmenta.api.raw import RawKernel
-else:
-    __getattr__ = loader(
-        globals(),
-        homes({"api.kernels": "Kernel Result load parse", "api.raw": "RawKernel"}),
-    )
+    from fragmenta.api.kernels import Kernel as Kernel
+    from fragmenta.api.kernels import Result as Result
+    from fragmenta.api.kernels import load as load
+    from fragmenta.api.kernels import parse as parse
+    from fragmenta.api.raw import RawKernel as RawKernel
+    from fragmenta.errors import KernelFault as KernelFault
+    from fragmenta.errors import KernelHazard as KernelHazard
+    from fragmenta.launch.structs import struct as struct
+    from fragmenta.launch.structs import tensor_map as tensor_map
+    from fragmenta.simt.arguments import pointer as pointer
+    from fragmenta.simt.empties import empty as empty
 
-__all__ = [
-    "Kernel",
-    "KernelFault",
-    "KernelHazard",
-    "RawKernel",
-    "Result",
-    "empty",
-    "load",
-    "parse",
-    "pointer",
-    "struct",
-    "tensor_map",
-]
+# The imports above say the same to type checkers; a test holds the two together.
+_HOME = homes(
+    {
+        "api.kernels": "Kernel Result load parse",
+        "launch.structs": "struct tensor_map",
+        "simt.arguments": "pointer",
+        "simt.empties": "empty",
+        "api.raw": "RawKernel",
+        "errors": "KernelFault KernelHazard",
+    }
+)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
+__getattr__ = opener(__name__, _HOME)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,7 @@ name outside, and so is a label.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -248,6 +249,11 @@ class Function:
     """Whether there is no body, as for ``vprintf``."""
     line: int = 0
 
+    @property
+    def shown(self) -> str:
+        """Its name in messages: that of C++, if it is one."""
+        return demangled(self.name)
+
 
 _LINE = 200
 """Characters of a line that a message quotes."""
@@ -311,3 +317,31 @@ def type_bytes(name: str) -> int:
     if name in ("", "texref", "samplerref", "surfref"):
         return 8
     return max(1, type_bits(name) // 8)
+
+
+def demangled(name: str) -> str:
+    """The name of a function or a variable in C++, without types and templates.
+
+    The parameters of a kernel are called after it.
+
+    >>> demangled("_Z5scaleIfLi4EEvPT_i"), demangled("_ZN3lib4mine5scaleEPfi")
+    ('scale', 'lib::mine::scale')
+    >>> demangled("_Z5scalePf_param_0")
+    'scale_param_0'
+    >>> demangled("_ZN12_GLOBAL__N_15scaleEv"), demangled("add"), demangled("_Z99x")
+    ('scale', 'add', '_Z99x')
+    """
+    found = re.match(r"_ZN?[KVrL]*(?=\d)", name)
+    if found is None:
+        return name
+    at, parts = found.end(), []
+    while number := re.compile(r"\d{1,6}").match(name, at):
+        at = number.end() + int(number[0])
+        if at > len(name):
+            return name
+        parts.append(name[number.end() : at])
+        if not found[0].startswith("_ZN"):
+            break
+    plain = "::".join(each for each in parts if not each.startswith("_GLOBAL__N_"))
+    suffix = re.search(r"_param_\d+$", name)
+    return plain + (suffix[0] if suffix else "")

@@ -1,6 +1,6 @@
 """How are millions of chunks pruned, compressed and decompressed quickly?
 
-By compiled kernels (:mod:`fragmenta.machine`) over flat arrays of unsigned integers.
+By compiled kernels (:mod:`fragmenta.jit`) over flat arrays of unsigned integers.
 A *place* is what a code chooses: one element, or a pair of adjacent elements as one
 integer of twice the width.  The kernels have a variable for every place of a chunk
 and do not branch, so the compiler can use vector instructions.
@@ -20,8 +20,8 @@ from fragmenta.arrays.once import once
 from fragmenta.registers.granularity import Codes, Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
-    from fragmenta.machine.compiler import Traced
-    from fragmenta.machine.trace import Code, Value
+    from fragmenta.jit.compiler import Traced
+    from fragmenta.jit.trace import Code, Value
 Places = NDArray[Any]
 
 ONE_OF_TWO = Granularity(1, 2)
@@ -72,8 +72,8 @@ def decompress_chunks(picks: int, stored: Places, codes: Codes, out: Places) -> 
 
 @once
 def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
-    from fragmenta.machine.compiler import kernel, pointer, type_of
-    from fragmenta.machine.trace import I64, compare_unsigned, select
+    from fragmenta.jit.compiler import kernel, pointer, type_of
+    from fragmenta.jit.trace import I64, compare_unsigned, select
 
     def beats(one: Value, other: Value) -> Value:
         return compare_unsigned(">", one, other) if keys.kind == "u" else one > other
@@ -110,8 +110,8 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
 
 @once
 def _compress(picks: int, places: np.dtype[Any]) -> Traced:
-    from fragmenta.machine.compiler import kernel, pointer, type_of
-    from fragmenta.machine.trace import I8, I64, convert, select
+    from fragmenta.jit.compiler import kernel, pointer, type_of
+    from fragmenta.jit.trace import I8, I64, convert, select
 
     of = type_of(places)
 
@@ -154,8 +154,8 @@ def _compress(picks: int, places: np.dtype[Any]) -> Traced:
 
 @once
 def _decompress(picks: int, places: np.dtype[Any]) -> Traced:
-    from fragmenta.machine.compiler import kernel, pointer, type_of
-    from fragmenta.machine.trace import I8, I64, select
+    from fragmenta.jit.compiler import kernel, pointer, type_of
+    from fragmenta.jit.trace import I8, I64, select
 
     of = type_of(places)
 

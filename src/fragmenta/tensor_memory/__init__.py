@@ -31,7 +31,7 @@ reason.
 
 from typing import TYPE_CHECKING
 
-from fragmenta.names import homes, loader
+from fragmenta.door import homes, opener
 from fragmenta.tensor_memory.allocator import Allocator
 from fragmenta.tensor_memory.copying import copy, expanded
 from fragmenta.tensor_memory.moves import load, reduce, shift, store
@@ -41,7 +41,7 @@ from fragmenta.tensor_memory.scales import scale_blocks, scale_matrix
 if TYPE_CHECKING:
     from fragmenta.api.tensor_memory import copies, scale_copy
 else:
-    __getattr__ = loader(globals(), homes({"api.tensor_memory": "copies scale_copy"}))
+    __getattr__ = opener(__name__, homes({"api.tensor_memory": "copies scale_copy"}))
 
 __all__ = [
     "Allocator",

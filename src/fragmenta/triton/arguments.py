@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
 
 from fragmenta.errors import Error, ValueRangeError
-from fragmenta.ptx.arguments import Pointer, Struct
-from fragmenta.ptx.structs import MAP_ALIGNMENT
+from fragmenta.launch.structs import MAP_ALIGNMENT
 from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
+from fragmenta.simt.arguments import Pointer, Struct
 
 
 class Given(NamedTuple):
@@ -136,8 +136,10 @@ def _memory(value: Any) -> Pointer:
     """The bytes from the lowest to the highest element, in place, and the first one.
 
     A step may be negative: then the pointer is not where the memory starts.  An axis
-    that was expanded has the step 0 and hides how far the tensor goes, so a kernel may
-    go to the end of its storage.
+    with the step 0 hides how far a tensor goes.  Libraries that gather and scatter, as
+    FlagGems does, give their kernels such a view, and the true step as a number: the
+    kernel goes along the axis itself, behind the last element of the view.  A view does
+    not say what it was made from, so its memory ends where its storage does.
     """
     axes = list(zip(value.shape, value.stride(), strict=True))
     size = value.element_size()

@@ -30,8 +30,8 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import by_architecture
 from fragmenta.isa.spoken import UNNAMED_F16, meaning, vocabulary
 from fragmenta.isa.table import read
-from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import TARGETS
+from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fragmenta.ptx.naming import Names
-from fragmenta.ptx.watching.history import Note, Recorded, moment
+from fragmenta.races.report.history import Note, Recorded, moment
+from fragmenta.simt.naming import Names
 
 MOST_COPIES = 10
 """Rows of copies; more at a time are drawn over one another in the last one."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
-from fragmenta.ptx.watching.history import Mark, Recorded
+from fragmenta.races.report.history import Mark, Recorded
 from fragmenta.view.happenings import Band, Bar, Happenings, Key, Row, Tick
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words

@@ -46,8 +46,8 @@ in C++ and in PTX, which also has ``wmma.load`` and ``wmma.store``.
 
 from typing import TYPE_CHECKING
 
+from fragmenta.door import homes, opener
 from fragmenta.errors import AlignmentError, OutOfBounds
-from fragmenta.names import homes, loader
 from fragmenta.wmma.calls import (
     DeprecatedVariant,
     __float_to_tf32,
@@ -84,7 +84,7 @@ from fragmenta.wmma.names import (
 if TYPE_CHECKING:
     from fragmenta.api.wmma import mma
 else:
-    __getattr__ = loader(globals(), homes({"api.wmma": "mma"}))
+    __getattr__ = opener(__name__, homes({"api.wmma": "mma"}))
 
 __all__ = [
     "AlignmentError",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.ptx.engine import compiled
+from fragmenta.simt import compiled
 
 PAGE = mmap.PAGESIZE
 LINE = 64

@@ -12,20 +12,28 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 from fragmenta import catalogue
 from fragmenta.cuda.source import ptx as written
-from fragmenta.errors import BadOperands
+from fragmenta.errors import BadOperands, Error
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.instruction_descriptor import InstructionDescriptor, type_codes
 from fragmenta.ptx.checking.registers import size
-from fragmenta.ptx.engine import writing
-from fragmenta.ptx.engine.admitting import admit
-from fragmenta.ptx.engine.compiling import write
-from fragmenta.ptx.engine.program import program
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Syntax
 from fragmenta.ptx.reading import parse
+from fragmenta.registers.dtype import DTYPES, DType
+from fragmenta.shared.descriptor import MAJORS
+from fragmenta.shared.elements import MajorAxis
+from fragmenta.shared.fields import Family
+from fragmenta.shared.operands import extent, family_of, major_of
+from fragmenta.simt import emitter
+from fragmenta.simt.admitting import admit
+from fragmenta.simt.compiling import write
+from fragmenta.simt.program import program
+from fragmenta.tensor_memory.copying import copies
 from tests.ptx.opcodes.carried import Statement, registers, statements
 
 COLUMNS = 6
@@ -48,6 +56,21 @@ class Touch(NamedTuple):
     writes: bool
 
 
+class Reads(NamedTuple):
+    """An operand that an instruction reads by a descriptor of shared memory."""
+
+    column: int
+    """The number of the row that is the descriptor."""
+    name: str
+    """``A``, ``B``, or ``S`` of a copy."""
+    family: Family
+    rows: int
+    k: int
+    type: DType
+    major: MajorAxis
+    kind: str | None
+
+
 class Form(NamedTuple):
     """An instruction with hostile operands."""
 
@@ -68,6 +91,11 @@ class Form(NamedTuple):
     uniform: bool = False
     """Whether all lanes have to give the same."""
     threads: int = 32
+    reads: tuple[Reads, ...] = ()
+    """What is read by descriptors."""
+    given: tuple[tuple[int, int], ...] = ()
+    """Numbers of the row that are often these: an instruction descriptor, columns of
+    tensor memory, metadata."""
 
 
 def column(register: str) -> tuple[int, int]:
@@ -178,17 +206,83 @@ def catalogue_forms() -> tuple[Form, ...]:
     for op in catalogued():
         whole = op.warpgroup or op.family.startswith("tcgen05")
         threads = 128 if op.warpgroup else 32
-        form = Form(_scoped(op), op.family, uniform=whole, threads=threads)
         listed = tuple((o.name, o.ptx, min(o.count, 3)) for o in op.operands)
-        key = (op.family, op.kind, listed) if whole else form.text
-        found.setdefault(key, form)
+        for trans in (0, 1) if any(o.name == "trans_a" for o in op.operands) else (0,):
+            given = {"trans_a": trans, "trans_b": trans} if trans else {}
+            form = Form(_scoped(op, given), op.family, uniform=whole, threads=threads)
+            key = (op.family, op.kind, listed, trans) if whole else form.text
+            if key not in found:
+                found[key] = _described(form, op, trans) if whole else form
     return tuple(found.values())
 
 
-def _scoped(op: Op) -> str:
+_PLACES = {"a": 1, "s": 1, "idesc": 1, "b": 2}
+"""Which registers hold the operands of instructions with descriptors: of 64 and of 32
+bits are counted apart.  Where D is has the first, all others the last."""
+_METADATA = 0x4444_4444
+"""Positions 0 and 1 of each four, which every type may have."""
+_BEHIND = 96
+"""The column of tensor memory of operands that are not D."""
+
+
+def _described(form: Form, op: Op, trans: int) -> Form:
+    """A form with what its descriptors name, if the other operands are right."""
+    names = [each.name for each in op.operands if each.ptx == ".b64"]
+    given = {"%r2": _BEHIND}
+    if op.family.startswith("tcgen05"):
+        given["%r0"] = 0  # D, in its first column
+    if "idesc" in [each.name for each in op.operands]:
+        whole = _whole(op)
+        if whole is None:
+            return form
+        op, given[f"%r{_PLACES['idesc']}"] = whole, whole.idesc or 0
+    elif op.sparse:
+        given["%r2"] = _METADATA
+    reads = tuple(_reads(op, name, trans) for name in names if name in _PLACES)
+    numbers = tuple((column(name)[0], number) for name, number in given.items())
+    return form._replace(reads=reads, given=numbers)
+
+
+def _whole(op: Op) -> Op | None:
+    """A product with an instruction descriptor that its mnemonic takes.
+
+    None if only the spelling of its kind is known.
+    """
+    kind = op.kind or ""
+    types = [type_codes(name, kind) or {"f32": 0} for name in ("a", "b", "d")]
+    scales = type_codes("scale", kind) or {"": 0}
+    for *some, scale, m, n in product(*types, scales, (128, 64, 256), (16, 32, 64)):
+        try:
+            made = InstructionDescriptor(
+                kind, m, n, *some, scale=scale, sparse=op.sparse
+            )
+            return op.with_descriptor(made.encode())
+        except Error:
+            continue
+    return None
+
+
+def _reads(op: Op, name: str, trans: int) -> Reads:
+    place, _ = column(f"%d{_PLACES[name]}")
+    if name == "s":
+        rows, words = copies(op).shape
+        return Reads(place, "S", "tcgen05", rows, 4 * words, DTYPES["u8"], "k", None)
+    operand, family = name.upper(), family_of(op)
+    assert family is not None
+    major = MAJORS[trans] if family == "wgmma" else major_of(op, operand)
+    kind = op.kind if family == "tcgen05" else None
+    rows, k = extent(op, operand)
+    return Reads(place, operand, family, rows, k, op.types[name], major, kind)
+
+
+def _scoped(op: Op, given: dict[str, int]) -> str:
     """An instruction after its registers were filled."""
     lines = ["{", *written.declarations(op)]
+    whole = op.warpgroup or op.family.startswith("tcgen05")
     for number, each in enumerate(written.operands(op)):
+        if whole and not each.vector:
+            number = 2 if each.ptx == "tensor" else _PLACES.get(each.name, 2)
+            number = 0 if each.name in ("d", "taddr") else number
         kind = written.DECLARED.get(each.ptx, each.ptx)
         names = [f"%{each.name}{i}" for i in range(each.count)]
         if not each.vector:
@@ -196,7 +290,7 @@ def _scoped(op: Op) -> str:
         for index, name in enumerate(names):
             lines += _filled(kind, name, number + index)
     alone = "" if "aligned" in op.mnemonic.split(".") else "@%first "
-    return "\n".join([*lines, f"{alone}{written.statement(op)}", "}"])
+    return "\n".join([*lines, f"{alone}{written.statement(op, **given)}", "}"])
 
 
 _FILL = {8: "mov.b64 {}, %long{};", 4: "mov.b32 {}, %word{};",
@@ -244,7 +338,7 @@ def fate(text: str) -> Fate:
     """What becomes of an instruction."""
     tile = ".shared .align 128 .b8 tile[1000];"
     module = parse(f"{HEAD}.entry k() {{ {REGISTERS} {tile} {text} DONE: ret; }}")
-    writer = writing.Writer(program(module, "k"), "sm_100a")
+    writer = emitter.Writer(program(module, "k"), "sm_100a")
     try:
         admit(module, [writer.unit.function])
         write(writer)

@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.context import Shape, word
-from fragmenta.ptx.engine.layout import Fault, Status
 from fragmenta.shared.tensor_map import TensorMap
+from fragmenta.simt import layout
+from fragmenta.simt.context import Shape, word
+from fragmenta.simt.layout import Fault, Status
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import COLUMNS, HEAD, REGISTERS, Form, column
 from tests.fuzz.bounds.world import SIZE, WRAP, Draw, World
 
 RESULTS, RESULT = 8, 16
 """Results of a thread, and the bytes of each."""
-TARGET = "sm_100a"
 PATIENCE = 3
 """How often a block that waits has another turn."""
 
@@ -54,16 +53,21 @@ class Outcome(NamedTuple):
     """Texts that were refused before anything was compiled."""
 
 
+def target(forms: Sequence[Form]) -> str:
+    """What executes them."""
+    return "sm_90a" if forms[0].family.startswith("wgmma") else "sm_100a"
+
+
 def kernel(forms: Sequence[Form], cluster: int = 1) -> str:
     """The text of a bundle; the blocks of a cluster end together."""
     both = "barrier.cluster.arrive; barrier.cluster.wait;" if cluster > 1 else ""
     labels = [f"L{number}" for number in range(len(forms))]
     lines = [
-        HEAD,
+        HEAD.replace("sm_100a", target(forms)),
         ".visible .entry k(.param .u64 table, .param .u64 out, .param .u64 data,",
         "  .param .u64 locked, .param .align 16 .b8 more[24]) {",
         REGISTERS,
-        ".shared .align 128 .b8 tile[1000]; .local .align 16 .b8 own[96];",
+        f".shared .align 1024 .b8 tile[{_tile(forms)}]; .local .align 16 .b8 own[96];",
         ".reg .b64 %row, %goal, %at; .reg .b32 %n, %t, %c;",
         "ld.param.u64 %row, [table]; ld.param.u64 %goal, [out];",
         "mov.u32 %n, %ctaid.x; mov.u32 %t, %ntid.x; mov.u32 %c, %tid.x;",
@@ -80,6 +84,11 @@ def kernel(forms: Sequence[Form], cluster: int = 1) -> str:
     for label, form in zip(labels, forms, strict=True):
         lines += [f"{label}:", form.text, *_kept(form), "bra DONE;"]
     return "\n".join([*lines, f"DONE: {both}", "ret;", "}", ""])
+
+
+def _tile(forms: Sequence[Form]) -> int:
+    """Bytes of shared memory; a tile of a descriptor has to fit."""
+    return 4072 if any(form.reads for form in forms) else 1000
 
 
 def _filled() -> list[str]:
@@ -107,7 +116,7 @@ def _allocated(forms: Sequence[Form]) -> list[str]:
     if not any(form.family.startswith("tcgen05.") for form in forms):
         return []
     words = "cta_group::1.sync.aligned.shared::cta.b32"
-    return [f"tcgen05.alloc.{words} [tile], 64;"]
+    return [f"tcgen05.alloc.{words} [tile], 128;"]
 
 
 _WIDTHS = {"h": "u16", "r": "u32", "d": "u64", "q": "b128"}
@@ -142,7 +151,7 @@ class Room:
             given = [_locked(self.table), self.out, self.data, _locked(self.locked),
                      bytes(range(24))]  # fmt: skip
             self.launch: Any = loaded.launch(
-                "k", shape, given, shared=0, target=TARGET, contract=True,
+                "k", shape, given, shared=0, target=target(forms), contract=True,
                 stack=1 << 12, watch=setting.watch, schedule=setting.schedule,
             )  # fmt: skip
             self.runner: Any = self.launch.context()
@@ -187,6 +196,7 @@ class Room:
         turns = 0
         self._begin(0, units)
         while self.runner.index < units:
+            before = len(self.findings)
             try:
                 with np.errstate(over="ignore"):
                     self.launch.run(self.runner)
@@ -196,6 +206,9 @@ class Room:
                 self._escaped(error)
             status = self.runner.status
             self._look()
+            if len(self.findings) > before:  # the same would escape again
+                self._next(status, units)
+                continue
             if status == Status.ENDED:
                 self._begin(int(self.runner.index), units)
                 continue
@@ -279,6 +292,7 @@ class Room:
             faults += int((failed & ~unsupported).sum())
             if form.touch is not None and not unsupported.all():
                 self._compare(form, chosen, numbers[chosen], stores, rank)
+            self._outside(form, chosen[~failed], numbers)
         alone = all(f.family == "st" and f.touch is not None for f in self.forms)
         alone = alone and self.setting.cluster == 1
         if alone and not (self.data == _after(before, stores)).all():
@@ -314,6 +328,20 @@ class Room:
         if form.values and touch.space == "generic":
             runs = np.repeat((known & (first < 0))[:, None], address.shape[1], axis=1)
             stores += self._stored(form, blocks, address, numbers, runs)
+
+    def _outside(
+        self, form: Form, blocks: NDArray[np.int64], numbers: NDArray[np.uint64]
+    ) -> None:
+        """Blocks that ran to their end, though a descriptor leaves shared memory."""
+        for reads in form.reads:
+            for block in blocks:
+                word = int(numbers[block, 0, reads.column])
+                if not self.world.holds(reads, word):
+                    self.findings.append(
+                        f"block {block} read outside shared memory: the descriptor of "
+                        f"{reads.name} is {word:#018x}\n    {form.text}"
+                    )
+                    return
 
     def _loaded(
         self,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import fragmenta
 from tests.clock import HANG
 from tests.fuzz.bounds.children import ROOT, how
-from tests.fuzz.bounds.forms import Form, Touch
+from tests.fuzz.bounds.forms import Form, Touch, catalogue_forms
 from tests.fuzz.bounds.harness import Outcome, Setting, play
 from tests.fuzz.bounds.plan import launched
 from tests.fuzz.bounds.texts import kernel_text
@@ -97,7 +97,12 @@ _BOX = Form(
     "[%d2, {%r3, %r4}], [%d3];", "cp",
     likes=((1, "shared"), (2, "map 2"), (0, "mbarrier")),
 )  # fmt: skip
+_PRODUCT, _TENSOR_PRODUCT, _TENSOR_COPY = (
+    next(form for form in catalogue_forms() if form.family == family and form.reads)
+    for family in ("wgmma", "tcgen05.mma", "tcgen05.cp")
+)
 _ONE = Setting(threads=1)
+_GROUP = Setting(threads=128)
 _LOW = Setting(low=True)
 _TWO = Setting(cluster=2)
 _WATCHED = Setting(watch=True)
@@ -215,6 +220,25 @@ MUTANTS = (
         "asynchronous/warp_copies.py",
         "        self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)\n", ""),),
         (_COPY,), Setting(schedule="lazy")),
+    Mutant("the source of a cp.async that is done later", (Change(
+        "asynchronous/warp_copies.py",
+        "        self._refuse(read & ~known, Fault.BOUNDS, source, size)\n", ""),),
+        (_COPY,), Setting(schedule="lazy")),
+    Mutant("the descriptors of wgmma", (Change("asynchronous/operands.py",
+        "    if first >= SHARED_START and end <= size:", "    if True:"),
+        Change("../execution/warpgroup_shared.py",
+               "        outside = at + UNIT > shared.size",
+               "        outside = at < 0")), (_PRODUCT,), _GROUP),
+    Mutant("the system's bytes under a descriptor of wgmma", (Change(
+        "asynchronous/operands.py",
+        "    if first >= SHARED_START and end <= size:", "    if end <= size:"),),
+        (_PRODUCT,), _GROUP),
+    Mutant("the descriptors of tcgen05.mma", (Change("asynchronous/tensor_sources.py",
+        "        if first < SHARED_START or end > size:", "        if False:"),),
+        (_TENSOR_PRODUCT,)),
+    Mutant("the descriptor of tcgen05.cp", (Change("asynchronous/tensor_sources.py",
+        "        if first < SHARED_START or end > size:", "        if False:"),),
+        (_TENSOR_COPY,)),
     Mutant("the shared memory of a tensor copy", (
         Change("asynchronous/work.py",
                "    if offset < layout.SHARED_START or offset + size > memory.size:",
@@ -238,7 +262,7 @@ def see(mutant: Mutant) -> Outcome:
     for low in (False, True):
         if mutant.forms:
             setting = mutant.setting._replace(low=low)
-            blocks = 48 if setting.threads == 128 else 768
+            blocks = 768
             found = play(mutant.forms, setting, blocks, seed=3 + low)
         for text in mutant.modules:
             said = launched(text, low=low, check=False, wrong=True)
@@ -268,11 +292,14 @@ def caught(mutant: Mutant) -> dict[str, Any]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(ROOT)]),
                        "FRAGMENTA_CACHE": str(Path(folder) / "cache")}  # fmt: skip
         number = MUTANTS.index(mutant)
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.fuzz.bounds.mutants", str(number)],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG,
-            check=False,
-        )  # fmt: skip
+        command = [sys.executable, "-m", "tests.fuzz.bounds.mutants", str(number)]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True,
+                timeout=HANG, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"name": mutant.name, "caught": True, "how": "does not end"}
     lines = done.stdout.splitlines()
     if done.returncode < 0:
         said = how(done.returncode)

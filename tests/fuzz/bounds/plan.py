@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.ptx.engine import accessing, writing
+from fragmenta.simt import accessing, emitter
 from tests.fuzz.bounds import texts
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import Form, catalogue_forms, fate, table_forms
@@ -55,7 +55,7 @@ class Job(NamedTuple):
 def _silent(form: Form) -> bool:
     """Whether the engine does nothing for an instruction, as for ``prefetch``."""
     quiet = (accessing.nothing, accessing.fence, accessing.createpolicy)
-    return writing.HANDLERS.get(form.family) in quiet
+    return emitter.HANDLERS.get(form.family) in quiet
 
 
 class Bundles(NamedTuple):

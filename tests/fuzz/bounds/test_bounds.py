@@ -43,6 +43,16 @@ def test_nothing_outside_is_touched(family: str, setting: Setting) -> None:
     assert found.accesses > blocks // 4
 
 
+@pytest.mark.parametrize("family", ["wgmma", "wgmma.sp", "tcgen05.mma", "tcgen05.cp"])
+def test_descriptors_reach_the_memory_that_they_name(family: str) -> None:
+    """Some blocks run to their end, so descriptors near right ones are drawn."""
+    form = next(f for f in forms.catalogue_forms() if f.family == family and f.reads)
+    setting = Setting(threads=form.threads)
+    found = plan.Job(family, (form,), setting, 48, 2026).run()
+    assert not found.findings, "\n".join(found.findings)
+    assert 24 < found.faults < 48
+
+
 def test_hostile_texts_are_refused_or_bounded() -> None:
     found = plan.Texts("texts", 60, 2026).run()
     assert not found.findings, "\n".join(found.findings)

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.ptx.engine import layout
-from tests.fuzz.bounds.forms import COLUMNS, Form, Touch, column
+from fragmenta.errors import Error
+from fragmenta.shared.descriptor import UNIT, Descriptor
+from fragmenta.shared.fields import MODES_OF
+from fragmenta.simt import layout
+from tests.fuzz.bounds.forms import COLUMNS, Form, Reads, Touch, column
 
 Numbers = NDArray[np.uint64]
 WRAP = (1 << 64) - 1
@@ -80,6 +83,18 @@ class World:
             found[there] = region.data[places]
         return found
 
+    def holds(self, reads: Reads, word: int) -> bool:
+        """Whether all that a descriptor names is shared memory."""
+        (own, *_) = self.regions["cluster"]
+        try:
+            of = Descriptor.decode(word, reads.family)
+            row, k = np.ogrid[: reads.rows, : reads.k]
+            found = of.address(row, k, reads.type, reads.major, reads.kind)
+        except Error:
+            return False
+        first, last = int(found.min()), int(found.max())
+        return first >= own.start and last // UNIT * UNIT + UNIT <= own.start + own.size
+
     def anchors(self, hosts: list[int]) -> Numbers:
         """Numbers near which something begins or ends."""
         found = {0, 1 << 31, 1 << 32, 1 << 36, 1 << 47, 1 << 63, WRAP, 0x400, 0xE00000}
@@ -142,6 +157,30 @@ class Draw:
             known = self.random.choice(_FIELDS, found.shape)
             there = self.random.random((blocks, 1, COLUMNS)) < 0.7
             found = np.where(there, self._odd(blocks)[..., None] & known, found)
+        for place, number in form.given:
+            often = self.random.random((blocks, 1)) < 0.9
+            found[..., place] = np.where(often, np.uint64(number), found[..., place])
+        for reads in form.reads:
+            words = [self._descriptor(reads) for _ in range(blocks)]
+            often = self.random.random((blocks, 1)) < 0.9
+            right = np.array(words, np.uint64)[:, None]
+            found[..., reads.column] = np.where(often, right, found[..., reads.column])
+        return found
+
+    def _descriptor(self, reads: Reads) -> int:
+        """A descriptor near shared memory, or such a one with a bit changed."""
+        draw, own = self.random, self.world.regions["cluster"][0]
+        first, last = own.start // UNIT, (own.start + own.size) // UNIT
+        step = int(draw.choice([0, 0, 1, 8, 16, 32, 64, draw.integers(1 << 14)]))
+        other = int(draw.choice([0, 0, 1, 8, 16, 32, 64, draw.integers(1 << 14)]))
+        modes = [each for each in MODES_OF[reads.family] if each is not None]
+        base = int(draw.integers(8)) if draw.random() < 0.1 else 0
+        found = Descriptor(
+            UNIT * int(draw.integers(first - 4, last + 4)), UNIT * step, UNIT * other,
+            modes[int(draw.integers(len(modes)))], base, reads.family,
+        ).encode()  # fmt: skip
+        if draw.random() < 0.2:
+            found ^= 1 << int(draw.integers(64))
         return found
 
     def _mixed(self, touch: Touch, blocks: int) -> Numbers:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
 from fragmenta.evidence import arguments as inputs
-from fragmenta.ptx.watching.empties import empty
 from fragmenta.shared.tensor_map import TensorMap
+from fragmenta.simt.empties import empty
 from tests.ptx.hazards import tensor_results, tile_results
 from tests.ptx.hazards.cases import EMPTY, Case, Row
 

@@ -14,6 +14,9 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.ptx import parse
 from fragmenta.ptx.opcodes.contraction import contract
 from fragmenta.ptx.opcodes.flow import Flow
+from fragmenta.ptx.opcodes.quotients import contract_all
+from tests.ptx.opcodes.judging import forms, lines, statement, supported
+from tests.thinning import some
 
 TARGET = "sm_90a"
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
@@ -48,6 +51,10 @@ CASES = [
     ("mul.TT t,a,b; abs.TT n,t; add.TT d,n,c;", "d", (0, 1, 1)),
     ("mul.TT t,a,b; bar.sync 0; add.TT d,t,c;", "d", (1, 0, 0)),
     ("mul.TT t,a,b; membar.gl; add.TT d,t,c;", "d", (0, 1, 1)),
+    ("mul.TT t,a,b; div.u32 %z,%z,3; add.TT d,t,c; @%p1 st.u32 [%q],%z;", "d", (1, 0, 0)),
+    ("mul.TT t,a,b; div.s32 %z,%z,3; add.TT d,t,c; @%p1 st.u32 [%q],%z;", "d", (0, 1, 1)),
+    ("mul.TT t,a,b; bfind.u64 %z,%q; add.TT d,t,c; @%p1 st.u32 [%q],%z;", "d", (0, 1, 1)),
+    ("mul.TT t,a,b; @%p1 ld.u32 %z,[%q]; add.TT d,t,c; st.u32 [%q],%z;", "d", (0, 1, 1)),
     ("mul.TT t,a,b; add.TT a,e,g; add.TT d,t,c;", "d a", (1, 0, 1)),  # a changes
     ("mul.TT a,a,b; add.TT a,a,c;", "a", (1, 0, 0)),
     # branches and guards
@@ -168,6 +175,165 @@ def test_ptxas_does_the_same(of):
     found = machine_code(text)
     for number, (body, _, expected) in enumerate(cases):
         assert theirs(found[f"k{number}"], of) == expected, body
+
+
+# ── quotients ───────────────────────────────────────────────────────────────
+
+QUOTIENTS = [
+    (f"div.{how}{z}.TT t,a,b; {between} {add}{z}.TT d,c,t;", fused)
+    for how in ("approx", "full")
+    for z in ("", ".ftz")
+    for add in ("add", "sub")
+    for between, fused in (
+        ("", True),
+        ("bar.sync 0;", True),
+        ("@%p1 ld.global.f32 c,[%q+100];", False),
+        ("@%p1 st.global.f32 [%q+100],e;", False),
+        ("@%p1 mov.f32 c,e;", True),
+        ("@%p1 bra L; add.f32 c,c,e; L:", False),
+    )
+]
+
+
+def test_quotients_are_fused_as_products_are():
+    text = HEADER + "\n".join(
+        kernel(f"k{number}", "f32", body, ["d"])
+        for number, (body, _) in enumerate(QUOTIENTS)
+    )
+    found, functions = machine_code(text), parse(text).functions
+    for number, (body, fused) in enumerate(QUOTIENTS):
+        code = contract_all(functions[f"k{number}"]).instructions
+        assert any(each.opcode == "fma" for each in code) == fused, body
+        assert theirs(found[f"k{number}"], "f32")[0] == fused, body
+
+
+# ── guards ──────────────────────────────────────────────────────────────────
+
+# A guarded instruction between a product and its sum; its result; whether the two are
+# fused.  u is 0 before.
+GUARDED = [
+    ("ld.global.f32 u,[%q+100];", "u", False),
+    ("ld.global.cg.f32 u,[%q+100];", "u", False),
+    ("ld.global.nc.f32 u,[%q+100];", "u", False),
+    ("ld.global.v2.f32 {u,v},[%q+104];", "u", False),
+    ("ld.shared.f32 u,[%z];", "u", False),
+    ("ld.param.f32 u,[more];", "u", False),
+    ("ld.f32 u,[%q+100];", "u", False),
+    ("st.global.f32 [%q+100],e;", "", False),
+    ("st.shared.f32 [%z],e;", "", False),
+    ("atom.global.add.f32 u,[%q+100],e;", "u", False),
+    ("red.global.add.f32 [%q+100],e;", "", False),
+    ("cp.async.ca.shared.global [%z],[%q],4;", "", False),
+    ("cp.async.commit_group;", "", False),
+    ("cp.async.wait_group 0;", "", False),
+    ("prefetch.global.L1 [%q];", "", False),
+    ("discard.global.L2 [%q],128;", "", False),
+    ("shfl.sync.bfly.b32 u,e,1,31,-1;", "u", False),
+    ("vote.sync.ballot.b32 u,%p1,-1;", "u", False),
+    ("activemask.b32 u;", "u", False),
+    ("redux.sync.add.s32 u,e,-1;", "u", False),
+    ("match.any.sync.b32 u,e,-1;", "u", False),
+    ("bar.sync 0;", "", False),
+    ("bar.warp.sync -1;", "", False),
+    ("barrier.cta.arrive 1,64;", "", False),
+    ("mbarrier.init.shared.b64 [%z],1;", "", False),
+    ("fence.proxy.async;", "", False),
+    ("griddepcontrol.wait;", "", False),
+    ("nanosleep.u32 10;", "", False),
+    ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {u},[%z];", "u", False),
+    ("mov.u32 u,%clock;", "u", True),
+    ("getctarank.shared::cluster.u32 u,%z;", "u", True),
+    ("mapa.shared::cluster.u32 u,%z,0;", "u", True),
+    # what is not used is left out
+    ("ld.global.f32 u,[%q+100];", "", True),
+    ("ld.relaxed.gpu.global.f32 u,[%q+100];", "", True),
+    ("ld.acquire.gpu.global.f32 u,[%q+100];", "", False),
+    ("ld.volatile.global.f32 u,[%q+100];", "", False),
+    ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {u},[%z];", "", True),
+    ("shfl.sync.bfly.b32 u,e,1,31,-1;", "", True),
+    ("vote.sync.ballot.b32 u,%p1,-1;", "", True),
+    ("activemask.b32 u;", "", True),
+    ("atom.global.add.f32 u,[%q+100],e;", "", False),
+]
+ALWAYS = "mov.pred %p1,-1;"
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """Each instruction with a guard, then with one that always holds; the fusions."""
+    bodies = {}
+    for first in ("", ALWAYS):
+        for instruction, result, fused in GUARDED:
+            body = (
+                f"{first} mov.b32 u,0; mul.TT t,a,b; @%p1 {instruction} add.TT d,c,t;"
+            )
+            bodies[body, ("d", *result)] = fused or bool(first)
+    text = HEADER + "\n".join(
+        kernel(f"k{number}", "f32", *each).replace("setp.ne.u32 %p1, %z, 0;", "")
+        if each[0].startswith(ALWAYS)
+        else kernel(f"k{number}", "f32", *each)
+        for number, each in enumerate(bodies)
+    )
+    return text, [*bodies.items()]
+
+
+def test_guards_that_become_jumps(guarded):
+    text, bodies = guarded
+    functions = parse(text).functions
+    for number, ((body, _), fused) in enumerate(bodies):
+        assert ours(functions[f"k{number}"], "f32")[0] == fused, body
+
+
+def test_ptxas_makes_jumps_of_the_same_guards(guarded):
+    text, bodies = guarded
+    found = machine_code(text)
+    for number, ((body, _), fused) in enumerate(bodies):
+        assert theirs(found[f"k{number}"], "f32")[0] == fused, body
+
+
+def between(form, name, of, guard):
+    """An instruction of the table between a product and its sum."""
+    *declared, instruction = statement(form)
+    loads, stores = [], []
+    for each in declared:
+        kind, register = re.fullmatch(r"\.reg \.(\w+) (\w+);", each).groups()
+        if kind == "pred":
+            loads.append(f"ld.global.u32 %z,[%q+4]; setp.gt.u32 {register},%z,%y;")
+            stores.append(f"selp.u32 %z,1,0,{register}; st.global.u32 [%q+4],%z;")
+            continue
+        loads.append(f"ld.volatile.global.{kind} {register},[%q];")
+        stores.append(f"st.volatile.global.{kind} [%q],{register};")
+    both = f"mul.{of} t,a,b; {guard} {instruction} add.{of} d,c,t;"
+    first = "{ .reg .u32 %y; ld.global.u32 %y,[%q];"
+    body = "\n".join([first, *declared, *loads, both, *stores, "}"])
+    return kernel(name, of, body, ["d"])
+
+
+@pytest.mark.parametrize(("start", "guard"), [(0, ""), (1, "@%p1")])
+def test_what_computes_in_each_lane(start, guard):
+    """The lines of the table, before ptxas and before us."""
+    chosen = {}
+    for line in some(lines(), 2, start):
+        form = [*forms(line, few=True)][-1]
+        wide = any(".b128" in each for each in statement(form))
+        if supported(line, TARGET) and not wide and form.mnemonic != "div.rn.f64":
+            chosen[f"k{len(chosen)}"] = form
+    # What ptxas writes for an instruction may have fused products of its own type.
+    kinds = {
+        name: "f32" if "f64" in form.mnemonic.split(".") else "f64"
+        for name, form in chosen.items()
+    }
+    text = HEADER.replace("9.0", "9.4") + "\n".join(
+        between(form, name, kinds[name], guard) for name, form in chosen.items()
+    )
+    found, functions = machine_code(text), parse(text).functions
+    assert len(chosen) > 140
+    wrong = {
+        form.mnemonic
+        for name, form in chosen.items()
+        if ours(functions[name], kinds[name])[0] != theirs(found[name], kinds[name])[0]
+    }
+    assert not wrong
 
 
 # ── random programs ─────────────────────────────────────────────────────────

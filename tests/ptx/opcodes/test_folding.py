@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -60,11 +63,38 @@ def bits(value: np.float32) -> str:
     return f"0f{int(value.view(np.uint32)):08X}"
 
 
-def shown(machine: str) -> dict[int, np.float32]:
-    """The constant in each kernel; none where the GPU computes it."""
-    found = {}
-    for part in machine.split(".section\t.text.k")[1:]:
-        number = int(part[: part.index(",")])
+def first_operand(name: str) -> str:
+    """What stands before the constant: a division has a dividend."""
+    return "0f41C80000, " if name.startswith("div") else ""
+
+
+@cache  # one run of each tool for all opcodes
+def listing() -> str:
+    """The machine code of a kernel for each opcode and each number."""
+    text = HEAD + "".join(
+        ONE.format(number=i, name=name, first=first_operand(name), last=bits(each))
+        for i, (name, each) in enumerate(product(OPCODES, numbers()))
+    )
+    with TemporaryDirectory() as folder:
+        source, code = Path(folder, "a.ptx"), Path(folder, "a.cubin")
+        source.write_text(text)
+        command = [assembler.tool("ptxas"), "-arch=sm_90a", source, "-o", code]
+        subprocess.run(command, check=True)
+        return subprocess.run(
+            [assembler.tool("nvdisasm"), code],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+
+def shown(name: str) -> dict[int, np.float32]:
+    """The constant that an opcode makes of each number; none if the GPU computes it."""
+    found, count = {}, len(numbers())
+    for part in listing().split(".section\t.text.k")[1:]:
+        opcode, number = divmod(int(part[: part.index(",")]), count)
+        if OPCODES[opcode] != name:
+            continue
         operand = re.search(r"FMNMX\S* \w+, R\d+, (-?[\d.e+-]+), !", part)
         if operand and "MUFU" not in part:
             found[number] = np.float32(float(operand[1]))
@@ -72,25 +102,11 @@ def shown(machine: str) -> dict[int, np.float32]:
 
 
 @pytest.mark.parametrize("name", OPCODES)
-def test_ptxas_computes_the_same(name: str, tmp_path: Path) -> None:
-    given = numbers()
-    first = "0f41C80000, " if name.startswith("div") else ""
-    text = HEAD + "".join(
-        ONE.format(number=i, name=name, first=first, last=bits(each))
-        for i, each in enumerate(given)
-    )
-    source, code = tmp_path / "a.ptx", tmp_path / "a.cubin"
-    source.write_text(text)
-    subprocess.run(
-        [assembler.tool("ptxas"), "-arch=sm_90a", source, "-o", code], check=True
-    )
-    listing = subprocess.run(
-        [assembler.tool("nvdisasm"), code], capture_output=True, text=True, check=True
-    ).stdout
-    wanted = shown(listing)
+def test_ptxas_computes_the_same(name: str) -> None:
+    given, wanted = numbers(), shown(name)
     assert len(wanted) > 8
     lines = "".join(
-        f"{name} %r4, {first}{bits(each)}; st.global.b32 [%rd1 + {4 * i}], %r4;\n"
+        f"{name} %r4, {first_operand(name)}{bits(each)}; st.global.b32 [%rd1 + {4 * i}], %r4;\n"
         for i, each in enumerate(given)
     )
     every = ALL.format(lines=lines)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.machine.compiler import kernel, pointer
-from fragmenta.machine.trace import I32, LANES, joined
+from fragmenta.jit.compiler import kernel, pointer
+from fragmenta.jit.trace import I32, LANES, joined
 from fragmenta.ptx.opcodes import special_tables, special_unit
 from tests.ptx.opcodes import special_cases as cases
 from tests.ptx.opcodes.judging import forms, judged, lines

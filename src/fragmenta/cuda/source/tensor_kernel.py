@@ -33,7 +33,7 @@ from fragmenta.cuda.source.tensor_tiles import (
 )
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K
+from fragmenta.isa.tcgen05_shapes import WIDE_K
 from fragmenta.registers.tensor import COLUMNS
 
 THREADS = 128

@@ -5,7 +5,7 @@ driver and no host compiler (the wheel ``nvidia-cuda-nvrtc``), or else through
 an ``nvcc`` and the host compiler that goes with it.  NVRTC brings no headers: those of
 the wheel ``nvidia-cuda-runtime`` or of a CUDA toolkit are found where they are.
 
-What was compiled once is kept in :mod:`fragmenta.machine.cache` under the source, the
+What was compiled once is kept in :mod:`fragmenta.jit.cache` under the source, the
 target, the options and the compiler's version.
 """
 
@@ -28,7 +28,7 @@ from fragmenta.arrays.once import once
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import CompileError, Error, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.machine.cache import Cache
+from fragmenta.jit.cache import Cache
 
 _LIBRARIES = (
     "nvidia/cu*/lib/libnvrtc.so*",

@@ -175,6 +175,8 @@ class GPU:
         memory: Sequence[NDArray[np.uint8]],
         parameters: Callable[[Sequence[int]], Sequence[bytes]],
         cluster: Sequence[int] = (1, 1, 1),
+        *,
+        cooperative: bool = False,
     ) -> None:
         """Launch with memory on the device for a while; it is changed in place.
 
@@ -194,7 +196,8 @@ class GPU:
                 cells = parameters([int(buffer.handle) for buffer in buffers])
                 kept = [ctypes.create_string_buffer(c, len(c)) for c in cells]
                 places = np.array([ctypes.addressof(each) for each in kept], np.uint64)
-                config = _configured(sizes, shared, self._stream.handle, cluster)
+                stream = self._stream.handle
+                config = _configured(sizes, shared, stream, cluster, cooperative)
                 if prod(cluster) > 8:  # what every GPU with clusters can run
                     larger = most.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
                     checked(driver.cuFuncSetAttribute(function, larger, 1))
@@ -275,23 +278,29 @@ class GPU:
 
 
 def _configured(
-    sizes: Sequence[int], shared: int, stream: Any, cluster: Sequence[int]
-) -> Any:
-    """The grid, the block and the cluster of a launch, as the driver takes them."""
+    sizes: Sequence[int], shared: int, stream: Any, cluster: Sequence[int],
+    cooperative: bool,
+) -> Any:  # fmt: skip
+    """The grid, the block and the attributes of a launch, as the driver takes them."""
     from cuda.bindings import driver
 
     made = driver.CUlaunchConfig()
     made.gridDimX, made.gridDimY, made.gridDimZ = sizes[:3]
     made.blockDimX, made.blockDimY, made.blockDimZ = sizes[3:]
     made.sharedMemBytes, made.hStream = shared, int(stream)
-    made.numAttrs = 0
+    kinds, found = driver.CUlaunchAttributeID, []
     if prod(cluster) > 1:
-        attribute = driver.CUlaunchAttribute()
-        kinds = driver.CUlaunchAttributeID
-        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        size = attribute.value.clusterDim
+        found.append(driver.CUlaunchAttribute())
+        found[-1].id = kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        size = found[-1].value.clusterDim
         size.x, size.y, size.z = cluster
-        made.attrs, made.numAttrs = [attribute], 1
+    if cooperative:
+        found.append(driver.CUlaunchAttribute())
+        found[-1].id = kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        found[-1].value.cooperative = 1
+    if found:
+        made.attrs = found
+    made.numAttrs = len(found)
     return made
 
 

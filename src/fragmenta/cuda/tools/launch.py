@@ -27,7 +27,7 @@ from fragmenta.execution.wgmma import checked_scale_d, in_registers
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import Version, check_target, number
-from fragmenta.machine.cache import Cache
+from fragmenta.jit.cache import Cache
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, MajorAxis, extent
 from fragmenta.shared.tiles import PATTERN, Image, as_image, as_words, read_tile

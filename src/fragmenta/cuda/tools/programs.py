@@ -26,7 +26,7 @@ from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
 from fragmenta.errors import Error
 from fragmenta.isa.target import Version
-from fragmenta.ptx.arguments import Passed, passed_bytes
+from fragmenta.simt.arguments import Passed, passed_bytes
 
 STACK = 16384
 """Bytes of stack for each thread: recursion needs more than CUDA's kilobyte."""
@@ -50,6 +50,8 @@ class Program(NamedTuple):
     prints: bool = False
     """Whether it may print: then the standard output is listened to."""
     cluster: Size = (1, 1, 1)
+    cooperative: bool = False
+    """Whether all blocks are on the GPU at the same time."""
 
 
 class Launched(NamedTuple):
@@ -169,6 +171,7 @@ def _launch(gpu: GPU, program: Program, memory: Sequence[Bytes]) -> None:
             memory,
             lambda addresses: placed(program.parameters, addresses),
             program.cluster,
+            cooperative=program.cooperative,
         )
     finally:  # after a fault nothing can be unloaded
         driver.cuModuleUnload(module)

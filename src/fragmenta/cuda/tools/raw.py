@@ -15,8 +15,8 @@ from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import compiler
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.ptx.kernel import Kernel, Loaded, parse
-from fragmenta.ptx.result import Result
+from fragmenta.launch.kernel import Kernel, Loaded, parse
+from fragmenta.launch.result import Result
 
 
 class RawKernel:

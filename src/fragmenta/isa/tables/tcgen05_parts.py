@@ -7,7 +7,7 @@ tensor memory is in the lanes of the rows of D.
 from __future__ import annotations
 
 from fragmenta.isa.instruction import Instruction, Parts
-from fragmenta.isa.tables.tcgen05_shapes import LAYOUTS, WIDE_K
+from fragmenta.isa.tcgen05_shapes import LAYOUTS, WIDE_K
 from fragmenta.registers.dtype import dtype
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.tensor import LANES, TensorFragment, Window

@@ -15,7 +15,7 @@ from fragmenta.ptx.checking.places import Place, Places
 from fragmenta.ptx.checking.problem import ERROR, WARNING, Problem
 from fragmenta.ptx.checking.tensor import signature
 from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.placing import reachable
+from fragmenta.ptx.placement import reachable
 
 
 def check(

@@ -45,7 +45,7 @@ def cta_groups(function: Function, context: Context) -> Iterator[Problem]:
         first = first or found[1]
         if found[1] != first:
             message = (
-                f"{function.name} has tcgen05 with .{first} before this .{found[1]}"
+                f"{function.shown} has tcgen05 with .{first} before this .{found[1]}"
             )
             hint = "all tcgen05 of a function have the same .cta_group"
             yield context.problem(each, "cta-group", ERROR, message, hint)
@@ -99,7 +99,7 @@ def shared_memory(function: Function, context: Context) -> Iterator[Problem]:
         static, dynamic = memory.limits(target)
         if used > static:
             message = (
-                f"{function.name} has {used:,} bytes of static shared memory; "
+                f"{function.shown} has {used:,} bytes of static shared memory; "
                 f"{target} allows {static:,}"
             )
             hint = f"shared memory of a size known at launch may have {dynamic:,} bytes"

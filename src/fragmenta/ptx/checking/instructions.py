@@ -12,6 +12,7 @@ from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, 
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
 from fragmenta.ptx.checking.registers import fits
+from fragmenta.ptx.host_functions import missing
 from fragmenta.ptx.module import (
     Group,
     Instruction,
@@ -22,10 +23,10 @@ from fragmenta.ptx.module import (
     Symbol,
     Variable,
     Vector,
+    demangled,
 )
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
-from fragmenta.ptx.outside import missing
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
@@ -167,7 +168,7 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     if called is None:
         return
     if called.kernel:
-        message = f"{name} is a kernel, which cannot be called"
+        message = f"{called.shown} is a kernel, which cannot be called"
         yield context.problem(of, "operand", ERROR, message)
         return
     why = missing(name) if called.declared_only else ""
@@ -179,8 +180,8 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     takes, returns = len(called.parameters), len(called.returns)
     if (given, results) != (takes, returns):
         message = (
-            f"{name} has {takes} parameters, {returns} results; the call has {given} "
-            f"and {results}"
+            f"{called.shown} has {takes} parameters, {returns} results; the call has "
+            f"{given} and {results}"
         )
         yield context.problem(of, "operand-count", ERROR, message)
         return
@@ -189,7 +190,7 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     for formal, actual in zip(formals, actuals, strict=True):
         if not _passes(formal, actual):
             kind = f".v{formal.elements} " * (formal.elements != 1) + f".{formal.type}"
-            message = f"{formal.name} of {name} is a {kind} register"
+            message = f"{demangled(formal.name)} of {called.shown} is a {kind} register"
             message += f"; given {told(actual)}"
             yield context.problem(of, "register", ERROR, message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fragmenta.isa.table import read
 from fragmenta.isa.target import expand
 from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.placing import place_shared
+from fragmenta.ptx.placement import place_shared
 
 # What ptxas allows in a kernel, and what a launch may have at most; bytes.  The first
 # line that has the target counts.

@@ -188,7 +188,7 @@ def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding
         wrong = _no(slot, f"written, so that it is a .{kind} register", operand)
         lax = of.opcode in _VIDEO and isinstance(operand, Immediate)
         return wrong._replace(severity=WARNING) if lax else wrong
-    if isinstance(operand, Immediate):
+    if isinstance(operand, Immediate) and of.opcode != "stackrestore":
         return _constant(slot, operand, kind)
     if isinstance(operand, Special):
         return _special(of, slot, operand, kind)
@@ -568,7 +568,10 @@ def _threads(of: Instruction) -> Iterator[Finding]:
     """The number of threads at a barrier is a multiple of a warp."""
     number, count = (2, 4) if "red" in of.qualifiers else (1, 2)
     given = of.operands[number] if len(of.operands) == count else None
-    if isinstance(given, Immediate) and int(given.value) % 32:
+    if not isinstance(given, Immediate):
+        return
+    threads = int(given.value)
+    if threads % 32 or (not threads and "arrive" in of.qualifiers):
         yield Finding(
             "constant",
             f"a barrier counts warps, multiples of 32 threads; given {given.value}",

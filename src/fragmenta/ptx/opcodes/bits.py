@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     I1,
     I8,
     I16,

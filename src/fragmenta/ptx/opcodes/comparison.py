@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     I16,
     I32,
     Type,

@@ -17,7 +17,7 @@ trap
 brkpt
 nanosleep.u32                       a                   ; ptx = 6.2 ; target = sm_70
 pmevent                             a:imm               ; a = 0..15
-pmevent.mask                        a:imm
+pmevent.mask                        a:imm               ; a = 0..65535
 griddepcontrol.action                                   ; action = launch_dependents wait ; ptx = 7.8 ; target = sm_90
 setmaxnreg.action.sync.aligned.type n:imm               ; action = inc dec ; type = u32 s32 ; n = 24..256/8 ; ptx = 8.0 ; target = sm_90a 100a/f 110a/f 120a/f
 elect.sync                          d|p:u32, membermask:u32  ; ptx = 8.0 ; target = sm_90

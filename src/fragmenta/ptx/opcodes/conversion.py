@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     F32,
     F64,
     I8,

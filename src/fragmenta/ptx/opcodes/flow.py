@@ -1,17 +1,22 @@
 """Which instructions follow one another, and which registers are needed later?
 
 A function is cut into straight pieces of code.  Jumps to the next instruction and
-labels that nothing jumps to do not cut it.
+labels that nothing jumps to do not cut it.  A guarded instruction does, unless it only
+computes: ptxas makes a jump of its guard.  Where its result is not used and it does
+nothing else, ptxas leaves it out, and nothing is cut.  A guard that is assigned once, a
+constant, is none for ptxas.  A guard that compares two constants is taken for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from fragmenta.ptx.module import (
     Address,
     Function,
     Group,
+    Immediate,
     Instruction,
     Label,
     Not,
@@ -40,7 +45,20 @@ _PURE = frozenset(
      "shl", "shr", "sin", "slct", "sqrt", "sub", "szext", "tanh", "testp", "xor"}
 )  # fmt: skip
 
-_MODES = frozenset(("rn", "rz", "rm", "rp"))
+# Guarded, they do not become jumps: they have predicates in machine code.
+_COMPUTES = _PURE | frozenset(
+    {"addc", "clmad", "getctarank", "isspacep", "madc", "mapa", "subc", "vabsdiff",
+     "vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmad",
+     "vmax", "vmax2", "vmax4", "vmin", "vmin2", "vmin4", "vset", "vset2", "vset4",
+     "vshl", "vshr", "vsub", "vsub2", "vsub4"}
+)  # fmt: skip
+
+# ptxas leaves these out, too, if their results are not used.
+_WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})
+_EFFECTS = frozenset({"acquire", "volatile"})
+
+# Divisions and roots that ptxas makes a call or several blocks of.
+_CALLED = frozenset({"rn", "rz", "rm", "rp", "u16", "s16", "s32", "u64", "s64"})
 
 
 # ── operands ────────────────────────────────────────────────────────────────
@@ -98,6 +116,43 @@ def reads(instruction: Instruction) -> list[int]:
     return found
 
 
+def constants(code: Sequence[Instruction]) -> dict[int, Immediate]:
+    """The registers that are assigned once, by a ``mov`` of a constant."""
+    times: Counter[int] = Counter()
+    found: dict[int, Immediate] = {}
+    for each in code:
+        times.update(number for number, _ in writes(each))
+        if each.opcode == "mov" and each.guard is None and len(each.operands) == 2:
+            goal, source = each.operands
+            if (
+                isinstance(goal, Register)
+                and not goal.vector
+                and isinstance(source, Immediate)
+            ):
+                found[goal.number] = source
+    return {number: value for number, value in found.items() if times[number] == 1}
+
+
+def _without_effect(instruction: Instruction) -> bool:
+    """Whether ptxas leaves an instruction out if its results are not used."""
+    words = set(instruction.qualifiers)
+    if instruction.opcode in _PURE:
+        return "cc" not in words
+    return instruction.opcode in _WITHOUT_EFFECT and not words & _EFFECTS
+
+
+def _computes(instruction: Instruction) -> bool:
+    """Whether a guarded instruction has a predicate in machine code."""
+    words = instruction.qualifiers
+    match instruction.opcode:
+        case "createpolicy":
+            return "range" not in words
+        case "lop3":
+            return not {"and", "or"} & {*words}
+        case opcode:
+            return opcode in _COMPUTES and "cc" not in words
+
+
 # ── pieces ──────────────────────────────────────────────────────────────────
 
 
@@ -114,7 +169,11 @@ def cuts(instruction: Instruction) -> bool:
         case "griddepcontrol":
             return "launch_dependents" in words
         case "div" | "rem" | "sqrt" | "rcp":
-            return bool(words & _MODES) or bool(words & {"u64", "s64"})
+            return bool(words & _CALLED)
+        case "rsqrt":
+            return "f64" in words and "ftz" not in words
+        case "bfind":
+            return bool(words & {"u64", "s64"})
     return False
 
 
@@ -126,11 +185,14 @@ class Flow:
         self._labels = function.labels
         self._tables = function.tables
         self._next = self._successors()
-        self.pieces = self._pieces()
+        self.pieces = self._pieces(set())
         """The places of the instructions of each piece, in order."""
         self.live, self.needed = self._live()
         """For each piece a number with a bit for each register that is needed later;
         for each instruction whether its results are needed."""
+        if guarded := self._guarded():
+            self.pieces = self._pieces(guarded)
+            self.live, self.needed = self._live()
 
     def _target(self, place: int) -> int:
         """The instruction that runs first at a place: plain jumps are followed."""
@@ -171,7 +233,20 @@ class Flow:
                 return [self._labels[each.name] for each in self._tables[name]]
         return sorted(set(self._labels.values()))
 
-    def _pieces(self) -> list[list[int]]:
+    def _guarded(self) -> set[int]:
+        """The instructions whose guards become jumps."""
+        settled = constants(self.code)
+        return {
+            place
+            for place, each in enumerate(self.code)
+            if each.guard is not None
+            and each.opcode != "bra"
+            and self.needed[place]
+            and not _computes(each)
+            and not {*registers_in(each.guard)} <= settled.keys()
+        }
+
+    def _pieces(self, guarded: set[int]) -> list[list[int]]:
         """Straight pieces of the code that can be reached."""
         if not self.code:
             return []
@@ -190,7 +265,7 @@ class Flow:
         for place in reached:
             # A guarded jump to the next instruction does not cut.
             one = self.code[place].opcode == "bra" and len(self._next[place]) == 1
-            if cuts(self.code[place]) and not one:
+            if (cuts(self.code[place]) and not one) or place in guarded:
                 begins.update(self._next[place])
         return [self._piece(place, begins) for place in sorted(begins)]
 
@@ -205,7 +280,11 @@ class Flow:
     def dead(self) -> Iterator[int]:
         """The instructions whose results nothing needs."""
         for piece in self.pieces:
-            yield from (place for place in piece if not self.needed[place])
+            yield from (
+                place
+                for place in piece
+                if not self.needed[place] and self.code[place].opcode in _PURE
+            )
 
     # ── what is needed later ────────────────────────────────────────────────
 
@@ -241,8 +320,7 @@ class Flow:
         for number, complete in writes(instruction):
             written |= 1 << number
             whole |= int(complete) << number
-        pure = instruction.opcode in _PURE and "cc" not in instruction.qualifiers
-        return read, written, whole, pure and bool(written)
+        return read, written, whole, _without_effect(instruction) and bool(written)
 
     def _enter(
         self,

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fragmenta.ptx.module import Function, Immediate, Instruction, Operand, Register
-from fragmenta.ptx.opcodes.flow import writes
+from fragmenta.ptx.opcodes.flow import constants
 
 _ANSWERS: dict[str, Callable[[float], float]] = {
     "rcp": lambda x: 1 / x,
@@ -73,17 +72,9 @@ def _approximates(instruction: Instruction) -> bool:
 
 def _constants(function: Function) -> Mapping[int, float]:
     """The registers that are assigned once, a constant, and their values."""
-    times: Counter[int] = Counter()
-    found: dict[int, float] = {}
-    for each in function.instructions:
-        for number, _ in writes(each):
-            times[number] += 1
-        if each.opcode == "mov" and each.guard is None and len(each.operands) == 2:
-            goal, source = each.operands
-            value = _float(source)
-            if isinstance(goal, Register) and not goal.vector and value is not None:
-                found[goal.number] = value
-    return {number: value for number, value in found.items() if times[number] == 1}
+    found = constants(function.instructions)
+    values = {number: _float(value) for number, value in found.items()}
+    return {number: value for number, value in values.items() if value is not None}
 
 
 def _float(operand: Operand) -> float | None:

@@ -56,7 +56,7 @@ st.mmio.sem.sys{.space}.type                                             [a], b 
 st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type          [a], b*vec, [mbar]       ; space = shared::cluster ; vec = v2 v4 ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; ptx = 8.1 ; target = sm_90
 st.async.mmio.release.sys{.space}.type                                   [a], b                   ; space = global ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; ptx = 8.7 ; target = sm_100
 st.async.release.scope{.space}.type                                      [a], b                   ; space = global ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; scope = gpu sys ; ptx = 8.7 ; target = sm_100
-st.bulk{.weak}{.space}                                                   [a], size:u64, zero:imm  ; space = shared::cta ; zero = 0 ; ptx = 8.6 ; target = sm_100
+st.bulk{.weak}{.space}                                                   [a], size:u64, zero:imm  ; space = shared::cta ; size = 0..16777216/8 ; zero = 0 ; ptx = 8.6 ; target = sm_100
 """
 )
 

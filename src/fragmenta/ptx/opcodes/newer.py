@@ -19,6 +19,7 @@ from fragmenta.isa.target import expand
 TABLE = """
 opcode   | has                                         | ptx | targets         | example
 cvt      | ue5m3x2                                     | 9.4 | sm_107a sm_107f | cvt.rn.satfinite.ue5m3x2.f32 %h1, %f1, %f2;
+cvt      | scaled::n2::ue8m0                           | 9.2 | 100a/f 110a/f 120a/f | cvt.rn.scaled::n2::ue8m0.bf16x2.e4m3x2 %r1, %h1, %h2;
 cvt      | pzo                                         | 9.4 | sm_107a sm_107f | cvt.rn.pzo.f16x2.f32 %r1, %f1, %f2;
 cvt      | rz; e4m3x2 e5m2x2 e2m3x2 e3m2x2 e2m1x2      | 9.4 | sm_107a sm_107f | cvt.rz.satfinite.e4m3x2.f32 %h1, %f1, %f2;
 add      | e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4          | 9.4 | sm_100a sm_103a | add.rn.satfinite.e5m2x4.e4m3x4 %r1, %r2, %r3;
@@ -31,6 +32,9 @@ mbarrier | layout::*                                   | 9.3 | sm_90+          |
 mbarrier | multicast::cluster::*                       | 9.4 | sm_107a sm_107f | mbarrier.arrive.multicast::cluster::32b.shared::cluster.b64 _, [bar], %r1;
 cp       | mbarrier::report::*                         | 9.4 | sm_107a sm_107f | cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes.mbarrier::report::disabled [s], [%rd1, {%r1}], [bar];
 cp       | im2col_no_offs::w                           | 9.4 | sm_107a sm_107f | cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs::w.bulk_group [%rd1, {%r1, %r2, %r3}], [s];
+cp       | override::*                                 | 9.4 | sm_107a sm_107f | cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes.override::global_address [s], [%rd1, %rd2, {%r1}], [bar];
+applypriority | async                                  | 9.4 | sm_107a sm_107f | applypriority.async.bulk.global.L2::evict_normal.bulk_group [%rd1], %r1;
+applypriority | async                                  | 9.4 | sm_107a sm_107f | applypriority.async.bulk.tensor.1d.global.tile.L2::evict_normal.bulk_group [%rd1, {%r1}];
 atom     | noftz; f32                                  | 9.4 | sm_90+          | atom.global.add.noftz.f32 %f1, [%rd1], %f2;
 red      | noftz; f32                                  | 9.4 | sm_90+          | red.global.add.noftz.f32 [%rd1], %f2;
 """

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     F32,
     F64,
     I32,

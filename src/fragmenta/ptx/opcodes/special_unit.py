@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from fragmenta.machine.trace import (
+from fragmenta.jit.trace import (
     F64,
     I32,
     I64,

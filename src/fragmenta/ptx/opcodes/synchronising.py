@@ -61,32 +61,32 @@ shfl.sync.mode.b32                  d|p, a, b:b32, c:b32, membermask:u32  ; mode
 
 declare("""
 ; scope = cta cluster ; target = sm_80 ; ptx = 7.0
-mbarrier.init{.space}.b64                                       [a], n:u32              ; space = shared shared::cta
+mbarrier.init{.space}.b64                                       [a], n:u32              ; space = shared shared::cta ; n = 1..1048575
 mbarrier.inval{.space}.b64                                      [a]                     ; space = shared shared::cta
 mbarrier.expect_tx{.space}.b64                                  [a], n:u32              ; space = shared shared::cta shared::cluster ; ptx = 8.0 ; target = sm_90
 mbarrier.expect_tx.relaxed.scope{.space}.b64                    [a], n:u32              ; space = shared shared::cta shared::cluster ; ptx = 8.0 ; target = sm_90
 mbarrier.complete_tx{.space}.b64                                [a], n:u32              ; space = shared shared::cta shared::cluster ; ptx = 8.0 ; target = sm_90
 mbarrier.complete_tx.relaxed.scope{.space}.b64                  [a], n:u32              ; space = shared shared::cta shared::cluster ; ptx = 8.0 ; target = sm_90
-mbarrier.arrive{.space}.b64                                     d, [a], {n:u32}         ; space = shared shared::cta ; bits = modelled
-mbarrier.arrive.sem.scope{.space}.b64                           d, [a], {n:u32}         ; space = shared shared::cta ; sem = release relaxed ; ptx = 8.0 ; bits = modelled
-mbarrier.arrive.space.b64                                       sink, [a], {n:u32}      ; space = shared::cluster ; ptx = 8.0 ; target = sm_90
-mbarrier.arrive.sem.scope.space.b64                             sink, [a], {n:u32}      ; space = shared::cluster ; sem = release relaxed ; ptx = 8.0 ; target = sm_90
+mbarrier.arrive{.space}.b64                                     d, [a], {n:u32}         ; space = shared shared::cta ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive.sem.scope{.space}.b64                           d, [a], {n:u32}         ; space = shared shared::cta ; sem = release relaxed ; ptx = 8.0 ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive.space.b64                                       sink, [a], {n:u32}      ; space = shared::cluster ; ptx = 8.0 ; target = sm_90 ; n = 1..4294967295
+mbarrier.arrive.sem.scope.space.b64                             sink, [a], {n:u32}      ; space = shared::cluster ; sem = release relaxed ; ptx = 8.0 ; target = sm_90 ; n = 1..4294967295
 mbarrier.arrive.expect_tx{.space}.b64                           d, [a], n:u32           ; space = shared shared::cta ; ptx = 8.0 ; target = sm_90 ; bits = modelled
 mbarrier.arrive.expect_tx.sem.scope{.space}.b64                 d, [a], n:u32           ; space = shared shared::cta ; sem = release relaxed ; ptx = 8.0 ; target = sm_90 ; bits = modelled
 mbarrier.arrive.expect_tx.space.b64                             sink, [a], n:u32        ; space = shared::cluster ; ptx = 8.0 ; target = sm_90
 mbarrier.arrive.expect_tx.sem.scope.space.b64                   sink, [a], n:u32        ; space = shared::cluster ; sem = release relaxed ; ptx = 8.0 ; target = sm_90
-mbarrier.arrive.noComplete{.space}.b64                          d, [a], n:u32           ; space = shared shared::cta ; bits = modelled
-mbarrier.arrive.noComplete.release.cta{.space}.b64              d, [a], n:u32           ; space = shared shared::cta ; ptx = 8.0 ; bits = modelled
-mbarrier.arrive_drop{.space}.b64                                d, [a], {n:u32}         ; space = shared shared::cta ; bits = modelled
-mbarrier.arrive_drop.sem.scope{.space}.b64                      d, [a], {n:u32}         ; space = shared shared::cta ; sem = release relaxed ; ptx = 8.0 ; bits = modelled
-mbarrier.arrive_drop.space.b64                                  sink, [a], {n:u32}      ; space = shared::cluster ; ptx = 8.0 ; target = sm_90
-mbarrier.arrive_drop.sem.scope.space.b64                        sink, [a], {n:u32}      ; space = shared::cluster ; sem = release relaxed ; ptx = 8.0 ; target = sm_90
+mbarrier.arrive.noComplete{.space}.b64                          d, [a], n:u32           ; space = shared shared::cta ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive.noComplete.release.cta{.space}.b64              d, [a], n:u32           ; space = shared shared::cta ; ptx = 8.0 ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive_drop{.space}.b64                                d, [a], {n:u32}         ; space = shared shared::cta ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive_drop.sem.scope{.space}.b64                      d, [a], {n:u32}         ; space = shared shared::cta ; sem = release relaxed ; ptx = 8.0 ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive_drop.space.b64                                  sink, [a], {n:u32}      ; space = shared::cluster ; ptx = 8.0 ; target = sm_90 ; n = 1..4294967295
+mbarrier.arrive_drop.sem.scope.space.b64                        sink, [a], {n:u32}      ; space = shared::cluster ; sem = release relaxed ; ptx = 8.0 ; target = sm_90 ; n = 1..4294967295
 mbarrier.arrive_drop.expect_tx{.space}.b64                      d, [a], n:u32           ; space = shared shared::cta ; ptx = 8.0 ; target = sm_90 ; bits = modelled
 mbarrier.arrive_drop.expect_tx.sem.scope{.space}.b64            d, [a], n:u32           ; space = shared shared::cta ; sem = release relaxed ; ptx = 8.0 ; target = sm_90 ; bits = modelled
 mbarrier.arrive_drop.expect_tx.space.b64                        sink, [a], n:u32        ; space = shared::cluster ; ptx = 8.0 ; target = sm_90
 mbarrier.arrive_drop.expect_tx.sem.scope.space.b64              sink, [a], n:u32        ; space = shared::cluster ; sem = release relaxed ; ptx = 8.0 ; target = sm_90
-mbarrier.arrive_drop.noComplete{.space}.b64                     d, [a], n:u32           ; space = shared shared::cta ; bits = modelled
-mbarrier.arrive_drop.noComplete.release.cta{.space}.b64         d, [a], n:u32           ; space = shared shared::cta ; ptx = 8.0 ; bits = modelled
+mbarrier.arrive_drop.noComplete{.space}.b64                     d, [a], n:u32           ; space = shared shared::cta ; bits = modelled ; n = 1..4294967295
+mbarrier.arrive_drop.noComplete.release.cta{.space}.b64         d, [a], n:u32           ; space = shared shared::cta ; ptx = 8.0 ; bits = modelled ; n = 1..4294967295
 mbarrier.test_wait{.space}.b64                                  p:pred, [a], state:b64  ; space = shared shared::cta
 mbarrier.test_wait.sem.scope{.space}.b64                        p:pred, [a], state:b64  ; space = shared shared::cta ; sem = acquire relaxed ; ptx = 8.0
 mbarrier.test_wait.parity{.space}.b64                           p:pred, [a], phase:u32  ; space = shared shared::cta ; phase = 0 1 ; ptx = 7.1
@@ -111,10 +111,10 @@ cp.async.mbarrier.arrive{.noinc}{.space}.b64            [a]
 """)
 
 declare("""
-; ptx = 8.0 ; target = sm_90
-cp.async.bulk.dst.global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint}  [d], [a], size:u32, [mbar], {mask:b16}, {policy:b64}  ; dst = shared::cluster
+; ptx = 8.0 ; target = sm_90 ; size = 0..1048560/16
+cp.async.bulk.dst.global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint}  [d], [a], size:u32, [mbar], {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mask = 0..65535
 cp.async.bulk.dst.global.mbarrier::complete_tx::bytes{.L2::cache_hint}              [d], [a], size:u32, [mbar], {policy:b64}                        ; dst = shared::cta ; ptx = 8.6
-cp.async.bulk.dst.global.mbarrier::complete_tx::bytes.ignore_oob{.L2::cache_hint}   [d], [a], size:u32, left:u32, right:u32, [mbar], {policy:b64}   ; dst = shared::cta ; ptx = 9.2 ; bits = modelled
+cp.async.bulk.dst.global.mbarrier::complete_tx::bytes.ignore_oob{.L2::cache_hint}   [d], [a], size:u32, left:u32, right:u32, [mbar], {policy:b64}   ; dst = shared::cta ; left = 0..15 ; right = 0..15 ; ptx = 9.2 ; bits = modelled
 cp.async.bulk.dst.shared::cta.mbarrier::complete_tx::bytes                          [d], [a], size:u32, [mbar]                          ; dst = shared::cluster
 cp.async.bulk.dst.shared::cta.bulk_group{.L2::cache_hint}                           [d], [a], size:u32, {policy:b64}                    ; dst = global
 cp.async.bulk.dst.shared::cta.bulk_group{.L2::cache_hint}.cp_mask                   [d], [a], size:u32, {policy:b64}, mask:b16          ; dst = global ; ptx = 8.6 ; target = sm_100 ; bits = modelled
@@ -133,7 +133,7 @@ cp.reduce.async.bulk.dst.shared::cta.bulk_group{.L2::cache_hint}.op.type        
 """)
 
 declare("""
-; bits = h200 ; dim = 1d 2d 3d 4d 5d ; group = cta_group::1 cta_group::2 ; ptx = 8.0 ; target = sm_90
+; bits = h200 ; dim = 1d 2d 3d 4d 5d ; mask = 0..65535 ; group = cta_group::1 cta_group::2 ; ptx = 8.0 ; target = sm_90
 cp.async.bulk.tensor.dim.dst.global{.mode}.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {mask:b16}, {policy:b64}                  ; dst = shared::cluster ; mode = tile
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], offsets:im2col, {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mode = im2col ; dim = 3d 4d 5d
 cp.async.bulk.tensor.dim.dst.global{.mode}.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], {policy:b64}                   ; dst = shared::cta ; mode = tile ; ptx = 8.6
@@ -147,7 +147,7 @@ cp.async.bulk.prefetch.tensor.dim.L2.global.mode{.L2::cache_hint}               
 """)
 
 declare("""
-; group = cta_group::1 cta_group::2 ; dim = 3d 4d 5d ; ptx = 8.6 ; target = 100a/f 110a/f
+; group = cta_group::1 cta_group::2 ; dim = 3d 4d 5d ; mask = 0..65535 ; ptx = 8.6 ; target = 100a/f 110a/f
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], offsets:im2col, {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mode = im2col::w im2col::w::128
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w ; target = sm_100
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w::128

@@ -1,0 +1,237 @@
+"""How is a traced function compiled, kept and called?
+
+Machine code depends only on the trace, the processor and the version of LLVM.
+These are its key in the user's cache (:mod:`fragmenta.jit.cache`).  A function
+is always traced again: that is quick, and it shows whether the machine code in the
+cache is still the right one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import __version__, binding, ir
+
+from fragmenta.arrays.forking import Lock
+from fragmenta.errors import one_of
+from fragmenta.jit.cache import Cache
+from fragmenta.jit.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Value
+from fragmenta.progress import notice
+
+
+class Pointer(NamedTuple):
+    """A parameter that is an array."""
+
+    of: Any
+
+
+def pointer(of: Any) -> Pointer:
+    """The type of a parameter that is an array of numbers."""
+    return Pointer(of)
+
+
+# The NumPy types that an array of each type may have.  A kernel decides itself
+# whether its integers are signed.
+_KINDS = {
+    I8: (np.uint8, np.int8, np.bool_),
+    I16: (np.uint16, np.int16),
+    I32: (np.uint32, np.int32),
+    I64: (np.uint64, np.int64),
+    F32: (np.float32,),
+    F64: (np.float64,),
+}
+_ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
+_SCALARS = {I32: ctypes.c_int32, I64: ctypes.c_int64, F64: ctypes.c_double}
+
+
+def type_of(kind: np.dtype[Any]) -> Any:
+    """The type in a kernel for a NumPy type.
+
+    >>> str(type_of(np.dtype(np.uint16)))
+    'i16'
+    """
+    return next(of for of, kinds in _ALLOWED.items() if kind in kinds)
+
+
+class Traced:
+    """A traced function; compiled when it is first called.
+
+    >>> from fragmenta.jit.compiler import kernel, pointer
+    >>> from fragmenta.jit.trace import I64, F64
+    >>> @kernel(x=pointer(F64), count=I64)
+    ... def double(code, x, count):
+    ...     with code.loop(count) as i:
+    ...         x[i] = x[i] + x[i]
+    >>> x = np.arange(3.0)
+    >>> double(x, 3)
+    >>> x
+    array([0., 2., 4.])
+    """
+
+    def __init__(
+        self, name: str, parameters: dict[str, Any], trace: Any, returns: Any = None
+    ) -> None:
+        self.name = name
+        self.parameters = parameters
+        self._trace = trace
+        self._returns = returns
+        self._lock = Lock()
+        self._call: Callable[..., Any] | None = None
+        self._engine: Any = None
+        self._address = 0
+        self._arrays = [
+            (place, _ALLOWED[of.of])
+            for place, of in enumerate(parameters.values())
+            if isinstance(of, Pointer)
+        ]
+
+    @property
+    def address(self) -> int:
+        """Where the machine code begins; valid as long as this object lives."""
+        self.compile()
+        return self._address
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it.  Arrays must be contiguous and have the declared types."""
+        words = list(arguments)
+        for place, allowed in self._arrays:
+            array = words[place]
+            if array.dtype not in allowed or not array.flags.c_contiguous:
+                name = list(self.parameters)[place]
+                raise TypeError(
+                    f"{self.name}: {name} must be a contiguous array of "
+                    f"{one_of(sorted(map(str, allowed)))}; given {array.dtype}, "
+                    f"contiguous: {array.flags.c_contiguous}"
+                )
+            words[place] = _address(array)
+        call = self._call or self.compile()
+        return call(*words)
+
+    def compile(self) -> Callable[..., Any]:
+        """The machine code, ready to be called."""
+        with self._lock:
+            if self._call is None:
+                self._engine, self._address = _load(self.name, self.text())
+                kinds: list[Any] = [
+                    ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
+                    for of in self.parameters.values()
+                ]
+                returns: Any = _SCALARS[self._returns] if self._returns else None
+                self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
+            return self._call
+
+    def text(self) -> str:
+        """The function in LLVM's intermediate language."""
+        module = ir.Module(self.name)
+        kinds = [
+            of.of.as_pointer() if isinstance(of, Pointer) else of
+            for of in self.parameters.values()
+        ]
+        returns = self._returns or ir.VoidType()
+        function = ir.Function(module, ir.FunctionType(returns, kinds), self.name)
+        code = Code(function)
+        given: list[Any] = []
+        for argument, of in zip(function.args, self.parameters.values(), strict=True):
+            if isinstance(of, Pointer):
+                argument.add_attribute("noalias")
+                given.append(Memory(code.builder, argument, of.of))
+            else:
+                given.append(Value(code.builder, argument))
+        code.close(self._trace(code, *given))
+        return str(module)
+
+    def assembly(self) -> str:
+        """The machine code as assembly text, for tuning."""
+        module = _optimized(self.text())
+        return str(_machine().emit_assembly(module))
+
+
+def kernel(**parameters: Any) -> Callable[[Any], Traced]:
+    """Make a kernel of a function; ``parameters`` are those after ``code``."""
+
+    def make(trace: Any) -> Traced:
+        return Traced(trace.__name__, parameters, trace)
+
+    return make
+
+
+def _machine(level: int = 3) -> Any:
+    """LLVM's description of this processor; each engine needs its own."""
+    cpu, features = processor()
+    target = binding.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+
+
+def _address(array: Any) -> int:
+    """Where an array begins in memory."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, or empty; this takes longer
+        address: int = array.__array_interface__["data"][0]
+        return address
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """The name and the features of this processor."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+def _optimized(text: str, level: int = 3) -> Any:
+    machine = _machine()
+    module = binding.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _object(name: str, text: str) -> bytes:
+    """The machine code of a module as an object file, from the cache if it is there."""
+    kept = Cache.present()
+    key = "\0".join(["llvm", __version__, *processor(), text])
+    found = kept.get(key)
+    if found is None:
+        with notice(f"compiling {name}, once"):
+            made: bytes = _machine().emit_object(_optimized(text))
+        kept.put(key, made)
+        return made
+    return found
+
+
+def object_code(text: str, optimise: int) -> bytes:
+    """The machine code of a module as an object file.
+
+    With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
+    """
+    if optimise:
+        return bytes(_machine().emit_object(_optimized(text, optimise)))
+    machine = _machine(0)
+    module = binding.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
+def load(objects: Iterable[bytes]) -> Any:
+    """An engine that holds the machine code of object files, linked together."""
+    processor()  # LLVM must be ready
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    for each in objects:
+        engine.add_object_file(binding.ObjectFileRef.from_data(each))
+    engine.finalize_object()
+    return engine
+
+
+def _load(name: str, text: str) -> tuple[Any, int]:
+    """An engine that holds the machine code, and the address of the function."""
+    engine = load([_object(name, text)])
+    return engine, engine.get_function_address(name)

@@ -1,0 +1,1 @@
+"""Launches: a kernel, its arguments, its result, and the threads that run it."""

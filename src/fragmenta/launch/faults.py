@@ -1,0 +1,366 @@
+"""What went wrong in a kernel, in words?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fragmenta.errors import KernelFault, ranges
+from fragmenta.ptx.module import Instruction, Module, Special, demangled
+from fragmenta.ptx.placement import reachable
+from fragmenta.simt import layout
+from fragmenta.simt.arguments import Segment
+from fragmenta.simt.compiled import Compiled
+from fragmenta.simt.context import Context, Shape, word
+from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.naming import Names, counted, illegal_code
+
+
+class Place(NamedTuple):
+    """What was executed, and by whom."""
+
+    module: Module
+    compiled: Compiled
+    shape: Shape
+    segments: list[Segment]
+    context: Context
+    parameters: int
+    """The bytes of the kernel's parameters."""
+
+
+def explain(place: Place, why: str = "") -> KernelFault:
+    """The error for a block that failed; ``why`` is what the host says, if it does."""
+    warp = place.context.warp(place.context.fault_warp)
+    kind = Fault(word(warp, layout.FAULT_KIND))
+    site = word(warp, layout.FAULT_ID)
+    lane = word(warp, layout.FAULT_LANE)
+    size = word(warp, layout.FAULT_SIZE)
+    address = word(warp, layout.FAULT_ADDRESS, np.uint64)
+    number = word(warp, layout.WARP_NUMBER)
+    function, index = place.compiled.places[site]
+    instruction = place.module.functions[function].instructions[index]
+    thread = place.shape.thread_at(number * LANES + lane)
+    block = place.shape.block_at(place.context.index)
+    gone = _ended(place, kind, address)
+    what = why or gone or _what(place, kind, site, instruction, address, size)
+    who = f"thread {_tuple(thread)} of block {_tuple(block)}"
+    hint = _no_workspace(place, kind, address)
+    made = KernelFault(
+        f"{what}\n  by {who}\n  at {place.module.where(instruction)}{hint}",
+        "unsupported" if why else "shared-race" if gone else kind.name.lower(),
+        instruction.line,
+        str(instruction.source or ""),
+        block,
+        thread,
+    )
+    made.place = instruction.source
+    return made
+
+
+_WORKSPACE = frozenset({"%envreg1", "%envreg2"})
+
+
+def _no_workspace(place: Place, kind: Fault, address: int) -> str:
+    """What is said to a kernel that looks for the workspace of a cooperative grid."""
+    null = kind == Fault.BOUNDS and address < layout.FIRST_SLOT
+    if kind != Fault.TRAP and not null:
+        return ""
+    if any(each.slot == layout.WORKSPACE_SLOT for each in place.segments):
+        return ""
+    module = place.module
+    reads = any(
+        isinstance(operand, Special) and operand.name in _WORKSPACE
+        for name in reachable(module, module.functions[place.compiled.kernel])
+        for instruction in module.functions[name].instructions
+        for operand in instruction.operands
+    )
+    if not reads:
+        return ""
+    return (
+        f"\n  {demangled(place.compiled.kernel)} reads %envreg1 and %envreg2, "
+        "where a cooperative grid has the\n  address of its workspace: grid.sync() "
+        "needs launch(..., cooperative=True)"
+    )
+
+
+def _ended(place: Place, kind: Fault, address: int) -> str:
+    """What is wrong with an access to the memory of a block that has ended."""
+    slot = address >> layout.SLOT_BITS
+    rank = address >> layout.RANK_BITS & 0xFF
+    if kind != Fault.BOUNDS or slot not in (0, layout.SHARED_SLOT):
+        return ""
+    if rank >= place.shape.cluster_blocks or place.shape.cluster_blocks == 1:
+        return ""
+    if place.context.peers[rank, 1]:
+        return ""
+    return (
+        f"an access to the shared memory of block {rank} of the cluster, whose threads "
+        "have all ended; a barrier of the cluster at the end would keep them"
+    )
+
+
+def stopped(place: Place, rule: str, what: str) -> KernelFault:
+    """The error for an event that could not be carried out."""
+    fault = explain(place, what)
+    fault.kind = rule
+    return fault
+
+
+def _tuple(numbers: tuple[int, int, int]) -> str:
+    return f"({', '.join(map(str, numbers))})"
+
+
+def _what(
+    place: Place, kind: Fault, site: int, instruction: Instruction, address: int,
+    size: int,
+) -> str:  # fmt: skip
+    goal = _address(place, _space(instruction, size), address)
+    name, verb, size = instruction.mnemonic, _verb(instruction, size), abs(size)
+    match kind:
+        case Fault.BOUNDS:
+            return f"out of bounds: {name} {verb} {size} bytes{goal}"
+        case Fault.ALIGNMENT:
+            return (
+                f"misaligned: {name} {verb} {size} bytes{goal}; the address, "
+                f"{address:#x}, is not a multiple of {size}"
+            )
+        case Fault.READ_ONLY:
+            return f"read-only: {name} {verb} {size} bytes{goal}"
+        case Fault.TRAP:
+            return "the kernel stopped itself with a trap"
+        case Fault.UNSUPPORTED:
+            why = place.compiled.refusals.get(str(site), "")
+            why = why.removeprefix(f"{name} is not supported")
+            return f"not supported: {name}" + (f": {why}" if why else "")
+        case Fault.STACK:
+            return (
+                "the stack of a recursive function is full; launch(..., stack=) makes "
+                "it larger"
+            )
+        case Fault.DEPTH:
+            return f"calls are nested deeper than {layout.RETURNS}"
+        case Fault.METADATA:
+            return f"{name} was given illegal metadata: {_metadata(place, name)}"
+        case Fault.BARRIER:
+            return f"there are barriers 0 to 15; {name} names barrier {address}"
+        case Fault.INDEX:
+            return f"{name} was given the index {address}, which is beyond its list"
+        case Fault.HOST:
+            return "an assertion in the kernel failed, or a call of the host did"
+    return f"{kind.name.lower()}: {name}"
+
+
+def _metadata(place: Place, mnemonic: str) -> str:
+    """The lane, the code and the row of the first illegal code of a product."""
+    # It takes a while to import, and only wrong kernels need it.
+    from fragmenta.isa.reading import instruction
+    from fragmenta.simt.matrices import STAGE
+
+    stage = place.context.parts["stage"]
+    words = stage[STAGE["extra"] :][: 4 * LANES].view(np.uint32)
+    selector = int(stage[STAGE["selectors"] :][:8].view(np.int64)[0])
+    return illegal_code(instruction(mnemonic), words, selector)
+
+
+def _verb(instruction: Instruction, size: int) -> str:
+    if instruction.opcode == "cp":
+        return "reads" if size > 0 else "writes"
+    if instruction.opcode in ("ld", "ldu", "ldmatrix"):
+        return "reads"
+    return "writes" if instruction.opcode in ("st", "red", "stmatrix") else "accesses"
+
+
+def _space(instruction: Instruction, size: int) -> str:
+    """The state space of the address: ``shared``, ``local``, or generic."""
+    words = instruction.qualifiers
+    if instruction.opcode == "cp":  # it has two addresses
+        return "generic" if size > 0 else "shared"
+    if any(each.startswith("shared") for each in words):
+        return "shared"
+    return "local" if "local" in words else "generic"
+
+
+def _address(place: Place, space: str, address: int) -> str:
+    """Where an address is, seen from the nearest memory."""
+    context = place.context
+    shared = context.parts["shared"].size - layout.SHARED_START
+    local = context.parts["local"].size // (place.shape.warps * LANES)
+    signed = address - (1 << 64) if address >> 63 else address
+    if space == "shared" and address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+        return f" at the generic address {address:#x}; cvta.to.shared converts it"
+    if space == "shared" and signed < layout.FIRST_SLOT:
+        return _in_shared(place, signed - layout.SHARED_START)
+    if space == "local":
+        return _from(signed, local, "local memory")
+    known = [(each.address, each.data.size, each.name) for each in place.segments]
+    known += [
+        (layout.SHARED_WINDOW + layout.SHARED_START, shared, "shared memory"),
+        (layout.LOCAL_WINDOW, local, "local memory"),
+        (layout.PARAM_WINDOW, place.parameters, "the parameters"),
+    ]
+    start, size, name = min(
+        known, key=lambda each: max(each[0] - address, address - each[0] - each[1])
+    )
+    if name == "shared memory" and abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _in_shared(place, address - start)
+    if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _from(address - start, size, name)
+    if address < layout.FIRST_SLOT:
+        return f" at {address:#x}, {address} bytes behind a null pointer"
+    return (
+        f" at {address:#x}, where nothing is; if this is the address of an array, give "
+        "the array itself or ptx.pointer(array, offset)"
+    )
+
+
+def _in_shared(place: Place, offset: int) -> str:
+    whole = place.context.parts["shared"].size - layout.SHARED_START
+    static = place.compiled.shared - layout.SHARED_START
+    parts = f" ({static} static, {whole - static} dynamic)"
+    return _from(offset, whole, "shared memory") + parts
+
+
+def _from(offset: int, size: int, name: str) -> str:
+    if offset < 0:
+        return f", {-offset} bytes before the start of {name}"
+    if offset >= size:
+        behind = f"{offset - size} bytes behind the end of {name}"
+        return f", {behind}, which has {size} bytes{_wrapped(offset)}"
+    return f" at byte {offset} of {name}, which has {size} bytes"
+
+
+def _wrapped(offset: int) -> str:
+    """A hint, if an index below 0 was taken for a large one of 32 bits."""
+    for size in (1, 2, 4, 8, 16):
+        below = (size << 32) - offset
+        if 0 < below <= size << 20 and below % size == 0:
+            return f"; the index may be {-below // size}, as an unsigned number"
+    return ""
+
+
+def stuck(place: Place, cluster: Any = None) -> KernelFault:
+    """The error for a block whose warps all wait."""
+    block = place.shape.block_at(place.context.index)
+    about = f"deadlock: every warp of block {_tuple(block)} waits"
+    for each in [] if cluster is None else cluster.blocks:
+        about += _allocations(place, cluster, each)
+        for found in each.mbarriers.values():
+            about += _mbarrier(place, each, found)
+    return _listed(place, about, "deadlock")
+
+
+def _allocations(place: Place, cluster: Any, block: Any) -> str:
+    """Who waits for tensor memory, and why it does not come."""
+    about = ""
+    if block.tensor is None:
+        return about
+    of = f"block {_tuple(place.shape.block_at(block.index))}"
+    asked = cluster.barriers.get("tcgen05", {})
+    for number, columns in block.tensor.waiting.items():
+        about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
+        if block.rank in asked and block.rank ^ 1 not in asked:
+            peer = cluster.blocks[block.rank ^ 1]
+            about += (
+                ".cta_group::2: a warp of both CTAs of the pair has to execute it, and "
+                f"none of block {_tuple(place.shape.block_at(peer.index))} has"
+            )
+            continue
+        taken = int(block.tensor.allocated.sum())
+        about += (
+            f" of {columns} columns: {taken} of the {block.tensor.allocated.size} "
+            "columns are allocated, and nobody frees them"
+        )
+    return about
+
+
+def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
+    """Who waits for an mbarrier, and what it waits for."""
+    if not mbarrier.waiting:
+        return ""
+    one = len(mbarrier.waiting) == 1
+    who = f"warp{'s' * (not one)} {ranges(sorted(mbarrier.waiting))}"
+    of = f" of block {_tuple(place.shape.block_at(block.index))}"
+    phase = next(iter(mbarrier.waiting.values()))
+    name = Names(place.module, place.compiled).with_mbarriers(str(mbarrier))
+    return (
+        f"\n  {who}{of} wait{'s' * one} for phase {phase} (parity {phase & 1}) of "
+        f"{name}, which {_missing(mbarrier)}"
+    )
+
+
+def _missing(mbarrier: Any) -> str:
+    """What an mbarrier still waits for."""
+    left = [
+        counted(count, what)
+        for count, what in ((mbarrier.pending, "arrival"), (mbarrier.bytes, "byte"))
+        if count > 0
+    ]
+    said = [f"still expects {' and '.join(left)}"] if left else []
+    if mbarrier.bytes < 0:
+        said.append(f"got {counted(-mbarrier.bytes, 'byte')} more than were expected")
+    return " and ".join(said)
+
+
+def endless(place: Place, limit: int) -> KernelFault:
+    """The error for a kernel that executed too many instructions."""
+    block = place.shape.block_at(place.context.index)
+    about = (
+        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
+        "not run forever, give a larger limit"
+    )
+    if _lanes(place):
+        about += f"\n  block {_tuple(block)} is here:"
+    return _listed(place, about, "limit")
+
+
+def _listed(place: Place, about: str, kind: str) -> KernelFault:
+    """An error that says where all lanes of the block are."""
+    lines, first = [], None
+    for (function, index), who in _lanes(place).items():
+        instruction = place.module.functions[function].instructions[index]
+        first = first or instruction
+        lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
+        if kind == "deadlock" and "aligned" in instruction.qualifiers:
+            lines += _divided(place, instruction, who)
+    made = KernelFault(
+        "\n".join([about, *lines]),
+        kind,
+        first.line if first else 0,
+        str(first.source or "") if first else "",
+        place.shape.block_at(place.context.index),
+    )
+    made.place = first.source if first else None
+    return made
+
+
+def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
+    """The lanes of each warp that have not ended, by what they execute next."""
+    found: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for number in range(place.shape.warps):
+        warp = place.context.warp(number)
+        live = word(warp, layout.LIVE, np.uint32)
+        pcs = warp[layout.PC : layout.PC + 4 * LANES].view(np.int32)
+        for pc in sorted({int(pcs[lane]) for lane in range(LANES) if live >> lane & 1}):
+            lanes = [i for i in range(LANES) if live >> i & 1 and pcs[i] == pc]
+            function, index = place.compiled.waits[pc]
+            found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
+    return found
+
+
+def _divided(place: Place, instruction: Instruction, who: list[str]) -> list[str]:
+    """What is missing where only some lanes of a warp execute an instruction."""
+    for number in range(place.shape.warps):
+        live = word(place.context.warp(number), layout.LIVE, np.uint32)
+        every = ranges([lane for lane in range(LANES) if live >> lane & 1])
+        named = [each for each in who if each.startswith(f"warp {number} ")]
+        if named and named[0] != f"warp {number} lanes {every}":
+            aligned = f"    {instruction.mnemonic} is .aligned"
+            return [f"{aligned}: all lanes of warp {number} have to execute it"]
+    return []
+
+
+def _short(names: list[str]) -> str:
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return "; ".join(names[:4]) + more

@@ -1,0 +1,380 @@
+"""What can be done with a kernel?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from fragmenta.arrays.checks import check_flags
+from fragmenta.arrays.once import once_property
+from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
+from fragmenta.isa.target import check_target
+from fragmenta.launch.launching import (
+    STACK,
+    Launch,
+    check_cooperative,
+    check_options,
+    check_shape,
+    run,
+)
+from fragmenta.launch.limits import OUTPUT, SECONDS, Meter, check_limits, no_memory
+from fragmenta.launch.result import Result, counted, hazard
+from fragmenta.launch.runners import check_cluster
+from fragmenta.launch.runs import Runs, check_reporting, check_schedules
+from fragmenta.launch.source import Source
+from fragmenta.launch.variables import Variables
+from fragmenta.progress import Progress, ignore_progress
+from fragmenta.ptx import reading
+from fragmenta.ptx.module import Function, demangled
+from fragmenta.simt.arguments import Pointer, as_list
+from fragmenta.units.schedule import EAGER
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
+
+
+class Parameter(NamedTuple):
+    """A parameter of a kernel."""
+
+    name: str
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel of a PTX file, which can be launched on the CPU."""
+
+    loaded: Loaded
+    function: Function
+    names: tuple[str, ...] = ()
+    """The names of its first parameters in the program that it was compiled from."""
+    language: str = ""
+    """What that is written in, for the words of reports: ``cuda``, ``triton``."""
+    # The class of what a launch returns.
+    results: ClassVar[type[Result]] = Result
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.function.name
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What it takes."""
+        return tuple(
+            Parameter(each.name, each.type, each.size)
+            for each in self.function.parameters
+        )
+
+    def launch(
+        self,
+        grid: Any,
+        block: Any,
+        arguments: Any = (),
+        *,
+        cluster: Any = None,
+        cooperative: bool = False,
+        shared: int = 0,
+        target: str | None = None,
+        contract: bool = True,
+        limit: int | None = None,
+        seconds: float | None = SECONDS,
+        memory: int | None = None,
+        output: int | None = OUTPUT,
+        stack: int = STACK,
+        client: Any = None,
+        check: bool = True,
+        problems: str = "raise",
+        strict: bool = False,
+        schedule: str | int = EAGER,
+        schedules: Any = None,
+        progress: Progress = ignore_progress,
+    ) -> Result:
+        """Run the kernel here, with the bits that a GPU returns.
+
+        ``grid``, ``block`` and ``cluster`` are numbers or tuples; arrays among the
+        arguments are changed in place; ``shared`` is the size of dynamic shared memory
+        in bytes.  ``limit`` is the most warp instructions before a
+        :class:`KernelFault`.  ``seconds``, ``memory`` (bytes; by default as many as the
+        machine has) and ``output`` (printed characters) are what the launch may take
+        before a :class:`LimitReached`.  ``contract=False`` does not fuse products and
+        sums as the assembler does.  ``client`` is a Dask client, whose workers then run
+        the blocks.
+        ``progress`` is called now and then with the share of blocks that have begun.
+        ``cooperative=True`` is a cooperative launch: all blocks are under way at the
+        same time, and ``grid.sync()`` of cooperative groups synchronises them.
+
+        Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
+        ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
+        order.  ``schedules`` are several, which must all give the same bits.
+
+        Unless ``check`` is false, the text of the kernel is checked and the launch is
+        watched: ``result.problems`` says what is wrong.  An error in the text is raised
+        as a :class:`KernelHazard` before anything runs, one that the launch shows at
+        its end.  With ``problems="report"`` they are in ``result.problems`` only, and
+        what cannot be run is refused nevertheless.  ``strict=True`` also reports what
+        only some sources demand.
+
+        >>> import numpy as np
+        >>> from fragmenta import ptx
+        >>> kernel = ptx.parse('''
+        ... .version 8.0
+        ... .target sm_80
+        ... .address_size 64
+        ... .visible .entry twice(.param .u64 data)
+        ... {
+        ...     .reg .b32 %r<3>;
+        ...     .reg .b64 %rd<4>;
+        ...     ld.param.u64 %rd1, [data];
+        ...     mov.u32 %r1, %tid.x;
+        ...     mul.wide.u32 %rd2, %r1, 4;
+        ...     add.s64 %rd3, %rd1, %rd2;
+        ...     ld.global.u32 %r2, [%rd3];
+        ...     add.s32 %r2, %r2, %r2;
+        ...     st.global.u32 [%rd3], %r2;
+        ...     ret;
+        ... }''').kernels["twice"]
+        >>> data = np.arange(4, dtype=np.int32)
+        >>> result = kernel.launch(1, 4, [data])
+        >>> data, result.instructions
+        (array([0, 2, 4, 6], dtype=int32), 8)
+        """
+        shape = check_shape(self.function, grid, block)
+        shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
+        check_options(limit, stack, shared)
+        check_cooperative(cooperative, client)
+        check_reporting(problems)
+        check_flags(contract=contract, check=check, strict=strict)
+        if target is not None:
+            check_target(target)
+        several = check_schedules(schedule, schedules, client)
+        limits = check_limits(seconds, memory, output)
+        meter = Meter(limits)
+        where = check_target(target or self.loaded.module.target)
+        options: dict[str, Any] = {
+            "shared": int(shared),
+            "target": where,
+            "contract": contract,
+            "stack": stack,
+            "cooperative": bool(cooperative),
+        }
+        given = as_list(arguments)
+        start = time.perf_counter()
+        watch = check and client is None
+        if check and problems == "raise":
+            self._refuse_errors(where)
+
+        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
+            launch = self.loaded.launch(
+                self.name, shape, given, watch=watch and defined is None,
+                strict=strict, schedule=schedule, defined=defined, names=self.names,
+                language=self.language, meter=meter, **options,
+            )  # fmt: skip
+            launch.progress = progress
+            return launch
+
+        def run_one(launch: Launch, most: int | None = limit) -> str:
+            more = {**options, "limits": tuple(limits)}
+            return self._run(launch, given, more, most, client)
+
+        runs = Runs(prepared, run_one, several, reports=problems == "report")
+        try:
+            printed = runs.all()
+        except MemoryError as why:
+            raise no_memory(why) from why
+        counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
+        find = partial(self._static, where, watch) if check else list
+        made = self.results(
+            counts, fidelity, printed, time.perf_counter() - start, where,
+            self.loaded.module.target, watch, find, runs.found, runs.recorded,
+        )  # fmt: skip
+        if problems == "raise":
+            made.raise_errors()
+        return made
+
+    def _run(
+        self,
+        launch: Launch,
+        given: list[Any],
+        options: dict[str, Any],
+        limit: int | None,
+        client: Any,
+    ) -> str:
+        """Run all blocks, here or on a cluster; what they printed."""
+        if client is None:
+            try:
+                run(launch, limit)
+            except KernelFault as fault:
+                fault.output = launch.host.text
+                if fault.output:
+                    fault.add_note(f"The kernel had printed:\n{fault.output}")
+                raise
+            return launch.host.text
+        from fragmenta.launch.dask import run_on_cluster
+
+        sent = [
+            (each.array, each.offset) if isinstance(each, Pointer) else each
+            for each in given
+        ]
+        recipe = {"name": self.name, "arguments": sent, **options}
+        return run_on_cluster(self.loaded, launch, recipe, limit, client)
+
+    def problems(self, target: str | None = None) -> list[Problem]:
+        """What is wrong with the kernel, or worth knowing, without running it.
+
+        The functions that it may call are part of it.
+        """
+        return self.loaded.checked(target, self.name)
+
+    def _static(self, target: str, watched: bool) -> list[Problem]:
+        """What is known without running; not what a run has shown better."""
+        return self.loaded.checked(target, self.name, with_flow=not watched)
+
+    def _refuse_errors(self, target: str) -> None:
+        """Raise what a look at the text shows to be wrong."""
+        found = self.loaded.checked(target, self.name, with_flow=False)
+        if any(each.severity == "error" for each in found):
+            raise hazard(found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the kernel of that name in a copy of its module."""
+        return _kernel_of, (self.loaded, self.name)
+
+    def __repr__(self) -> str:
+        given = ", ".join(
+            f"{each.type} {demangled(each.name)}" for each in self.parameters
+        )
+        return f"Kernel({self.function.shown}({given}))"
+
+
+def _kernel_of(loaded: Loaded, name: str) -> Kernel:
+    return loaded.kernels[name]
+
+
+class Loaded(Source):
+    """A PTX file that was read: what it says, and its kernels.
+
+    Use :func:`parse` or :func:`load`.
+    """
+
+    # The class of its kernels.
+    kernel_type: ClassVar[type[Kernel]] = Kernel
+
+    def check(self, target: str | None = None) -> list[Problem]:
+        """What is wrong with the module, or worth knowing, without running it.
+
+        >>> module = parse('''
+        ... .version 8.0
+        ... .target sm_80
+        ... .entry f() { .reg .b32 %r<3>; add.s32 %r1, %r2; ret; }''')
+        >>> [each.rule for each in module.check()]
+        ['operand-count']
+        """
+        return self.checked(target)
+
+    def checked(
+        self, target: str | None, kernel: str | None = None, with_flow: bool = True
+    ) -> list[Problem]:
+        """What ``checking.checker.check`` says, which is asked once."""
+        if target is not None:
+            check_target(target)
+        key = (target, kernel, with_flow)
+        if key not in self._checked:
+            from fragmenta.ptx.checking.checker import check
+
+            self._checked[key] = check(self.module, *key)
+        return list(self._checked[key])
+
+    @once_property
+    def _checked(self) -> dict[tuple[Any, ...], list[Problem]]:
+        """What was found without running, by what was asked."""
+        return {}
+
+    @once_property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernels by name."""
+        found = {
+            name: self.kernel_type(self, function)
+            for name, function in self.module.functions.items()
+            if function.kernel
+        }
+        return _Named(found)
+
+    @property
+    def variables(self) -> Variables:
+        """The ``.global`` and ``.const`` variables; they keep their values."""
+        if self._variables is None:
+            if not self.kernels:
+                raise Error("the module has no kernel")
+            name = next(iter(self.kernels))
+            self.compiled(name, check_target(self.module.target), True)
+        return self.variables_of(next(iter(self._compiled.values())))
+
+    def __repr__(self) -> str:
+        version = ".".join(map(str, self.module.version))
+        names = one_of(self.kernels, "and") or "no kernel"
+        return f"<PTX {version} for {self.module.target}: {names}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.module, name)
+
+
+class _Named(dict[str, Kernel]):
+    """Kernels by name; a wrong name says which there are."""
+
+    def __missing__(self, name: str) -> Kernel:
+        raise Error(
+            f"no kernel {name}{nearest(name, self)}; there are "
+            f"{one_of(self, 'and') or 'none'}"
+        )
+
+
+def parse(text: str | bytes, name: str = "") -> Loaded:
+    """Read PTX text.
+
+    >>> parse(".version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }")
+    <PTX 8.0 for sm_80: f>
+    """
+    if isinstance(text, bytes):
+        text = text.rstrip(b"\0").decode("utf-8", "replace")
+    if not isinstance(text, str):
+        raise Error(f"PTX is a text; given {type(text).__name__}")
+    if not isinstance(name, str):
+        raise Error(f"name is that of a file; given {type(name).__name__}")
+    try:
+        return Loaded(reading.parse(text, name))
+    except PtxSyntaxError as error:
+        hint = _instead_of_ptx(text)
+        if hint:
+            raise Error(f"this is {hint}") from error
+        raise
+
+
+def _instead_of_ptx(text: str) -> str:
+    """What a text is that is not PTX; nothing if that is not clear."""
+    if ".version" in text:
+        return ""
+    if "__global__" in text:
+        return "CUDA C++, not PTX; ptx.RawKernel(code, name) compiles it"
+    if text.endswith(".ptx") and "\n" not in text:
+        return "the path of a file; ptx.load reads it"
+    return ""
+
+
+def load(path: str | Path) -> Loaded:
+    """Read a PTX file.
+
+    >>> load(".version 8.0 .target sm_80 .entry f() { ret; }")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: this is PTX, not the path of a file; ptx.parse reads it
+    """
+    if isinstance(path, str) and ".version" in path and ".target" in path:
+        raise Error("this is PTX, not the path of a file; ptx.parse reads it")
+    return Loaded(reading.load(path))

@@ -1,0 +1,141 @@
+"""What came of a launch?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fragmenta.arrays.once import once_property
+from fragmenta.errors import KernelHazard, one_of
+from fragmenta.simt.compiled import Compiled
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
+
+FIDELITY = {
+    "ieee": "exact by IEEE 754 or integer arithmetic",
+    "h200": "recorded on an H200",
+    "published": "by a published model",
+    "modelled": "modelled",
+}
+"""How sure the bits of an instruction are."""
+
+
+MOST_TOLD = 5
+"""Errors that the message of an exception tells; its ``problems`` are all."""
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What a launch did.
+
+    ``counts`` are executed warp instructions by mnemonic; ``fidelity`` counts them by
+    how sure their bits are: see :data:`FIDELITY`.
+
+    >>> Result({"mma": 2, "ret": 1}, {"h200": 2, "ieee": 1}, target="sm_90a")
+    <Result: 3 warp instructions with the arithmetic of sm_90a, no problems>
+    """
+
+    counts: dict[str, int]
+    fidelity: dict[str, int]
+    output: str = ""
+    """What the kernel printed."""
+    seconds: float = 0.0
+    target: str = ""
+    """The target whose arithmetic was used."""
+    written_for: str = ""
+    """The target that the PTX was written for."""
+    watched: bool = True
+    find: Callable[[], list[Problem]] = field(default=list, repr=False, compare=False)
+    found: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """What was seen while it ran, not yet in words."""
+    recorded: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """What happened in some clusters: the first, and those with a problem."""
+
+    @once_property
+    def hazards(self) -> list[Problem]:
+        """What is wrong with the kernel, as far as this launch shows it."""
+        if not self.found:
+            return []
+        from fragmenta.races.report.telling import tell_all
+
+        return tell_all(self.found)
+
+    @once_property
+    def problems(self) -> list[Problem]:
+        """What is wrong with the kernel, or worth knowing.
+
+        Errors come first, then warnings, then what is worth knowing: first what
+        ``kernel.problems`` says about the text, then what this launch showed.
+        """
+        from fragmenta.ptx.checking.problem import SEVERITIES
+
+        every = [*self.find(), *self.hazards]
+        return sorted(every, key=lambda each: SEVERITIES.index(each.severity))
+
+    def raise_errors(self) -> None:
+        """Raise what is wrong with the kernel, if that is sure."""
+        if any(each.severity == "error" for _, each in self.found):
+            raise hazard(self.hazards, self)
+
+    def __repr__(self) -> str:
+        return f"<Result: {self}>"
+
+    def __str__(self) -> str:
+        """How much was executed, with whose arithmetic, and whether it was right."""
+        made = f"with the arithmetic of {self.target}"
+        if self.written_for not in ("", self.target):
+            made += f" (the PTX is for {self.written_for})"
+        from fragmenta.ptx.checking.problem import counts
+
+        said = one_of(counts(self.problems), "and") or "no problems"
+        if not self.watched:
+            said = f"not watched{f', {said}' if self.problems else ''}"
+        return f"{self.instructions:,} warp instructions {made}, {said}"
+
+    @property
+    def instructions(self) -> int:
+        """All executed warp instructions."""
+        return sum(self.counts.values())
+
+
+def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazard:
+    """The error for a kernel with problems, one of which is an error."""
+    wrong = [each for each in problems if each.severity == "error"]
+    first = wrong[0]
+    made = KernelHazard(told(wrong), first.rule, problems)
+    made.output, made.result = result.output if result else "", result
+    made.line, made.block = first.line, first.block
+    made.source, made.place = str(first.source or ""), first.source
+    return made
+
+
+def told(wrong: list[Problem]) -> str:
+    """The first errors of a launch, in the message of an exception."""
+    said = [each.paragraph() for each in wrong[:MOST_TOLD]]
+    if len(wrong) > MOST_TOLD:
+        said.append(f"and {len(wrong) - MOST_TOLD} more errors")
+    return "\n\n".join(said)
+
+
+def counted(compiled: Compiled, blocks: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """The instructions by mnemonic and by fidelity, from the counts of code blocks."""
+    counts: Counter[str] = Counter()
+    for times, mnemonics in zip(blocks.tolist(), compiled.counted, strict=True):
+        if times:
+            for mnemonic in mnemonics:
+                counts[mnemonic] += times
+    sure: Counter[str] = Counter()
+    for mnemonic, times in counts.items():
+        sure[compiled.fidelity.get(mnemonic, "ieee")] += times
+    return dict(counts.most_common()), dict(sure.most_common())
+
+
+def total(compiled: Compiled, blocks: Any) -> int:
+    """All executed warp instructions."""
+    lengths = np.array([len(each) for each in compiled.counted], np.int64)
+    return int(lengths @ blocks)

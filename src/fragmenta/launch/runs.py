@@ -1,0 +1,235 @@
+"""The runs of one launch: with each schedule, and again to follow undefined bits.
+
+A launch with several schedules is run once with each, on the same memory.  A run that
+read what nobody had written is repeated: see :mod:`races.suspicions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fragmenta.arrays.checks import is_among
+from fragmenta.errors import Error, KernelFault, LimitReached
+from fragmenta.launch.launching import Launch
+from fragmenta.launch.result import told, total
+from fragmenta.ptx.checking.problem import RULES
+from fragmenta.simt.naming import element
+from fragmenta.units.findings import Found, Launched
+from fragmenta.units.schedule import EAGER, Schedule
+
+SEEDS = 1, 2
+"""What undefined bits are in further runs; in the first one they are 0."""
+LEAST = 1_000_000
+"""Warp instructions that a further run may have besides twice those of the first."""
+FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
+"""Faults of single instructions that are a rule by another name."""
+
+
+def check_reporting(problems: Any) -> None:
+    """Refuse what does not say how problems are told."""
+    if not is_among(problems, ("raise", "report")):
+        raise Error(f"problems is 'raise' or 'report'; given {problems!r}")
+
+
+def check_schedules(schedule: Any, schedules: Any, client: Any) -> list[str | int]:
+    """The schedules of a launch, at least one."""
+    if schedules is None:
+        chosen = [schedule]
+    else:
+        if not is_among(schedule, (EAGER,)):
+            raise Error("give schedule or schedules, not both")
+        if not isinstance(schedules, Iterable) or isinstance(
+            schedules, str | bytes | np.ndarray
+        ):
+            raise Error(f"schedules is a list of schedules; given {schedules!r}")
+        chosen = list(schedules)
+    if not chosen:
+        raise Error("schedules needs at least one schedule; given none")
+    for each in chosen:
+        Schedule(each)  # refuses what is none
+    if client is not None and chosen != [EAGER]:
+        raise Error("a launch with client= has the schedule 'eager' only")
+    return chosen
+
+
+class Runs:
+    """The runs of one launch, with one schedule each."""
+
+    def __init__(
+        self,
+        prepare: Callable[..., Launch],
+        run: Callable[..., str],
+        schedules: list[str | int],
+        reports: bool,
+    ) -> None:
+        self._prepare, self._run, self._schedules = prepare, run, schedules
+        self._reports = reports
+        self.found: list[tuple[Launched, Found]] = []
+        """What was found, with the first run in which it was."""
+        self.recorded: list[Any] = []
+        """What happened in some clusters of each run."""
+        self._used: set[tuple[Any, ...]] = set()
+        """Where registers were used that nobody had written."""
+        self.launch: Launch
+
+    def all(self) -> str:
+        """Run with every schedule; what the first run printed.
+
+        Afterwards the memory is as the first run left it.
+        """
+        self.launch = self._prepare(self._schedules[0])
+        several = len(self._schedules) > 1
+        before = _copies(self.launch) if several or _may_doubt(self.launch) else []
+        output = self._one(self.launch, self._schedules[0], before)
+        after = _copies(self.launch) if several else []
+        for each in self._schedules[1:]:
+            _restore(self.launch, before)
+            other = self._prepare(each)
+            self._one(other, each, before)
+            self._compare(other, each, after)
+        if several:
+            _restore(self.launch, after)
+        return output
+
+    def _one(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
+        try:
+            return self._watched(launch, schedule, before)
+        finally:
+            launch.close()
+
+    def _watched(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
+        output = ""
+        try:
+            output = self._run(launch)
+        except LimitReached as fault:
+            self._found_before(launch, fault)
+            raise
+        except KernelFault as fault:
+            if not self._reports or launch.machine is None:
+                self._found_before(launch, fault)
+                raise
+            self._fatal(launch, fault)
+        more = self._follow(launch, schedule, before)
+        self._gather(launch)
+        self.found += more
+        return output
+
+    def _follow(
+        self, launch: Launch, schedule: str | int, before: list[Any]
+    ) -> list[tuple[Launched, Found]]:
+        """Run a launch again, if it read what nobody had written.
+
+        What nobody uses is no longer one of its problems.  What else is wrong is
+        returned.
+        """
+        if not before or launch.machine is None:
+            return []
+        from fragmenta.races.suspicions import in_doubt, settle, suspected
+
+        if not suspected(launch):
+            return []
+        after = _copies(launch)
+        most = 2 * total(launch.compiled, launch.counts) + LEAST
+
+        def follow(seed: int) -> Launch:
+            _restore(launch, before)
+            again = self._prepare(schedule, defined=seed)
+            assert again.machine is not None
+            try:
+                self._run(again, most)
+            except KernelFault:  # the first run has said so, or it had no end
+                again.machine.watching.left = ()
+            else:
+                again.machine.watching.leave()
+            finally:
+                _restore(launch, after)
+            return again
+
+        again, kept = follow(0), []
+        others = [follow(seed) for seed in SEEDS] if in_doubt(again) else []
+        for each in settle(launch, again, others):
+            place = tuple(again.compiled.places[each.site])
+            if place not in self._used:
+                self._used.add(place)
+                kept.append((again.kept, each))
+        for run in (again, *others):
+            run.close()
+        return kept
+
+    def _found_before(self, launch: Launch, fault: KernelFault) -> None:
+        """Tell with a fault what was wrong before: it may be the cause."""
+        if launch.machine is None or fault.problems:
+            return
+        before = [each for each in launch.machine.problems if each.severity == "error"]
+        if before:
+            from fragmenta.races.report.telling import tell_all
+
+            kept = launch.kept
+            fault.problems = tell_all((kept, each) for each in before)
+            fault.before = told(fault.problems)
+
+    def _fatal(self, launch: Launch, fault: KernelFault) -> None:
+        """A run that could not go on is a problem like the others."""
+        block = fault.block or (0, 0, 0)
+        x, y, _ = launch.shape.grid
+        number = block[0] + x * (block[1] + y * block[2])
+        rule = FAULTS.get(fault.kind, fault.kind)
+        rule = rule if rule in RULES else "fault"
+        made = Found(rule, "error", -1, str(fault), number, 0, 0)
+        made.more["line"], made.more["source"] = fault.line, fault.source
+        assert launch.machine is not None
+        launch.machine.problems.put(made)
+
+    def _gather(self, launch: Launch) -> None:
+        if launch.machine is None:
+            return
+        if launch.machine.watching is not None:
+            self.recorded += launch.machine.watching.recorded()
+        known, kept = {_key(each) for _, each in self.found}, launch.kept
+        for each in launch.machine.problems:
+            if _key(each) not in known:
+                self.found.append((kept, each))
+
+    def _compare(self, launch: Launch, schedule: str | int, after: list[Any]) -> None:
+        """Say which array differs from the first run, if one does."""
+        first = self._schedules[0]
+        for segment, wanted in zip(launch.places, after, strict=True):
+            different = np.flatnonzero(segment.data != wanted)
+            if not different.size:
+                continue
+            where = element(segment.name, segment.elements, int(different[0]))
+            message = (
+                f"the schedules {first!r} and {schedule!r} give different bits: "
+                f"{different.size:,} bytes of {segment.name} differ, the first is "
+                f"{where}"
+            )
+            made = Found("schedule", "error", -1, message, 0, 0, 0)
+            if _key(made) not in {_key(each) for _, each in self.found}:
+                self.found.append((launch.kept, made))
+
+
+def _may_doubt(launch: Launch) -> bool:
+    """Whether the launch is watched, and can read what nobody has written."""
+    if launch.machine is None or launch.machine.watching is None:
+        return False
+    from fragmenta.races.suspicions import may_doubt
+
+    return may_doubt(launch)
+
+
+def _key(found: Found) -> tuple[Any, ...]:
+    return found.rule, found.severity, found.site, found.other
+
+
+def _copies(launch: Launch) -> list[Any]:
+    return [each.data.copy() for each in launch.places]
+
+
+def _restore(launch: Launch, memory: list[Any]) -> None:
+    for segment, data in zip(launch.places, memory, strict=True):
+        if segment.writable:
+            segment.data[:] = data
+    launch.arguments.write_back()

@@ -1,0 +1,169 @@
+"""What is made of a PTX file before one of its kernels runs?
+
+A :class:`Source` keeps what does not depend on a launch: the module as the assembler
+runs it, machine code, and the variables, which keep their values between launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.once import once_property
+from fragmenta.launch.launching import Launch, check_shared
+from fragmenta.launch.limits import Meter, default_meter
+from fragmenta.launch.variables import Variables
+from fragmenta.ptx import reading
+from fragmenta.ptx.module import Function, Module
+from fragmenta.simt.arguments import Arguments
+from fragmenta.simt.compiled import Compiled, compiled
+from fragmenta.simt.context import Shape
+from fragmenta.simt.mode import Mode
+from fragmenta.simt.probes import NOTHING, Probes
+from fragmenta.units.schedule import EAGER
+
+
+class Source:
+    """A PTX file that was read."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._lock = Lock()
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._variables: Variables | None = None
+        self._restored: dict[str, bytes] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the same text with the variables as they are now."""
+        held = self._variables
+        kept = self._restored
+        if held is not None:
+            kept = {name: held[name].tobytes() for name in held}
+        return _again, (type(self), self.module.text, self.module.name, kept)
+
+    @once_property
+    def contracted(self) -> Module:
+        """The module as the assembler runs it: products and sums fused."""
+        # It takes a while to import, and a kernel in the cache does not need it.
+        from fragmenta.ptx.opcodes.quotients import contract_all
+
+        return self._with(contract_all, self.folded)
+
+    @once_property
+    def folded(self) -> Module:
+        """The module with what the assembler computes itself."""
+        from fragmenta.ptx.opcodes.folding import fold
+
+        return self._with(fold, self.module)
+
+    def _with(self, change: Callable[[Function], Function], module: Module) -> Module:
+        """A module with changed functions; with ``debug``, ptxas changes nothing."""
+        if "debug" in module.options:
+            return module
+        functions = {
+            name: each if each.declared_only else change(each)
+            for name, each in module.functions.items()
+        }
+        return replace(module, functions=functions)
+
+    def changed(self, contract: bool) -> Module:
+        """The module as it is run, with or without fused products and sums."""
+        return self.contracted if contract else self.folded
+
+    def compiled(
+        self,
+        name: str,
+        target: str,
+        contract: bool,
+        mode: tuple[bool, ...] = (),
+        meter: Meter | None = None,
+    ) -> Compiled:
+        """The machine code of a kernel; ``mode`` is a ``writing.Mode``."""
+        measure = (meter or default_meter()).code
+        key = (name, target, contract, *mode)
+        with self._lock:
+            if key not in self._compiled:
+                self._compiled[key] = compiled(
+                    partial(self.changed, contract),
+                    self.module.text,
+                    (name, target, str(contract)),
+                    mode,
+                    partial(_probes, mode),
+                    measure,
+                )
+            return self._compiled[key]
+
+    def variables_of(self, ready: Compiled, meter: Meter | None = None) -> Variables:
+        """The variables, where a compiled kernel expects them."""
+        with self._lock:
+            if self._variables is None:
+                room = (meter or default_meter()).room
+                made = Variables(self.module, ready.addresses, room)
+                for variable, data in self._restored.items():
+                    made[variable] = data
+                self._variables = made
+            return self._variables
+
+    def launch(
+        self,
+        name: str,
+        shape: Shape,
+        arguments: Any,
+        *,
+        shared: int,
+        target: str,
+        contract: bool,
+        stack: int,
+        cooperative: bool = False,
+        watch: bool = False,
+        strict: bool = False,
+        schedule: str | int = EAGER,
+        names: Sequence[str] = (),
+        language: str = "",
+        defined: int | None = None,
+        meter: Meter | None = None,
+    ) -> Launch:
+        """Everything that a launch needs, ready to run.
+
+        With ``defined``, undefined bits are followed; it says what they are.
+        """
+        meter = meter or default_meter()
+        clustered = shape.cluster_blocks > 1
+        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
+        ready = self.compiled(name, target, contract, mode, meter)
+        check_shared(ready, shared, target)
+        launch = Launch(
+            partial(self.changed, contract),
+            ready,
+            shape,
+            Arguments(self.module.functions[name], arguments, names),
+            self.variables_of(ready, meter),
+            shared,
+            stack,
+            meter,
+            cooperative,
+        )
+        launch.target, launch.language = target, language
+        if ready.events or clustered or watch or defined is not None:
+            launch.attend(schedule, strict, defined or 0)
+        return launch
+
+
+def _probes(mode: tuple[bool, ...]) -> Probes:
+    """The instrument of a mode; a launch that nobody observes imports none."""
+    wanted = Mode(*mode)
+    if not (wanted.watch or wanted.defined):
+        return NOTHING
+    from fragmenta.races.probes.instruments import probes
+
+    return probes(wanted)
+
+
+def _again(of: type[Source], text: str, name: str, kept: dict[str, bytes]) -> Source:
+    """A source like one that was copied or pickled."""
+    made = of(reading.parse(text, name))
+    made._restored = kept
+    return made

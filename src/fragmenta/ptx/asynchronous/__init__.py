@@ -1,1 +1,0 @@
-"""What happens beside the threads of a kernel, and when?"""

@@ -1,1 +1,0 @@
-"""How does a kernel run on the CPU?"""

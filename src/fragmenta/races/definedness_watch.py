@@ -1,0 +1,343 @@
+"""Shadow bits of memory while a launch is run to follow undefined bits.
+
+A block has a shadow: a block whose memories are the shadows of its own.  Compiled code
+accesses them with the routines of ordinary loads and stores.
+
+Copies, ``wgmma`` and ``tcgen05`` do to shadows what they do to memory, as soon as they
+are issued.  In a kernel without a race nobody can tell: their sources stay as they are
+until they are done, and nobody reads what they write before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.once import once
+from fragmenta.jit import compiler
+from fragmenta.races.probes import undefined_bits
+from fragmenta.races.undefined_products import (
+    UNSET,
+    WARPS,
+    loaded,
+    stored,
+    tensor_work,
+    warpgroup_product,
+)
+from fragmenta.registers.tensor import COLUMNS
+from fragmenta.registers.tensor import LANES as TENSOR_LANES
+from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
+from fragmenta.simt import empties, layout, library
+from fragmenta.simt.compiled import aligned
+from fragmenta.simt.layout import LANES, SHARED_START
+from fragmenta.units.port import Port
+from fragmenta.units.work import Range
+
+
+@once
+def _engine() -> Any:
+    return compiler.load(library.objects([undefined_bits.RENEW]))
+
+
+def _renew() -> int:
+    """The address of what a block begins with; loaded once."""
+    return int(_engine().get_function_address(undefined_bits.RENEW.name))
+
+
+class DefinedWatch:
+    """Follows undefined bits in all clusters of a launch."""
+
+    def __init__(self, machine: Any, seed: int) -> None:
+        self.launch, self.seed = machine.launch, seed
+        self.stored: dict[tuple[str, int, int, int], int] = {}
+        """A checksum of the undefined values that each warp stored, by instruction."""
+        self.left: tuple[int, ...] = ()
+        """Checksums of what it left in its arrays; none if it came to no end."""
+        self.twins = dict(self.launch.compiled.shadows)
+        """Where the shadow of a register is, by where the register is."""
+        self._copied: list[tuple[tuple[str, int, int, int], NDArray[np.int64]]] = []
+        """Undefined bytes that copies stored: by whom, and their addresses."""
+        self.unwritten = np.array(self.launch.compiled.undefined, np.int64).reshape(-1)
+        self.segments = self.launch.segments.copy()
+        self.observers: list[DefinedObserver] = []
+        self.shadows: dict[int, NDArray[np.uint8]] = {}
+        for each in self.launch.places:
+            marks = empties.marks(each.data) if each.writable else None
+            # Memory that is never touched costs nothing.
+            shadow = np.zeros(each.data.size, np.uint8)
+            if marks is not None:
+                shadow[marks != 0] = 0xFF
+                if seed:
+                    numbers = np.random.default_rng(seed)
+                    count = int(np.count_nonzero(marks))
+                    each.data[marks != 0] = numbers.integers(0, 256, count, np.uint8)
+            self.shadows[each.slot] = shadow
+            self.segments[each.slot, :3] = shadow.ctypes.data, shadow.size, 0
+        self._given = np.zeros(max(self.launch.parameters.size, 1), np.uint8)
+        self.segments[layout.PARAM_SLOT, 0] = self._given.ctypes.data
+
+    def leave(self) -> None:
+        """The launch has ended: keep a checksum of what it left in each array.
+
+        What is undefined there does not count.
+        """
+        self.left = tuple(
+            crc32(np.where(self.shadows[each.slot] == 0, each.data, 0).tobytes())
+            for each in self.launch.places
+            if each.writable
+        )
+        memory = {each.slot: each.data for each in self.launch.places}
+        for key, addresses in self._copied:
+            for slot, places in _by_slot(addresses):
+                data = memory[slot][places].tobytes()
+                self.stored[key] = crc32(data, self.stored.get(key, 0))
+
+    def note(self, warp: Any, event: Any, lanes: int) -> None:
+        """Lanes store undefined values."""
+        key = self._key(warp, event)
+        (value,) = event.operands
+        some = value.lanes(warp)[lanes >> np.arange(LANES) & 1 == 1]
+        self.stored[key] = crc32(some.tobytes(), self.stored.get(key, 0))
+
+    def copied(
+        self, warp: Any, event: Any, lanes: int, addresses: NDArray[np.int64], use: str
+    ) -> None:
+        """A copy has put undefined bytes to global memory: say so once."""
+        warp.report("uninitialised", event, lanes, "", severity="warning", use=use)
+        self._copied.append((self._key(warp, event), addresses))
+        for slot, places in _by_slot(addresses):
+            self.shadows[slot][places] = 0
+
+    def _key(self, warp: Any, event: Any) -> tuple[str, int, int, int]:
+        function, index = self.launch.compiled.places[event.site]
+        return function, index, warp.block.index, warp.number
+
+    def memory(self, address: int) -> tuple[NDArray[np.uint8], int]:
+        """The shadow of the global memory that an address is in, and the place."""
+        slot = address >> layout.SLOT_BITS
+        offset = address & (1 << layout.SLOT_BITS) - 1
+        if slot == layout.PARAM_SLOT:
+            return self._given, offset
+        return self.shadows[slot], offset
+
+    def shadow_of(self, warp: Any, operand: Any) -> NDArray[Any] | None:
+        """The shadows of a register in all lanes; None if it is always defined."""
+        place = self.twins.get(operand.place) if operand.kind == "r" else None
+        if place is None:
+            return None
+        found: NDArray[Any] = operand._replace(place=place).lanes(warp)
+        return found
+
+    def observer(self, cluster: Any) -> DefinedObserver:
+        """Who follows a cluster."""
+        made = DefinedObserver(self, cluster)
+        self.observers.append(made)
+        return made
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for each in self.observers:
+            vars(each).clear()
+        vars(self).clear()
+
+    def collect(self, problems: Any) -> None:
+        """Everything was reported when it was seen."""
+
+    def recorded(self) -> list[Any]:
+        """Nothing is recorded."""
+        return []
+
+
+def _by_slot(
+    addresses: NDArray[np.int64],
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Addresses by the array that they are in, as places there."""
+    slots = addresses >> layout.SLOT_BITS
+    for slot in np.unique(slots):
+        yield int(slot), addresses[slots == slot] & (1 << layout.SLOT_BITS) - 1
+
+
+class Team(NamedTuple):
+    """The shadow of a cluster."""
+
+    blocks: list[Shadow]
+
+
+class Shadow:
+    """The shadow of one block."""
+
+    def __init__(self, watch: DefinedWatch, context: Any) -> None:
+        launch, parts = watch.launch, context.parts
+        warps = launch.shape.warps
+        self.context, self.watch, self.rank = context, watch, 0
+        self.cluster = Team([self])
+        self.tensor: NDArray[np.uint32] | None = None
+        """Which bits of tensor memory are undefined; at first, all."""
+        self.shared = aligned(parts["shared"].size)
+        self.local = aligned(parts["local"].size)
+        self.segments = watch.segments.copy()
+        self.peers = np.zeros((layout.MOST_RANKS, 2), np.int64)
+        self.block = aligned(
+            undefined_bits.WARPS_AT + warps * undefined_bits.WARP_BYTES
+        )
+        self.block[: layout.BLOCK_BYTES] = parts["block"]
+        where = self.shared.ctypes.data + SHARED_START
+        self.segments[layout.SHARED_SLOT, 0] = where
+        wide = self.block.view(np.int64)
+        for offset, number in (
+            (layout.BLOCK_SHARED, self.shared.ctypes.data),
+            (layout.BLOCK_SEGMENTS, self.segments.ctypes.data),
+            (layout.BLOCK_PEERS, self.peers.ctypes.data),
+            (undefined_bits.POISON_AT, launch.compiled.poisoned[0]),
+            (undefined_bits.POISON_BYTES, launch.compiled.poisoned[1]),
+            (undefined_bits.SEED, watch.seed),
+            (undefined_bits.UNWRITTEN, watch.unwritten.ctypes.data),
+            (undefined_bits.UNWRITTEN_COUNT, watch.unwritten.size // 2),
+        ):
+            wide[offset // 8] = number
+        size = parts["local"].size // warps
+        for warp in range(warps):
+            at = (
+                undefined_bits.WARPS_AT
+                + warp * undefined_bits.WARP_BYTES
+                + layout.LOCAL_BASE
+            )
+            wide[at // 8] = self.local.ctypes.data + warp * size
+        assert size % LANES == 0
+        context.point(layout.BLOCK_SHADOW, self.block.ctypes.data)
+        context.point(layout.BLOCK_RESET, _renew())
+
+    def join(self, shadows: list[Shadow], rank: int) -> None:
+        """Become the shadow of the block of this rank of a cluster."""
+        self.rank, self.cluster = rank, Team(shadows)
+        wide = self.block.view(np.int64)
+        wide[layout.BLOCK_RANK // 8] = rank << layout.RANK_BITS
+        for place, each in enumerate(shadows):
+            self.peers[place] = each.shared.ctypes.data, each.shared.size
+
+    def memory(self, address: int) -> tuple[NDArray[np.uint8], int]:
+        """The shadow of the memory that an address is in, and the place there."""
+        if address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+            offset = address & (1 << layout.SLOT_BITS) - 1
+            rank, place = divmod(offset, 1 << layout.RANK_BITS)
+            return self.cluster.blocks[rank & 0xFF].shared, place
+        return self.watch.memory(address)
+
+    @property
+    def cells(self) -> NDArray[np.uint32]:
+        """The shadow of tensor memory: (128 lanes, 512 columns)."""
+        if self.tensor is None:
+            self.tensor = np.full((TENSOR_LANES, COLUMNS), UNSET, np.uint32)
+        return self.tensor
+
+
+class DefinedObserver(Port):
+    """Follows a cluster: does to shadows what is done beside its threads."""
+
+    def __init__(self, watch: DefinedWatch, cluster: Any) -> None:
+        self.watch = watch
+        self.shadows = [Shadow(watch, each) for each in cluster.contexts]
+        for rank, each in enumerate(self.shadows):
+            each.join(self.shadows, rank)
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        for each in self.shadows:
+            each.tensor = None
+
+    def _written(self, rank: int, start: int, size: int) -> None:
+        """Bytes of shared memory are defined."""
+        self.shadows[rank].shared[start : start + size] = 0
+
+    def init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+        """An mbarrier was made, or is no longer one."""
+        self._written(warp.block.rank, mbarrier.offset, 8)
+
+    # ── copies ──────────────────────────────────────────────────────────────
+
+    def issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A copy was issued."""
+        copy, values = task.copy, []
+        if event.words[0] in ("st", "red"):
+            given = event.operands[1]
+            items = given.items if given.kind == "v" else (given,)
+            shadows = [self.watch.shadow_of(warp, each) for each in items]
+            lane = copy.thread.lane
+            values = [0 if each is None else int(each[lane]) for each in shadows]
+        used = getattr(copy, "map_range", None)
+        shadow = self.shadows[warp.block.rank]
+        if used is not None and _undefined_map(shadow, used):
+            warp.report("uninitialised", event, lanes, "", "warning", use="operand")
+        found = copy.follow(shadow, values)
+        if found.size:
+            use = "atomic" if getattr(copy, "combines", False) else "store"
+            self.watch.copied(warp, event, lanes, found, use)
+
+    def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
+        """A tensor map was changed: it counts as written."""
+        if event.words[0] == "tensormap":
+            if address >> layout.SLOT_BITS:
+                memory, place = self.shadows[warp.block.rank].memory(address)
+            else:
+                rank, place = divmod(address, 1 << layout.RANK_BITS)
+                memory = self.shadows[rank].shared
+            memory[place : place + MAP_BYTES] = 0
+
+    # ── wgmma ───────────────────────────────────────────────────────────────
+
+    def multiply(self, task: Any, warp: Any, event: Any) -> None:
+        """All four warps have issued a product."""
+        work = task.work
+        first = warp.number // WARPS * WARPS
+        warps = warp.block.warps[first : first + WARPS]
+        shared = self.shadows[warp.block.rank].shared
+        warpgroup_product(work, warps, self.watch.twins, shared)
+
+    # ── tensor memory ───────────────────────────────────────────────────────
+
+    def tensor_allocated(
+        self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
+    ) -> None:
+        """A warp allocated tensor memory, and wrote its address to shared memory."""
+        self._written(warp.block.rank, place, 4)
+        if self.watch.seed:
+            part = slice(None), slice(address, address + columns)
+            unset = self.shadows[warp.block.rank].cells[part] != 0
+            numbers = np.random.default_rng(self.watch.seed)
+            some = numbers.integers(0, 1 << 32, unset.shape, np.uint32)
+            image = warp.block.tensor.image
+            image[part] = np.where(unset, some, image[part])
+
+    def tensor_freed(
+        self, warp: Any, event: Any, lanes: int, address: int, columns: int
+    ) -> None:
+        """A warp is done with tensor memory: nobody knows what it holds."""
+        self.shadows[warp.block.rank].cells[:, address : address + columns] = UNSET
+
+    def tensor_moves(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A warp issued a load or a store of tensor memory."""
+        cells = self.shadows[warp.block.rank].cells
+        if task.kind == "ld":
+            loaded(task, warp, self.watch.twins, cells)
+            return
+        source = event.operands[-1]
+        items = source.items if source.kind == "v" else (source,)
+        stored(task, [self.watch.shadow_of(warp, each) for each in items], cells)
+
+    def tensor_issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A thread issued a product, or a copy into tensor memory."""
+        shadows = [self.shadows[each.rank] for each in task.blocks]
+        tensor_work(task, shadows)
+
+
+def _undefined_map(shadow: Shadow, used: Range) -> bool:
+    """Whether a tensor map in memory has undefined bytes."""
+    if used.space == "shared":
+        memory, place = shadow.cluster.blocks[used.rank].shared, int(used.start)
+    else:
+        memory, place = shadow.memory(int(used.start))
+    return bool(memory[place : place + used.size].any())

@@ -1,0 +1,80 @@
+"""What is left when all threads of a cluster have ended?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.races.shadow.layout import SET, knows, unpack
+
+
+def visitors(observer: Any, block: Any) -> None:
+    """Report accesses by other blocks that the end of a block does not wait for."""
+    watch = observer.watch
+    clock = watch.new_clock()
+    for warp in block.warps:
+        watch.merge(clock, watch.row(block.rank, warp.number, 0xFFFFFFFF))
+    for word in watch.records(block.rank).tolist():
+        record = unpack(word)
+        if record.agent == SET:
+            continue
+        kind, rank, number = watch.describe(record.agent)
+        if kind != "warp" or rank == block.rank:
+            continue
+        if not knows(clock[0], record.agent, record.lane, record.epoch):
+            other = observer.cluster.blocks[rank]
+            _report(
+                block, other.warps[number], record.site, "shared-race", "error",
+                f"block {rank} of the cluster accesses the shared memory of block "
+                f"{block.rank}, and nothing keeps the threads of block {block.rank} "
+                "from ending before: a barrier of the cluster at the end does",
+            )  # fmt: skip
+            return
+
+
+def leaks(observer: Any) -> None:
+    """Report work that nobody waited for."""
+    for block in observer.cluster.blocks:
+        _mbarriers(block)
+        for number, warpgroup in sorted(block.warpgroups.items()):
+            _products(block, number, warpgroup)
+        for key, queue in block.groups.items():
+            if key[0] == "cp.async":
+                _copies(observer, block, key[1], queue)
+
+
+def _mbarriers(block: Any) -> None:
+    for mbarrier in block.mbarriers.values():
+        if mbarrier.copied > mbarrier.observed:
+            warp, site = mbarrier.copier
+            _report(
+                block, warp, site, "leak", "error",
+                f"the block ends while this copy may still write into its shared "
+                f"memory: phase {mbarrier.copied} of {mbarrier} counts it, and no "
+                "thread saw the end of that phase",
+            )  # fmt: skip
+
+
+def _products(block: Any, number: int, warpgroup: Any) -> None:
+    for warp in warpgroup.warps:
+        left = warpgroup.in_flight(warp)
+        if left:
+            _report(
+                block, warp, warpgroup.last_site, "leak", "error",
+                f"warpgroup {number} ends with {left} wgmma that it did not wait for",
+            )  # fmt: skip
+            return
+
+
+def _copies(observer: Any, block: Any, number: int, queue: Any) -> None:
+    if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
+        _report(
+            block, block.warps[number], queue.last_site, "leak", "warning",
+            f"warp {number} ends with cp.async that it did not wait for",
+        )  # fmt: skip
+
+
+def _report(
+    block: Any, warp: Any, site: int, rule: str, severity: str, message: str
+) -> None:
+    problems = block.cluster.machine.problems
+    problems.add(rule, severity, site, message, warp, 0)

@@ -1,0 +1,542 @@
+"""What does each event tell the clocks, and what is wrong about it?
+
+An :class:`Observer` watches one cluster.  It hears of every event before or after it is
+carried out (:mod:`blind` lists them), moves the clocks of :class:`Watch`, and lets the
+accesses of copies and products be checked like those of threads.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fragmenta.ptx.ordering import Role
+from fragmenta.races.exits import leaks, visitors
+from fragmenta.races.global_watch import Who
+from fragmenta.races.register_watch import RegisterWatch
+from fragmenta.races.report.history import History
+from fragmenta.races.report.stories import Seen
+from fragmenta.races.shadow.global_records import Flags
+from fragmenta.races.shadow.layout import LAST_EPOCH, knows
+from fragmenta.races.shared_watch import Clock, Watch
+from fragmenta.races.strong_accesses import Thread
+from fragmenta.races.tensor_maps import Maps
+from fragmenta.races.tmem_watch import TensorObserver
+from fragmenta.simt import layout
+from fragmenta.units.events import first
+
+ALL = 0xFFFFFFFF
+MBARRIERS = 64
+"""Mbarriers of a block that have an agent of their own."""
+
+
+def _named(mbarrier: Any) -> tuple[int, int]:
+    return mbarrier.block.rank, mbarrier.offset
+
+
+class Observer(TensorObserver):
+    """Watches a cluster."""
+
+    def __init__(self, machine: Any, cluster: Any, shared: Any) -> None:
+        super().__init__(machine, cluster)
+        self.launch_watch = shared
+        """What all clusters of the launch have in common."""
+        blocks = cluster.blocks
+        self.watch = Watch(
+            len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
+            asynchronous=machine.asynchronous, strict=machine.strict,
+            tensor=machine.tensor,
+        )  # fmt: skip
+        self.numbers: list[int] = []
+        """The clusters that were watched, by how many there were before."""
+        self.history = History()
+        self.running, self._told = False, 0
+        """Whether a cluster has begun and not ended; the problems before it."""
+        self.seen = Seen(self)
+        self.maps = Maps(self)
+        self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
+        self.offsets: dict[tuple[int, int], int] = {}
+        """Where the mbarriers are, by rank and slot."""
+        self.fences: dict[tuple[int, int], Clock] = {}
+        self.barrier: dict[int, Clock] = {}
+        self.ledgers = []
+        self._epochs = [self.watch.epochs(block.rank) for block in blocks]
+        for block in blocks:
+            ledger = shared.memory.ledger(self.watch.agent("warp", block.rank, 0))
+            ledger.attach(block.context.parts["block"])
+            ledger.clocks(self.watch.states(block.rank), self.watch.plan.state_bytes)
+            block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
+            self.ledgers.append(ledger)
+
+    def attach(self) -> None:
+        """Blocks will run one after the other, without Python between them."""
+        (block,) = self.cluster.blocks
+        block.context.point(layout.BLOCK_RESET, self.watch.renew)
+
+    def enter(self) -> None:
+        """Another such block has its first event."""
+        self.history.begin()
+        self.fences.clear()
+
+    def number_of(self, found: Any) -> int:
+        """The cluster in which something was found."""
+        if self.cluster.alone:
+            return int(found.cluster)
+        return self.numbers[int(found.cluster) - 1]
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        self.watch.reset()
+        self.numbers.append(self.cluster.number)
+        self.running, self._told = True, len(self.machine.problems)
+        self.history.begin()
+        self.maps.begin()
+        self.registers_watch.begin()
+        self.begin_tensor()
+        self.offsets.clear()
+        self.fences.clear()
+        self.barrier.clear()
+        if len(self.ledgers) > 1:
+            for ledger in self.ledgers:
+                ledger.cluster(self.cluster.number)
+
+    def ended(self, block: Any) -> None:
+        """A block has ended: it must know of all that others did in its memory."""
+        visitors(self, block)
+
+    def end(self) -> None:
+        """All threads of the cluster have ended."""
+        leaks(self)
+        self.running = False
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep what is needed to tell the problems of the cluster."""
+        new = len(self.machine.problems) != self._told
+        self.seen.keep(new or self.running)
+
+    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
+        """Note what happened, for the report and the picture."""
+        epoch = int(self._epochs[warp.block.rank][warp.number])
+        self.history.add(
+            self.cluster.time, what, warp.block.rank, warp.number, lanes, event.site,
+            epoch, about,
+        )  # fmt: skip
+
+    # ── clocks ──────────────────────────────────────────────────────────────
+
+    def _mbarrier_agent(self, mbarrier: Any) -> int:
+        rank, slot = mbarrier.block.rank, mbarrier.slot % MBARRIERS
+        return self.watch.agent("mbarrier", rank, slot)
+
+    def _publish(self, warp: Any, lanes: int) -> Clock:
+        return self.watch.publish(warp.block.rank, warp.number, lanes, warp.live)
+
+    def acquire(self, warp: Any, lanes: int, clock: Clock) -> None:
+        """Lanes learn what a clock says."""
+        self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
+
+    def row(self, warp: Any, lanes: int) -> Clock:
+        """What lanes know."""
+        return self.watch.row(warp.block.rank, warp.number, lanes)
+
+    def _tell(self, mbarrier: Any, clock: Clock) -> None:
+        if mbarrier.clock is None:
+            mbarrier.clock = clock.copy()
+        else:
+            self.watch.merge(mbarrier.clock, clock)
+
+    @property
+    def _lanes_are_known(self) -> bool:
+        """Whether compiled code makes ``cp.async`` and says which lane made which."""
+        return bool(self.cluster.schedule.eager)
+
+    # ── mbarriers ───────────────────────────────────────────────────────────
+
+    def init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+        """An mbarrier was made, or is no longer one."""
+        epoch = self.watch.epoch(warp.block.rank, warp.number)
+        agent = self.watch.agent("warp", warp.block.rank, warp.number)
+        lane = first(lanes)
+        mbarrier.birth = (agent, lane, epoch, event.site)
+        self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
+        mbarrier.public = mbarrier.fenced = False
+        mbarrier.observed = mbarrier.copied = -1
+        self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
+        alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
+        # Nobody ever gets to know this write: ordinary accesses collide with it.
+        who = (self._mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
+        self.watch.touch(
+            warp.block.rank, [mbarrier.offset], 8, True, *who, event.site,
+            self._everything(warp, lanes) if mbarrier.again else self.row(warp, lanes),
+            proxy="generic", lane=lane,
+        )  # fmt: skip
+
+    def _everything(self, warp: Any, lanes: int) -> Clock:
+        """What lanes know, and that an mbarrier was here before."""
+        clock = self.row(warp, lanes)
+        for slot in range(MBARRIERS):
+            agent = self.watch.agent("mbarrier", warp.block.rank, slot)
+            clock[:, 0, agent] = LAST_EPOCH + 1
+        return clock
+
+    def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+        """An instruction names an mbarrier: it must know that there is one."""
+        agent, lane, epoch, site = mbarrier.birth
+        self.launch_watch.used.add(site)
+        if mbarrier.public:
+            return
+        own = self.watch.agent("warp", warp.block.rank, warp.number)
+        if agent == own and lanes == 1 << lane:
+            return
+        if knows(self.row(warp, lanes)[0], agent, lane, epoch):
+            return
+        if agent == own and lanes >> lane & 1 and lanes & (lanes - 1) == 0:
+            return
+        mbarrier.public = True  # once is enough
+        warp.report(
+            "mbarrier", event, lanes,
+            f"{mbarrier} is used, but nothing orders its initialisation before that: "
+            "a barrier of the block (or fence.mbarrier_init and a barrier of the "
+            "cluster) has to be in between",
+            other=site,
+        )  # fmt: skip
+
+    def arrive(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, relaxed: bool
+    ) -> None:
+        """Lanes arrive at an mbarrier; its phase is not over yet."""
+        self.used(warp, event, lanes, mbarrier)
+        if relaxed:
+            clock = self.fences.get((warp.block.rank, warp.number))
+        else:
+            clock = self._publish(warp, lanes)
+        # What lanes did before has an earlier epoch than this.
+        self.note("arrive", warp, lanes, event, *_named(mbarrier), mbarrier.phase)
+        if clock is not None:
+            self._tell(mbarrier, clock)
+
+    def vain(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int
+    ) -> None:
+        """Lanes begin to wait for a phase."""
+        self.note("vain", warp, lanes, event, *_named(mbarrier), phase)
+
+    def turned(self, mbarrier: Any) -> None:
+        """A phase of an mbarrier is over."""
+        self.history.add(
+            self.cluster.time, "phase", mbarrier.block.rank, -1, 0, -1, 0,
+            (*_named(mbarrier), mbarrier.phase),
+        )  # fmt: skip
+
+    def wait(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int,
+        relaxed: bool,
+    ) -> None:  # fmt: skip
+        """Lanes have seen that a phase is over."""
+        self.used(warp, event, lanes, mbarrier)
+        mbarrier.observed = max(mbarrier.observed, phase)
+        if phase >= 0:
+            self._learn(warp, lanes, mbarrier, phase)
+        self.note("wait", warp, lanes, event, *_named(mbarrier), phase)
+
+    def _learn(self, warp: Any, lanes: int, mbarrier: Any, phase: int) -> None:
+        """Lanes know what came before the end of a phase."""
+        clock = mbarrier.clocks.get(phase)
+        clock = self.watch.new_clock() if clock is None else clock
+        self.watch.know(clock, self._mbarrier_agent(mbarrier), phase + 1)
+        self.acquire(warp, lanes, clock)
+
+    # ── copies ──────────────────────────────────────────────────────────────
+
+    def issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A copy was issued: its accesses may happen at any time from now on."""
+        copy, clock = task.copy, self.row(warp, lanes)
+        task.clock = clock
+        self._note_copy(task, warp, event, lanes)
+        if copy.completes == "mbarrier":
+            for each in task.mbarriers:
+                each.copied = max(each.copied, each.phase)
+                each.copier = (warp, event.site)
+            self._copy_for_mbarriers(task, warp, event, clock)
+        elif copy.completes == "async_group":
+            self._cp_async(task, warp, event, lanes, clock)
+        else:
+            self._bulk_store(task, warp, event, clock)
+        if getattr(copy, "map_range", None) is not None:
+            self.maps.used(task, warp, event, lanes, clock)
+
+    def _note_copy(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """Note a copy, with all that it may be called in a problem."""
+        copy, rank, number = task.copy, warp.block.rank, warp.number
+        if copy.completes == "mbarrier":
+            agents = [(self._mbarrier_agent(e), e.phase) for e in task.mbarriers]
+        elif copy.completes == "async_group":
+            epoch = warp.block.groups["cp.async", number].epoch
+            agents = [(self.watch.agent("cp.async", rank, number), epoch)]
+        else:
+            epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+            agents = [
+                (self.watch.agent(name, rank, number), epoch)
+                for name in ("bulk-read", "bulk-write")
+            ]
+        task.number = len(self.history.notes)
+        counted = tuple((*_named(e), e.phase) for e in task.mbarriers)
+        moved = sum(len(each.starts) * each.size for each in copy.goals)
+        goals = tuple({each.rank for each in copy.goals})
+        self.note(
+            "copy", warp, lanes, event, agents, task.number, counted, moved, goals
+        )
+
+    def finished(self, task: Any) -> None:
+        """A copy is complete."""
+        self.history.add(
+            self.cluster.time, "done", 0, -1, 0, -1, 0, (task.number,)
+        )  # fmt: skip
+
+    def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
+        by_rank = {each.block.rank: each for each in task.mbarriers}
+        anyone = task.mbarriers[0]
+        for each in task.copy.goals:
+            mbarrier = by_rank.get(task.copy.counted_in(each.rank), anyone)
+            agent = self._mbarrier_agent(mbarrier)
+            self._touch(each, True, agent, mbarrier.phase, event, clock, task)
+        agent = self._mbarrier_agent(anyone)
+        for each in task.copy.sources:
+            self._touch(each, False, agent, anyone.phase, event, clock, task)
+
+    def _cp_async(
+        self, task: Any, warp: Any, event: Any, lanes: int, clock: Any
+    ) -> None:
+        agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
+        queue = warp.block.groups["cp.async", warp.number]
+        for each in task.copy.goals:
+            self._touch(each, True, agent, queue.epoch, event, clock, task)
+        own = self.watch.agent("warp", warp.block.rank, warp.number)
+        epoch = self.watch.epoch(warp.block.rank, warp.number)
+        for each in task.copy.sources:
+            self._touch(each, False, own, epoch, event, clock, task)
+
+    def _bulk_store(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
+        rank, number = warp.block.rank, warp.number
+        queue = warp.block.groups["bulk", number, task.copy.thread.lane]
+        reads = self.watch.agent("bulk-read", rank, number)
+        writes = self.watch.agent("bulk-write", rank, number)
+        for each in task.copy.sources:
+            self._touch(each, False, reads, queue.epoch, event, clock, task)
+        if task.repeats:  # the same bytes to the same place
+            return
+        for each in task.copy.goals:
+            self._touch(each, True, writes, queue.epoch, event, clock, task)
+
+    def _touch(
+        self, what: Any, write: bool, agent: int, epoch: int, event: Any, clock: Clock,
+        task: Any,
+    ) -> None:  # fmt: skip
+        """A copy accesses some bytes, in shared or in global memory."""
+        copy, lane = task.copy, task.copy.thread.lane
+        if what.space == "shared":
+            self.watch.touch(
+                what.rank, what.starts.astype(np.uint32), what.size, write, agent,
+                epoch, event.site, clock, proxy=copy.proxy, lane=lane,
+            )  # fmt: skip
+            return
+        flags = Flags.ASYNC if copy.proxy == "async" else Flags(0)
+        if write:
+            flags |= Flags.WRITE
+        if getattr(copy, "combines", False):
+            flags |= Flags.ATOMIC | Flags.STRONG
+        who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
+        planes = [partial(knows, each) for each in clock]
+        fenced = planes[1] if copy.proxy == "async" else None
+        memory = self.launch_watch.memory
+        memory.touch_rows(who, what.starts, what.size, planes[0], fenced)
+
+    def complete(self, task: Any, mbarrier: Any) -> None:
+        """A copy has signalled an mbarrier: whoever sees that knows its issuer, too."""
+        self._tell(mbarrier, task.clock)
+
+    def copied(self, warp: Any, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return self.watch.copies(warp.block.rank, warp.number, epoch)
+
+    def waited(
+        self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
+    ) -> None:
+        """Lanes have waited for all groups before a number."""
+        rank = warp.block.rank
+        self.note("waited", warp, lanes, event, kind, left, read)
+        if kind == "cp.async" and self._lanes_are_known and not warp.live & ~lanes:
+            # Each lane has waited for its own: others' are known when they meet.
+            self.watch.copies_waited(rank, warp.number, left)
+            return
+        if kind == "cp.async":
+            names: tuple[str, ...] = ("cp.async",)
+        else:
+            names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
+        clock = self.watch.new_clock()
+        for name in names:
+            self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
+        self.acquire(warp, lanes, clock)
+
+    def copies_arrive(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, counted: bool
+    ) -> None:
+        """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
+        queue = warp.block.groups["cp.async", warp.number]
+        clock = self.watch.new_clock()
+        agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
+        self.watch.know(clock, agent, queue.epoch)
+        self._tell(mbarrier, clock)
+
+    # ── products ────────────────────────────────────────────────────────────
+
+    def warpgroup(self, warp: Any, event: Any, lanes: int) -> None:
+        """A warp executed an instruction of its warpgroup: its lanes are together."""
+        self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
+
+    def multiply(self, task: Any, warp: Any, event: Any) -> None:
+        """All four warps have issued a product: it reads shared memory from now on."""
+        block, number = warp.block, warp.number // 4
+        members = block.warps[4 * number : 4 * number + 4]
+        rows = [self.row(each, each.live) for each in members]
+        clock = rows[0].copy()
+        for each in rows[1:]:
+            self.watch.merge(clock, each)
+        agent = self.watch.agent("wgmma", block.rank, number)
+        work = task.work
+        self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
+        for _, units, owners in work.reads():
+            if owners is not None and self.machine.strict:
+                for own, each in enumerate(rows):
+                    self._units(block, units[owners == own], agent, work, event, each)
+            else:
+                self._units(block, units, agent, work, event, clock)
+
+    def _units(
+        self, block: Any, units: Any, agent: int, work: Any, event: Any, clock: Clock
+    ) -> None:
+        self.watch.touch(
+            block.rank, units, 16, False, agent, work.group, event.site, clock,
+            proxy="async",
+        )  # fmt: skip
+
+    def multiplies(self, warp: Any, event: Any, located: Any) -> None:
+        """A warp is about to issue a product."""
+        self.registers_watch.multiplies(warp, event, located)
+
+    def wgmma_fence(self, warp: Any, event: Any) -> None:
+        """A warp executed ``wgmma.fence``."""
+        self.registers_watch.wgmma_fence(warp, event)
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+        self.registers_watch.touched(warp, event, lanes)
+        self.loaded.touched(warp, event, lanes)
+
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+        """A warp has waited for all groups before a number.
+
+        The products of all four warps have run then; the other warps learn of it when
+        they wait themselves, or from this one.
+        """
+        self.registers_watch.multiplied(warp, event, warpgroup, groups)
+        block, number = warp.block, warp.number // 4
+        clock = self.watch.new_clock()
+        agent = self.watch.agent("wgmma", block.rank, number)
+        self.watch.know(clock, agent, groups)
+        self.note("multiplied", warp, ALL, event, groups)
+        self.acquire(warp, warp.live, clock)
+
+    # ── clusters and fences ─────────────────────────────────────────────────
+
+    def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
+        """Lanes arrive at the barrier of the cluster."""
+        phase = self.cluster.barriers["cluster"].phase
+        self.note("cluster arrive", warp, lanes, event, phase)
+        if relaxed:
+            clock = self.fences.get((warp.block.rank, warp.number))
+            if clock is None:
+                return
+        else:
+            clock = self._publish(warp, lanes)
+        if phase not in self.barrier:
+            self.barrier[phase] = self.watch.new_clock()
+        self.watch.merge(self.barrier[phase], clock)
+
+    def cluster_wait(self, warp: Any, event: Any, lanes: int, phase: int) -> None:
+        """Lanes have passed the barrier of the cluster."""
+        self.note("cluster wait", warp, lanes, event, phase)
+        clock = self.barrier.get(phase)
+        if clock is not None:
+            self.acquire(warp, lanes, clock)
+        for old in [each for each in self.barrier if each < phase - 1]:
+            del self.barrier[old]
+        # fence.mbarrier_init and even a relaxed arrival: all blocks know them now.
+        for block in self.cluster.blocks:
+            for each in block.mbarriers.values():
+                each.public = each.public or each.fenced
+
+    def fence(self, warp: Any, event: Any, lanes: int) -> None:
+        """A fence of any kind."""
+        words, rank = event.words, warp.block.rank
+        if "mbarrier_init" in words:
+            own = self.watch.agent("warp", rank, warp.number)
+            for each in warp.block.mbarriers.values():
+                each.fenced = each.fenced or each.birth[0] == own
+        elif any(word.startswith("tensormap") for word in words):
+            self.maps.fence(warp, event, lanes)
+        elif "proxy" in words:
+            if any(word.startswith("async") for word in words):
+                self.watch.fence_async(rank, warp.number, lanes, warp.live)
+                self.launch_watch.memory.fenced.add(self.cluster.number)
+        else:
+            narrow = "cta" in words
+            self.location(warp, event, lanes, Role(fence=True, cta=narrow), [])
+            self.fences[rank, warp.number] = self.row(warp, lanes)
+
+    def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
+        """A tensor map was changed."""
+        self.maps.changed(warp, event, lanes, address)
+
+    # ── words in memory ─────────────────────────────────────────────────────
+
+    def location(
+        self, warp: Any, event: Any, lanes: int, role: Role,
+        addresses: list[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        """A fence, or a strong access through which threads may synchronise."""
+        agent = self.watch.agent("warp", warp.block.rank, warp.number)
+        ledger = self.ledgers[warp.block.rank]
+        thread = Thread(self.cluster.number, agent, lanes, _Rows(self, warp), ledger)
+        self.launch_watch.locations.perform(thread, role, addresses)
+
+
+class _Rows:
+    """The clocks of a cluster, as words in memory need them: the generic proxy only."""
+
+    def __init__(self, observer: Observer, warp: Any) -> None:
+        self.observer, self.warp = observer, warp
+
+    def release(self, agent: int, lanes: int) -> Any:
+        """What lanes know and did; a new epoch begins."""
+        made = self.observer._publish(self.warp, lanes)
+        return made.reshape(-1, made.shape[-1])
+
+    def acquire(self, agent: int, lanes: int, row: Any) -> None:
+        """Lanes learn something."""
+        clock = self.observer.watch.new_clock()
+        clock[:] = row.reshape(clock.shape)
+        self.observer.acquire(self.warp, lanes, clock)
+
+    def epoch(self, agent: int) -> int:
+        """The present epoch."""
+        block = self.warp.block
+        return self.observer.watch.epoch(block.rank, self.warp.number)
+
+    def row(self, agent: int, lanes: int) -> Any:
+        """What lanes know."""
+        made = self.observer.row(self.warp, lanes)
+        return made.reshape(-1, made.shape[-1])

@@ -1,0 +1,1 @@
+"""What the race detector adds to the code of a kernel."""

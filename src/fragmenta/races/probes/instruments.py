@@ -1,0 +1,264 @@
+"""Instruments: what the race detector and the check of undefined bits add to a kernel.
+
+Before a load, a store or an atomic operation, the code of a watched kernel calls the
+routines that compare it with the accesses before it.  Accesses through which threads
+may synchronise are events, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fragmenta.isa.tables.moves import ROW_BYTES
+from fragmenta.ptx.module import Address, Function, Instruction
+from fragmenta.ptx.ordering import orders, role, synchronises
+from fragmenta.races.probes import undefined_bits
+from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
+from fragmenta.races.probes.registers_in_flight import watch_registers
+from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
+from fragmenta.races.shadow.bank_counts import counted_banks
+from fragmenta.races.shadow.barrier_clocks import (
+    BAR_AFTER,
+    BAR_BEFORE,
+    EXIT,
+    EXITED,
+    MODES,
+    WARP_SYNC,
+)
+from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
+from fragmenta.races.shadow.shared_memory import SUPPORT, watched
+from fragmenta.simt import layout
+from fragmenta.simt.emitter import MEMORY, Writer, Written
+from fragmenta.simt.events import described, if_some, notify, tell
+from fragmenta.simt.library import Routine, as_signed
+from fragmenta.simt.memory import Access
+from fragmenta.simt.mode import Mode
+from fragmenta.simt.probes import Probes
+from fragmenta.simt.program import Program
+
+_STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
+_ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
+_SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
+
+
+class RaceProbes(Probes):
+    """The instrument of the race detector."""
+
+    def before(self, writer: Writer, instruction: Instruction) -> None:
+        """Check registers that are in flight, or that may be unwritten."""
+        watch_registers(writer, instruction)
+        watch_unwritten(writer, instruction)
+
+    def access(
+        self, writer: Writer, instruction: Instruction, what: Access, at: Written,
+        offset: int, registers: list[str], kind: str, banks: bool = True,
+    ) -> None:  # fmt: skip
+        """Compare an access with the shadow of its memory."""
+        _access(writer, instruction, what, at, offset, registers, kind, banks)
+
+    def lane_copy(
+        self, writer: Writer, size: int, to: Written, to_offset: int, of: Written,
+        of_offset: int, reads: str,
+    ) -> None:  # fmt: skip
+        """Compare both sides of a ``cp.async``."""
+        _lane_copy(writer, size, to, to_offset, of, of_offset, reads)
+
+    def matrix_rows(
+        self, writer: Writer, at: Written, offset: int, used: int, stores: bool,
+        values: str, width: int,
+    ) -> None:  # fmt: skip
+        """Compare the rows of ``ldmatrix`` or ``stmatrix``."""
+        _matrix_rows(writer, at, offset, used, stores, values, width)
+
+    def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
+        """Publish what the lanes know to the barrier."""
+        lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
+        writer.call(BAR_BEFORE, *MEMORY, f"ptr {number}", lanes, how)
+
+    def barrier_passed(
+        self, writer: Writer, number: str, passed: str, whole: bool
+    ) -> None:
+        """Take what the barrier knows; report threads that ended before it."""
+        given = (*MEMORY, f"ptr {number}", f"i32 {passed}")
+        writer.call(BAR_AFTER, *given)
+        if whole:
+            lanes = writer.call(EXITED, *given, returns="i32")
+            with if_some(writer, lanes):
+                notify(writer, ["exited"], [], lanes)
+
+    def warp_barrier_passed(self, writer: Writer, passed: str) -> None:
+        """The lanes know what each of them knew."""
+        writer.call(WARP_SYNC, *MEMORY, f"i32 {passed}")
+
+    def leaves(self, writer: Writer) -> None:
+        """Keep what the lanes knew when they ended."""
+        writer.call(EXIT, *MEMORY, f"i32 {writer.lanes()}")
+
+    def about(self, program: Program) -> dict[str, Any]:
+        """Where the bytes of registers are, and whether any may be unwritten."""
+        return {"dirty": program.dirty, "doubtful": doubtful(program)}
+
+
+class DefinednessProbes(Probes):
+    """The instrument that follows undefined bits through a kernel."""
+
+    def head(self) -> list[str]:
+        """The shadow of a block, and that of a warp."""
+        place = "getelementptr i8, ptr"
+        return [
+            f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
+            "  %shadow = load ptr, ptr %shadow_at",
+            f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
+            "  %number = load i32, ptr %number_at",
+            f"  %behind = mul i32 %number, {undefined_bits.WARP_BYTES}",
+            f"  %warps_at = {place} %shadow, i64 {undefined_bits.WARPS_AT}",
+            f"  %shadow_warp = {place} %warps_at, i32 %behind",
+        ]
+
+    def before(self, writer: Writer, instruction: Instruction) -> None:
+        """Execute the twin of the instruction on the shadows."""
+        follow(writer, instruction)
+
+    def about(self, program: Program) -> dict[str, Any]:
+        """Which registers begin undefined, and where their shadows are."""
+        return {
+            "poisoned": poisoned(program),
+            "shadows": [list(each) for each in sorted(program.shadows.items())],
+            "undefined": undefined_at_first(program),
+        }
+
+
+def probes(mode: Mode) -> Probes:
+    """The instrument that a mode asks for."""
+    return DefinednessProbes() if mode.defined else RaceProbes()
+
+
+# ── emitted checks ──────────────────────────────────────────────────────────
+
+
+def _access(
+    writer: Writer, instruction: Instruction, what: Access, at: Written, offset: int,
+    registers: list[str], kind: str, banks: bool,
+) -> None:  # fmt: skip
+    if what.space == "local":
+        return
+    words = set(instruction.qualifiers)
+    if "nc" in words or "param" in words or "const" in words:
+        return
+    if kind != "atomic" and words & _STRONG:
+        kind = f"strong {kind}"
+    given = (
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+    )  # fmt: skip
+    # A store is compared with what is there; the registers of others are not read.
+    places = [f"ptr {each}" for each in registers if kind.endswith("write")]
+    _synchronises(writer, instruction)
+    if what.space == "global":
+        cta = "cta" in words
+        _link(writer, GLOBAL_SUPPORT)
+        made = watched_global(what, kind.replace(" ", "-"), cta=cta)  # type: ignore[arg-type]
+        writer.call(made, *given, *places)
+        if "global" in words:
+            return
+        _in_window(writer, what, at, offset, given, places, kind)
+        return
+    near = what._replace(space="shared")
+    _link(writer, SUPPORT)
+    writer.call(watched(near, kind), *given, *places)
+    if banks and kind in ("read", "write") and what.space == "shared":
+        writer.call(counted_banks(near), *given)
+
+
+def _link(writer: Writer, support: tuple[Routine, ...]) -> None:
+    """The checks call some routines themselves."""
+    writer.routines.update({each.name: each for each in support})
+
+
+def _in_window(
+    writer: Writer, what: Access, at: Written, offset: int, given: tuple[str, ...],
+    places: list[str], kind: str,
+) -> None:  # fmt: skip
+    """Generic addresses may be in shared memory: those without the window are checked.
+
+    Others are far outside of it then, and left out.
+    """
+    near = what._replace(space="shared")
+    _link(writer, SUPPORT)
+    moved = list(given)
+    moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
+    writer.call(watched(near, kind), *moved, *places)
+
+
+def _synchronises(writer: Writer, instruction: Instruction) -> None:
+    """An event, if threads may synchronise through this access."""
+    if writer.index not in _numbers(writer):
+        return
+    found = role(instruction)
+    address = next((o for o in instruction.operands if isinstance(o, Address)), None)
+    if found is None or address is None:
+        return
+    generic = "" if any(w.startswith("shared") for w in instruction.qualifiers) else "g"
+    words = ["location", *(str(int(each)) for each in found), generic]
+    tell(writer, words, [described(writer, address)])
+
+
+def _numbers(writer: Writer) -> set[int]:
+    program = writer.program
+    if program not in _ORDERED:
+        every = [unit.function for unit in program.units.values()]
+        _ORDERED[program] = orders(every)
+    if not _ORDERED[program]:
+        return set()
+    function = writer.unit.function
+    known = _SYNCHRONISING.get(id(function))
+    if known is None or known[0] is not function:
+        known = function, synchronises(function, True)
+        _SYNCHRONISING[id(function)] = known
+    return known[1]
+
+
+def _lane_copy(
+    writer: Writer, size: int, to: Written, to_offset: int, of: Written, of_offset: int,
+    reads: str,
+) -> None:  # fmt: skip
+    """``cp.async`` reads global and writes shared memory."""
+    _link(writer, SUPPORT)
+    _link(writer, GLOBAL_SUPPORT)
+    site, lanes = f"i32 {writer.site()}", writer.lanes()
+    there = Access("shared", 32, 32, size // 4, address=to.bits)
+    writer.call(
+        watched(there, "cp.async"), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
+        f"i64 {to_offset}", f"i32 {lanes}", site,
+    )  # fmt: skip
+    here = Access("global", 32, 32, size // 4, address=of.bits)
+    reading = writer.value(f"and i32 {lanes}, {reads}")
+    writer.call(
+        watched_global(here, "read"), "ptr %warp", "ptr %block", f"ptr {of.pointer}",
+        f"i64 {of_offset}", f"i32 {reading}", site,
+    )  # fmt: skip
+
+
+def _matrix_rows(
+    writer: Writer, at: Written, offset: int, used: int, stores: bool, values: str,
+    width: int,
+) -> None:  # fmt: skip
+    what = Access("shared", 8 * width, 8 * width, address=at.bits)
+    chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
+    given = (
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {chosen}", f"i32 {writer.site()}",
+    )  # fmt: skip
+    _link(writer, SUPPORT)
+    if stores:
+        writer.call(watched(what, "write"), *given, f"ptr {values}")
+    else:
+        writer.call(watched(what, "read"), *given)
+    if width == ROW_BYTES:  # nobody said which rows of 8 bytes one pass takes
+        words = what._replace(bits=32, register=32, elements=width // 4)
+        writer.call(counted_banks(words), *given)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 32) if number >> 31 else number

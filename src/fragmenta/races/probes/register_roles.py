@@ -1,0 +1,52 @@
+"""The registers of asynchronous products and loads, and what each of them is."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.module import Function, Register
+from fragmenta.simt.wgmma_operands import describe, is_wgmma
+
+REGISTER_BYTES = 64
+"""A register begins at a multiple of that."""
+
+
+class Role(IntFlag):
+    """What a register is for a product."""
+
+    ACCUMULATOR = 1
+    FRAGMENT = 2
+    METADATA = 4
+    LOADED = 8
+    """The result of a ``tcgen05.ld``; see :mod:`tensor_registers`."""
+
+
+MOVED, COMPUTED, READ = 1, 2, 4
+"""How a register was used since the last fence; READ is for accumulators only."""
+
+
+def roles(function: Function) -> dict[int, Role]:
+    """What each register of a function is for its products and loads, by number.
+
+    Registers that none of them reads or writes are left out.
+    """
+    found: dict[int, Role] = {}
+    for instruction in function.instructions:
+        if instruction.opcode == "tcgen05" and instruction.qualifiers[0] == "ld":
+            for result in effects(instruction).writes:
+                before = found.get(result.number, Role(0))
+                found[result.number] = before | Role.LOADED
+        if not is_wgmma(instruction):
+            continue
+        form = describe(instruction)
+        for role, operands in (
+            (Role.ACCUMULATOR, form.d),
+            (Role.FRAGMENT, form.a),
+            (Role.METADATA, (form.metadata,)),
+        ):
+            for each in operands:
+                if isinstance(each, Register):
+                    before = found.get(each.number, Role(0))
+                    found[each.number] = before | role
+    return found

@@ -1,0 +1,118 @@
+"""How does compiled code see that registers of a ``wgmma`` are touched?
+
+Only a kernel that is watched has this code, and only before instructions that name a
+register of some ``wgmma``, or of the result of a ``tcgen05.ld``.  Each register has two
+bytes in the warp's memory, behind all registers: how it was used since the last fence,
+and what it is for work in flight; see :mod:`fragmenta.races.probes.register_roles`.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.module import Instruction
+from fragmenta.races.probes.register_roles import (
+    COMPUTED,
+    MOVED,
+    READ,
+    REGISTER_BYTES,
+    Role,
+    roles,
+)
+from fragmenta.simt import layout
+from fragmenta.simt.emitter import Writer
+from fragmenta.simt.events import notify
+from fragmenta.simt.program import Program, Unit
+
+_ROLES: WeakKeyDictionary[Unit, dict[int, Role]] = WeakKeyDictionary()
+_READ = Role.ACCUMULATOR | Role.FRAGMENT | Role.LOADED
+_WRITTEN = _READ | Role.METADATA
+_FENCED = Role.ACCUMULATOR | Role.FRAGMENT | Role.METADATA
+
+
+def watch_registers(writer: Writer, instruction: Instruction) -> None:
+    """Write what goes before an instruction that touches registers of a product."""
+    if instruction.opcode == "wgmma":
+        return
+    known = _roles(writer)
+    if not known:
+        return
+    found = effects(instruction)
+    read = {register.number for register in found.reads}
+    reads = _places(writer, read, known, _READ)
+    written = {register.number for register in found.writes}
+    writes = _places(writer, written, known, _WRITTEN)
+    if reads or writes:
+        _ask(writer, reads, writes)
+    for place in _places(writer, read, known, Role.ACCUMULATOR):
+        _mark(writer, place, READ)
+    for place in _places(writer, written, known, _FENCED):
+        _mark(writer, place, MOVED if instruction.opcode == "mov" else COMPUTED)
+
+
+def _roles(writer: Writer) -> dict[int, Role]:
+    unit = writer.unit
+    if unit not in _ROLES:
+        _ROLES[unit] = roles(unit.function)
+    if _ROLES[unit]:
+        _reserve(writer.program)
+    return _ROLES[unit]
+
+
+def _reserve(program: Program) -> None:
+    """Make room for the bytes."""
+    if not program.dirty:
+        program.dirty = program.warp_bytes
+        size = 2 * program.warp_bytes // REGISTER_BYTES
+        program.warp_bytes += -(-size // 64) * 64
+
+
+def _places(
+    writer: Writer, numbers: set[int], known: dict[int, Role], asked: Role
+) -> list[int]:
+    """Where the registers are that matter."""
+    return [
+        writer.unit.registers[number]
+        for number in sorted(numbers)
+        if known.get(number, Role(0)) & asked
+    ]
+
+
+def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:
+    """Call Python if one of the registers is in flight."""
+    look, call, behind = (writer.new_label() for _ in range(3))
+    flights = writer.load("i32", "%warp", layout.IN_FLIGHT)
+    some = writer.value(f"icmp ne i32 {flights}, 0")
+    writer.line(f"br i1 {some}, label %{look}, label %{behind}")
+    writer.label(look)
+    busy = "0"
+    for places, asked in ((reads, _READ), (writes, _WRITTEN)):
+        for place in places:
+            byte = writer.load("i8", "%warp", _busy(writer.program, place))
+            mine = writer.value(f"and i8 {byte}, {int(asked)}")
+            busy = writer.value(f"or i8 {busy}, {mine}")
+    any_lane = writer.value(f"icmp ne i32 {writer.lanes()}, 0")
+    in_flight = writer.value(f"icmp ne i8 {busy}, 0")
+    both = writer.value(f"and i1 {any_lane}, {in_flight}")
+    writer.line(f"br i1 {both}, label %{call}, label %{behind}")
+    writer.label(call)
+    operands = [["v", [["r", p, 32] for p in places]] for places in (reads, writes)]
+    notify(writer, ["touched"], operands, writer.lanes())
+    writer.line(f"br label %{behind}")
+    writer.label(behind)
+
+
+def _mark(writer: Writer, place: int, how: int) -> None:
+    """Note that a register was read or written, if any lane takes part."""
+    at = writer.program.dirty + place // REGISTER_BYTES
+    new = str(how)
+    if writer.mask:
+        some = writer.value(f"icmp ne i32 {writer.mask}, 0")
+        new = writer.value(f"select i1 {some}, i8 {how}, i8 0")
+    before = writer.load("i8", "%warp", at)
+    writer.store("i8", writer.value(f"or i8 {before}, {new}"), "%warp", at)
+
+
+def _busy(program: Program, place: int) -> int:
+    return program.dirty + (program.dirty + place) // REGISTER_BYTES

@@ -1,0 +1,161 @@
+"""Which registers of a function can hold undefined bits, and where they come from.
+
+A bit is undefined if it comes from a register that was not written on some way, or from
+memory.  What is computed from such registers is followed, too; all others are known to
+be defined before the kernel runs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Instruction,
+    Register,
+    Symbol,
+    type_bits,
+)
+from fragmenta.races.probes.unwritten_registers import maybe_unwritten
+
+SHADOWLESS = frozenset(
+    {
+        "mbarrier",
+        "tensormap",
+        "clusterlaunchcontrol",
+        "activemask",
+        "elect",
+        "createpolicy",
+        "alloca",
+        "stacksave",
+    }
+)
+"""Opcodes whose results count as defined."""
+_LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
+_CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
+_GIVEN = frozenset({"param", "param::entry", "param::func", "const"})
+CALLED = -1
+"""The source of what a function is given in a register: its call."""
+
+
+class Followed(NamedTuple):
+    """The registers of a function that can hold undefined bits."""
+
+    unwritten: set[int]
+    """The numbers of those that are undefined at first."""
+    sources: tuple[str | int, ...]
+    """Where undefined bits come from: names of registers, numbers of instructions."""
+    behind: dict[int, int]
+    """For each register, by number: the sources that it may depend on, as bits."""
+    cancels: bool
+    """Whether undefined bits may cancel out, as in ``(a + b) - b``."""
+
+    def origins(self, numbers: list[int]) -> list[str | int]:
+        """The sources of some registers."""
+        found = 0
+        for each in numbers:
+            found |= self.behind.get(each, 0)
+        return [of for index, of in enumerate(self.sources) if found >> index & 1]
+
+
+def loads(instruction: Instruction, function: Function) -> bool:
+    """Whether an instruction gets its result from memory that somebody has to write.
+
+    That includes what a call gives and returns, and what products make of memory.
+    """
+    words = instruction.qualifiers
+    match instruction.opcode:
+        case "wmma":
+            return words[:1] == ("load",)
+        case "wgmma":
+            return "mma_async" in words
+        case "tcgen05":
+            return words[:1] == ("ld",)
+        case "call":
+            return True
+    if instruction.opcode not in _LOADS:
+        return False
+    return not _GIVEN & set(words) or passed(instruction, function)
+
+
+def passed(instruction: Instruction, function: Function) -> bool:
+    """Whether it names a parameter or a result of a call, not of the kernel."""
+    given = () if function.kernel else (*function.parameters, *function.returns)
+    names = {each.name for each in (*given, *function.variables.values())}
+    bases = [each.base for each in instruction.operands if isinstance(each, Address)]
+    return any(isinstance(each, Symbol) and each.name in names for each in bases)
+
+
+def can_follow(register: Register) -> bool:
+    """Whether a register may have a shadow: wide ones count as defined."""
+    return type_bits(register.type) <= 64
+
+
+def followed(function: Function) -> Followed:
+    """What is followed in a function.
+
+    >>> from fragmenta.ptx.reading import parse
+    >>> module = parse('''
+    ... .version 8.0
+    ... .target sm_80
+    ... .entry f() {
+    ...     .reg .b32 %r<5>;
+    ...     mov.u32 %r1, %tid.x;
+    ...     ld.shared.u32 %r2, [%r1];
+    ...     add.u32 %r3, %r2, %r1;
+    ...     ret;
+    ... }''')
+    >>> found = followed(module.functions["f"])
+    >>> names = {module.functions["f"].registers[n].name: n for n in found.behind}
+    >>> sorted(names), found.origins([names["%r3"]])
+    (['%r2', '%r3'], [1])
+    """
+    sources: list[str | int] = []
+    behind: dict[int, int] = {}
+
+    def begin(register: Register, source: int) -> None:
+        if can_follow(register):
+            behind[register.number] = behind.get(register.number, 0) | 1 << source
+
+    unwritten = {each.number for each in maybe_unwritten(function) if can_follow(each)}
+    for number in sorted(unwritten):
+        begin(function.registers[number], len(sources))
+        sources.append(function.registers[number].name)
+    given = {each.name for each in function.parameters if each.space == "reg"}
+    for register in function.registers:
+        if given & {register.name, register.vector}:
+            begin(register, len(sources))
+    sources.append(CALLED)
+    uses = []
+    for index, each in enumerate(function.instructions):
+        if each.opcode in SHADOWLESS:
+            continue
+        found = effects(each)
+        uses.append(found)
+        if loads(each, function):
+            for register in found.writes:
+                begin(register, len(sources))
+            sources.append(index)
+    changed = bool(behind)
+    while changed:
+        changed = False
+        for effect in uses:
+            total = 0
+            for register in effect.reads:
+                total |= behind.get(register.number, 0)
+            for register in effect.writes:
+                before = behind.get(register.number, 0)
+                if total & ~before and can_follow(register):
+                    behind[register.number] = before | total
+                    changed = True
+    cancels = any(_may_cancel(each, behind) for each in function.instructions)
+    return Followed(unwritten, tuple(sources), behind, cancels)
+
+
+def _may_cancel(instruction: Instruction, behind: dict[int, int]) -> bool:
+    """Whether it takes one number that is followed off another."""
+    if instruction.opcode not in _CANCELLING:
+        return False
+    return sum(each.number in behind for each in effects(instruction).reads) > 1

@@ -1,0 +1,221 @@
+"""Watched code that suspects a lane of using a register that it has not written.
+
+Most reads are known to be right before a kernel runs.  Only a register that may be read
+too early on some way has a word in the warp's memory, the lanes that have written it;
+and so has each register that is computed from such ones.  A compiler may move and add
+up what nobody needs.  So nothing is said before a value leaves the registers of its
+lane: when it is stored or exchanged, or decides where to go or which memory to access.
+What becomes of it then is found out by :mod:`definedness`, in a second run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from fragmenta.errors import Error
+from fragmenta.ptx.checking.effects import Effects, effects, registers
+from fragmenta.ptx.checking.flow import blocks
+from fragmenta.ptx.checking.reaching import unwritten
+from fragmenta.ptx.module import (
+    Function,
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+)
+from fragmenta.simt.emitter import HANDLERS, Writer
+from fragmenta.simt.events import if_some, notify
+from fragmenta.simt.program import Program, Unit
+from fragmenta.simt.wgmma_operands import describe, is_wgmma
+
+_PLACES: WeakKeyDictionary[Unit, dict[int, int]] = WeakKeyDictionary()
+"""Where the word of each register is, by its number."""
+
+
+def maybe_unwritten(function: Function) -> set[Register]:
+    """The registers that some way through a function may read too early.
+
+    >>> from fragmenta.ptx.reading import parse
+    >>> module = parse('''
+    ... .version 8.0
+    ... .target sm_80
+    ... .entry f(.param .u32 n) {
+    ...     .reg .pred %p; .reg .b32 %r<4>;
+    ...     ld.param.u32 %r1, [n];
+    ...     setp.eq.u32 %p, %r1, 0;
+    ...     @%p bra L;
+    ...     mov.u32 %r2, 1;
+    ... L:  add.u32 %r3, %r1, %r2;
+    ...     ret;
+    ... }''')
+    >>> [each.name for each in maybe_unwritten(module.functions["f"])]
+    ['%r2']
+    """
+    if not function.instructions:
+        return set()
+    given = {each.name for each in (*function.parameters, *function.returns)}
+    effect = [_certain(each) for each in function.instructions]
+    found = unwritten(blocks(function), effect)
+    return {each.register for each in found if each.register.name not in given}
+
+
+def _certain(instruction: Instruction) -> Effects:
+    """What an instruction reads, and what it writes in any case.
+
+    While a kernel runs, it is known which lanes a guard lets write.
+    """
+    found = effects(instruction)
+    if is_wgmma(instruction):
+        return found._replace(reads=[*found.reads, *registers(_added(instruction))])
+    return found if instruction.guard is None else found._replace(writes=[])
+
+
+def _added(instruction: Instruction) -> tuple[Operand, ...]:
+    """The accumulators of a ``wgmma``, unless it never adds to them."""
+    try:
+        form = describe(instruction)
+    except Error:  # it is refused
+        return ()
+    scale = form.scale_d
+    never = isinstance(scale, Immediate) and not scale.value
+    return () if never else form.d
+
+
+_PLAIN = frozenset({"mov", "cvta"})
+"""Opcodes that compute something in each lane, though they are not in the table."""
+
+
+def _computes(instruction: Instruction) -> bool:
+    """Whether the results of each lane come from its own operands, not from memory."""
+    opcode = instruction.opcode
+    return opcode in _PLAIN or opcode not in HANDLERS
+
+
+def tracked(function: Function) -> set[int]:
+    """The numbers of the registers that need a word: also what is made of such ones."""
+    found = {each.number for each in maybe_unwritten(function)}
+    uses = [effects(each) for each in function.instructions if _computes(each)]
+    changed = bool(found)
+    while changed:
+        changed = False
+        for effect in uses:
+            written = {each.number for each in effect.writes}
+            if written - found and any(e.number in found for e in effect.reads):
+                found |= written
+                changed = True
+    return found
+
+
+def doubtful(program: Program) -> bool:
+    """Whether any function may read a register too early."""
+    return any(maybe_unwritten(unit.function) for unit in program.units.values())
+
+
+def watch_unwritten(writer: Writer, instruction: Instruction) -> None:
+    """Write what goes before an instruction that names such a register.
+
+    What it writes counts as written before it runs: lanes that have to wait at an
+    instruction come to no other one.
+    """
+    places = _places(writer)
+    if not places:
+        return
+    for operands, needing in _needed(writer, instruction):
+        for number in dict.fromkeys(each.number for each in registers(operands)):
+            if number in places:
+                _check(writer, places[number], number, needing())
+    found = effects(instruction)
+    goals = [n for n in dict.fromkeys(r.number for r in found.writes) if n in places]
+    if not goals:
+        return
+    known = "-1"
+    if _computes(instruction):
+        known = _known(writer, instruction, places)
+    lanes = writer.lanes()
+    others = writer.value(f"xor i32 {lanes}, -1")
+    new = writer.value(f"and i32 {known}, {lanes}")
+    for number in goals:
+        word = writer.load("i32", "%warp", places[number])
+        kept = writer.value(f"and i32 {word}, {others}")
+        both = writer.value(f"or i32 {kept}, {new}")
+        writer.store("i32", both, "%warp", places[number])
+
+
+def _needed(
+    writer: Writer, instruction: Instruction
+) -> Iterator[tuple[tuple[Operand, ...], Callable[[], str]]]:
+    """Operands that matter at once, and the lanes for which they do."""
+    if instruction.guard is not None:
+        yield (instruction.guard,), writer.active
+    if _computes(instruction):
+        return
+    found = effects(replace(instruction, guard=None))
+    yield tuple(found.reads), writer.lanes
+    if is_wgmma(instruction) and _added(instruction):
+        scale = describe(instruction).scale_d
+
+        def adding() -> str:
+            lanes = writer.lanes()
+            if not isinstance(scale, Register | Not):
+                return lanes
+            return writer.value(f"and i32 {lanes}, {writer.predicate(scale)}")
+
+        yield _added(instruction), adding
+
+
+def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> str:
+    """The lanes in which all sources are written, of those that count."""
+
+    def word(operand: Operand) -> str:
+        total = "-1"
+        for each in registers((operand,)):
+            if each.number in places:
+                one = writer.load("i32", "%warp", places[each.number])
+                total = writer.value(f"and i32 {total}, {one}")
+        return total
+
+    if instruction.opcode == "selp":
+        _, first, second, chosen = instruction.operands
+        assert isinstance(chosen, Register | Not)
+        yes = writer.predicate(chosen)
+        no = writer.value(f"xor i32 {yes}, -1")
+        one = writer.value(f"and i32 {yes}, {word(first)}")
+        other = writer.value(f"and i32 {no}, {word(second)}")
+        either = writer.value(f"or i32 {one}, {other}")
+        return writer.value(f"and i32 {either}, {word(chosen)}")
+    total = "-1"
+    for each in effects(instruction).reads:
+        if each.number in places:
+            one = writer.load("i32", "%warp", places[each.number])
+            total = writer.value(f"and i32 {total}, {one}")
+    return total
+
+
+def _places(writer: Writer) -> dict[int, int]:
+    """The words of the present function; their room is behind all registers."""
+    unit = writer.unit
+    if unit not in _PLACES:
+        # A function that calls itself keeps its registers elsewhere in between.
+        numbers = set[int]() if unit.recursive else tracked(unit.function)
+        _PLACES[unit] = _reserve(writer.program, sorted(numbers))
+    return _PLACES[unit]
+
+
+def _reserve(program: Program, numbers: list[int]) -> dict[int, int]:
+    start = program.warp_bytes
+    program.warp_bytes += -(-4 * len(numbers) // 64) * 64
+    return {number: start + 4 * index for index, number in enumerate(numbers)}
+
+
+def _check(writer: Writer, place: int, number: int, lanes: str) -> None:
+    """Call Python if a lane needs the register too early; once for each lane."""
+    word = writer.load("i32", "%warp", place)
+    absent = writer.value(f"xor i32 {word}, -1")
+    missing = writer.value(f"and i32 {lanes}, {absent}")
+    with if_some(writer, missing):
+        writer.store("i32", writer.value(f"or i32 {word}, {missing}"), "%warp", place)
+        name = writer.unit.function.registers[number].name
+        notify(writer, ["unwritten", name], [], missing)

@@ -1,0 +1,273 @@
+"""In which words is a problem told?
+
+Each phrase is here once.  Words in braces are filled in by :mod:`telling`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.errors import ranges
+from fragmenta.races.shadow.layout import Apart
+
+AGENTS = {
+    "warp": "{mnemonic} of warp {number}{lane} at {place}",
+    "cp.async": "cp.async of warp {number}{lane} at {place}",
+    "wgmma": "wgmma of warpgroup {number}{lane} at {place}",
+    "mbarrier": "the copy of {place}{lane},",
+    "tcgen05": "{mnemonic} of warp {number}{lane} at {place}",
+    "tcgen05.st": "{mnemonic} of warp {number} at {place}",
+    "bulk-read": "the bulk copy of {place}, issued by warp {number}{lane},",
+    "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
+}
+"""Who does something, by the kind of agent."""
+
+BEFORE = {
+    "shared-race": "{other} {verb} it, and nothing orders the two",
+    "global-race": "{other} {verb} it, and nothing orders the two",
+    "read-before-arrival": "{other} fills it and need not be complete",
+    "overwrite-while-read": "{other} may still read it",
+    "mbarrier": (
+        "an mbarrier is there, which only instructions for mbarriers may access"
+    ),
+    "missing-proxy-fence": (
+        "{other} wrote it through the generic proxy, and no fence.proxy.async is "
+        "between that and {user}"
+    ),
+}
+"""What happened before, and what is missing."""
+
+SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
+SEVERAL = "several blocks have read it, and nothing orders the accesses"
+SOMEBODY = "another block has accessed it, and nothing orders the two"
+NEW = (
+    "{who} had waited at {where} for the phase before the first (parity 1), which "
+    "every new mbarrier has behind it"
+)
+WAITED = "{who} had waited at {where} for phase {phase} (parity {parity})"
+PAST = ", which was already past"
+RELEASED = (
+    "{who} had last waited, at {where}, for phase {phase} of {mbarrier}, where "
+    "{readers} had arrived, at {arrival}, before they had waited for it"
+)
+ANOTHER = (
+    "{who} had last waited, at {where}, for phase {phase} of {mbarrier}, which does "
+    "not say that it is done"
+)
+COUNTED = "it belongs to phase {phase} of {mbarrier}"
+
+RELATED = {
+    "shared-race": "the other access",
+    "global-race": "the other access",
+    "read-before-arrival": "the copy",
+    "overwrite-while-read": "the read",
+    "missing-proxy-fence": "the write",
+    "wgmma-registers-in-flight": "that wgmma",
+    "missing-wgmma-fence": "the other wgmma",
+    "mbarrier": "its mbarrier.init",
+    "tensor-memory-race": "the other access",
+    "uninitialised": "the store",
+    "tensor-registers-in-flight": "that tcgen05.ld",
+    "missing-tensor-fence": "the other access",
+}
+"""What the other place of a problem is."""
+OTHER = "the other place"
+
+HARMLESS = ", but with other bits there the kernel left the same"
+ALIKE = "; so it is with {}"
+UNWRITTEN = "which nobody has written"
+PARTLY = "a part of which nobody has written"
+USES = {
+    "store": "is stored",
+    "atomic": "is added to memory",
+    "branch": "decides a branch",
+    "guard": "decides whether an instruction runs",
+    "address": "is part of an address",
+    "operand": "says what an instruction does",
+}
+"""How an undefined value is used."""
+
+_WARP, _BLOCK = "bar.warp.sync", "a barrier (bar.sync)"
+_ADD, _FENCED = "an atomic operation", "a fence and an atomic flag"
+SPOKEN = {
+    "cuda": {_WARP: "__syncwarp()", _BLOCK: "__syncthreads()", _ADD: "atomicAdd",
+             _FENCED: "__threadfence() and an atomic flag"},
+    "triton": {_WARP: "tl.debug_barrier()", _BLOCK: "tl.debug_barrier()",
+               _ADD: "tl.atomic_add",
+               _FENCED: 'an atomic flag with sem="release" and sem="acquire"'},
+    "numba": {_WARP: "cuda.syncwarp()", _BLOCK: "cuda.syncthreads()",
+              _ADD: "cuda.atomic.add",
+              _FENCED: "cuda.threadfence() and an atomic flag"},
+}  # fmt: skip
+"""What repairs are called in the language that a kernel was written in."""
+
+
+def spoken(text: str, language: str) -> str:
+    """A repair in the words of a language; in those of PTX if it is not known.
+
+    >>> spoken(f"Let {_BLOCK} come between the two.", "triton")
+    'Let tl.debug_barrier() come between the two.'
+    """
+    for ours, theirs in SPOKEN.get(language, {}).items():
+        text = text.replace(ours, theirs)
+    return text
+
+
+REPAIRS = {
+    "shared-race": "Let a barrier come between the two.",
+    "global-race": (
+        f"If both add to it, use {_ADD}. Otherwise let one release and the other "
+        f"acquire, with {_FENCED}, or use two launches."
+    ),
+    "uninitialised": "Write it first, or do not read it.",
+    "wgmma-registers-in-flight": (
+        "Execute wgmma.wait_group for that wgmma before the instruction."
+    ),
+    "missing-wgmma-fence": "Execute wgmma.fence before the wgmma.",
+    "tensor-registers-in-flight": "Execute tcgen05.wait::ld before the instruction.",
+    "missing-tensor-fence": (
+        "Execute tcgen05.fence::before_thread_sync before the barrier, and "
+        "tcgen05.fence::after_thread_sync after it."
+    ),
+    "divergent-aligned": (
+        "Let all threads of the warp, or warpgroup, execute it, with the same operands."
+    ),
+    "leak": "Wait for it before the kernel ends.",
+    "schedule": "A problem of these lines, or a result that depends on chance.",
+}
+"""What repairs a problem, whoever takes part in it."""
+
+FATAL = {
+    "shared-race": (
+        "Let no block of a cluster end before the others are done with its shared "
+        "memory: a barrier of the cluster before the end."
+    ),
+    "deadlock": "Let every thread that is expected come to the barrier.",
+    "divergent-aligned": REPAIRS["divergent-aligned"],
+}
+"""What repairs a problem with which a kernel cannot go on."""
+UNBALANCED = (
+    "Check that the arrivals and bytes that are expected are those that come, and that "
+    "every thread waits for the phase that it means."
+)
+
+_WAIT = "Wait for phase {phase} (parity {parity}) of {mbarrier} before {access}."
+_GROUP = "Let the thread that issued it execute {wait} before {access}{others}."
+_PRODUCT = (
+    "Let {readers} execute wgmma.wait_group for it and then arrive at an mbarrier, and "
+    "wait for that before {access}."
+)
+_COMMITTED = (
+    "Let a tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
+)
+_PEER = (
+    "If that instruction is to read what is written here, let a barrier of the cluster "
+    f"come between the two; {_BLOCK} is not enough. If it is to come first, let a "
+    "tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
+)
+UNCOMMITTED = (
+    "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
+    "instruction."
+)
+COVERS = "a tcgen05.commit covers what its own thread has issued"
+OWN_COMMIT = (
+    "Let the thread that issued it execute the tcgen05.commit, too, and wait for the "
+    "mbarrier of that before this instruction."
+)
+UNSEEN_LOAD = (
+    "If the tcgen05.ld is to load what this instruction writes, wait for the mbarrier "
+    "of its tcgen05.commit before the tcgen05.ld; a barrier alone does not help. If "
+    f"the tcgen05.ld is to come first, let {_BLOCK} come between the two."
+)
+UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
+ELECT = "Let one thread of the warp issue it: the one that elect.sync chooses."
+UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
+UNORDERED = f"Let {_BLOCK} or an mbarrier come between the two."
+_WRITERS = (
+    "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
+    "that before {user} is issued."
+)
+_READERS = (
+    "Let the readers arrive at a barrier or an mbarrier when they have read, and wait "
+    "for that before {access}."
+)
+_FENCE = (
+    "Execute fence.proxy.async in the threads that write, after they have written and "
+    "before they arrive at the barrier."
+)
+
+
+def repair(
+    rule: str, space: str, now_write: bool, now: Any, before: Any, apart: int
+) -> str:
+    """What would order two accesses, and all others that are as far ``apart``."""
+    same_warp = (now.rank, now.number) == (before.rank, before.number)
+    others = "" if same_warp else ", and the others wait for that thread"
+    if rule == "missing-proxy-fence":
+        return _FENCE
+    if rule == "mbarrier":
+        return "Keep away from it, or execute mbarrier.inval first."
+    if (
+        space == "global"
+        and before.kind == "warp"
+        and (apart & Apart.GROUP or now.kind != "warp")
+    ):
+        return REPAIRS["global-race"]
+    match before.kind:
+        case "mbarrier" if before.mbarrier is not None:
+            return _WAIT
+        case "wgmma":
+            return _PRODUCT
+        case "tcgen05":
+            return _COMMITTED if now.rank == before.rank else _PEER
+        case "cp.async":
+            wait = "cp.async.wait_group and a barrier"
+            return f"Let {{access}} come after {wait} of the threads that issued it."
+        case "bulk-read":
+            return _GROUP.replace("{wait}", "cp.async.bulk.wait_group.read").replace(
+                "{others}", others
+            )
+        case "bulk-write":
+            return _GROUP.replace("{wait}", "cp.async.bulk.wait_group").replace(
+                "{others}", others
+            )
+    if now.kind != "warp":
+        phrase = _READERS if now_write else _WRITERS
+        if now.rank == before.rank:
+            return phrase
+        return phrase.replace("a barrier", "a barrier of the cluster")
+    if now.rank != before.rank or apart & Apart.BLOCK:
+        return "Let a barrier of the cluster come between the two."
+    if now.number == before.number and not apart & Apart.WARP:
+        return f"Let {_WARP} come between the two."
+    return f"Let {_BLOCK} come between the two."
+
+
+WIDER = {
+    Apart.GROUP: "; the same happens between blocks of the grid",
+    Apart.BLOCK: "; the same happens between blocks of the cluster",
+    Apart.WARP: "; the same happens between warps",
+}
+
+
+def wider(apart: int, now: Any, before: Any) -> str:
+    """That threads farther apart than these two do the same."""
+    if now.block != before.block:
+        return ""
+    near = now.rank != before.rank, now.number != before.number
+    for each, told in ((Apart.GROUP, False), (Apart.BLOCK, near[0]),
+                       (Apart.WARP, any(near))):  # fmt: skip
+        if apart & each:
+            return "" if told else WIDER[each]
+    return ""
+
+
+def warps(numbers: list[int]) -> str:
+    """Some warps.
+
+    >>> warps([4, 5, 6, 7]), warps([2])
+    ('warps 4-7', 'warp 2')
+    """
+    if not numbers:
+        return ""
+    return f"warp{'s' * (len(numbers) > 1)} {ranges(sorted(set(numbers)))}"

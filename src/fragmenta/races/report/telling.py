@@ -1,0 +1,319 @@
+"""How is a problem of a launch put into words?
+
+A message says who did what, where, to which memory; what it collides with; and which
+wait or barrier would have ordered the two.  The hint says what repairs it.  All phrases
+are in :mod:`phrases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from fragmenta.errors import one_of, ranges
+from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
+from fragmenta.ptx.module import Source
+from fragmenta.races.report import phrases
+from fragmenta.races.report.stories import Agent, Story, Wait
+from fragmenta.simt import layout
+from fragmenta.simt.naming import Names, block_words, counted, element, place
+from fragmenta.units.findings import Found, Launched
+
+ALL = 0xFFFFFFFF
+CONSEQUENCES = frozenset({
+    "uninitialised", "illegal-metadata", "bad-descriptor", "schedule", "leak",
+    "deadlock", "fault",
+})  # fmt: skip
+"""What a race, a missing wait or a misused mbarrier may lead to."""
+CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
+"""Files of CUDA C++."""
+NUMBA = "_ZN6cudapy"
+"""How the names of Numba's kernels begin."""
+
+
+def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
+    """All problems of a launch: errors, then warnings, then what is worth knowing.
+
+    The same lines of the source in an unrolled loop are one problem, and so are two
+    accesses that race in either order.
+    """
+    tellers: dict[int, Teller] = {}
+    together: dict[tuple[Any, ...], list[tuple[Teller, Found]]] = {}
+    # Of two accesses the one that reads tells more.
+    for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
+        if id(launch) not in tellers:
+            tellers[id(launch)] = Teller(launch)
+        problem = tellers[id(launch)].tell(each)
+        together.setdefault(_key(problem), []).append((tellers[id(launch)], each))
+    every = [_with_count(_tell_once(some)) for some in together.values()]
+    return sorted(every, key=order)
+
+
+def order(problem: Problem) -> tuple[int, bool, int]:
+    """By what problems are sorted: the cause before what may follow from it."""
+    severity = SEVERITIES.index(problem.severity)
+    return severity, problem.rule in CONSEQUENCES, problem.line
+
+
+def _tell_once(some: list[tuple[Teller, Found]]) -> Problem:
+    """Several findings as one problem; its repair is enough for all of them."""
+    teller, first = some[0]
+    apart = 0
+    for _, each in some:
+        apart |= each.more.get("apart", 0)
+    told = teller.tell(replace(first, more={**first.more, "apart": apart}))
+    return replace(told, count=sum(each.count for _, each in some))
+
+
+def _writes(found: Found) -> bool:
+    return bool(found.more.get("now_write"))
+
+
+def _key(problem: Problem) -> tuple[Any, ...]:
+    """By what problems are one: rule and lines, those of the source if there are."""
+    places: list[Problem | Related] = [problem, *problem.related]
+    where = [str(each.source.words if each.source else each.line) for each in places]
+    if problem.rule.endswith("-race"):
+        where.sort()
+    return problem.rule, problem.severity, *where
+
+
+def _with_count(problem: Problem) -> Problem:
+    if problem.count == 1 or problem.rule == "bank-conflict":
+        return problem
+    message = f"{problem.message} (seen {problem.count:,} times)"
+    return replace(problem, message=message)
+
+
+class Teller:
+    """Tells the problems of one launch."""
+
+    def __init__(self, launch: Launched) -> None:
+        self.launch = launch
+        self.names = Names(launch.module(), launch.compiled)
+        self._lines = self.names.module.text.splitlines()
+
+    def tell(self, found: Found) -> Problem:
+        """A problem in the user's terms."""
+        story: Story | None = found.more.get("story")
+        if story is not None:
+            message, hint = self._accesses(found, story)
+        else:
+            message, hint = self._said(found)
+        line, column, source = found.more.get("line", 0), 1, None
+        length = 1
+        instruction = self.names.instruction(found.site) or self.names.at_line(line)
+        if instruction is not None:
+            line, column = instruction.line, instruction.column
+            source, length = instruction.source, len(instruction.mnemonic)
+        hint = phrases.spoken(hint, self._language(source))
+        return Problem(
+            found.rule, found.severity, line, column, self._text(line), message, hint,
+            self.names.function(found.site), source, length, count=found.count,
+            block=self._block(found.block), related=self._related(found),
+        )  # fmt: skip
+
+    def _language(self, source: Source | None) -> str:
+        """What the line of a problem is written in; nothing if it is not known."""
+        if self.launch.language or source is None:
+            return self.launch.language
+        if self.launch.compiled.kernel.startswith(NUMBA):
+            return "numba"
+        suffix = source.file.rpartition(".")[2].lower()
+        return "cuda" if suffix in CPP else ""
+
+    def _text(self, line: int) -> str:
+        return self._lines[line - 1] if 0 < line <= len(self._lines) else ""
+
+    def _block(self, number: int) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = self.launch.shape.block_at(number)
+        return found
+
+    def _related(self, found: Found) -> tuple[Related, ...]:
+        other = -1 if found.other is None else found.other
+        instruction = self.names.instruction(other)
+        if instruction is None:
+            return ()
+        line = instruction.line
+        what = phrases.RELATED.get(found.rule, phrases.OTHER)
+        return (Related(line, self._text(line).strip(), what, instruction.source),)
+
+    # ── what an event said itself ───────────────────────────────────────────
+
+    def _said(self, found: Found) -> tuple[str, str]:
+        hint = found.more.get("repair", phrases.REPAIRS.get(found.rule, ""))
+        hint = self.names.with_mbarriers(hint)
+        message = self.names.with_mbarriers(found.message)
+        if self.names.instruction(found.site) is None:
+            hint = phrases.FATAL.get(found.rule, "")
+            counts = found.rule == "deadlock" and "mbarrier" in message
+            return message, phrases.UNBALANCED if counts else hint
+        where = self.names.place(found.site)
+        what = self.names.mnemonic(found.site)
+        if found.rule == "bank-conflict":  # it is about all warps
+            return f"{what} at {where}: {message}", hint
+        who = f"warp {found.warp}{_lanes(found.lanes)}"
+        message += self._uses(found)
+        message = f"{self._who(found)}{what} of {who} at {where}: {message}"
+        if found.other is not None and self.names.instruction(found.other) is not None:
+            title = phrases.RELATED.get(found.rule, phrases.OTHER)
+            message += f"; {title} is at {self.names.place(found.other)}"
+        return message, hint
+
+    def _who(self, found: Found) -> str:
+        return f"{block_words(self._block(found.block))}: "
+
+    # ── two accesses ────────────────────────────────────────────────────────
+
+    def _accesses(self, found: Found, story: Story) -> tuple[str, str]:
+        now, before = story.now, story.before
+        verb = "writes" if found.more["now_write"] else "reads"
+        memory = self._memory(found, story)
+        start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
+        if found.rule == "uninitialised":
+            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
+            uses = self._uses(found)
+            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
+        if before is None:
+            rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
+            return f"{start}; {rest}", phrases.REPAIRS[found.rule]
+        phrase = phrases.BEFORE[found.rule]
+        if found.more["same_value"]:
+            phrase = phrases.SAME_VALUE
+        other = self._agent(before, now)
+        verb = "wrote" if found.more["was_write"] else "read"
+        rest = phrase.format(other=other, verb=verb, user=self._user(now))
+        if found.rule.endswith("-race"):
+            rest += phrases.wider(found.more["apart"], now, before)
+        why = self._why(found.rule, now, before, story.wait)
+        hint = self._repair(found, now, before)
+        return f"{start}; {rest}{f': {why}' if why else ''}", hint
+
+    def _uses(self, found: Found) -> str:
+        """Where the value that was read is used, if that was followed."""
+        told: dict[str, None] = {}
+        for kind, (function, index) in found.more.get("uses", ()):
+            at = self.names.module.functions[function].instructions[index]
+            told[f"{phrases.USES[kind]} at {place(at)}"] = None
+        some = list(told)
+        more = f" and {len(some) - 2} more" if len(some) > 3 else ""
+        harmless = phrases.HARMLESS if found.severity == "info" else ""
+        if found.more.get("alike"):
+            harmless += phrases.ALIKE.format(counted(found.more["alike"], "other load"))
+        first = one_of(some[: 2 if more else 3], "and")
+        return f"; it {first}{more}{harmless}" if some else ""
+
+    def _user(self, who: Agent) -> str:
+        """What reads through the async proxy."""
+        if who.kind == "tcgen05":
+            return f"the {self.names.mnemonic(who.site)}"
+        return "the wgmma" if who.kind == "wgmma" else "the copy"
+
+    def _agent(self, who: Agent, than: Agent | None = None) -> str:
+        """Who did something, and where it is written.
+
+        ``than`` is another, whose block is not named again.
+        """
+        lane = "" if who.lane < 0 or who.kind == "wgmma" else f" lane {who.lane}"
+        if who.kind == "mbarrier":
+            lane = ""
+            if who.issuer is not None:
+                _, warp, lanes = who.issuer
+                lane = f", issued by warp {warp}{_lanes(lanes)}"
+                who = who._replace(rank=who.issuer[0])
+        if than is not None:
+            lane += self._elsewhere(who, than)
+        return phrases.AGENTS[who.kind].format(
+            mnemonic=self.names.mnemonic(who.site), number=who.number, lane=lane,
+            place=self.names.place(who.site),
+        )  # fmt: skip
+
+    def _elsewhere(self, who: Agent, than: Agent) -> str:
+        """The block of an agent, if it is another one."""
+        if who.block >= 0:
+            same = who.block == than.block
+            return "" if same else f" of {block_words(self._block(who.block))}"
+        return "" if who.rank == than.rank else f" of block {who.rank} of the cluster"
+
+    def _memory(self, found: Found, story: Story) -> str:
+        first, last = found.more["first"], found.more["last"]
+        if found.more["space"] == "shared":
+            owner = found.more["owner"]
+            of = "" if owner == story.now.rank else f" of block {owner} of the cluster"
+            return self.names.shared_range(first, last) + of
+        slot, offset = first >> layout.SLOT_BITS, first & (1 << layout.SLOT_BITS) - 1
+        for each in self.launch.places:
+            if each.slot == slot:
+                return element(each.name, each.elements, offset)
+        return f"global {first:#x}"
+
+    # ── what is missing between them ────────────────────────────────────────
+
+    def _why(self, rule: str, now: Agent, before: Agent, wait: Wait | None) -> str:
+        """Which waits came before, and why they do not help."""
+        if rule == "mbarrier":
+            return ""
+        if before.kind == "mbarrier" and before.mbarrier is not None:
+            return self._counted_copy(now, before, wait)
+        if rule != "overwrite-while-read" or wait is None:
+            return ""
+        readers = phrases.warps([number for _, number in before.warps])
+        arrival = "" if wait.arrival < 0 else self.names.place(wait.arrival)
+        done = arrival and before.kind != "warp"
+        phrase = phrases.RELEASED if done else phrases.ANOTHER
+        return self._waited(phrase, wait, readers=readers, arrival=arrival)
+
+    def _counted_copy(self, now: Agent, before: Agent, wait: Wait | None) -> str:
+        assert before.mbarrier is not None
+        mbarrier = self.names.mbarrier(before.mbarrier[1])
+        part = phrases.COUNTED.format(phase=before.epoch, mbarrier=mbarrier)
+        if wait is None or (wait.rank, wait.offset) != before.mbarrier:
+            who = phrases.warps([number for _, number in now.warps]) or "the thread"
+            return f"{part}, for which {who} had not waited"
+        if wait.phase >= before.epoch:
+            return f"{part}; only {self._waited(phrases.WAITED, wait)}"
+        if wait.phase < 0:
+            return f"{part}; {self._waited(phrases.NEW, wait)}"
+        past = phrases.PAST if wait.at_once else " only"
+        return f"{part}; {self._waited(phrases.WAITED, wait)}{past}"
+
+    def _waited(self, phrase: str, wait: Wait, **more: str) -> str:
+        """Who waited for which phase, and where."""
+        some = _lanes(wait.lanes) if len(wait.warps) == 1 else ""
+        return phrase.format(
+            who=phrases.warps(list(wait.warps)) + some, phase=wait.phase,
+            parity=wait.phase & 1,
+            where=self.names.place(wait.site),
+            mbarrier=self.names.mbarrier(wait.offset), **more,
+        )  # fmt: skip
+
+    def _repair(self, found: Found, now: Agent, before: Agent) -> str:
+        if found.more["same_value"]:
+            return ""
+        writes = found.more["now_write"]
+        mbarrier = ""
+        if before.mbarrier is not None:
+            offset = before.mbarrier[1]
+            mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
+        phrase = phrases.repair(
+            found.rule, found.more["space"], writes, now, before, found.more["apart"]
+        )
+        return phrase.format(
+            access="the write" if writes else "the read", mbarrier=mbarrier,
+            user=self._user(now),
+            phase=before.epoch, parity=before.epoch & 1,
+            readers=phrases.warps([number for _, number in before.warps]),
+        )  # fmt: skip
+
+
+def _lanes(lanes: int) -> str:
+    """Lanes, if they are not all.
+
+    >>> _lanes(1), _lanes(0xFFFFFFFF), _lanes(0xF0)
+    (' lane 0', '', ' lanes 4-7')
+    """
+    if lanes in (0, ALL):
+        return ""
+    numbers = [lane for lane in range(32) if lanes >> lane & 1]
+    return f" lane{'s' * (len(numbers) > 1)} {ranges(numbers)}"

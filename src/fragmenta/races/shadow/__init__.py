@@ -1,0 +1,1 @@
+"""Shadow memory and vector clocks, as routines of compiled code."""

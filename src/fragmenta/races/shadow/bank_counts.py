@@ -1,0 +1,233 @@
+"""Which accesses of shared memory take more passes than they need?
+
+Machine code counts the passes of the first executions of each instruction, and keeps
+the addresses of the worst one.  From these, Python finds out whether a swizzle or a
+padding of the rows would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Memory,
+    Value,
+    convert,
+    select,
+    shift_unsigned,
+)
+from fragmenta.shared.banks import BANKS, IDLE, WORD, Conflicts, bank_conflicts
+from fragmenta.shared.descriptor import swizzled
+from fragmenta.simt import layout
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
+from fragmenta.simt.memory import Access, addresses, has, lane_of, spill
+from fragmenta.simt.warps import to_word
+
+MOST_EXECUTIONS = 256
+"""Executions of an instruction that are counted, in each context."""
+
+SITE = np.dtype([
+    ("executions", "i8"), ("passes", "i8"), ("least", "i8"), ("worst", "i4"),
+    ("lanes", "u4"), ("width", "i4"), ("kept", "i4"), ("addresses", "i4", LANES),
+])  # fmt: skip
+"""What is kept for each instruction: counts, and the worst execution."""
+
+
+def counted_banks(access: Access) -> Routine:
+    """The routine that counts the passes of an access of shared memory.
+
+    It takes what the routine of the access takes, without its registers.  An
+    ``ldmatrix`` is an access of 16 bytes by the lanes that have a row each.
+    """
+    name = f"watch.banks.{access.bytes}.a{access.address}"
+
+    def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
+        table = pointer_at(code, block, layout.BLOCK_BANKS)
+        there = Value(code.builder, code.builder.ptrtoint(table, I64)) != 0
+        with code.when(there & (given[2] != 0)):
+            _count(code, access, table, *given)
+
+    def build(module: ir.Module) -> None:
+        define(module, name, [POINTER, POINTER, POINTER, I64, I32, I32], trace)
+
+    return Routine(name, build)
+
+
+def _count(
+    code: Code, access: Access, table: Any, register: Any, offset: Value, lanes: Value,
+    number: Value,
+) -> None:  # fmt: skip
+    b = code.builder
+    place = convert(number, I64) * SITE.itemsize
+    line = b.gep(table, [place.raw])
+    wide = field(code, line, 0, I64)
+    with code.when(wide[0] < MOST_EXECUTIONS):
+        at = addresses(code, register, access.address, offset)
+        words = spill(code, convert(shift_unsigned(at, 2), I32))
+        passes, least = _passes(code, max(1, access.bytes // WORD), words, lanes)
+        wide[0] = wide[0] + 1
+        wide[1] = wide[1] + convert(passes, I64)
+        wide[2] = wide[2] + convert(least, I64)
+        narrow = field(code, line, 24, I32)
+        with code.when(passes - least > narrow[0]):
+            narrow[0] = passes - least
+            narrow[1] = lanes
+            narrow[2] = lanes.lift(access.bytes)
+            kept = convert(at, I32)
+            goal = b.bitcast(
+                b.gep(line, [ir.Constant(I32, 40)]), kept.type.as_pointer()
+            )
+            b.store(kept.raw, goal).align = 4
+
+
+def _passes(code: Code, words: int, starts: Any, lanes: Value) -> tuple[Value, Value]:
+    """The passes of an access, and how many it needs at least.
+
+    So many lanes are served together that they take at most one word of each bank.
+    """
+    total, least = (code.variable(lanes.lift(0)) for _ in range(2))
+    together = LANES // words
+    counts = Memory(code.builder, code.array(I32, BANKS), I32)
+    vector = ir.VectorType(I32, LANES)
+    taken = code.builder.bitcast(code.array(vector), I32.as_pointer())
+    with code.loop(words) as phase:
+        worst = code.variable(lanes.lift(0))
+        used = code.variable(lanes.lift(0))
+        with code.loop(BANKS) as bank:
+            counts[bank] = lanes.lift(0)
+        with code.loop(together) as index:
+            lane = phase * together + index
+            with code.when(has(lanes, lane)), code.loop(words) as part:
+                word = lane_of(code, starts, lane) + convert(part, I32)
+                _take(code, word, taken, counts, used, worst)
+        total.value = total.value + worst.value
+        some = convert(worst.value != 0, I32, signed=False)
+        least.value = least.value + some
+    return total.value, least.value
+
+
+def _take(
+    code: Code, word: Value, taken: Any, counts: Memory, used: Any, worst: Any
+) -> None:
+    """A lane takes a word, if no lane before it took the same."""
+    b = code.builder
+    vector = ir.VectorType(I32, LANES)
+    before = b.load(b.bitcast(taken, vector.as_pointer()))
+    before.align = 4
+    known = to_word(Value(b, before) == word.in_all_lanes(LANES))
+    # The first ``used`` of them are valid; there may be 32.
+    valid = select(used.value == LANES, word.lift(-1), (word.lift(1) << used.value) - 1)
+    with code.when((known & valid) == 0):
+        b.store(word.raw, b.gep(taken, [convert(used.value, I64).raw]))
+        used.value = used.value + 1
+        bank = convert(word & (BANKS - 1), I64)
+        counts[bank] = counts[bank] + 1
+        worst.value = select(counts[bank] > worst.value, counts[bank], worst.value)
+
+
+# ── in Python ───────────────────────────────────────────────────────────────
+
+
+class Banks(NamedTuple):
+    """The conflicts of one instruction."""
+
+    site: int
+    executions: int
+    passes: int
+    least: int
+    worst: Conflicts
+    """The worst execution."""
+    advice: str
+    """What would help; nothing if nothing simple does."""
+
+    @property
+    def message(self) -> str:
+        """The conflicts in words."""
+        per = self.passes / self.executions
+        needed = self.least / self.executions
+        text = (
+            f"{per:.3g} passes for each execution instead of {needed:.3g}, in "
+            f"{self.executions} execution{'s' * (self.executions != 1)}; "
+            f"{self.worst.degree} lanes at most want different words of one bank"
+        )
+        return f"{text}; {self.advice}" if self.advice else text
+
+
+class BankCounts:
+    """What was counted in all contexts of a launch."""
+
+    def __init__(self, sites: int) -> None:
+        self._sites = sites
+        self._tables: list[NDArray[Any]] = []
+
+    def attach(self, block: NDArray[np.uint8]) -> None:
+        """Let the block of a context count."""
+        self._tables.append(np.zeros(max(1, self._sites), SITE))
+        place = slice(layout.BLOCK_BANKS, layout.BLOCK_BANKS + 8)
+        block[place].view(np.int64)[0] = self._tables[-1].ctypes.data
+
+    def found(self) -> Iterator[Banks]:
+        """The instructions with conflicts."""
+        for site in range(self._sites):
+            lines = [table[site] for table in self._tables]
+            executions, passes, least = (
+                sum(int(line[name]) for line in lines)
+                for name in ("executions", "passes", "least")
+            )
+            if passes > least:
+                line = max(lines, key=lambda each: int(each["worst"]))
+                given, width = worst_of(line)
+                if ((given != IDLE) & (given % width != 0)).any():
+                    continue  # a misaligned access: the launch ended with a fault
+                cost, hint = bank_conflicts(given, width), advice(given, width)
+                yield Banks(site, executions, passes, least, cost, hint)
+
+
+def worst_of(line: Any) -> tuple[NDArray[np.int64], int]:
+    """The addresses of the worst execution, -1 for idle lanes, and the width."""
+    active = int(line["lanes"]) >> np.arange(LANES) & 1
+    # A rank in the cluster is in the bits above; the banks are the same there.
+    given = line["addresses"].astype(np.int64) & 0xFFFFFF
+    width = max(WORD, int(line["width"]))
+    return np.where(active != 0, given // WORD * WORD, IDLE), width
+
+
+def advice(given: NDArray[np.int64], width: int) -> str:
+    """The swizzle or the padding with the fewest passes, if it helps."""
+    now = bank_conflicts(given, width).turns
+    choices: list[tuple[int, int, str]] = []
+    for mode in (32, 64, 128):
+        turns = _turns(given, swizzled(np.maximum(given, 0), mode), width)
+        choices.append((turns, 0, f"a {mode}-byte swizzle needs {_shown(turns)}"))
+    first = int(given[given != IDLE].min())
+    for pitch in _pitches(given):
+        padded = given + (given - first) // pitch * width
+        turns = _turns(given, padded, width)
+        text = f"rows of {pitch} bytes padded by {width} need {_shown(turns)}"
+        choices.append((turns, pitch, text))
+    turns, _, text = min(choices)
+    return text if turns < now else ""
+
+
+def _shown(turns: int) -> str:
+    return f"{turns} pass{'es' * (turns != 1)}"
+
+
+def _turns(given: NDArray[np.int64], moved: NDArray[np.int64], width: int) -> int:
+    return bank_conflicts(np.where(given == IDLE, IDLE, moved), width).turns
+
+
+def _pitches(given: NDArray[np.int64]) -> list[int]:
+    """Distances between lanes that may be the length of a row."""
+    used = given[given != IDLE]
+    steps = np.abs(np.diff(used)) if used.size > 1 else used[:0]
+    return [int(each) for each in np.unique(steps) if each >= 64 and each % WORD == 0]

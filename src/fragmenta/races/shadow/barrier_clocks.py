@@ -1,0 +1,284 @@
+"""What do lanes get to know at barriers and fences?
+
+Each barrier has two clocks, for odd and even phases: some lanes may not have passed one
+phase yet when others arrive in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    ones,
+    select,
+    shift_unsigned,
+)
+from fragmenta.races.shadow import layout
+from fragmenta.races.shadow.clocks import (
+    Head,
+    Warp,
+    acquire,
+    clear,
+    clock_row,
+    fence_async,
+    publish,
+    sync_warp,
+    warp_of,
+)
+from fragmenta.simt import layout as engine
+from fragmenta.simt import warps
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import field, pointer_at
+from fragmenta.simt.memory import lane_of
+from fragmenta.simt.warps import P, routine
+
+MODES = {"sync": 0, "arrive": 1, "red": 2}
+"""The modes of a barrier as ``BAR_BEFORE`` takes them."""
+
+
+def watching(code: Code, block: Any, then: Callable[[Head], None]) -> None:
+    """Do something only if the block is watched."""
+    pointer = pointer_at(code, block, engine.BLOCK_WATCH)
+    b = code.builder
+    with b.if_then(b.icmp_unsigned("!=", pointer, pointer.type(None))):
+        then(Head(code, pointer))
+
+
+def _clock(code: Code, head: Head, number: Value, phase: Value) -> Any:
+    """The clock of a phase of a barrier."""
+    b = code.builder
+    index = convert(number * 2 + (phase & 1), I64)
+    step = index * head.long(layout.HEAD_BARRIER_BYTES)
+    return b.gep(head.pointer(layout.HEAD_BARRIERS), [step.raw])
+
+
+def _groups(
+    code: Code, numbers: Any, lanes: Value, each: Callable[[Value, Value], Value]
+) -> None:
+    """Do something for each barrier that lanes are at.
+
+    ``each`` gets the barrier and the lanes at it, and returns those that are done.
+    """
+    rest = code.variable(lanes)
+    every = warps.all_lanes(code, numbers)
+    with code.when(lanes != 0), warps.repeat(code) as again:
+        first = convert(warps.first_lane(rest.value), I64) & (LANES - 1)
+        number = lane_of(code, warps.words(code, numbers), first)
+        group = warps.to_word(every == number) & rest.value
+        done = code.variable(group)
+        with code.when(compare_unsigned("<", number, 16)):
+            done.value = each(number, group)
+        rest.value = rest.value & ~done.value
+        again(rest.value != 0)
+
+
+def _live(code: Code, warp: Any) -> Value:
+    return field(code, warp, engine.LIVE, I32)[0]
+
+
+def _before(
+    code: Code, warp: Any, block: Any, numbers: Any, lanes: Value, mode: Value
+) -> None:
+    """Lanes that come to a barrier tell its clock what they know."""
+
+    def then(head: Head) -> None:
+        new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
+        clocks = warp_of(code, head, warp)
+
+        def each(number: Value, group: Value) -> Value:
+            _arrive(code, clocks, block, number, group, _live(code, warp), mode)
+            return group
+
+        _groups(code, numbers, new, each)
+
+    watching(code, block, then)
+
+
+def _arrive(
+    code: Code, warp: Warp, block: Any, number: Value, lanes: Value, live: Value,
+    mode: Value,
+) -> None:  # fmt: skip
+    clock = _present(code, warp, block, number)
+    waiting = field(code, clock, layout.CLOCK_WAITING, I32)
+    with code.when(mode != MODES["arrive"]):
+        waiting[0] = waiting[0] + ones(lanes)
+    publish(warp, lanes, live, clock_row(code, clock))
+
+
+def _present(code: Code, warp: Warp, block: Any, number: Value) -> Any:
+    """The clock of the present phase of a barrier."""
+    place = number * engine.BARRIER_BYTES + (engine.BLOCK_BARRIERS + 8)
+    phase = field(code, code.builder.gep(block, [place.raw]), 0, I32)[0]
+    clock = _clock(code, warp.head, number, phase)
+    about = field(code, clock, layout.CLOCK_PHASE, I32)
+    waiting = field(code, clock, layout.CLOCK_WAITING, I32)
+    # Lanes that still have to pass an earlier phase need what it says.
+    with code.when((about[0] != phase) & (waiting[0] == 0)):
+        clear(code, warp.head, clock_row(code, clock))
+    about[0] = phase
+    return clock
+
+
+def _exit(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+    """Lanes end.  ``__syncthreads`` waits for the others until then.
+
+    So what they did precedes what comes after the barrier, as if they arrived there.
+    """
+
+    def then(head: Head) -> None:
+        clocks, zero = warp_of(code, head, warp), lanes.lift(0)
+        clock = _present(code, clocks, block, zero)
+        publish(clocks, lanes, _live(code, warp), clock_row(code, clock))
+        flag = field(code, head.raw, layout.HEAD_EXITED, I32)
+        phase = field(code, clock, layout.CLOCK_PHASE, I32)[0]
+        flag[0] = select(flag[0] == 0, phase + 1, flag[0])
+
+    with code.when(lanes != 0):
+        watching(code, block, then)
+
+
+def _exited(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> Value:
+    """The lanes that pass barrier 0, if others ended before it; once for those."""
+    found = code.variable(passed.lift(0))
+    first = convert(warps.first_lane(passed), I64) & (LANES - 1)
+    number = lane_of(code, warps.words(code, numbers), first)
+    tickets = warps.words(code, warps.place(code, warp, engine.TICKETS))
+    ticket = lane_of(code, tickets, first)
+
+    def then(head: Head) -> None:
+        flag = field(code, head.raw, layout.HEAD_EXITED, I32)
+        ended = (flag[0] != 0) & (flag[0] <= ticket + 1)
+        with code.when(ended & (passed != 0) & (number == 0)):
+            flag[0] = passed.lift(0)
+            found.value = passed
+
+    watching(code, block, then)
+    return found.value
+
+
+def _after(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> None:
+    """Lanes that pass a barrier get to know what its clock says."""
+
+    def then(head: Head) -> None:
+        clocks, live = warp_of(code, head, warp), _live(code, warp)
+        tickets = warps.place(code, warp, engine.TICKETS)
+
+        def each(number: Value, group: Value) -> Value:
+            first = convert(warps.first_lane(group), I64) & (LANES - 1)
+            ticket = lane_of(code, warps.words(code, tickets), first)
+            same = warps.to_word(warps.all_lanes(code, tickets) == ticket) & group
+            clock = _clock(code, head, number, ticket)
+            waiting = field(code, clock, layout.CLOCK_WAITING, I32)
+            waiting[0] = waiting[0] - ones(same)
+            acquire(clocks, same, live, clock_row(code, clock))
+            with code.when((live & ~same) == 0):
+                _all_met(code, clocks)
+            return same
+
+        _groups(code, numbers, passed, each)
+
+    watching(code, block, then)
+
+
+def _all_met(code: Code, warp: Warp) -> None:
+    """All lanes of a warp passed together: each knows what all did before."""
+    every = warp.epoch[0].lift(-1)
+    sync_warp(warp, every, every)
+
+
+def _warp_sync(code: Code, warp: Any, block: Any, passed: Value) -> None:
+    """Lanes go on from ``bar.warp.sync``, or from an instruction of all lanes.
+
+    Of the lanes that met, some may go on later.  The first that go on do what is to be
+    done for all of them.
+    """
+
+    def then(head: Head) -> None:
+        clocks, live = warp_of(code, head, warp), _live(code, warp)
+        full = ((live & ~passed) == 0) & (passed != 0)
+        with code.when(full):
+            _all_met(code, clocks)
+        with code.when(~full):
+            members = warps.place(code, warp, engine.MEMBERS)
+            later = field(code, warp, engine.RELEASED, I32)[0]
+            rest = code.variable(passed)
+            with code.when(passed != 0), warps.repeat(code) as again:
+                first = convert(warps.first_lane(rest.value), I64) & (LANES - 1)
+                named = lane_of(code, warps.words(code, members), first)
+                same = warps.to_word(warps.all_lanes(code, members) == named)
+                met = named & live
+                present = (passed | later) & same
+                with code.when((met & ~present) == 0):
+                    sync_warp(clocks, met, live)
+                own = passed.lift(1) << convert(first, I32)
+                rest.value = rest.value & ~(same | own)
+                again(rest.value != 0)
+
+    watching(code, block, then)
+
+
+def _fence(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+    """Lanes execute ``fence.proxy.async``."""
+
+    def then(head: Head) -> None:
+        fence_async(warp_of(code, head, warp), lanes, _live(code, warp))
+
+    watching(code, block, then)
+
+
+def _renew(code: Code, block: Any) -> None:
+    """A new block begins: nobody has accessed anything, and nobody knows anything."""
+
+    def then(head: Head) -> None:
+        number = field(code, block, engine.BLOCK_INDEX, I64)[0]
+        field(code, head.raw, layout.HEAD_CLUSTER, I32)[0] = convert(number, I32)
+        field(code, head.raw, layout.HEAD_EXITED, I32)[0] = convert(number, I32).lift(0)
+        words = shift_unsigned(head.long(layout.HEAD_SIZE) + 3, 2) + layout.MARGIN
+        for place in (layout.HEAD_WRITES, layout.HEAD_READS):
+            _zero(code, head.pointer(place), words * 8)
+        warps_, size = head.word(layout.HEAD_WARPS), head.long(layout.HEAD_STATE_BYTES)
+        states = head.pointer(layout.HEAD_STATES)
+        _zero(code, states, convert(warps_, I64) * size)
+        with code.loop(convert(warps_, I64)) as warp:
+            state = code.builder.gep(states, [(warp * size).raw])
+            field(code, state, layout.STATE_EPOCH, I32)[0] = warps_.lift(1)
+        step = head.long(layout.HEAD_BARRIER_BYTES)
+        barriers = head.pointer(layout.HEAD_BARRIERS)
+        with code.loop(32) as index:
+            clock = code.builder.gep(barriers, [(index * step).raw])
+            field(code, clock, layout.CLOCK_PHASE, I32)[0] = warps_.lift(-1)
+            field(code, clock, layout.CLOCK_WAITING, I32)[0] = warps_.lift(0)
+        sets = head.pointer(layout.HEAD_SETS)
+        with code.when(field(code, sets, layout.SETS_USED, I32)[0] != 0):
+            _zero(code, sets, step.lift(layout.SETS_CELLS))
+
+    watching(code, block, then)
+
+
+def _zero(code: Code, memory: Any, size: Value) -> None:
+    warps.clear_memory(code.builder, memory, size.raw)
+
+
+RENEW = routine("watch.renew", _renew, [P], None)
+"""Called when a block begins that runs without Python: the block."""
+BAR_BEFORE = routine("watch.bar.before", _before, [P, P, P, I32, I32], None)
+"""Called before ``bar``: warp, block, barriers of the lanes, lanes, mode."""
+BAR_AFTER = routine("watch.bar.after", _after, [P, P, P, I32], None)
+"""Called after ``bar.sync`` and ``bar.red``, not after ``bar.arrive``: warp, block,
+barriers of the lanes, lanes that passed."""
+EXIT = routine("watch.exit", _exit, [P, P, I32], None)
+"""Called before lanes end: warp, block, lanes."""
+EXITED = routine("watch.exited", _exited, [P, P, P, I32], I32)
+"""Called after a barrier of all threads: warp, block, barriers of the lanes, lanes that
+passed; the lanes that tell."""
+WARP_SYNC = routine("watch.warp.sync", _warp_sync, [P, P, I32], None)
+"""Called after ``bar.warp.sync`` and instructions of all lanes: warp, block, lanes."""
+FENCE_ASYNC = routine("watch.fence.async", _fence, [P, P, I32], None)
+"""Called at ``fence.proxy.async``: warp, block, lanes."""

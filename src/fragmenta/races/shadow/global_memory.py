@@ -1,0 +1,443 @@
+"""Which accesses of global memory are not ordered?
+
+A routine is called just before a load, a store or an atomic operation, for the same
+lanes.  It compares the lanes with the records of the words that they access, writes
+down what is wrong, and leaves records of its own.  Usually the words of a warp are side
+by side and all were accessed last by the same instruction: then one look at the table
+of accesses is enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from llvmlite import ir
+
+from fragmenta.jit.trace import (
+    I8,
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    intrinsic,
+    select,
+    shift_unsigned,
+)
+from fragmenta.races.shadow import global_check, global_records
+from fragmenta.races.shadow.global_check import CLOCKS, Order
+from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD, Flags, Rule
+from fragmenta.simt import layout
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import (
+    POINTER,
+    Routine,
+    define,
+    field,
+    pointer_at,
+)
+from fragmenta.simt.memory import (
+    Access,
+    Where,
+    addresses,
+    has,
+    inside,
+    lane_of,
+    pointer,
+    segment,
+    spill,
+)
+from fragmenta.simt.warps import first_lane, to_word
+
+Kind = Literal["read", "write", "atomic", "strong-read", "strong-write"]
+_FLAGS = {
+    "read": Flags(0),
+    "write": Flags.WRITE,
+    "atomic": Flags.WRITE | Flags.STRONG | Flags.ATOMIC,
+    "strong-read": Flags.STRONG,
+    "strong-write": Flags.WRITE | Flags.STRONG,
+}
+_INTEGERS = {8: I8, 16: ir.IntType(16), 32: I32, 64: I64}
+
+
+class _Site(NamedTuple):
+    """One execution of an instruction, and what all its lanes need."""
+
+    code: Code
+    access: Access
+    flags: Flags
+    warp: Any
+    block: Any
+    ledger: Any
+    lanes: Value
+    number: Value
+    """The site."""
+    own: Value
+    """The id of this access."""
+    spilled: Any
+    """The lanes' addresses."""
+    registers: tuple[Any, ...]
+    order: Order
+
+    def call(self, name: str, *given: Value) -> Value:
+        """Ask one of the functions of :mod:`judging`."""
+        b = self.code.builder
+        function = b.module.globals[global_check.called(name, self.order)]
+        rest = [each.raw for each in given]
+        called = b.call(function, [self.warp, self.block, self.ledger, *rest])
+        return Value(b, called)
+
+
+class _Shadow(NamedTuple):
+    """The shadows of a segment, as host addresses; 0 where there is none."""
+
+    writes: Value
+    reads: Value
+    unwritten: Value
+
+
+def watched_global(
+    access: Access, kind: Kind, *, cta: bool = False, order: Order = CLOCKS
+) -> Routine:
+    """The routine that checks an access; it returns nothing.
+
+    It takes what the routine of the access takes, without the registers unless it is a
+    store.  ``cta`` says that the scope of the access is the block.  Lanes whose address
+    is not in a segment that can be written are left out.  :data:`GLOBAL_SUPPORT` must
+    be linked, too.
+    """
+    stores = kind.endswith("write")
+    access = access if stores else access.bare
+    flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
+    name = f"watch.{kind}{'.cta' if cta else ''}.{order.name}.{access.name}"
+
+    def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
+        ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
+        there = Value(code.builder, code.builder.ptrtoint(ledger, I64)) != 0
+        with code.when(there & (given[2] != 0)):
+            _watch(code, access, flags, order, warp, block, ledger, *given)
+
+    def build(module: ir.Module) -> None:
+        global_check.declare(module, order)
+        registers = [POINTER] * access.elements if stores else []
+        parameters = [POINTER, POINTER, POINTER, I64, I32, I32]
+        define(module, name, [*parameters, *registers], trace)
+
+    return Routine(name, build)
+
+
+GLOBAL_SUPPORT = (global_check.functions(CLOCKS),)
+"""Routines that must be linked wherever ``watched_global`` is used."""
+
+
+def _watch(
+    code: Code, access: Access, flags: Flags, order: Order, warp: Any, block: Any,
+    ledger: Any, register: Any, offset: Value, lanes: Value, number: Value,
+    *registers: Any,
+) -> None:  # fmt: skip
+    at = addresses(code, register, access.address, offset)
+    spilled = spill(code, at)
+    first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
+    one = lane_of(code, spilled, first)
+    where = segment(code, block, one)
+    shadow = _shadow(code, ledger, one)
+    good = inside(where, at, access.bytes) & ((at & (access.bytes - 1)) == 0)
+    together = (~to_word(good) & lanes) == 0
+    # Memory that cannot be written needs no look.
+    with code.when(~(together & (shadow.writes == 0))):
+        site = _Site(
+            code, access, flags, warp, block, ledger, lanes, number, number, spilled,
+            registers, order,
+        )  # fmt: skip
+        own = site.call("intern", number, number.lift(int(flags)))
+        site = site._replace(own=own)
+        with code.when(own != 0):
+            done = code.variable(code.constant(0, I32))
+            if access.bytes >= 2:
+                step = ir.VectorType(I64, LANES)
+                numbers = ir.Constant(step, [access.bytes * i for i in range(LANES)])
+                line = at == at.lift(one) + Value(code.builder, numbers)
+                aligned = (one & (WORD - 1)) == 0
+                dense = (to_word(line) == -1) & (lanes == -1) & together & aligned
+                with code.when(dense & (shadow.unwritten == 0)):
+                    _dense(site, shadow, where, one, done)
+            with (
+                code.when(done.value == 0),
+                code.loop(LANES) as lane,
+                code.when(has(lanes, lane)),
+            ):
+                _lane(site, lane)
+
+
+def _shadow(code: Code, ledger: Any, address: Value) -> _Shadow:
+    """The shadows of the segment of an address."""
+    slot = shift_unsigned(address, layout.SLOT_BITS)
+    safe = select(compare_unsigned("<", slot, layout.SLOTS), slot, 0)
+    table = pointer_at(code, ledger, global_records.SHADOWS)
+    entry = code.builder.gep(table, [(safe * global_records.SHADOW_BYTES).raw])
+    return _Shadow(*(field(code, entry, 8 * i, I64)[0] for i in range(3)))
+
+
+# ── words side by side ──────────────────────────────────────────────────────
+
+
+def _dense(
+    site: _Site, shadow: _Shadow, where: Where, one: Value, done: Any
+) -> None:  # fmt: skip
+    """All lanes, side by side: as vectors, if one id is behind all records."""
+    code, size = site.code, site.access.bytes
+    start = one - where.start
+    count = min(LANES, LANES * size // WORD)
+    patterns = _patterns(size, count)
+    fine = code.constant(1, ir.IntType(1))
+    first = shift_unsigned(start, 2)
+    kept: list[Value] = []
+    for number, pattern in enumerate(patterns):
+        place = first + count * number
+        write = _Records(site, shadow.writes, place, pattern)
+        read = _Records(site, shadow.reads, place, pattern)
+        fine = fine & write.harmless()
+        if site.flags & Flags.WRITE:
+            fine = fine & read.harmless()
+        else:
+            good, new = read.after_read()
+            fine = fine & good
+            kept.append(new)
+    with code.when(fine):
+        done.value = code.constant(1, I32)
+        for number, pattern in enumerate(patterns):
+            place = first + count * number
+            if site.flags & Flags.WRITE:
+                new = (site.own << ID_SHIFT).in_all_lanes(count) | constants(
+                    code, pattern
+                )
+                _put(code, shadow.writes, place, new)
+                _put(code, shadow.reads, place, new ^ new)
+            else:
+                _put(code, shadow.reads, place, kept[number])
+
+
+def _patterns(size: int, count: int) -> list[list[int]]:
+    """The lane and the mask of each record, for vectors of words one after the other.
+
+    Of two lanes in one word, the second is kept.
+    """
+    words = [
+        ((number * WORD + WORD - 1) // size) << MASK_BITS
+        | (0b1111 if size >= WORD else 0b1100)
+        for number in range(LANES * size // WORD)
+    ]
+    return [words[i : i + count] for i in range(0, len(words), count)]
+
+
+def constants(code: Code, pattern: list[int]) -> Value:
+    """A vector of constants."""
+    of = ir.VectorType(I32, len(pattern))
+    return Value(code.builder, ir.Constant(of, pattern))
+
+
+def _put(code: Code, base: Value, place: Value, value: Value) -> None:
+    b = code.builder
+    goal = b.inttoptr((base + place * WORD).raw, value.type.as_pointer())
+    b.store(value.raw, goal).align = WORD
+
+
+def _none(value: Value) -> Value:
+    """Whether all numbers of a vector are 0."""
+    b, of = value.builder, value.type
+    name = f"llvm.vector.reduce.or.v{of.count}i32"
+    none: Value = Value(b, intrinsic(b, name, I32, [value.raw])) == 0
+    return none
+
+
+class _Records:
+    """The records of some words, as a vector."""
+
+    def __init__(
+        self, site: _Site, base: Value, place: Value, pattern: list[int]
+    ) -> None:
+        b = site.code.builder
+        self.site, count = site, len(pattern)
+        of = ir.VectorType(I32, count)
+        loaded = b.load(b.inttoptr((base + place * WORD).raw, of.as_pointer()))
+        loaded.align = WORD
+        self.raw = Value(b, loaded)
+        self.pattern = constants(site.code, pattern)
+        self.first = first_of(self.raw)
+        self.id = shift_unsigned(self.first, ID_SHIFT)
+        """The id behind all of them, if they are of one."""
+        self.empty = _none(self.raw)
+        splat = (self.id << ID_SHIFT).in_all_lanes(count)
+        self.match = _none((self.raw ^ self.pattern) ^ splat)
+        """Whether every record is of the lane that accesses the word now."""
+        self.one = _none((self.raw ^ splat) & ~((1 << ID_SHIFT) - 1))
+
+    def harmless(self) -> Value:
+        """Whether all of them are ordered before this access."""
+        site, code = self.site, self.site.code
+        result = code.variable(convert(self.empty, I32, signed=False))
+        with code.when(~self.empty & self.one):
+            result.value = site.call(
+                "all_ordered", self.id, convert(self.match, I32, signed=False),
+                site.own, site.own.lift(int(site.flags)),
+            )  # fmt: skip
+        found: Value = result.value != 0
+        return found
+
+    def after_read(self) -> tuple[Value, Value]:
+        """Whether the records of reads are simple, and what they are after a read."""
+        site, code = self.site, self.site.code
+        count = self.raw.type.count
+        mine = (site.own << ID_SHIFT).in_all_lanes(count) | self.pattern
+        # 0: the new record; 1 and 2: several groups; 3: as before.
+        state = code.variable(code.constant(0, I32))
+        with code.when(~self.empty & self.one & (self.id != site.own)):
+            state.value = site.call(
+                "second_read", self.id, convert(self.match, I32, signed=False),
+                site.own.lift(int(site.flags)),
+            )  # fmt: skip
+        now = state.value
+        several = (now << ID_SHIFT).in_all_lanes(count) | 0b1111
+        new = select(now == 0, mine, select(now == 3, self.raw, several))
+        return self.empty | self.one, new
+
+
+def first_of(vector: Value) -> Value:
+    """The first number of a vector."""
+    b = vector.builder
+    return Value(b, b.extract_element(vector.raw, ir.Constant(I32, 0)))
+
+
+# ── one lane ────────────────────────────────────────────────────────────────
+
+
+def _lane(site: _Site, lane: Value) -> None:
+    """One lane, word by word, wherever its address is."""
+    code, size = site.code, site.access.bytes
+    address = lane_of(code, site.spilled, lane)
+    where = segment(code, site.block, address)
+    shadow = _shadow(code, site.ledger, address)
+    good = inside(where, address, size) & ((address & (size - 1)) == 0)
+    with code.when(good & (shadow.writes != 0)):
+        start = address - where.start
+        mask = code.constant(0b1111, I32)
+        if size < WORD:
+            shift = convert(start & (WORD - 1), I32)
+            mask = code.constant((1 << size) - 1, I32) << shift
+        _initialised(site, shadow, where, address, lane)
+        first = shift_unsigned(start, 2)
+        with code.loop(max(1, size // WORD)) as number:
+            _word(site, shadow, where, address, lane, first + number, mask)
+
+
+def _word(
+    site: _Site, shadow: _Shadow, where: Where, address: Value, lane: Value,
+    place: Value, mask: Value,
+) -> None:  # fmt: skip
+    b, code = site.code.builder, site.code
+    write, read = (
+        b.inttoptr((base + place * WORD).raw, I32.as_pointer())
+        for base in (shadow.writes, shadow.reads)
+    )
+    wrote, has_read = Value(b, b.load(write)), Value(b, b.load(read))
+    own_lane = convert(lane, I32)
+    mine = site.own << ID_SHIFT | own_lane << MASK_BITS | mask
+    if not site.flags & Flags.WRITE:
+        _compare(site, where, address, lane, wrote, mask, Rule.WRITE_READ)
+        state = code.variable(code.constant(0, I32))
+        before = shift_unsigned(has_read, ID_SHIFT)
+        with code.when((has_read != 0) & (before != site.own)):
+            same = convert(_lane_in(has_read) == own_lane, I32, signed=False)
+            state.value = site.call(
+                "second_read", before, same, before.lift(int(site.flags))
+            )
+        now = state.value
+        several = now << ID_SHIFT | 0b1111
+        new = select(now == 0, mine, select(now == 3, has_read, several))
+        b.store(new.raw, read)
+        return
+    _compare(site, where, address, lane, wrote, mask, Rule.WRITE_WRITE)
+    _compare(site, where, address, lane, has_read, mask, Rule.READ_WRITE)
+    b.store(mine.raw, write)
+    rest = has_read & ~mask
+    b.store(select((rest & 0b1111) == 0, rest.lift(0), rest).raw, read)
+
+
+def _lane_in(record: Value) -> Value:
+    lane: Value = shift_unsigned(record, MASK_BITS) & (LANES - 1)
+    return lane
+
+
+def _compare(
+    site: _Site, where: Where, address: Value, lane: Value, record: Value, mask: Value,
+    rule: Rule,
+) -> None:  # fmt: skip
+    """Report an access that is not ordered after the one in a record."""
+    code = site.code
+    before, earlier = shift_unsigned(record, ID_SHIFT), _lane_in(record)
+    own_lane = convert(lane, I32)
+    same = (before == site.own) & (earlier == own_lane)
+    with code.when(((record & mask) != 0) & ~same):
+        verdict = site.call(
+            "ordered", before, earlier, own_lane, site.own,
+            before.lift(int(site.flags)),
+        )  # fmt: skip
+        with code.when(verdict != 1):
+            name = select(verdict == 3, verdict.lift(Rule.MIXED), verdict.lift(rule))
+            found = code.variable(select(verdict == 2, verdict.lift(Rule.SCOPE), name))
+            if rule is Rule.WRITE_WRITE and not site.flags & Flags.ATOMIC:
+                equal = _equal(site, where, address, lane, before, earlier)
+                plain = verdict == 0
+                found.value = select(
+                    plain & equal, verdict.lift(Rule.SAME_VALUE), found.value
+                )
+            site.call(
+                "report", found.value, site.number, before, site.own, earlier, own_lane,
+                address,
+            )  # fmt: skip
+
+
+def _equal(
+    site: _Site, where: Where, address: Value, lane: Value, before: Value,
+    earlier: Value,
+) -> Value:  # fmt: skip
+    """Whether a lane stores what is there, or what a lane beside it stores there."""
+    b, code, access = site.code.builder, site.code, site.access
+    of, held = _INTEGERS[access.bits], _INTEGERS[access.register]
+    memory = pointer(code, where, address, of)
+    other = convert(earlier, I64, signed=False)
+    beside = (before == site.own) & has(site.lanes, other)
+    beside = beside & (lane_of(code, site.spilled, other) == address)
+    same = code.constant(1, ir.IntType(1))
+    for index, register in enumerate(site.registers):
+        values = b.bitcast(register, held.as_pointer())
+        mine = convert(lane_of(code, values, lane), of)
+        theirs = convert(lane_of(code, values, other), of)
+        loaded = b.load(b.gep(memory, [ir.Constant(I32, index)]))
+        loaded.align = 1
+        same = same & (mine == select(beside, theirs, Value(b, loaded)))
+    return same
+
+
+def _initialised(
+    site: _Site, shadow: _Shadow, where: Where, address: Value, lane: Value
+) -> None:
+    """Look at bytes that nobody may have written yet."""
+    b, code = site.code.builder, site.code
+    with code.when(shadow.unwritten != 0):
+        begin = (shadow.unwritten + (address - where.start)).raw
+        marks = b.inttoptr(begin, I8.as_pointer())
+        missing = code.variable(code.constant(0, I8))
+        with code.loop(site.access.bytes) as number:
+            mark = b.gep(marks, [number.raw])
+            missing.value = missing.value | Value(b, b.load(mark))
+            if site.flags & Flags.WRITE:
+                b.store(ir.Constant(I8, 0), mark)
+        if not site.flags & Flags.WRITE or site.flags & Flags.ATOMIC:
+            with code.when(missing.value != 0):
+                nothing, own_lane = code.constant(0, I32), convert(lane, I32)
+                site.call(
+                    "report", nothing.lift(Rule.UNINITIALISED), site.number, nothing,
+                    site.own, nothing, own_lane, address,
+                )  # fmt: skip

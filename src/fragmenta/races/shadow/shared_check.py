@@ -1,0 +1,260 @@
+"""Is an access of a word in order?
+
+An access is compared with the last write, and a write also with the reads since then.
+Then it takes its place in the shadow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
+from fragmenta.races.shadow import layout
+from fragmenta.races.shadow.clocks import Head
+from fragmenta.races.shadow.layout import Apart, Lanes, Rule
+from fragmenta.races.shadow.problem_table import Problem, report
+from fragmenta.races.shadow.readers import added, each_reader, is_set
+from fragmenta.races.shadow.shared_records import (
+    Viewer,
+    agent_of,
+    combined,
+    epoch_of,
+    is_strong,
+    known,
+    lane_in,
+    lanes_of,
+    mask_of,
+    packed,
+    part,
+    site_of,
+    with_part,
+)
+from fragmenta.simt.library import as_signed, field
+
+
+class Now(NamedTuple):
+    """Who accesses, from where, and how."""
+
+    viewer: Viewer
+    fenced: Viewer | None
+    """What it knows through the async proxy; None if it does not use it."""
+    agent: Value
+    epoch: Value
+    lane: Value
+    lanes: Value
+    """One of ``Lanes``."""
+    site: Value
+    kind: Value
+    """Bits: ``WRITES``, ``STRONG``, ``READS``."""
+    through: Value
+    """Whether it uses the async proxy."""
+
+    def record(self, mask: Value) -> Value:
+        """The record of an access of these bytes."""
+        return packed(self.site, self.epoch, self.agent, self.lane, self.lanes, mask)
+
+    def has(self, bit: int) -> Value:
+        """Whether the kind of access has a bit."""
+        there: Value = (self.kind & bit) != 0
+        return there
+
+
+class Word(NamedTuple):
+    """A word of shared memory and its records."""
+
+    writes: Memory
+    reads: Memory
+    number: Value
+    mask: Value
+    """The bytes that are accessed."""
+    address: Value
+    """The address of the word, with the rank."""
+
+
+def shadow(code: Code, head: Head) -> tuple[Memory, Memory]:
+    """The records of writes and of reads."""
+    return tuple(  # type: ignore[return-value]
+        field(code, head.pointer(offset), 0, I64)
+        for offset in (layout.HEAD_WRITES, layout.HEAD_READS)
+    )
+
+
+def check(
+    code: Code, head: Head, now: Now, word: Word, equal: Callable[[], Value] | None
+) -> None:
+    """Check an access of a word, and take it down.
+
+    ``equal`` says whether the bytes that are written are there already.
+    """
+    write, reads = word.writes[word.number], word.reads[word.number]
+    ever = part(write, layout.EVER_AT, layout.EVER_BITS)
+    missing = word.mask & ~ever
+    with code.when(now.has(layout.READS) & (missing != 0)):
+        rule = missing.lift(int(Rule.UNINITIALISED))
+        # The range is as wide as the access, so that those side by side are one.
+        partly = select(missing == word.mask, missing.lift(0), 4)
+        _report(code, head, now, word, rule, write.lift(0), word.mask, partly)
+    overlap = word.mask & mask_of(write)
+    with code.when(overlap != 0):
+        _after_write(code, head, now, word, write, overlap, equal)
+    new = now.record(word.mask)
+    with code.when(now.has(layout.WRITES)):
+        common = word.mask & mask_of(reads)
+        with code.when(common != 0):
+            _after_reads(code, head, now, word, reads, common)
+        word.writes[word.number] = _written(now, write, new) | convert(
+            ever | word.mask, I64, signed=False
+        )
+        rest = mask_of(reads) & ~word.mask
+        left = with_part(reads, layout.MASK_AT, layout.MASK_BITS, rest)
+        word.reads[word.number] = select(rest == 0, reads.lift(0), left)
+    with code.when(~now.has(layout.WRITES)):
+        word.reads[word.number] = added(code, head, now.viewer, reads, new)
+
+
+def _strict(head: Head) -> Value:
+    """Whether also what sources disagree on is reported."""
+    strict: Value = head.word(layout.HEAD_STRICT) != 0
+    return strict
+
+
+def _after_write(
+    code: Code, head: Head, now: Now, word: Word, write: Value, overlap: Value,
+    equal: Callable[[], Value] | None,
+) -> None:  # fmt: skip
+    """The bytes were written before."""
+    agent = agent_of(write)
+    strong = now.has(layout.STRONG) & is_strong(lanes_of(write))
+    ordered = known(now.viewer, write, lane_in(write), overlap) | strong
+    with code.when(~ordered):
+        late = _is(head, agent, "cp.async") | _is(head, agent, "mbarrier")
+        rule = select(
+            late & ~now.has(layout.WRITES),
+            agent.lift(int(Rule.READ_BEFORE_ARRIVAL)),
+            int(Rule.SHARED_RACE),
+        )
+        chosen = code.variable(rule)
+        if equal is not None:
+            together = (agent == now.agent) & (site_of(write) == now.site)
+            together = together & (epoch_of(write) == now.epoch)
+            plain = now.has(layout.WRITES) & ~now.has(layout.READS)
+            with code.when(plain & _is(head, agent, "warp")):
+                same = convert(equal() | together, I32, signed=False)
+                chosen.value = select(same != 0, rule.lift(int(Rule.SAME_VALUE)), rule)
+        _report(code, head, now, word, chosen.value, write, overlap, 2)
+    if now.fenced is not None:
+        contested = _is(head, agent, "cp.async") & _strict(head)
+        generic = (_is(head, agent, "warp") | contested) & now.through
+        with code.when(ordered & generic):
+            seen = known(now.fenced, write, lane_in(write), overlap)
+            with code.when(~seen):
+                rule = agent.lift(int(Rule.MISSING_PROXY_FENCE))
+                _report(code, head, now, word, rule, write, overlap, 2)
+
+
+def _after_reads(
+    code: Code, head: Head, now: Now, word: Word, reads: Value, overlap: Value
+) -> None:
+    """The bytes were read since they were written."""
+    lane = lane_in(reads)
+
+    def visit(entry: Value) -> None:
+        common = overlap & mask_of(entry)
+        strong = now.has(layout.STRONG) & is_strong(lanes_of(entry))
+        ordered = known(now.viewer, entry, lane, common) | strong
+        with code.when((common != 0) & ~ordered):
+            agent = agent_of(entry)
+            under_way = _is(head, agent, "wgmma") | _is(head, agent, "bulk-read")
+            under_way = under_way | _is(head, agent, "tcgen05")
+            rule = select(
+                under_way,
+                agent.lift(int(Rule.OVERWRITE_WHILE_READ)),
+                int(Rule.SHARED_RACE),
+            )
+            whole = with_part(entry, layout.LANE_AT, layout.LANE_BITS, lane)
+            _report(code, head, now, word, rule, whole, common, 0)
+        if now.fenced is not None:
+            generic = _is(head, agent_of(entry), "warp") & now.through & _strict(head)
+            unseen = ~known(now.fenced, entry, lane, common)
+            with code.when((common != 0) & ordered & generic & unseen):
+                fence = agent_of(entry).lift(int(Rule.MISSING_PROXY_FENCE))
+                whole = with_part(entry, layout.LANE_AT, layout.LANE_BITS, lane)
+                _report(code, head, now, word, fence, whole, common, 0)
+
+    each_reader(code, head, reads, visit)
+
+
+def _written(now: Now, old: Value, new: Value) -> Value:
+    """The record of writes after one more."""
+    same = (agent_of(old) == now.agent) & (epoch_of(old) == now.epoch)
+    apart = (mask_of(old) & mask_of(new)) == 0
+    there = mask_of(old) != 0
+    one = (lanes_of(old) == now.lanes) & (lane_in(old) == now.lane)
+    union = new | (old & layout.MASK_FIELD)
+    pair = combined(old & as_signed(~layout.EVER_FIELD, 64), new, lane_in(old))
+    own = one | (now.viewer.agent < 0)
+    made = select(
+        same & there & own, union, select(same & there & apart & ~own, pair, new)
+    )
+    # Others that use atomics may know nothing of a lane's plain store before its own.
+    plain = (lanes_of(old) == int(Lanes.ONE)) & (lane_in(old) == now.lane)
+    covers = (mask_of(new) & ~mask_of(old)) == 0
+    kept = same & there & plain & covers & (now.lanes == int(Lanes.STRONG_ONE))
+    return select(kept, old, made)
+
+
+def _is(head: Head, agent: Value, kind: str) -> Value:
+    """Whether an agent is of a kind."""
+    number = layout.AGENT_KINDS.index(kind)
+    first = head.word(layout.HEAD_KINDS + 4 * number)
+    last = head.word(layout.HEAD_KINDS + 4 * (number + 1))
+    return (agent >= first) & (agent < last)
+
+
+def _report(
+    code: Code, head: Head, now: Now, word: Word, rule: Value, before: Value,
+    bytes_: Value, was: Value | int,
+) -> None:  # fmt: skip
+    """Note a problem with some bytes of a word.
+
+    ``was`` is 2 after a write, 4 if a part of the bytes was written.
+    """
+    skipped = select(
+        (bytes_ & 1) != 0, bytes_.lift(0),
+        select((bytes_ & 2) != 0, bytes_.lift(1),
+               select((bytes_ & 4) != 0, bytes_.lift(2), bytes_.lift(3))),
+    )  # fmt: skip
+    end = select(
+        (bytes_ & 8) != 0, bytes_.lift(4),
+        select((bytes_ & 4) != 0, bytes_.lift(3),
+               select((bytes_ & 2) != 0, bytes_.lift(2), bytes_.lift(1))),
+    )  # fmt: skip
+    one = (now.lanes == int(Lanes.ONE)) | (now.lanes == int(Lanes.STRONG_ONE))
+    flags = (now.kind & layout.WRITES) | now.kind.lift(was)
+    flags = flags | _apart(head, now, before)
+    report(
+        code, head,
+        Problem(
+            rule, word.address + skipped, word.address + end, now.site, now.agent,
+            select(one, now.lane, -1), now.epoch,
+            before & as_signed(~layout.EVER_FIELD, 64), flags,
+        ),
+    )  # fmt: skip
+
+
+def _apart(head: Head, now: Now, before: Value) -> Value:
+    """How far apart two warps are: bits of ``Apart``."""
+    earlier, warps = agent_of(before), head.word(layout.HEAD_WARPS)
+    nothing = now.agent.lift(0)
+    warp = select(earlier == now.agent, nothing, int(Apart.WARP))
+    same = earlier // warps == now.agent // warps
+    return warp | select(same, nothing, int(Apart.BLOCK))
+
+
+def settled(head: Head, viewer: Viewer, record: Value) -> Value:
+    """Whether an access is known whatever lanes it is about; not for sets."""
+    agent = agent_of(record)
+    safe = select(is_set(record), agent.lift(0), agent)
+    before: Value = epoch_of(record) < viewer.row[convert(safe, I64)]
+    return before & ~is_set(record)

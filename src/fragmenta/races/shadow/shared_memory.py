@@ -1,0 +1,413 @@
+"""How are accesses of shared memory checked?
+
+``watched`` makes a routine that is called just before a load or a store.  If the lanes
+access words side by side that were accessed in one way before, one check does for all.
+Otherwise each lane is checked alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.jit.trace import (
+    I1,
+    I8,
+    I32,
+    I64,
+    Code,
+    Memory,
+    Value,
+    compare_unsigned,
+    convert,
+    ones,
+    select,
+    shift_unsigned,
+    smaller,
+)
+from fragmenta.races.shadow import fast_line, fast_word, layout
+from fragmenta.races.shadow.barrier_clocks import watching
+from fragmenta.races.shadow.clocks import Head, warp_at, warp_of
+from fragmenta.races.shadow.collection import COLLECT, make_room
+from fragmenta.races.shadow.layout import KINDS, Lanes
+from fragmenta.races.shadow.readers import ADDED
+from fragmenta.races.shadow.shared_check import Now, Word, check, settled, shadow
+from fragmenta.races.shadow.shared_records import Viewer, kept_epoch, kept_site
+from fragmenta.simt import layout as engine
+from fragmenta.simt import memory
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
+from fragmenta.simt.warps import P, first_lane, routine, to_word
+
+OFFSET = (1 << 24) - 1
+"""The bits of a shared address that are not the rank."""
+ASYNC = 8
+"""With the bits of a kind of access: it uses the async proxy."""
+
+
+def _target(code: Code, head: Head, rank: Value) -> Head:
+    """The head of another block of the cluster."""
+    b = code.builder
+    step = convert(rank, I64) * layout.HEAD_BYTES
+    return Head(code, b.gep(head.pointer(layout.HEAD_FIRST), [step.raw]))
+
+
+def _word(code: Code, parts: tuple[Memory, Memory], rank: Value, at: Value,
+          begin: Value, end: Value) -> Word:  # fmt: skip
+    """The word at an offset, of an access from ``begin`` to ``end``."""
+    zero = convert(at, I32).lift(0)
+    low = convert(begin - at, I32)
+    low = select(low > 0, low, zero)
+    high = smaller(convert(end - at, I32), 4)
+    mask = ((zero + 1) << high) - ((zero + 1) << low)
+    address = convert(at, I32) | (rank << 24)
+    return Word(*parts, shift_unsigned(at, 2), mask, address)
+
+
+# ── one lane ────────────────────────────────────────────────────────────────
+
+
+def _lane(
+    code: Code, head_at: Any, block: Any, number: Value, lanes: Value, address: Value,
+    size: Value, kind: Value, site: Value, values: Any,
+) -> None:  # fmt: skip
+    head = Head(code, head_at)
+    rank = convert(shift_unsigned(address, 24), I32)
+    begin = address & OFFSET
+    end = begin + convert(size, I64)
+    good = compare_unsigned("<", address, 1 << 32)
+    good = good & (rank < head.word(layout.HEAD_BLOCKS))
+    with code.when(good):
+        target = _target(code, head, rank)
+        with code.when(end <= target.long(layout.HEAD_SIZE)):
+            now = _now(code, head, number, lanes, kind, site)
+            parts = shadow(code, target)
+            local: Value = rank == head.word(layout.HEAD_RANK)
+            with code.loop(end, begin & -4, 4) as at:
+                word = _word(code, parts, rank, at, begin, end)
+
+                def equal(at: Value = at, word: Word = word) -> Value:
+                    lane = convert(now.lane, I64)
+                    same = _equal(code, block, values, lane, at, begin, word.mask)
+                    return local & same
+
+                check(code, head, now, word, equal)
+
+
+def _now(
+    code: Code, head: Head, number: Value, lanes: Value, kind: Value, site: Value
+) -> Now:
+    """An access by lanes of a warp."""
+    b = code.builder
+    warp = warp_at(code, head, number)
+    only = (lanes & ~warp.elect[0]) == 0
+    row = Memory(b, b.select(only.raw, warp.elected().raw, warp.common().raw), I32)
+    several = ones(lanes) > 1
+    own = select(several, lanes.lift(0), lanes)
+    plain = select(several, lanes.lift(int(Lanes.SEVERAL)), int(Lanes.ONE))
+    strong = select(several, lanes.lift(int(Lanes.STRONG_ANY)), int(Lanes.STRONG_ONE))
+    copy = (kind & layout.COPY) != 0
+    agent, epoch = _copier(code, head, warp, number, copy)
+    return Now(
+        Viewer(row, head.row, warp.agent, own, warp.copier, warp.waited), None, agent,
+        kept_epoch(epoch),
+        first_lane(lanes) & (LANES - 1),
+        select((kind & layout.STRONG) != 0, strong, plain), kept_site(site), kind & 7,
+        code.constant(0, I1),
+    )  # fmt: skip
+
+
+def _copier(
+    code: Code, head: Head, warp: Any, number: Value, copy: Value
+) -> tuple[Value, Value]:
+    """Who accesses, and when: the warp, or its ``cp.async``."""
+    first = head.word(layout.HEAD_KINDS + 4)
+    warps, rank = head.word(layout.HEAD_WARPS), head.word(layout.HEAD_RANK)
+    epoch = field(code, warp.state, layout.STATE_COPY_EPOCH, I32)[0]
+    issued = field(code, warp.state, layout.STATE_COPIES, I32)
+    issued[0] = select(copy, issued[0].lift(1), issued[0])
+    agent = select(copy, first + rank * warps + number, warp.agent)
+    return agent, select(copy, epoch, warp.epoch[0])
+
+
+def _equal(
+    code: Code, block: Any, values: Any, lane: Value, at: Value, begin: Value,
+    mask: Value,
+) -> Value:  # fmt: skip
+    """Whether shared memory has the bytes of a word already that a lane writes."""
+    b = code.builder
+    same = code.variable(mask.lift(0))
+    with b.if_then(b.icmp_unsigned("!=", values, values.type(None))):
+        element = convert(field(code, values, 0, I32)[0], I64)
+        register = convert(field(code, values, 4, I32)[0], I64)
+        places = field(code, values, 8, I64)
+        memory_at = pointer_at(code, block, engine.BLOCK_SHARED)
+        same.value = mask.lift(1)
+        with code.loop(4) as byte, code.when(((mask >> convert(byte, I32)) & 1) != 0):
+            index = at + byte - begin
+            base = b.inttoptr(places[index // element].raw, I8.as_pointer())
+            step = lane * register + index % element
+            new = Value(b, b.load(b.gep(base, [step.raw])))
+            old = Value(b, b.load(b.gep(memory_at, [(at + byte).raw])))
+            same.value = select(new == old, same.value, 0)
+    return same.value > 0
+
+
+LANE = routine("watch.lane", _lane, [P, P, I32, I32, I64, I32, I32, I32, P], None)
+"""Checks one access by one lane, or a read of several lanes: the head of the watched
+block, block, number of the warp, lanes, address, bytes, bits of the kind, site, values.
+"""
+
+SUPPORT = (LANE, ADDED, COLLECT)
+"""Routines that must be linked wherever ``watched`` or ``check_lane`` is used."""
+
+
+def check_lane(
+    code: Code, head: Head, block: Any, warp: Any, lanes: Value, address: Value,
+    size: int, kind: str, site: Value, values: Any = None,
+) -> None:  # fmt: skip
+    """Check an access by one lane, or a read of several, of a shared address.
+
+    ``lanes`` is a mask, ``address`` has 64 bits: the rank from bit 24 up, without the
+    window of generic addresses.
+    """
+    number = field(code, warp, engine.WARP_NUMBER, I32)[0]
+    _call_lane(code, head, block, number, lanes, address, size, kind, site, values)
+
+
+def _call_lane(
+    code: Code, head: Head, block: Any, number: Value, lanes: Value, address: Value,
+    size: int, kind: str, site: Value, values: Any,
+) -> None:  # fmt: skip
+    b = code.builder
+    function = b.module.globals.get(LANE.name)
+    if function is None:
+        kinds = [P, P, I32, I32, I64, I32, I32, I32, P]
+        void = ir.VoidType()
+        function = ir.Function(b.module, ir.FunctionType(void, kinds), LANE.name)
+    given = [
+        head.raw, block, number.raw, lanes.raw, address.raw, ir.Constant(I32, size),
+        ir.Constant(I32, KINDS[kind]), site.raw,
+        POINTER(None) if values is None else values,
+    ]  # fmt: skip
+    b.call(function, given)
+
+
+# ── a warp ──────────────────────────────────────────────────────────────────
+
+
+@cache
+def watched(access: memory.Access, kind: str) -> Routine:
+    """The routine that checks an access of shared memory, just before it happens.
+
+    ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
+    access, without the registers unless it is a store, and returns nothing.
+    :data:`SUPPORT` must be linked, too.
+    """
+    stores = kind.endswith("write")
+    access = access if stores else access.bare
+    name = f"watch.{kind.replace(' ', '.')}.{access.name}"
+
+    def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
+        watching(
+            code, block,
+            lambda head: _warp(code, access, kind, head, warp, block, *given),
+        )  # fmt: skip
+
+    def build(module: ir.Module) -> None:
+        registers = [POINTER] * access.elements if stores else []
+        given = [POINTER, POINTER, POINTER, I64, I32, I32, *registers]
+        define(module, name, given, trace)
+
+    return Routine(name, build)
+
+
+def _warp(
+    code: Code, access: memory.Access, kind: str, head: Head, warp: Any, block: Any,
+    register: Any, offset: Value, lanes: Value, site: Value, *registers: Any,
+) -> None:  # fmt: skip
+    make_room(code, head)
+    at = memory.addresses(code, register, access.address, offset)
+    spilled = memory.spill(code, at)
+    first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
+    one = memory.lane_of(code, spilled, first)
+    number = field(code, warp, engine.WARP_NUMBER, I32)[0]
+    values = _values(code, access, registers) if kind == "write" else None
+    left = code.variable(lanes)
+
+    def slow(some: Value, address: Value) -> None:
+        size = access.bytes
+        _call_lane(code, head, block, number, some, address, size, kind, site, values)
+
+    alone = (lanes & (lanes - 1)) == 0
+    if kind == "read":
+        alone = alone | ((~to_word(at == at.lift(one)) & lanes) == 0)
+    with code.when(alone & (lanes != 0)):
+        slow(lanes, one)
+        left.value = lanes.lift(0)
+    if kind in ("read", "write"):
+        clocks = warp_of(code, head, warp)
+        with code.when(left.value != 0):
+            line = fast_line.Line(
+                code, head, clocks, access.bytes, kind, lanes, first, one, site
+            )
+            step = ir.Constant(memory.WIDE, [access.bytes * i for i in range(LANES)])
+            ideal = at.lift(line.start) + Value(code.builder, step)
+            straight = (~to_word(at == ideal) & lanes) == 0
+            with code.when(straight & line.fits()):
+                left.value = select(line.done(), lanes.lift(0), lanes)
+        with code.when(left.value != 0):
+            fast = fast_word.quick(
+                code, head, clocks, access.bytes, kind == "write", site
+            )
+            _lanes(code, access, kind, fast, lanes, spilled, slow)
+    else:
+        with code.when(left.value != 0), code.loop(LANES) as lane:
+            bit = lanes.lift(1) << convert(lane, I32)
+            with code.when((lanes & bit) != 0):
+                slow(bit, memory.lane_of(code, spilled, lane))
+
+
+def _lanes(
+    code: Code, access: memory.Access, kind: str, fast: fast_word.Quick, lanes: Value,
+    spilled: Any, slow: Callable[[Value, Value], None],
+) -> None:  # fmt: skip
+    """Check lanes one by one, but lanes side by side that read the same together."""
+    group = code.variable(lanes.lift(0))
+    # The loop looks at the lane after the last, too; it never takes part.
+    following = code.array(I64, LANES + 1)
+    b = code.builder
+    wide = b.bitcast(following, memory.WIDE.as_pointer())
+    b.store(b.load(b.bitcast(spilled, memory.WIDE.as_pointer())), wide)
+    with code.loop(LANES) as lane, code.when(memory.has(lanes, lane)):
+        address = memory.lane_of(code, following, lane)
+        bit = lanes.lift(1) << convert(lane, I32)
+        group.value = group.value | bit
+        ends = code.variable(lanes.lift(1))
+        if kind == "read":
+            later = (lanes & (bit << 1)) != 0
+            same = memory.lane_of(code, following, lane + 1) == address
+            ends.value = convert(~(later & same), I32, signed=False)
+        with code.when(ends.value != 0):
+            several = group.value != bit
+            with code.when(~fast.done(lane, several, address)):
+                slow(group.value, address)
+            group.value = lanes.lift(0)
+
+
+def _values(code: Code, access: memory.Access, registers: tuple[Any, ...]) -> Any:
+    """Where the values are that lanes write: sizes, then registers."""
+    b = code.builder
+    kept = b.bitcast(code.array(I64, 1 + access.elements), POINTER)
+    sizes = code.constant(access.bits // 8, I32)
+    field(code, kept, 0, I32)[0] = sizes
+    field(code, kept, 4, I32)[0] = sizes.lift(access.register // 8)
+    for index, each in enumerate(registers):
+        field(code, kept, 8 + 8 * index, I64)[0] = Value(b, b.ptrtoint(each, I64))
+    return kept
+
+
+# ── other agents ────────────────────────────────────────────────────────────
+
+
+def _touch(
+    code: Code, head_at: Any, starts: Any, count: Value, size: Value, kind: Value,
+    agent: Value, epoch: Value, lane: Value, site: Value, clock: Any,
+) -> None:  # fmt: skip
+    """An agent that is not a warp accesses bytes at each of several offsets."""
+    b = code.builder
+    head = Head(code, head_at)
+    make_room(code, head)
+    row = field(code, clock, 0, I32)
+    # Without clocks of the async proxy, this reads the first plane again.
+    two = (head.planes > 1) & ((kind & ASYNC) != 0)
+    step = select(two, head.row * 3, 0)
+    second = Memory(b, b.gep(row.raw, [step.raw]), I32)
+    nobody = agent.lift(-1)
+    views = [Viewer(each, head.row, nobody, agent.lift(0)) for each in (row, second)]
+    now = Now(
+        views[0], views[1], agent, kept_epoch(epoch), lane, lane.lift(int(Lanes.ONE)),
+        kept_site(site), kind & 7, two,
+    )  # fmt: skip
+    offsets = field(code, starts, 0, I32)
+    memo = _Memo(code, head, now)
+    with code.loop(count) as index:
+        begin = convert(offsets[index], I64, signed=False)
+        end = begin + convert(size, I64)
+        with code.when(end <= head.long(layout.HEAD_SIZE)):
+            _range(code, head, now, memo, begin, end)
+
+
+def _range(
+    code: Code, head: Head, now: Now, memo: _Memo, begin: Value, end: Value
+) -> None:
+    parts = shadow(code, head)
+    rank = head.word(layout.HEAD_RANK)
+    with code.loop(end, begin & -4, 4) as at:
+        word = _word(code, parts, rank, at, begin, end)
+        before = word.writes[word.number], word.reads[word.number]
+        again = memo.fits(before) & (word.mask == 15)
+        with code.when(again):
+            memo.repeat(word)
+        with code.when(~again):
+            check(code, head, now, word, None)
+            memo.keep(word, before)
+
+
+class _Memo:
+    """What was done for the last word: most words of a tile are alike.
+
+    Only accesses that are known for all lanes are remembered.
+    """
+
+    def __init__(self, code: Code, head: Head, now: Now) -> None:
+        self.code, self.head, self.now = code, head, now
+        none = code.constant(-1, I64)
+        self.before = [code.variable(none) for _ in range(2)]
+        self.after = [code.variable(none) for _ in range(2)]
+
+    def _shape(self, write: Value) -> Value:
+        """A write without its site and its lane."""
+        return write & ~(
+            write.lift(layout.LANE_FIELD) | (write.lift(-1) << layout.SITE_AT)
+        )
+
+    def fits(self, records: tuple[Value, Value]) -> Value:
+        """Whether a word is like the last one."""
+        write, reads = records
+        alike: Value = self._shape(write) == self.before[0].value
+        return alike & compare_unsigned("==", reads, self.before[1].value)
+
+    def repeat(self, word: Word) -> None:
+        """Do the same again."""
+        with self.code.when(self.now.has(layout.WRITES)):
+            word.writes[word.number] = self.after[0].value
+        word.reads[word.number] = self.after[1].value
+
+    def keep(self, word: Word, records: tuple[Value, Value]) -> None:
+        """Remember what was done, if it was in order."""
+        write, reads = records
+        now, head = self.now, self.head
+        fenced = now.fenced or now.viewer
+        fine = settled(head, now.viewer, write) & settled(head, fenced, write)
+        ever = (write & layout.EVER_FIELD) == layout.EVER_FIELD
+        fine = (fine & ever & ((write & layout.MASK_FIELD) != 0)) | (
+            (write == 0) & now.has(layout.WRITES)
+        )
+        quiet = (reads == 0) | settled(head, now.viewer, reads)
+        fine = fine & (quiet | ~now.has(layout.WRITES)) & (word.mask == 15)
+        none = write.lift(-1)
+        self.before[0].value = select(fine, self._shape(write), none)
+        self.before[1].value = reads
+        self.after[0].value = word.writes[word.number]
+        self.after[1].value = word.reads[word.number]
+
+
+TOUCH = routine(
+    "watch.touch", _touch, [P, P, I64, I32, I32, I32, I32, I32, I32, P], None
+)
+"""The head of a block, offsets, how many, bytes of each, bits of the kind, agent,
+epoch, lane, site, clock."""

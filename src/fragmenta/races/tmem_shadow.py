@@ -1,0 +1,254 @@
+"""Is an access of tensor memory ordered after those before it?
+
+Each cell knows its last write.  Reads are kept by who read which cells.  An access is
+in order after an earlier one if whoever issues it knows that the earlier one is done:
+
+``tcgen05.ld``, ``.st``      done when its warp has executed ``tcgen05.wait``
+``tcgen05.mma``, ``.cp``     done when a ``tcgen05.commit`` has signalled an mbarrier
+
+The Tensor Core does some work in the order of its issue, so that nobody has to wait in
+between; see :func:`pipelined`.  What is known is in the clocks of :class:`Watch`, where
+each warp has an agent for each of the three kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import ranges
+from fragmenta.races.shadow.layout import knows
+
+LANES, COLUMNS = 128, 512
+RACE = "tensor-memory-race"
+QUEUED = frozenset({"mma", "cp", "shift"})
+"""What one thread issues, and a commit tells the end of."""
+
+
+class Access(NamedTuple):
+    """An instruction that reads or writes tensor memory."""
+
+    kind: str
+    """``ld``, ``st``, ``mma``, ``cp``, ``shift``, or ``dealloc``."""
+    rank: int
+    warp: int
+    lane: int
+    """The lane that issued it; -1: all of them."""
+    agent: int
+    """Who does it, and its epoch: who knows that it is done knows this epoch."""
+    epoch: int
+    issuer: int
+    """The agent of the warp, and its epoch when it was issued."""
+    issued: int
+    number: int
+    """How many accesses of the warp were issued before."""
+    site: int
+    form: Any = None
+    """For products: what has to be the same for one to follow another."""
+    threads: int = 1
+    """How many lanes issued it, each for itself, with one instruction."""
+
+    @property
+    def words(self) -> str:
+        """What it is called, and who issued it."""
+        lane = "" if self.lane < 0 else f" lane {self.lane}"
+        return f"tcgen05.{self.kind} of warp {self.warp}{lane}"
+
+    def known(self, row: Any) -> bool:
+        """Whether a clock says that it is done."""
+        return knows(row[0], self.agent, max(0, self.lane), self.epoch)
+
+    def before(self, row: Any) -> bool:
+        """Whether a clock says that it was issued."""
+        return knows(row[0], self.issuer, max(0, self.lane), self.issued)
+
+
+def pipelined(
+    old: Access, new: Access, was_write: bool, accumulates: bool
+) -> bool | None:
+    """Whether two pieces of work are done in the order in which they were issued.
+
+    None: the manual does not say so, but shipped kernels depend on it.
+    ``accumulates`` says that the cells are those of the new product's D.
+    """
+    pair = old.kind, new.kind
+    if not was_write and pair != ("mma", "shift"):
+        return None  # what is read is overwritten: scale factors, or A of the last step
+    if pair == ("mma", "mma"):
+        return accumulates and old.form == new.form
+    if pair == ("cp", "cp"):
+        return None
+    return pair in {
+        ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"),
+    }  # fmt: skip
+
+
+# ── cells ───────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=1024)
+def _mask(lanes: tuple[int, ...]) -> int:
+    return sum(1 << each for each in lanes)
+
+
+class Region(NamedTuple):
+    """Cells as they are compared: a bit for each lane, and columns."""
+
+    rank: int
+    lanes: int
+    start: int
+    stop: int
+
+    def meets(self, other: Region) -> bool:
+        """Whether there are common cells."""
+        return (
+            self.rank == other.rank
+            and self.start < other.stop
+            and other.start < self.stop
+            and bool(self.lanes & other.lanes)
+        )
+
+    def words(self, rank: int) -> str:
+        """Where they are; the block is named if its rank is another one."""
+        lanes = [each for each in range(LANES) if self.lanes >> each & 1]
+        of = "" if rank == self.rank else f" of block {self.rank} of the cluster"
+        last = self.stop - 1
+        span = f"{self.start}" if last == self.start else f"{self.start}-{last}"
+        return (
+            f"column{'s' * (last > self.start)} {span} of lanes {ranges(lanes)} of "
+            f"tensor memory{of}"
+        )
+
+
+def region(cells: Any) -> Region:
+    """The cells of an instruction, as they are compared."""
+    first = int(cells.column)
+    return Region(cells.rank, _mask(cells.lanes), first, first + int(cells.columns))
+
+
+class Memory:
+    """What was done with the cells of one block."""
+
+    def __init__(self) -> None:
+        self.writes: NDArray[np.int32] = np.zeros((LANES, COLUMNS), np.int32)
+        """The number of the last write of each cell; 0: there was none."""
+        self.reads: dict[tuple[int, int, Region], Access] = {}
+        """The last read of each agent and lane, by the cells."""
+
+    def clear(self) -> None:
+        """A new cluster begins."""
+        self.writes[:] = 0
+        self.reads.clear()
+
+    def writers(self, index: Any) -> list[int]:
+        """The numbers of the last writes of some cells."""
+        found = self.writes[index]
+        first = int(found.flat[0]) if found.size else 0
+        if (found == first).all():  # usually: faster
+            return [first]
+        return [int(each) for each in np.unique(found)]
+
+    def forget(self, gone: Region) -> None:
+        """Some columns are given back: nobody has anything to do with them."""
+        self.writes[:, gone.start : gone.stop] = 0
+        self.reads = {
+            key: each for key, each in self.reads.items() if not key[2].meets(gone)
+        }
+
+
+class Conflict(NamedTuple):
+    """Two accesses of common cells."""
+
+    old: Access
+    new: Access
+    where: Region
+    was_write: bool
+    now_write: bool
+    ordered: bool | None
+    """None: only by an order that the manual does not promise."""
+    pipelined: bool
+    """Whether nobody had to wait between the two."""
+
+
+class TensorCells:
+    """The tensor memory of all blocks of a cluster."""
+
+    def __init__(self, blocks: int) -> None:
+        self._memories = [Memory() for _ in range(blocks)]
+        self._writes: list[Access] = []
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        self._writes.clear()
+        for each in self._memories:
+            each.clear()
+
+    def conflicts(
+        self, new: Access, row: Any, reads: Iterable[Any], writes: Iterable[Any]
+    ) -> list[Conflict]:
+        """The earlier accesses that an access has to do with, one of each instruction.
+
+        ``row`` is what the issuing lanes know.
+        """
+        found: dict[tuple[Any, ...], Conflict] = {}
+        goals = [region(each) for each in writes]
+        for cells, write in (
+            *((e, False) for e in reads),
+            *((e, True) for e in writes),
+        ):
+            here = region(cells)
+            memory = self._memories[here.rank]
+            own = write or here in goals
+            for number in memory.writers(cells.index):
+                if number:
+                    old = self._writes[number - 1]
+                    self._judge(found, old, new, here, True, write, own, row)
+            if write:
+                for (_, _, where), old in memory.reads.items():
+                    if where.meets(here):
+                        self._judge(found, old, new, here, False, True, own, row)
+        return list(found.values())
+
+    def _judge(
+        self, found: dict[tuple[Any, ...], Conflict], old: Access, new: Access,
+        where: Region, was_write: bool, now_write: bool, own: bool, row: Any,
+    ) -> None:  # fmt: skip
+        ordered: bool | None = old.known(row)
+        follows = False
+        if old.kind in QUEUED and new.kind in QUEUED and old.before(row):
+            promised = pipelined(old, new, was_write, own)
+            follows = promised is True
+            ordered = ordered or promised
+        key = old.site, old.rank, old.warp, was_write, ordered
+        found.setdefault(
+            key, Conflict(old, new, where, was_write, now_write, ordered, follows)
+        )
+
+    def unwritten(self, reads: Iterable[Any]) -> Region | None:
+        """Cells that are read although nobody has written them."""
+        for cells in reads:
+            memory = self._memories[cells.rank]
+            if 0 in memory.writers(cells.index):
+                return region(cells)
+        return None
+
+    def record(self, new: Access, reads: Iterable[Any], writes: Iterable[Any]) -> None:
+        """Take down an access."""
+        goals = {region(each) for each in writes}
+        for cells in reads:
+            here = region(cells)
+            if here not in goals:
+                key = new.agent, new.lane, here
+                self._memories[here.rank].reads[key] = new
+        if goals:
+            self._writes.append(new)
+        for cells in writes:
+            self._memories[cells.rank].writes[cells.index] = len(self._writes)
+
+    def forget(self, gone: Any) -> None:
+        """Columns of a block are given back."""
+        self._memories[gone.rank].forget(region(gone))

@@ -1,0 +1,323 @@
+"""What do the events of tensor memory tell the clocks, and what is wrong about them?
+
+:class:`TensorObserver` is the part of an observer that hears of ``tcgen05``.  Work that
+a warp has issued has these agents, numbered by warp:
+
+``tcgen05``         ``mma``, ``cp`` and ``shift``; a new epoch begins with every commit
+``tcgen05.ld``      loads; a new epoch begins with every ``tcgen05.wait::ld``
+``tcgen05.st``      stores, likewise
+``tcgen05.fence``   everything before a ``tcgen05.fence::before_thread_sync``
+
+The last one is asked only with ``strict=True``: compilers leave these fences out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fragmenta.races.report import phrases
+from fragmenta.races.shared_watch import Watch
+from fragmenta.races.tmem_fences import Fences
+from fragmenta.races.tmem_registers import LoadedRegisters
+from fragmenta.races.tmem_shadow import (
+    COLUMNS,
+    LANES,
+    QUEUED,
+    RACE,
+    Access,
+    Conflict,
+    TensorCells,
+    region,
+)
+from fragmenta.units.events import first
+from fragmenta.units.port import Port
+from fragmenta.units.tmem_cells import Cells
+
+
+class TensorObserver(Port):
+    """Watches the tensor memory of a cluster."""
+
+    watch: Watch
+
+    def __init__(self, machine: Any, cluster: Any) -> None:
+        self.machine, self.cluster = machine, cluster
+        dirty = machine.launch.compiled.dirty if machine.strict else 0
+        self.loaded = LoadedRegisters(dirty)
+        self._cells = TensorCells(len(cluster.blocks))
+        self._fences = Fences()
+        self._periods: dict[tuple[str, int, int], int] = {}
+        """The present epoch of each agent of a warp."""
+        self._numbers: dict[tuple[int, int], int] = {}
+        """How many accesses each warp has issued."""
+        self._commits: dict[tuple[int, int], list[tuple[int, Any, int]]] = {}
+        """The epoch, the mbarrier and the phase of commits, by agent and lane."""
+        self._idle: dict[int, tuple[int, int]] = {}
+        """By block: the warp and the lane that last committed no work."""
+        self._last: tuple[Any, Any] = (None, None)
+        """The work of the last commit, and its clock."""
+        self._group: tuple[str, int] | None = None
+        """The first ``.cta_group``, and where it is."""
+
+    def begin_tensor(self) -> None:
+        """A new cluster begins."""
+        self._cells.begin()
+        self._fences.begin()
+        self.loaded.begin()
+        for each in (self._periods, self._numbers, self._commits, self._idle):
+            each.clear()
+        self._last = (None, None)
+
+    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
+        """Note what happened, for the report and the picture."""
+        raise NotImplementedError
+
+    # ── agents ──────────────────────────────────────────────────────────────
+
+    def _period(self, kind: str, warp: Any) -> int:
+        """The present epoch of an agent."""
+        if kind == "warp":
+            return int(self.watch.epoch(warp.block.rank, warp.number))
+        return self._periods.get((kind, warp.block.rank, warp.number), 0)
+
+    def _next_period(self, kind: str, warp: Any) -> int:
+        key = kind, warp.block.rank, warp.number
+        self._periods[key] = self._periods.get(key, 0) + 1
+        return self._periods[key]
+
+    def _agent(self, kind: str, warp: Any) -> int:
+        return int(self.watch.agent(kind, warp.block.rank, warp.number))
+
+    def _access(
+        self, kind: str, agent: str, warp: Any, event: Any, lane: int, form: Any = None
+    ) -> Access:
+        who = warp.block.rank, warp.number
+        self._numbers[who] = self._numbers.get(who, 0) + 1
+        return Access(
+            kind, *who, lane, self._agent(agent, warp), self._period(agent, warp),
+            self._agent("warp", warp), self._period("warp", warp),
+            self._numbers[who], event.site, form,
+        )  # fmt: skip
+
+    def _row(self, warp: Any, lanes: int) -> Any:
+        return self.watch.row(warp.block.rank, warp.number, lanes)
+
+    def _know(self, warp: Any, lanes: int, kind: str, epoch: int) -> None:
+        """Lanes know what an agent of their warp did before an epoch."""
+        clock = self.watch.new_clock()
+        self.watch.know(clock, self._agent(kind, warp), epoch)
+        self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
+
+    def _met(self, warp: Any, lanes: int) -> None:
+        """All lanes of a warp execute an instruction together."""
+        self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
+
+    # ── allocation ──────────────────────────────────────────────────────────
+
+    def tensor_allocated(
+        self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
+    ) -> None:
+        """Columns were allocated, and their address is in shared memory.
+
+        The manual does not say through which proxy.  Triton lets bulk copies write over
+        it, so it is no ordinary store here: it counts as a store that is waited for.
+        """
+        agent = "tcgen05.st"
+        self.watch.touch(
+            warp.block.rank, [place], 4, True, self._agent(agent, warp),
+            self._period(agent, warp), event.site, self._row(warp, lanes),
+            proxy="generic", lane=first(lanes),
+        )  # fmt: skip
+        self._met(warp, lanes)
+        self._know(warp, lanes, agent, self._next_period(agent, warp))
+
+    def tensor_freed(
+        self, warp: Any, event: Any, lanes: int, address: int, columns: int
+    ) -> None:
+        """Columns are given back: nobody may use them any more."""
+        self._met(warp, lanes)
+        every = tuple(range(LANES))
+        gone = Cells(warp.block.rank, every, address % COLUMNS, columns)
+        new = self._access("dealloc", "warp", warp, event, first(lanes))
+        self._check(new, warp, event, lanes, [], [gone])
+        self._cells.forget(gone)
+
+    # ── loads and stores ────────────────────────────────────────────────────
+
+    def tensor_moves(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A warp issues a load or a store."""
+        self._met(warp, lanes)
+        new = self._access(task.kind, f"tcgen05.{task.kind}", warp, event, -1)
+        if task.kind == "st":
+            self._check(new, warp, event, lanes, [], task.cells)
+            return
+        self._check(new, warp, event, lanes, task.cells, [])
+        self.loaded.loads(warp, event)
+
+    def tensor_waited(
+        self, warp: Any, event: Any, lanes: int, kind: str, tasks: Any
+    ) -> None:
+        """A warp has waited for its loads, or for its stores."""
+        self._met(warp, lanes)
+        if kind == "ld":
+            self.loaded.waited(warp)
+        agent = f"tcgen05.{kind}"
+        self._know(warp, lanes, agent, self._next_period(agent, warp))
+
+    # ── products and copies ─────────────────────────────────────────────────
+
+    def tensor_issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A thread issues a product, a copy or a shift."""
+        lane = first(lanes)
+        new = self._access(task.kind, "tcgen05", warp, event, lane, _form(task))
+        new = new._replace(threads=task.threads)
+        self._same_group(warp, event, lanes)
+        self._check(new, warp, event, lanes, task.reads, task.writes)
+        self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
+        clock = self._row(warp, lanes)
+        for each in task.sources:
+            self.watch.touch(
+                each.rank, each.starts, each.size, False, new.agent, new.epoch,
+                event.site, clock, proxy="async", lane=lane,
+            )  # fmt: skip
+
+    def tensor_commit(
+        self, arrival: Any, warp: Any, event: Any, lane: int, mbarrier: Any
+    ) -> None:
+        """A thread commits its work so far: an mbarrier will say when it is done.
+
+        A commit for several mbarriers is heard of several times.
+        """
+        work, clock = self._last
+        if work is not arrival.covers:
+            agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
+            clock = self.watch.publish(
+                warp.block.rank, warp.number, 1 << lane, warp.live
+            )
+            mine = self.watch.new_clock()
+            mine[:, 1, agent] = self._next_period("tcgen05", warp)
+            mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
+            self.watch.merge(clock, mine)
+            self._last = arrival.covers, clock
+            made = epoch, mbarrier, mbarrier.phase
+            self._commits.setdefault((agent, lane), []).append(made)
+            if not arrival.covers:
+                self._idle[warp.block.rank] = warp.number, lane
+        arrival.clock = clock
+
+    def tensor_arrive(self, arrival: Any, mbarrier: Any) -> None:
+        """The work of a commit is done: an mbarrier gets to know it."""
+        if mbarrier.clock is None:
+            mbarrier.clock = arrival.clock.copy()
+        else:
+            self.watch.merge(mbarrier.clock, arrival.clock)
+
+    def tensor_fence(self, warp: Any, event: Any, lanes: int, before: bool) -> None:
+        """``tcgen05.fence``: only the strict rules ask for it."""
+        who = warp.block.rank, warp.number
+        if before:
+            self._know(warp, lanes, "tcgen05.fence", self._numbers.get(who, 0) + 1)
+        else:
+            self._fences.after[who] = self._row(warp, lanes)
+
+    # ── what is wrong ───────────────────────────────────────────────────────
+
+    def _check(
+        self, new: Access, warp: Any, event: Any, lanes: int, reads: Any, writes: Any
+    ) -> None:
+        """Compare an access with those before it, and take it down."""
+        row = self._row(warp, lanes)
+        for each in self._cells.conflicts(new, row, reads, writes):
+            if each.ordered is False:
+                why, repair = self._why(each.old, new)
+                message, other = _start(each) + why, each.old.site
+                warp.report(RACE, event, lanes, message, other=other, repair=repair)
+            elif self.machine.strict:
+                agent = self.watch.agent("tcgen05.fence", each.old.rank, each.old.warp)
+                self._fences.check(each, agent, warp, event, lanes)
+        missing = self._cells.unwritten(reads)
+        if missing is not None:
+            warp.report(
+                "uninitialised", event, lanes,
+                f"it reads {missing.words(new.rank)}, which nobody has written",
+                "warning",
+            )  # fmt: skip
+        if new.kind != "dealloc":
+            self._cells.record(new, reads, writes)
+
+    def _same_group(self, warp: Any, event: Any, lanes: int) -> None:
+        """All ``tcgen05`` of a kernel have one ``.cta_group``."""
+        mine = next(each for each in event.words if each.startswith("cta_group"))
+        if self._group is None:
+            self._group = mine, event.site
+        other, site = self._group
+        if mine != other:
+            warp.report(
+                "tensor-memory", event, lanes,
+                f"it has .{mine}, and another instruction of this kernel has .{other}: "
+                "all of them must have the same", other=site,
+            )  # fmt: skip
+
+    def _why(self, old: Access, new: Access) -> tuple[str, str]:
+        """What is missing between two accesses, and what would repair it."""
+        late = " and need not be done: "
+        if old.kind not in QUEUED:
+            return self._unwaited(old, new, late)
+        why, repair = self._uncommitted(old)
+        made = self._commits.get((old.agent, old.lane), [])
+        found = next((each for each in made if each[0] >= old.epoch), None)
+        if found is not None:
+            _, mbarrier, phase = found
+            repair = phrases.UNSEEN.format(phase=phase, mbarrier=mbarrier)
+            why = (
+                f"its tcgen05.commit signals phase {phase} of {mbarrier}, and warp "
+                f"{new.warp} does not know that this phase is over"
+            )
+        if new.threads > 1 and (old.site, old.rank, old.warp) == (
+            new.site, new.rank, new.warp,
+        ):  # fmt: skip
+            why = f"{new.threads} threads of the warp issue it, each for itself"
+            repair = phrases.ELECT
+        if old.kind == new.kind == "mma" and old.form != new.form:
+            why = "only products with one D and one shape follow one another"
+        return late + why, repair
+
+    def _uncommitted(self, old: Access) -> tuple[str, str]:
+        """What to say about work that its thread has not committed."""
+        idle = self._idle.get(old.rank)
+        if idle is None or idle == (old.warp, old.lane):
+            return "no tcgen05.commit of its thread came after it", phrases.UNCOMMITTED
+        why = "the tcgen05.commit of warp {} lane {} does not cover it, since ".format(
+            *idle
+        )
+        return why + phrases.COVERS, phrases.OWN_COMMIT
+
+    def _unwaited(self, old: Access, new: Access, late: str) -> tuple[str, str]:
+        key = f"tcgen05.{old.kind}", old.rank, old.warp
+        if old.epoch < self._periods.get(key, 0):
+            loads = old.kind == "ld" and new.kind in QUEUED
+            repair = phrases.UNSEEN_LOAD if loads else phrases.UNORDERED
+            return ", and nothing orders the two", repair
+        same = (old.rank, old.warp) == (new.rank, new.warp)
+        others = "" if same else ", and let a barrier come between the two"
+        repair = phrases.UNWAITED.format(kind=old.kind, others=others)
+        return f"{late}its warp has not executed tcgen05.wait::{old.kind}", repair
+
+
+def _start(found: Conflict) -> str:
+    """What an access does, and what an earlier one does there."""
+    old, new = found.old, found.new
+    verb = "writes" if found.now_write else "reads"
+    if new.kind == "dealloc":
+        verb = "gives back"
+    does = "writes" if found.was_write else "reads"
+    return f"it {verb} {found.where.words(new.rank)}; {old.words} {does} there"
+
+
+def _form(task: Any) -> Any:
+    """What two products must have in common for one to follow the other."""
+    if task.kind != "mma":
+        return None
+    of = task.op.descriptor
+    return of.m, of.n, tuple(region(each) for each in task.writes)

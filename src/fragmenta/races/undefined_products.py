@@ -1,0 +1,138 @@
+"""What ``wgmma`` and ``tcgen05`` do to shadows, which say what is undefined.
+
+The shadow of a register is elsewhere in the memory of its warp; ``twins`` says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.once import once
+from fragmenta.execution.tcgen05 import undefined
+from fragmenta.execution.undefined import depending
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.reading import instruction
+from fragmenta.shared.descriptor import MAJORS, Descriptor
+from fragmenta.shared.tiles import read_tile
+from fragmenta.simt.layout import LANES
+from fragmenta.tensor_memory.copying import copy
+from fragmenta.units.undefined import Elements
+
+WARPS = 4
+UNSET = 0xFFFFFFFF
+"""The shadow of a word that nobody has written."""
+
+
+@once
+def _elements(mnemonic: str, name: str) -> Elements:
+    return Elements(instruction(mnemonic).fragments[name])
+
+
+def warpgroup_product(
+    work: Any,
+    warps: Sequence[Any],
+    twins: Mapping[int, int],
+    shared: NDArray[np.uint8],
+) -> None:
+    """Make the shadow of D of a ``wgmma`` that all warps have issued.
+
+    If any metadata is undefined, all elements of D are, as in ``mma``.
+    """
+    of, ways = work.located, work.located.ways
+    *of_a, of_b = work.descriptors
+    if of_a:
+        a = _in_shared(shared, of.op, "A", of_a[0], ways.trans_a)
+    else:
+        places = [each.offset for each in of.a]
+        a = _elements(of.mnemonic, "A").gather(_gathered(warps, twins, places))[0]
+    found = depending(a, _in_shared(shared, of.op, "B", of_b, ways.trans_b))
+    if of.metadata is not None:
+        found |= bool(_gathered(warps, twins, [of.metadata.offset]).any())
+    d = _elements(of.mnemonic, "D")
+    if work.given[-1]:  # the old D is added
+        found |= d.gather(_gathered(warps, twins, of.d))[0]
+    made = d.spread(found[None]).astype(np.uint32)
+    for number, warp in enumerate(warps):
+        part = made[LANES * number : LANES * (number + 1)]
+        for register, place in enumerate(of.d):
+            _put(warp, twins.get(place), part[:, register])
+
+
+def _in_shared(
+    shared: NDArray[np.uint8], op: Op, name: str, word: int, trans: int
+) -> NDArray[np.bool_]:
+    """The undefined elements of A or B in shared memory."""
+    bits = read_tile(shared, word, op, name, major=MAJORS[trans])
+    return np.asarray(bits != 0)
+
+
+def _gathered(
+    warps: Sequence[Any], twins: Mapping[int, int], places: Sequence[int]
+) -> NDArray[np.uint64]:
+    """The shadows of registers: lanes of all warps, registers."""
+    found = np.zeros((len(warps) * LANES, len(places)), np.uint64)
+    for column, place in enumerate(places):
+        if place in twins:
+            every = [_words(warp, twins[place]) for warp in warps]
+            found[:, column] = np.concatenate(every)
+    return found
+
+
+def _words(warp: Any, place: int) -> NDArray[np.uint32]:
+    """A register of 32 bits in all lanes, by where it is in a warp."""
+    found: NDArray[np.uint32] = warp.words[place // 4 : place // 4 + LANES]
+    return found
+
+
+def _put(warp: Any, place: int | None, words: NDArray[np.uint32]) -> None:
+    if place is not None:
+        _words(warp, place)[:] = words
+
+
+# ── tensor memory ───────────────────────────────────────────────────────────
+
+
+def loaded(
+    task: Any, warp: Any, twins: Mapping[int, int], cells: NDArray[np.uint32]
+) -> None:
+    """Fill the shadows of the registers of a ``tcgen05.ld``."""
+    words = task.words_of(cells.reshape(-1).take(task.way.numbers))
+    for place, row in zip(task.results.offsets, words, strict=True):
+        _put(warp, twins.get(place), row)
+    if task.reduced is not None:
+        some = np.where(words.any(axis=0), np.uint32(UNSET), np.uint32(0))
+        _put(warp, twins.get(task.reduced.place), some)
+
+
+def stored(
+    task: Any, given: Sequence[NDArray[Any] | None], cells: NDArray[np.uint32]
+) -> None:
+    """Fill the shadows of the cells of a ``tcgen05.st``."""
+    words = np.zeros(task.words.shape, np.uint32)
+    for row, each in zip(words, given, strict=True):
+        if each is not None:
+            row[:] = each
+    cells.reshape(-1)[task.way.numbers] = task.cells_of(words)
+
+
+def tensor_work(task: Any, shadows: Sequence[Any]) -> None:
+    """Do to shadows what a ``tcgen05.mma`` or ``tcgen05.cp`` does to tensor memory."""
+    pair = len(shadows) == 2
+    cells = [each.cells for each in shadows]
+    memories = [each.shared for each in shadows]
+    image, shared = (np.stack(each) if pair else each[0] for each in (cells, memories))
+    if task.kind == "mma":
+        given = dict(task.given)
+        a, b = given.pop("a"), given.pop("b")
+        made = undefined(task.op, image, a, b, smem=shared, **given)
+    else:
+        of = Descriptor.decode(task.descriptor, "tcgen05")
+        made = copy(image, shared, task.op, task.at, of)
+    for shadow, part in zip(shadows, made if pair else made[None], strict=True):
+        for each in task.writes:
+            if each.rank == shadow.rank:
+                shadow.cells[each.index] = part[each.index]

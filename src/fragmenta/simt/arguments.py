@@ -1,0 +1,552 @@
+"""What is given to a kernel, and how does it become parameters and memory?
+
+An array is global memory of its own: nothing around it can be reached.  A number is
+converted to the declared type of the parameter, and refused if it does not fit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.checks import is_whole, refuse_masks
+from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
+from fragmenta.ptx.module import Function, Variable, demangled, type_bytes
+from fragmenta.simt import layout
+from fragmenta.simt.compiled import aligned
+from fragmenta.simt.program import parameter_offsets
+
+
+@dataclass(frozen=True, eq=False)
+class Pointer:
+    """A place inside an array; see :func:`pointer`."""
+
+    array: NDArray[Any]
+    offset: int
+
+
+def pointer(array: Any, offset: int = 0) -> Pointer:
+    """A pointer into an array, so many bytes behind its start.
+
+    >>> pointer(np.zeros(4, np.float32), 8).offset
+    8
+    """
+    if not is_whole(offset):
+        raise Error(f"offset counts bytes, a whole number; given {offset!r}")
+    return Pointer(_memory(array, "the array of a pointer"), int(offset))
+
+
+@dataclass(frozen=True, eq=False)
+class Struct:
+    """The bytes of a parameter that has pointers in it.
+
+    See :func:`fragmenta.launch.structs.struct`.
+    """
+
+    data: bytes
+    pointers: tuple[tuple[int, Pointer], ...]
+    """Where in the bytes which pointer goes."""
+    align: int = 8
+    """The bytes that its address is a multiple of, inside of another struct."""
+
+
+class Elements(NamedTuple):
+    """The elements of an array, without the array."""
+
+    size: int
+    """Bytes of one."""
+    shape: tuple[int, ...]
+    order: Literal["C", "F"] = "C"
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Elements:
+        """Those of an array, which is contiguous."""
+        order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+        return cls(array.itemsize, array.shape, order)
+
+    def at(self, offset: int) -> tuple[tuple[int, ...], int]:
+        """The index of the element at a byte, and which of its bytes that is.
+
+        >>> Elements(4, (2, 3)).at(17)
+        ((1, 1), 1)
+        """
+        number, byte = divmod(offset, self.size)
+        index = np.unravel_index(number, self.shape, self.order)
+        return tuple(map(int, index)), byte
+
+
+@dataclass(eq=False)
+class Segment:
+    """Memory that a kernel can reach."""
+
+    name: str
+    data: NDArray[np.uint8]
+    writable: bool
+    slot: int
+    elements: Elements | None = None
+    """Which element is where, if it is the memory of one array."""
+
+    @property
+    def address(self) -> int:
+        """Its first virtual address."""
+        return self.slot << layout.SLOT_BITS
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The bytes of a struct, and its pointers: each with its place in the bytes."""
+
+    data: bytes
+    pointers: tuple[tuple[int, tuple[int, int]], ...]
+
+
+Passed = bytes | tuple[int, int] | Filled
+"""A parameter: its bytes, or a pointer as the number of a segment and an offset."""
+
+
+def passed_bytes(passed: Passed, addresses: Sequence[int]) -> bytes:
+    r"""The bytes of a parameter, where segments begin at these addresses.
+
+    >>> passed_bytes(Filled(bytes(12), ((4, (0, 8)),)), [256])
+    b'\x00\x00\x00\x00\x08\x01\x00\x00\x00\x00\x00\x00'
+    """
+    if isinstance(passed, bytes):
+        return passed
+    if isinstance(passed, tuple):
+        number, offset = passed
+        return ((addresses[number] + offset) % 2**64).to_bytes(8, "little")
+    found = bytearray(passed.data)
+    for at, pointer in passed.pointers:
+        found[at : at + 8] = passed_bytes(pointer, addresses)
+    return bytes(found)
+
+
+def segments_of(passed: Passed) -> list[int]:
+    """The numbers of the segments that a parameter points to.
+
+    >>> segments_of((3, 8)), segments_of(b"1234")
+    ([3], [])
+    """
+    if isinstance(passed, bytes):
+        return []
+    if isinstance(passed, tuple):
+        return [passed[0]]
+    return [number for _, (number, _) in passed.pointers]
+
+
+FARTHEST = 1 << (layout.SLOT_BITS - 1)
+"""How far from its array a pointer may be: farther, it would be in another one."""
+
+
+class _Place(NamedTuple):
+    """A place in an array, for the parameter with this name."""
+
+    array: NDArray[Any]
+    offset: int
+    what: str
+    pointer: bool
+    """Whether it was given as a pointer."""
+
+    @property
+    def start(self) -> int:
+        """Where the array begins on this machine."""
+        return int(self.array.__array_interface__["data"][0])
+
+
+class _Places(NamedTuple):
+    """The bytes of a struct, and the places that its pointers point to."""
+
+    data: bytes
+    at: tuple[int, ...]
+    places: tuple[_Place, ...]
+
+
+class Arguments:
+    """The parameters of a kernel as bytes, and the memory behind its pointers."""
+
+    def __init__(self, kernel: Function, given: Any, names: Sequence[str] = ()) -> None:
+        """``names`` are those of the parameters in the program that was compiled."""
+        values = as_list(given)
+        rest = kernel.parameters[len(names) :]
+        known = [
+            name or demangled(each.name)
+            for name, each in zip(
+                [*names, *[""] * len(rest)], kernel.parameters, strict=False
+            )
+        ]
+        if len(values) != len(kernel.parameters):
+            pairs = zip(known, kernel.parameters, strict=True)
+            told = one_of((f"{name} ({_kind(each)})" for name, each in pairs), "and")
+            raise Error(
+                f"{kernel.shown} has {len(kernel.parameters)} parameters"
+                f"{': ' + told if told else ''}; given {len(values)} arguments"
+            )
+        parts = [
+            _converted(f"argument {i} ({name})", parameter, value)
+            for i, (name, parameter, value) in enumerate(
+                zip(known, kernel.parameters, values, strict=True)
+            )
+        ]
+        self._groups = _grouped([place for part in parts for place in _places(part)])
+        if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
+            raise Error("a launch takes at most 1,008 arrays")
+        for each in self._groups:
+            if each.stop - each.start > layout.FIRST_SLOT:
+                raise ValueRangeError(
+                    f"{each.places[0].what} is an array of {each.stop - each.start:,} "
+                    f"bytes; the most is {layout.FIRST_SLOT:,}"
+                )
+        self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
+        self.passed: list[Passed] = [self._passed(part) for part in parts]
+        self.arrays: dict[int, NDArray[Any]] = {
+            i: part.array
+            for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
+            if isinstance(part, _Place)
+            and part.array.nbytes == self.segments[segments_of(passed)[0]].data.size
+            and not part.pointer
+        }
+        """The arrays among the arguments, by number, that are a segment."""
+        self.parameters = self._memory(list(parameter_offsets(kernel).values()))
+
+    def _passed(self, part: bytes | _Place | _Places) -> Passed:
+        if isinstance(part, _Places):
+            targets = map(self._target, part.places)
+            return Filled(part.data, tuple(zip(part.at, targets, strict=True)))
+        return self._target(part) if isinstance(part, _Place) else part
+
+    def _target(self, place: _Place) -> tuple[int, int]:
+        """The segment of a pointer, and how far from its start it is."""
+        for number, group in enumerate(self._groups):
+            if any(each is place for each in group.places):
+                return number, place.start - group.start + place.offset
+        raise AssertionError(place.what)
+
+    def _memory(self, offsets: list[int]) -> NDArray[np.uint8]:
+        memory = bytearray(8)
+        addresses = [each.address for each in self.segments]
+        for offset, part in zip(offsets, self.passed, strict=True):
+            data = passed_bytes(part, addresses)
+            memory += bytes(max(0, offset + len(data) - len(memory)))
+            memory[offset : offset + len(data)] = data
+        made = aligned(len(memory))
+        made[:] = np.frombuffer(bytes(memory), np.uint8)
+        return made
+
+    @property
+    def overlap(self) -> bool:
+        """Whether two different arrays share some memory."""
+        return any(len({p.start for p in g.places}) > 1 for g in self._groups)
+
+    def write_back(self) -> None:
+        """Put what was written in copies into the arrays."""
+        for group, segment in zip(self._groups, self.segments, strict=True):
+            if not group.in_place and segment.writable:
+                group.memory()[:] = segment.data
+
+
+@dataclass(eq=False)
+class _Group:
+    """Arrays that share memory, and so are one segment."""
+
+    start: int
+    stop: int
+    writable: bool
+    places: list[_Place]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the memory can be used as it is: the host's atomics need that."""
+        return self.start % 8 == 0
+
+    def memory(self) -> NDArray[np.uint8]:
+        """The bytes of all arrays."""
+        size = self.stop - self.start
+        if not size:
+            return np.zeros(0, np.uint8)
+        for each in self.places:
+            if each.array.nbytes == size:
+                flat: NDArray[np.uint8] = each.array.ravel(order="K").view(np.uint8)
+                return flat
+        shared = (ctypes.c_uint8 * size).from_address(self.start)
+        return np.ctypeslib.as_array(shared)
+
+    def segment(self, number: int) -> Segment:
+        """The memory that the kernel reaches."""
+        names = one_of(dict.fromkeys(each.what for each in self.places), "and")
+        data = self.memory() if self.in_place else self.memory().copy()
+        slot = layout.FIRST_ARGUMENT + number
+        size = self.stop - self.start
+        whole = (e.array for e in self.places if e.array.nbytes == size > 0)
+        elements = next(map(Elements.of, whole), None)
+        return Segment(names, data, self.writable, slot, elements)
+
+
+def _grouped(places: list[_Place]) -> list[_Group]:
+    """Arrays that overlap together, so that they are as far apart as they are here."""
+    groups: list[_Group] = []
+    for place in places:
+        array, start = place.array, place.start
+        made = _Group(start, start + array.nbytes, array.flags.writeable, [place])
+        touching = [each for each in groups if _overlap(made, each)]
+        for each in touching:
+            groups.remove(each)
+            made = _Group(
+                min(made.start, each.start),
+                max(made.stop, each.stop),
+                made.writable,
+                [*each.places, *made.places],
+            )
+        groups.append(made)
+    return groups
+
+
+def _overlap(one: _Group, other: _Group) -> bool:
+    if one.writable != other.writable:
+        return False
+    same = (one.start, one.stop) == (other.start, other.stop)
+    return same or (one.start < other.stop and other.start < one.stop)
+
+
+def _places(part: bytes | _Place | _Places) -> tuple[_Place, ...]:
+    """All places in arrays that a parameter names."""
+    if isinstance(part, _Places):
+        return part.places
+    return (part,) if isinstance(part, _Place) else ()
+
+
+def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _Places:
+    size = parameter.size
+    if isinstance(value, Struct):
+        at = tuple(at for at, _ in value.pointers)
+        places = tuple(_place(each, what) for _, each in value.pointers)
+        return _Places(_raw(value.data, size, what), at, places)
+    if isinstance(value, _RAW):
+        return _raw(value, size, what)
+    if _is_struct_array(value, parameter):
+        return _raw(value.reshape(())[()], size, what)
+    pointer = isinstance(value, Pointer)
+    if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
+        return _number(value, parameter, what)
+    if size != 8 or not (pointer or type_bytes(parameter.type) == 8):
+        raise Error(
+            f"{what} is {_kind(parameter)}; given an array, which is passed as a "
+            f"pointer of 8 bytes{_instead(value, parameter)}"
+        )
+    if not pointer:
+        return _Place(_memory(value, what), 0, what, pointer=False)
+    return _place(value, what)
+
+
+def _is_struct_array(value: Any, parameter: Variable) -> bool:
+    """Whether an array with one structured element is given for a struct by value."""
+    if not isinstance(value, np.ndarray) or value.dtype.names is None:
+        return False
+    return value.size == 1 and parameter.size != type_bytes(parameter.type)
+
+
+def _place(value: Pointer, what: str) -> _Place:
+    if abs(value.offset) >= FARTHEST:
+        raise ValueRangeError(
+            f"{what} points {value.offset} bytes from the start of its array; the most "
+            f"is {FARTHEST - 1}"
+        )
+    return _Place(value.array, value.offset, what, pointer=True)
+
+
+def _kind(parameter: Variable) -> str:
+    """The type of a parameter, in words."""
+    if parameter.size != type_bytes(parameter.type):
+        return f"a struct of {parameter.size} bytes"
+    return f"a {parameter.type}"
+
+
+def _instead(array: Any, parameter: Variable) -> str:
+    """What to give for a parameter that is not a pointer, instead of an array."""
+    if isinstance(array, Pointer):
+        return ""
+    if parameter.size != type_bytes(parameter.type):
+        return "; array.tobytes() are its bytes, ptx.pointer(array) is a pointer"
+    return "; array.item() is its number" if np.size(array) == 1 else ""
+
+
+def as_list(arguments: Any) -> list[Any]:
+    """The arguments of a launch, one for each parameter.
+
+    >>> as_list(np.zeros(3))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: arguments is a list with one item for each parameter; \
+given ndarray
+    """
+    if isinstance(arguments, (str, bytes, dict)) or not np.iterable(arguments):
+        known = False
+    else:
+        known = not _is_memory(arguments)
+    if not known:
+        raise Error(
+            "arguments is a list with one item for each parameter; given "
+            f"{type(arguments).__name__}"
+        )
+    return list(arguments)
+
+
+_RAW = (bytes, bytearray, memoryview, np.void, ctypes.Structure, ctypes.Union,
+        ctypes.Array, ctypes._SimpleCData)  # fmt: skip
+"""What is given as the bytes that it has."""
+
+
+def _raw(value: Any, size: int, what: str) -> bytes:
+    if isinstance(value, np.void):
+        if not value.dtype.isnative:
+            raise Error(f"{what} is not in native byte order: {value.dtype}")
+        if value.dtype.hasobject:
+            raise Error(f"{what} holds Python objects; a kernel needs numbers")
+    data = bytes(value.tobytes() if isinstance(value, np.void) else value)
+    if len(data) != size:
+        raise ShapeError(
+            f"{what} has {size} bytes; given {type(value).__name__} of {len(data)} "
+            "bytes" + _other_size(value, size)
+        )
+    return data
+
+
+def _other_size(value: Any, size: int) -> str:
+    """What to do about a struct that has another size than the parameter."""
+    if size == 8:
+        return "; memory is given as an array"
+    if not isinstance(value, np.void) or value.dtype.names is None:
+        return ""
+    fields = {name: kind for name, (kind, *_) in (value.dtype.fields or {}).items()}
+    aligned = np.dtype([*fields.items()], align=True).itemsize
+    return "; numpy.dtype(…, align=True) has it" if aligned == size else ""
+
+
+def _is_memory(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
+
+
+def _memory(value: Any, what: str) -> NDArray[Any]:
+    """An array that shares its memory with what was given."""
+    refuse_masks(value)
+    copied = "numpy.ascontiguousarray"
+    if not isinstance(value, np.ndarray):
+        copied = ".contiguous()" if hasattr(value, "contiguous") else copied
+        if not hasattr(value, "__dlpack__"):
+            raise Error(f"{what} must be an array; given {type(value).__name__}")
+        value = _shared(value, what)
+    if not _is_dense(value):
+        raise ShapeError(
+            f"{what} is not contiguous (shape {value.shape}, strides "
+            f"{value.strides}); {copied} makes a copy that is"
+        )
+    if value.dtype.hasobject:
+        raise Error(f"{what} holds Python objects; a kernel needs numbers")
+    if not value.dtype.isnative:
+        raise Error(
+            f"{what} is not in native byte order: {value.dtype}; "
+            "array.astype(array.dtype.newbyteorder('=')) makes a copy that is"
+        )
+    return np.asarray(value)
+
+
+def _is_dense(array: NDArray[Any]) -> bool:
+    """Whether the elements are side by side, whatever the order of the axes.
+
+    >>> _is_dense(np.zeros((2, 3, 4)).T), _is_dense(np.zeros((4, 4))[:, ::2])
+    (True, False)
+    """
+    flat = array.ravel(order="K")
+    start, first = (each.__array_interface__["data"][0] for each in (array, flat))
+    return not array.size or (flat.flags.c_contiguous and start == first)
+
+
+def _shared(value: Any, what: str) -> NDArray[Any]:
+    """The memory of a tensor of another library."""
+    try:
+        return np.asarray(np.from_dlpack(value))
+    except (BufferError, RuntimeError, TypeError) as error:
+        # NumPy has no bfloat16 and float8: the bytes will do.
+        view = getattr(value, "view", None)
+        if view is not None:
+            try:
+                import torch
+
+                dense = _by_strides(value).view(torch.uint8)
+                return np.asarray(np.from_dlpack(dense))
+            except (ImportError, BufferError, RuntimeError, TypeError):
+                pass
+        raise Error(f"{what} cannot be used in place: {error}") from error
+
+
+def _by_strides(value: Any) -> Any:
+    """A tensor with its axes as they are in memory: of a transposed one, the rows."""
+    steps = value.stride()
+    return value.permute(sorted(range(len(steps)), key=lambda axis: -steps[axis]))
+
+
+_FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+def _number(value: Any, parameter: Variable, what: str) -> bytes:
+    """A number as the bytes of a parameter."""
+    kind, size = parameter.type, type_bytes(parameter.type)
+    if isinstance(value, np.generic) and kind.startswith("b"):
+        data = value.tobytes()
+        if len(data) == parameter.size:
+            return data
+    if parameter.size != size:
+        raise Error(
+            f"{what} is {_kind(parameter)}; give its bytes, or a NumPy scalar that has "
+            f"so many; given {_given(value)}"
+        )
+    if kind in _FLOATS:
+        return _float(value, kind, what)
+    if isinstance(value, (bool, np.bool_)):
+        value = int(value)
+    if not is_whole(value):
+        hint = ""
+        if size == 8:
+            hint = "; a null pointer is 0" if value is None else _MEMORY
+        raise Error(f"{what} is {_kind(parameter)}; given {_given(value)}{hint}")
+    number, bits = int(value), 8 * size
+    # Also .u32 may be below 0: a C compiler declares signed numbers so.
+    signed = kind[0] in "sb" or not isinstance(value, np.unsignedinteger)
+    low = -(1 << (bits - 1)) if signed else 0
+    high = (1 << (bits - (kind[0] == "s"))) - 1
+    if not low <= number <= high:
+        raise ValueRangeError(
+            f"{what} is {_kind(parameter)}, from {low} to {high}; given {number}"
+        )
+    return (number & ((1 << bits) - 1)).to_bytes(size, "little")
+
+
+_MEMORY = "; memory is given as an array, such as numpy.array(…, numpy.float32)"
+
+
+def _given(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    text = text if len(text) <= 60 else f"{text[:60]} …"
+    return f"{text} of {type(value).__name__}"
+
+
+def _float(value: Any, kind: str, what: str) -> bytes:
+    if isinstance(value, (str, np.complexfloating)):  # float() would take them
+        raise Error(f"{what} is a {kind}; given {_given(value)}")
+    number: np.floating[Any] = np.float64("inf")
+    try:
+        wide = float(value)
+        with np.errstate(over="ignore"):
+            number = _FLOATS[kind](value)
+    except (TypeError, ValueError) as error:
+        raise Error(f"{what} is a {kind}; given {_given(value)}") from error
+    except OverflowError:
+        wide = 0.0
+    if np.isinf(number) and not np.isinf(wide):
+        raise ValueRangeError(
+            f"{what} is a {kind}; {_given(value)} is too large for it"
+        )
+    return bytes(number.tobytes())

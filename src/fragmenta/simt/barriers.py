@@ -1,0 +1,259 @@
+"""How do the threads of a block wait for one another at a barrier?
+
+Threads arrive at a barrier one by one or by whole warps.  A lane that has arrived waits
+in the code block of its barrier, and is asked again in every turn of its warp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    intrinsic,
+    select,
+)
+from fragmenta.ptx.module import Immediate, Instruction, Operand
+from fragmenta.simt import layout, warps
+from fragmenta.simt.emitter import Writer, handles
+from fragmenta.simt.events import event, go_on
+from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.library import field
+from fragmenta.simt.memory import fault, has, lane_of
+from fragmenta.simt.warps import P, routine
+
+_VOTES = ("popc", "and", "or")
+
+
+@handles("bar", "barrier")
+def bar(writer: Writer, instruction: Instruction) -> None:
+    """A barrier of a block, or of the lanes of a warp."""
+    words = instruction.qualifiers
+    if "cluster" in words:
+        event(writer, instruction)
+        return
+    if "warp" in words:
+        members = writer.pointer(instruction.operands[0], "b32")
+        lanes = f"i32 {writer.lanes()}"
+        given = "ptr %warp", f"ptr {members}", lanes
+        passed = writer.call(SYNC_WARP, *given, returns="i32")
+        writer.probes.warp_barrier_passed(writer, passed)
+        go_on(writer, passed)
+        return
+    mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
+    operands = list(instruction.operands)
+    result = operands.pop(0) if mode == "red" else None
+    votes = _word(writer, operands.pop()) if mode == "red" else "0"
+    number = writer.pointer(operands[0], "b32")
+    count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
+    writer.probes.barrier_arrives(writer, number, mode)
+    passed = writer.call(
+        BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
+        f"ptr {writer.pointer(count, 'b32')}", f"i32 {votes}",
+        f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
+    )  # fmt: skip
+    if mode != "arrive":
+        writer.probes.barrier_passed(writer, number, passed, len(operands) == 1)
+    if result is not None:
+        kind = "u32" if "popc" in words else "pred"
+        which = next(i for i, word in enumerate(_VOTES) if word in words)
+        goal = writer.pointer(result, kind, result=True)
+        given = f"ptr {goal}", "ptr %block", f"ptr {number}"
+        writer.call(VOTED[kind], *given, f"i32 {which}", f"i32 {passed}")
+    go_on(writer, passed)
+
+
+def _word(writer: Writer, operand: Operand) -> str:
+    if isinstance(operand, Immediate):
+        return "-1" if operand.value else "0"
+    return writer.load("i32", writer.pointer(operand, "pred"), 0)
+
+
+# ── routines ────────────────────────────────────────────────────────────────
+
+
+def _count(word: Value) -> Value:
+    b = word.builder
+    return Value(b, intrinsic(b, "llvm.ctpop.i32", I32, [word.raw]))
+
+
+def _barrier(mode: str) -> Any:
+    """The lanes that may go on.  Lanes may be at different barriers."""
+
+    def trace(
+        code: Code, warp: Any, block: Any, numbers: Any, counts: Any, votes: Value,
+        lanes: Value, site: Value,
+    ) -> Value:  # fmt: skip
+        passed, rest = code.variable(lanes.lift(0)), code.variable(lanes)
+        every = warps.all_lanes(code, numbers)
+        with warps.repeat(code) as again:
+            first = convert(warps.first_lane(rest.value), I64) & (LANES - 1)
+            number = lane_of(code, warps.words(code, numbers), first)
+            expected = lane_of(code, warps.words(code, counts), first)
+            group = warps.to_word(every == number) & rest.value
+            known = compare_unsigned("<", number, 16)
+            with code.when((group != 0) & known):
+                passed.value = passed.value | _arrive(
+                    code, mode, warp, block, number, expected, votes, group
+                )
+                rest.value = rest.value & ~group
+            with code.when((group != 0) & ~known):
+                fault(code, warp, Fault.BARRIER, site, first, convert(number, I64), 0)
+                rest.value = rest.value.lift(0)
+            again(rest.value != 0)
+        return passed.value
+
+    return trace
+
+
+class _State:
+    """The words of a barrier, by their places in it."""
+
+    def __init__(self, code: Code, block: Any, number: Value) -> None:
+        b = code.builder
+        step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
+        words = warps.words(code, b.gep(block, [step.raw]))
+        self._builder = b
+        self._places = [b.gep(words, [ir.Constant(I32, i)]) for i in range(8)]
+
+    def __getitem__(self, index: int) -> Value:
+        return Value(self._builder, self._builder.load(self._places[index]))
+
+    def __setitem__(self, index: int, value: Value) -> None:
+        self._builder.store(value.raw, self._places[index])
+
+
+ROUNDED, EXACT, PHASE, YES, POPC, ALL, ANY, VOTERS = range(8)
+"""What the words of a barrier are; see ``layout.BARRIER_BYTES``."""
+
+
+def _arrive(
+    code: Code, mode: str, warp: Any, block: Any, number: Value, expected: Value,
+    votes: Value, lanes: Value,
+) -> Value:  # fmt: skip
+    """Lanes arrive at a barrier, or ask again; the result is those that may go on."""
+    state = _State(code, block, number)
+    flags = field(code, warp, layout.ARRIVED, I32)
+    tickets = warps.place(code, warp, layout.TICKETS)
+    progress = field(code, block, layout.BLOCK_PROGRESS, I32)
+    new = lanes & ~flags[0]
+    with code.when(new != 0):
+        _add(code, state, warp, number, new, votes)
+        before = warps.all_lanes(code, tickets)
+        ticket = before.lift(state[PHASE])
+        warps.put_lanes(code, tickets, select(warps.to_lanes(new), ticket, before))
+        flags[0] = flags[0] | new
+        progress[0] = lanes.lift(1)
+    live = field(code, block, layout.BLOCK_LIVE, I32)[0]
+    full = select(expected == 0, state[EXACT] >= live, state[ROUNDED] >= expected)
+    mine = warps.all_lanes(code, tickets)
+    waits = warps.to_word(mine == state[PHASE]) & lanes
+    with code.when((waits != 0) & full):
+        state[POPC] = state[YES]
+        state[ALL] = convert(state[YES] == state[VOTERS], I32, signed=False)
+        state[ANY] = convert(state[YES] != 0, I32, signed=False)
+        for index in (ROUNDED, EXACT, YES, VOTERS):
+            state[index] = lanes.lift(0)
+        state[PHASE] = state[PHASE] + 1
+    passed = warps.to_word(mine != state[PHASE]) & lanes
+    passed = lanes if mode == "arrive" else passed
+    flags[0] = flags[0] & ~passed
+    progress[0] = select(passed != 0, progress[0].lift(1), progress[0])
+    waiting = field(code, warp, layout.WAITING, I32)
+    waiting[0] = waiting[0] | (lanes & ~passed)
+    return passed
+
+
+def _add(
+    code: Code, state: _State, warp: Any, number: Value, new: Value, votes: Value
+) -> None:
+    """Count lanes that arrive.
+
+    If a barrier expects a number of threads, a warp counts as 32, however many of its
+    lanes have not ended.
+    """
+    at = warps.place(code, warp, layout.BARRIER)
+    before = warps.all_lanes(code, at)
+    named = select(warps.to_lanes(new), before.lift(number), before)
+    warps.put_lanes(code, at, named)
+    live = field(code, warp, layout.LIVE, I32)[0]
+    arrived = field(code, warp, layout.ARRIVED, I32)[0] | new
+    here = warps.to_word(named == number) & arrived
+    missing = select(here == live, LANES - _count(live), live.lift(0))
+    state[ROUNDED] = state[ROUNDED] + _count(new) + missing
+    state[EXACT] = state[EXACT] + _count(new)
+    state[YES] = state[YES] + _count(votes & new)
+    state[VOTERS] = state[VOTERS] + _count(new)
+
+
+def _voted(kind: str) -> Any:
+    """The result of a vote, for the lanes that may go on."""
+
+    def trace(
+        code: Code, d: Any, block: Any, numbers: Any, which: Value, lanes: Value
+    ) -> None:
+        b = code.builder
+        first = convert(warps.first_lane(lanes), I64) & (LANES - 1)
+        number = lane_of(code, warps.words(code, numbers), first) & 15
+        step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
+        words = warps.words(code, b.gep(block, [step.raw]))
+        value = Value(b, b.load(b.gep(words, [(which + POPC).raw])))
+        if kind == "u32":
+            before = warps.all_lanes(code, d)
+            chosen = select(warps.to_lanes(lanes), before.lift(value), before)
+            warps.put_lanes(code, d, chosen)
+            return
+        word = field(code, d, 0, I32)
+        word[0] = select(value != 0, word[0] | lanes, word[0] & ~lanes)
+
+    return trace
+
+
+def _sync_warp(code: Code, warp: Any, members: Any, lanes: Value) -> Value:
+    """The lanes that may go on from ``bar.warp.sync``.
+
+    Lanes wait for those that they name to come to any ``bar.warp.sync`` with the same
+    names, in whichever branch it is.
+    """
+    live = field(code, warp, layout.LIVE, I32)[0]
+    waiting = field(code, warp, layout.WAITING, I32)
+    synced = field(code, warp, layout.SYNCED, I32)
+    released = field(code, warp, layout.RELEASED, I32)
+    free = released[0] & lanes
+    new = lanes & ~free
+    at = warps.place(code, warp, layout.MEMBERS)
+    named = select(
+        warps.to_lanes(new), warps.all_lanes(code, members), warps.all_lanes(code, at)
+    )
+    warps.put_lanes(code, at, named)
+    synced[0] = synced[0] | new
+    words, met = warps.words(code, at), code.variable(lanes.lift(0))
+    with code.loop(LANES) as lane, code.when(has(new, lane)):
+        wanted = lane_of(code, words, lane)
+        same = warps.to_word(named == wanted) & synced[0]
+        own = lanes.lift(1) << convert(lane, I32)
+        with code.when((wanted & live & ~same) == 0):
+            met.value = met.value | (same & wanted) | own
+    passed = free | (met.value & lanes)
+    synced[0] = synced[0] & ~met.value
+    released[0] = (released[0] & ~lanes) | (met.value & ~lanes)
+    waiting[0] = (waiting[0] | (lanes & ~passed)) & ~released[0]
+    return passed
+
+
+SYNC_WARP = routine("bar.warp.sync", _sync_warp, [P, P, I32], I32)
+BARRIER = {
+    mode: routine(f"bar.{mode}", _barrier(mode), [P, P, P, P, I32, I32, I32], I32)
+    for mode in ("sync", "arrive", "red")
+}
+VOTED = {
+    kind: routine(f"voted.{kind}", _voted(kind), [P, P, P, I32, I32], None)
+    for kind in ("u32", "pred")
+}

@@ -1,0 +1,174 @@
+"""How does an instruction that works lane by lane become a routine?
+
+The routine takes pointers: first to the results, then to the operands, each to 32
+values side by side, or to one word of 32 bits for a predicate.  There are two of each:
+one for all lanes, and one that leaves the lanes alone that are not in a mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from fragmenta.jit.trace import I1, I8, I16, I32, I64, Code, Type, Value, convert
+from fragmenta.ptx.opcodes.table import Match
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, Routine, define
+
+MASKED = "|masked"
+CHUNK = 8
+"""Lanes that a long routine computes at a time."""
+
+_WIDTHS = {1: I1, 8: I8, 16: I16, 32: I32, 64: I64}
+
+
+class Held(NamedTuple):
+    """An operand: the bits of its type, and of the register that holds it."""
+
+    bits: int
+    register: int
+    signed: bool = False
+
+
+def elementwise(
+    mnemonic: str,
+    match: Match,
+    results: tuple[Held, ...],
+    operands: tuple[Held | None, ...],
+    extra: tuple[tuple[str, str], ...] = (),
+) -> Routine:
+    """The routine for an instruction whose meaning is in the table.
+
+    An operand that was not written is None.  ``extra`` are further qualifiers that the
+    function of the table needs, such as the selectors of video instructions.
+    """
+    shape = ",".join(
+        "-" if each is None else f"{each.bits}:{each.register}{'s' * each.signed}"
+        for each in (*results, *operands)
+    )
+    more = "".join(f" {name}={word}" for name, word in extra)
+    name = f"{mnemonic}|{len(results)}|{shape}{more}"
+    qualifiers = {**match.qualifiers, **dict(extra)}
+
+    def build(module: ir.Module) -> None:
+        for masked in (False, True):
+            _define(module, name, match, qualifiers, results, operands, masked)
+
+    return Routine(name, build)
+
+
+def _define(
+    module: ir.Module,
+    name: str,
+    match: Match,
+    qualifiers: dict[str, str],
+    results: tuple[Held, ...],
+    operands: tuple[Held | None, ...],
+    masked: bool,
+) -> None:
+    emit, large = match.syntax.emit, match.syntax.large
+    assert emit is not None
+    count = CHUNK if large else LANES
+    written = [each for each in operands if each is not None]
+
+    def lanes(code: Code, index: Value, given: list[Any]) -> None:
+        places = iter(given[len(results) :])
+        values = [
+            None if held is None else _load(code, next(places), held, index, count)
+            for held in operands
+        ]
+        found = emit(qualifiers, *values)
+        # One result of 128 bits is a pair of halves.
+        several = isinstance(found, tuple) and [each.bits for each in results] != [128]
+        found = found if several else (found,)
+        mask = _bits(code, given[-1], index, count) if masked else None
+        for held, place, value in zip(results, given, found, strict=False):
+            _store(code, place, held, index, count, value, mask)
+
+    def trace(code: Code, *given: Any) -> None:
+        pointers = list(given)
+        if masked:  # the mask in memory, where a part of it can be loaded
+            slot = code.array(I32)
+            code.builder.store(given[-1].raw, slot)
+            pointers[-1] = code.builder.bitcast(slot, POINTER)
+        if large:
+            with code.loop(LANES // CHUNK) as index:
+                lanes(code, index, pointers)
+        else:
+            lanes(code, code.constant(0, I64), pointers)
+
+    parameters = [POINTER] * (len(results) + len(written)) + [I32] * masked
+    define(module, name + MASKED * masked, parameters, trace)
+
+
+def _place(code: Code, pointer: Any, of: Type, count: int, index: Value) -> Any:
+    """Where chunk number ``index`` of a register begins."""
+    b = code.builder
+    wide = ir.VectorType(of, count)
+    return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
+
+
+def _bits(code: Code, pointer: Any, index: Value, count: int) -> Value:
+    """A part of a predicate: one bit for each lane.
+
+    Each lane tests a bit of its own: processors without masks do that faster than they
+    take a word apart.
+    """
+    b = code.builder
+    of = ir.IntType(count)
+    word = Value(b, b.load(b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw])))
+    every = convert(word, I32, signed=False).in_all_lanes(count)
+    own = ir.Constant(ir.VectorType(I32, count), [1 << i for i in range(count)])
+    chosen: Value = (every & Value(b, own)) != 0
+    return chosen
+
+
+def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any:
+    if held.bits == 1:
+        return _bits(code, pointer, index, count)
+    if held.bits == 128:
+        step = code.builder.gep(pointer, [ir.Constant(I32, 8 * LANES)])
+        half = Held(64, 64)
+        return tuple(_load(code, p, half, index, count) for p in (pointer, step))
+    of = _WIDTHS[held.register]
+    loaded = code.builder.load(_place(code, pointer, of, count, index))
+    loaded.align = 16
+    return convert(Value(code.builder, loaded), _container(held.bits))
+
+
+def _container(bits: int) -> Type:
+    """The integer type that holds so many bits."""
+    return _WIDTHS.get(bits, I8)
+
+
+def _store(
+    code: Code,
+    pointer: Any,
+    held: Held,
+    index: Value,
+    count: int,
+    value: Any,
+    mask: Value | None,
+) -> None:
+    b = code.builder
+    if held.bits == 1:
+        of = ir.IntType(count)
+        place = b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw])
+        if mask is not None:
+            before = b.bitcast(b.load(place), value.type)
+            value = Value(b, b.select(mask.raw, value.raw, before))
+        b.store(b.bitcast(value.raw, of), place)
+        return
+    if held.bits == 128:
+        step = b.gep(pointer, [ir.Constant(I32, 8 * LANES)])
+        for part, place in zip(value, (pointer, step), strict=True):
+            _store(code, place, Held(64, 64), index, count, part, mask)
+        return
+    value = convert(value, _WIDTHS[held.register], signed=held.signed)
+    place = _place(code, pointer, _WIDTHS[held.register], count, index)
+    if mask is not None:
+        before = b.load(place)
+        before.align = 16
+        value = Value(b, b.select(mask.raw, value.raw, before))
+    b.store(value.raw, place).align = 16

@@ -1,0 +1,694 @@
+"""How is a program written in LLVM's language?
+
+The code of a kernel is one function that runs one warp until it has to stop.  Each
+code block is written twice: once for all lanes of the warp, and once for some of them.
+Nearly every instruction is the call of a routine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fragmenta.errors import BadOperands, Error
+from fragmenta.isa.certainty import certainty
+from fragmenta.ptx.checking.mnemonics import reading
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Negative,
+    Not,
+    Operand,
+    Pair,
+    Part,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Vector,
+    type_bits,
+    type_bytes,
+)
+from fragmenta.ptx.opcodes.newer import not_covered
+from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
+from fragmenta.simt import layout, warps
+from fragmenta.simt.admitting import refused, unknown
+from fragmenta.simt.elementwise import MASKED, Held, elementwise
+from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.library import Routine, as_signed
+from fragmenta.simt.mode import PLAIN, Mode
+from fragmenta.simt.probes import NOTHING, Probes
+from fragmenta.simt.program import JUMPS, Block, Program, Unit
+
+FULL, PARTIAL = "b", "m"
+ADDRESSES = (8, 16, 32, 64)
+"""Bits of registers that may hold an address; ptxas takes them all."""
+WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
+"""Opcodes that are carried out for all lanes at once, whatever the guard says."""
+INTERNAL = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+"""What a handler raises that is given operands which its instruction does not have."""
+LONGEST_PIECE = 2000
+"""Lines without a label.  LLVM takes more than twice the time for twice as many."""
+Handler = Callable[["Writer", Instruction], None]
+HANDLERS: dict[str, Handler] = {}
+"""What is done for an opcode that is more than a calculation in each lane."""
+MEMORY = ("ptr %warp", "ptr %block")
+"""Whose memory an access is about: the first arguments of its routine."""
+SHADOW = ("ptr %shadow_warp", "ptr %shadow")
+"""The same for shadows of memory."""
+
+
+def handles(*opcodes: str) -> Callable[[Handler], Handler]:
+    """Say that a function writes the code of some opcodes."""
+
+    def add(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(opcodes, handler))
+        return handler
+
+    return add
+
+
+class Written(NamedTuple):
+    """An operand in memory: where, and the bits of the register that holds it."""
+
+    pointer: str
+    bits: int
+
+
+class Site(NamedTuple):
+    """An instruction that can fail."""
+
+    unit: str
+    place: int
+    """The number of the instruction in its function."""
+
+
+class _Gathered(NamedTuple):
+    """What a routine is made for and called with."""
+
+    results: list[tuple[Held, str]]
+    sources: list[tuple[Held, str] | None]
+    """None for an operand that was not written."""
+    extra: list[tuple[str, str]]
+    """Further qualifiers."""
+
+
+def _both(operand: Written | Operand) -> tuple[Written | Operand, ...]:
+    """One result, or the two of a pair."""
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    return (operand,)
+
+
+class Writer:
+    """Writes the code of one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        target: str,
+        mode: Mode = PLAIN,
+        probes: Probes = NOTHING,
+        measure: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.program, self.probes = program, probes
+        self._measure = measure
+        """Is told the number of lines now and then, and may raise."""
+        self.target = target
+        self.mode = mode
+        self.events: list[list[Any]] = []
+        """Instructions that are carried out in Python: see ``events``."""
+        self.lines: list[str] = []
+        self.routines: dict[str, Routine] = {}
+        self.declared: dict[str, str] = {}
+        self.constants = bytearray()
+        self._constant_places: dict[bytes, int] = {}
+        self.sites: list[Site] = []
+        self.functions: list[tuple[str, str]] = []
+        """Functions that are called by address: instruction, target."""
+        self.fidelity: dict[str, str] = {}
+        self.refusals: dict[int, str] = {}
+        """Why an instruction cannot be executed, by its site."""
+        self._matches: dict[tuple[str, int], Match | None] = {}
+        self._fresh = 0
+        self._scratch = 0
+        self._begun = 0
+        """The line with which the present piece of code begins."""
+        self.unit: Unit = program.units[program.kernel.name]
+        self.block: Block = program.blocks[0]
+        self.version = FULL
+        self.index = 0
+        self.mask = ""
+        """The lanes of the present instruction; nothing if they are all."""
+        self.memory = MEMORY
+        """What the accesses that are written now are about."""
+
+    # ── text ────────────────────────────────────────────────────────────────
+
+    def fresh(self) -> str:
+        """A new name for a value."""
+        self._fresh += 1
+        return f"%v{self._fresh}"
+
+    def line(self, text: str) -> None:
+        """Write a line that gives no value."""
+        self.lines.append("  " + text)
+
+    def value(self, text: str) -> str:
+        """Write a line that gives a value, and return its name."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a piece of code that can be jumped to."""
+        self.lines.append(f"{name}:")
+        self._begun = len(self.lines)
+
+    def _cut(self) -> None:
+        """Begin a new piece of code where the present one is long."""
+        if len(self.lines) - self._begun > LONGEST_PIECE:
+            on = self.new_label()
+            self.line(f"br label %{on}")
+            self.label(on)
+
+    def new_label(self) -> str:
+        """A new name for a label."""
+        self._fresh += 1
+        return f"l{self._fresh}"
+
+    def at(self, base: str, offset: int) -> str:
+        """A pointer so many bytes further on."""
+        if not offset:
+            return base
+        return self.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def load(self, kind: str, base: str, offset: int) -> str:
+        """A number in memory."""
+        return self.value(f"load {kind}, ptr {self.at(base, offset)}")
+
+    def store(self, kind: str, number: str | int, base: str, offset: int) -> None:
+        """Put a number into memory."""
+        self.line(f"store {kind} {number}, ptr {self.at(base, offset)}")
+
+    def call(self, routine: Routine, *arguments: str, returns: str = "void") -> str:
+        """Call a routine; each argument has its type before it."""
+        self.routines[routine.name] = routine
+        return self.call_name(routine.name, *arguments, returns=returns)
+
+    def call_name(self, name: str, *arguments: str, returns: str = "void") -> str:
+        """Call a function by its name."""
+        kinds = ", ".join(each.split()[0] for each in arguments)
+        self.declared[name] = f'declare {returns} @"{name}"({kinds})'
+        text = f'call {returns} @"{name}"({", ".join(arguments)})'
+        if returns == "void":
+            self.line(text)
+            return ""
+        return self.value(text)
+
+    # ── lanes ───────────────────────────────────────────────────────────────
+
+    def active(self) -> str:
+        """The lanes that execute the block, as a word."""
+        return self.load("i32", "%warp", layout.ACTIVE)
+
+    def lanes(self) -> str:
+        """The lanes that execute the present instruction, as a word."""
+        return self.mask or self.active()
+
+    def predicate(self, operand: Register | Not) -> str:
+        """The bits of a predicate, as a word."""
+        register = operand.of if isinstance(operand, Not) else operand
+        word = self.load("i32", "%warp", self.unit.registers[register.number])
+        return self.value(f"xor i32 {word}, -1") if isinstance(operand, Not) else word
+
+    def scratch(self, number: int) -> str:
+        """A place for a predicate that is used at once."""
+        return self.at("%warp", layout.SCRATCH + 4 * number)
+
+    def temporary(self) -> str:
+        """A place for a register that is used at once; none is kept for long."""
+        place = layout.TEMPORARY + 256 * self._scratch
+        self._scratch = (self._scratch + 1) % layout.TEMPORARIES
+        return self.at("%warp", place)
+
+    # ── operands ────────────────────────────────────────────────────────────
+
+    def register(self, register: Register) -> Written:
+        """Where a register is."""
+        bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
+        place = self.unit.registers[register.number]
+        return Written(self.at("%warp", place), bits)
+
+    def constant(self, bits: int, number: int) -> Written:
+        """A register that holds a number in every lane."""
+        number &= (1 << max(bits, 1)) - 1
+        if bits == 1:
+            word = -1 if number else 0
+            place = self.data(word.to_bytes(4, "little", signed=True))
+        elif bits == 128:
+            low, high = number & (1 << 64) - 1, number >> 64
+            place = self.data(
+                low.to_bytes(8, "little") * LANES + high.to_bytes(8, "little") * LANES
+            )
+        else:
+            place = self.data(number.to_bytes(bits // 8, "little") * LANES)
+        return Written(self.at("%constants", place), bits)
+
+    def data(self, data: bytes) -> int:
+        """Where bytes are among the constants."""
+        if data not in self._constant_places:
+            self.constants += bytes(-len(self.constants) % 64)
+            self._constant_places[data] = len(self.constants)
+            self.constants += data
+        return self._constant_places[data]
+
+    def source(self, operand: Operand, kind: str) -> Written:
+        """Where the bits of an operand are."""
+        bits = type_bits(kind)
+        match operand:
+            case Register():
+                return self.register(operand)
+            case Not():
+                word = self.predicate(operand)
+                place = self.scratch(self._next_scratch())
+                self.line(f"store i32 {word}, ptr {place}")
+                return Written(place, 1)
+            case Immediate():
+                return self.constant(bits, immediate_bits(operand, kind))
+            case Special():
+                return self.special(operand)
+            case Symbol():
+                return self.symbol(operand, bits)
+            case Part():
+                return self.register(operand.of)
+        raise Error(f"{type(operand).__name__} cannot be an operand here")
+
+    def pointer(self, operand: Operand, kind: str, *, result: bool = False) -> str:
+        """Where an operand is, for a routine that takes exactly the bits of a type."""
+        at = self.result(operand, kind) if result else self.source(operand, kind)
+        bits = type_bits(kind)
+        if at.bits != bits:
+            raise BadOperands(
+                f"an operand has {bits} bit{'s' * (bits != 1)} here; given one of "
+                f"{at.bits}"
+            )
+        return at.pointer
+
+    def _next_scratch(self) -> int:
+        self._scratch = (self._scratch + 1) % layout.TEMPORARIES
+        return self._scratch
+
+    def special(self, operand: Special) -> Written:
+        """Where a special register is."""
+        place = layout.special_place(operand.name)
+        if place is None:
+            raise Error(f"the special register {operand.name} is not supported")
+        if operand.name in layout.TICKING:
+            self.call(warps.TICK, "ptr %warp")
+        bits = 64 if operand.name in layout.SPECIALS_64 else 32
+        return Written(self.at("%warp", place), bits)
+
+    def symbol(self, operand: Symbol, bits: int) -> Written:
+        """The address of a variable or function."""
+        unit, name = self.unit, operand.name
+        if name in unit.local:
+            offset = unit.local[name] + operand.offset
+            if not unit.recursive:
+                return self.constant(bits, unit.frame_start + offset)
+            place = self.temporary()
+            step = f"i64 {as_signed(offset, 64)}"
+            self.call(warps.FRAME, f"ptr {place}", f"ptr {self.frame()}", step)
+            return Written(place, 64)
+        if name in unit.shared:
+            return self._shared(bits, unit.shared[name] + operand.offset)
+        known = self.program.addresses
+        goal = self.program.module.aliases.get(name, name)
+        if goal in known:
+            variable = self.program.module.variables.get(goal)
+            if variable is not None and variable.space == "shared":
+                return self._shared(bits, known[goal] + operand.offset)
+            return self.constant(bits, known[goal] + operand.offset)
+        raise Error(f"{name} is not declared")
+
+    def _shared(self, bits: int, offset: int) -> Written:
+        """An address in the shared memory of the block."""
+        plain = self.constant(bits, offset)
+        if not self.mode.clustered:
+            return plain
+        rank = self.special(Special("%cluster_ctarank"))
+        made = Written(self.temporary(), bits)
+        mask, self.mask = self.mask, ""
+        first = Immediate(layout.RANK_BITS, "int", layout.RANK_BITS)
+        if bits == 64:
+            self.compute("cvt.u64.u32", made, rank)
+            self.compute("shl.b64", made, made, first)
+        else:
+            self.compute("shl.b32", made, rank, first)
+        self.compute(f"add.u{bits}", made, made, plain)
+        self.mask = mask
+        return made
+
+    def frame(self) -> str:
+        """The register with the start of the frame of a recursive function."""
+        return self.at("%warp", self.unit.frame_register)
+
+    def result(self, operand: Operand, kind: str) -> Written:
+        """Where a result goes."""
+        if isinstance(operand, Sink):
+            bits = type_bits(kind)
+            if bits == 1:
+                return Written(self.scratch(self._next_scratch()), 1)
+            return Written(self.temporary(), max(bits, 8))
+        if isinstance(operand, Part):
+            return self.register(operand.of)
+        if not isinstance(operand, Register):
+            raise Error(f"{type(operand).__name__} cannot be a result")
+        return self.register(operand)
+
+    # ── instructions ────────────────────────────────────────────────────────
+
+    def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
+        """Execute an instruction of the table on operands, for the present lanes."""
+        key = mnemonic, len(operands)
+        if key not in self._matches:
+            self._matches[key] = _match(*key)
+        match = self._matches[key]
+        if match is None or match.syntax.emit is None:
+            raise Error(f"{mnemonic} is not supported")
+        self._compute(mnemonic, match, list(operands))
+
+    def _compute(
+        self, mnemonic: str, match: Match, given: list[Written | Operand]
+    ) -> None:
+        gathered = _Gathered([], [], [])
+        rest = list(given)
+        for slot in match.syntax.operands:
+            if slot.hidden:
+                self._carry(slot, match, gathered)
+            elif rest:
+                self._gather(mnemonic, slot, match, rest.pop(0), gathered)
+            elif slot.optional:
+                gathered.sources.append(None)
+            else:
+                raise Error(f"{mnemonic} has too few operands")
+        if rest:
+            raise Error(f"{mnemonic} has too many operands")
+        routine = elementwise(
+            mnemonic,
+            match,
+            tuple(held for held, _ in gathered.results),
+            tuple(None if each is None else each[0] for each in gathered.sources),
+            tuple(gathered.extra),
+        )
+        self.fidelity[mnemonic] = match.syntax.fidelity
+        self.routines[routine.name] = routine
+        places = [place for _, place in gathered.results]
+        places += [each[1] for each in gathered.sources if each is not None]
+        arguments = [f"ptr {each}" for each in places]
+        if self.mask:
+            self.call_name(routine.name + MASKED, *arguments, f"i32 {self.mask}")
+        else:
+            self.call_name(routine.name, *arguments)
+
+    def _carry(self, slot: Slot, match: Match, gathered: _Gathered) -> None:
+        """The carry is an operand that is not written."""
+        place = self.at("%warp", self.unit.carry)
+        if slot.result and not match.qualifiers.get("cc", "cc"):
+            place = self.scratch(0)
+        pair = (Held(1, 1), place)
+        if slot.result:
+            gathered.results.append(pair)
+        else:
+            gathered.sources.append(pair)
+
+    def _gather(
+        self,
+        mnemonic: str,
+        slot: Slot,
+        match: Match,
+        operand: Written | Operand,
+        gathered: _Gathered,
+    ) -> None:
+        """What one operand adds to the arguments of a routine."""
+        kind = match.syntax.type_of(slot, match.qualifiers)
+        if slot.type == "imm":
+            if not isinstance(operand, Immediate):
+                raise Error(f"{slot.name} of {mnemonic} must be a constant")
+            gathered.extra.append((slot.name, str(operand.value)))
+            return
+        if slot.negatable:
+            minus = isinstance(operand, Negative)
+            gathered.extra.append((f"{slot.name}neg", "-" * minus))
+            operand = operand.of if isinstance(operand, Negative) else operand
+        if slot.selector:
+            part = operand.which if isinstance(operand, Part) else ""
+            gathered.extra.append((slot.selector, part))
+        held = Held(type_bits(kind), 0, signed=kind.startswith("s"))
+        if slot.result:
+            for each in _both(operand):
+                at = each if isinstance(each, Written) else self.result(each, kind)
+                gathered.results.append((_holding(held, at), at.pointer))
+                if slot.name == "d|p":  # the second is a predicate
+                    kind, held = "pred", Held(1, 1)
+            return
+        for each in operand.items if isinstance(operand, Vector) else (operand,):
+            at = each if isinstance(each, Written) else self.source(each, kind)
+            gathered.sources.append((_holding(held, at), at.pointer))
+
+    def site(self) -> int:
+        """A number for the present instruction, by which a fault names it."""
+        self.sites.append(Site(self.unit.function.name, self.index))
+        return len(self.sites) - 1
+
+    def stop_if(self, failed: str) -> None:
+        """Leave the code if a routine says that it failed.
+
+        If that is an access of a shadow, the access itself fails, too.
+        """
+        if self.memory == SHADOW:
+            return
+        on = self.new_label()
+        bad = self.value(f"icmp ne i32 {failed}, 0")
+        self.line(f"br i1 {bad}, label %stop, label %{on}")
+        self.label(on)
+
+    def fault(self, kind: Fault) -> None:
+        """Stop here with a fault, if any lane is active."""
+        lanes = self.lanes()
+        self.call(
+            warps.FAULT, "ptr %warp", f"i32 {int(kind)}", f"i32 {self.site()}",
+            f"i32 {lanes}", returns="void",
+        )  # fmt: skip
+        on, bad = self.new_label(), self.value(f"icmp ne i32 {lanes}, 0")
+        self.line(f"br i1 {bad}, label %stop, label %{on}")
+        self.label(on)
+
+    def instruction(self, instruction: Instruction) -> None:
+        """Write one instruction."""
+        guard = instruction.guard
+        self.mask = ""
+        self._measure(len(self.lines))
+        self._cut()
+        if guard is not None:
+            chosen = self.predicate(guard)
+            self.mask = self.value(f"and i32 {chosen}, {self.active()}")
+        elif self.version == PARTIAL:
+            self.mask = self.active()
+        why = unknown(instruction)
+        if why:
+            self.refuse(why)
+            return
+        self.guarded(lambda: self._instruction(instruction))
+
+    def _instruction(self, instruction: Instruction) -> None:
+        """Write what a probe adds before an instruction, and what it does."""
+        self.probes.before(self, instruction)
+        handler = HANDLERS.get(instruction.opcode, _by_table)
+        if _unknown(instruction):
+            handler = _refused
+        if instruction.guard is not None and instruction.opcode in WHOLE_WARP:
+            self.if_any(lambda: handler(self, instruction))
+        else:
+            handler(self, instruction)
+
+    def if_any(self, write: Callable[[], None]) -> None:
+        """Write something that is done only if a lane takes part."""
+        on, behind = self.new_label(), self.new_label()
+        some = self.value(f"icmp ne i32 {self.mask}, 0")
+        self.line(f"br i1 {some}, label %{on}, label %{behind}")
+        self.label(on)
+        write()
+        self.line(f"br label %{behind}")
+        self.label(behind)
+
+    def guarded(self, write: Callable[[], None]) -> None:
+        """Write something; if that is not possible, it is a fault to come there.
+
+        Operands that do not fit are refused at once: nothing is compiled then.
+        """
+        before = len(self.lines)
+        try:
+            write()
+        except BadOperands as error:
+            here = self.unit.function.instructions[self.index]
+            raise refused(self.program.module, here, str(error)) from error
+        except Error as error:
+            del self.lines[before:]
+            self.refuse(str(error))
+        except INTERNAL:
+            # Operands that no instruction has; module.check says what is wrong.
+            del self.lines[before:]
+            self.refuse("it is not written as PTX has it; module.check says why")
+
+    def refuse(self, why: str) -> None:
+        """Stop with a fault if a lane comes here, and with the reason."""
+        self.refusals[len(self.sites)] = why
+        self.fault(Fault.UNSUPPORTED)
+        jumps = self.unit.function.instructions[self.index].opcode in JUMPS
+        if jumps and not self.block.comes_back:
+            self.goto(self.unit.at[self.index + 1])
+
+    # ── going on ────────────────────────────────────────────────────────────
+
+    def goto(self, number: int) -> None:
+        """All lanes of the block go to another one."""
+        back = number <= self.block.number
+        if self.version == PARTIAL:
+            self.call(
+                warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
+            )
+            if back:
+                self._spend(number)
+            self.line("br label %dispatch")
+            return
+        if back:
+            self._spend(number)
+        self.line(f"br label %{FULL}{number}")
+
+    def _spend(self, number: int) -> None:
+        """Stop if the turn of the warp is over."""
+        left = self.value("load i32, ptr %budget")
+        less = self.value(f"sub i32 {left}, 1")
+        self.line(f"store i32 {less}, ptr %budget")
+        over, on = self.value(f"icmp slt i32 {less}, 0"), self.new_label()
+        out = self.new_label()
+        self.line(f"br i1 {over}, label %{out}, label %{on}")
+        self.label(out)
+        if self.version == FULL:
+            self.call(
+                warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
+            )
+        self.call(warps.SPENT, "ptr %warp")
+        self.line("ret void")
+        self.label(on)
+
+    def branch(self, taken: str, yes: int, no: int) -> None:
+        """The lanes in ``taken`` go to one block, the other active ones to another."""
+        active = self.active()
+        if self.version == FULL:
+            all_, none, mixed = (self.new_label() for _ in range(3))
+            test = self.new_label()
+            every = self.value(f"icmp eq i32 {taken}, {active}")
+            self.line(f"br i1 {every}, label %{all_}, label %{test}")
+            self.label(test)
+            nobody = self.value(f"icmp eq i32 {taken}, 0")
+            self.line(f"br i1 {nobody}, label %{none}, label %{mixed}")
+            self.label(all_)
+            self.goto(yes)
+            self.label(none)
+            self.goto(no)
+            self.label(mixed)
+        self.call(warps.DIVERGE, "ptr %warp", f"i32 {taken}", f"i32 {yes}", f"i32 {no}")
+        if min(yes, no) <= self.block.number:
+            self.spend_partial(min(yes, no))
+        self.line("br label %dispatch")
+
+    def spend_partial(self, number: int) -> None:
+        """Stop if the turn is over; each lane already has its next block."""
+        version, self.version = self.version, PARTIAL
+        self._spend(number)
+        self.version = version
+
+
+def _holding(held: Held, at: Written) -> Held:
+    """An operand in the register that it was given.
+
+    Routines convert between widths of 8 to 64 bits; a predicate and 128 bits are kept
+    in other ways.
+    """
+    for bits in (1, 128):
+        if (held.bits == bits) != (at.bits == bits):
+            raise BadOperands(
+                f"an operand of {held.bits} bits cannot be in a register of {at.bits}"
+            )
+    return held._replace(register=at.bits)
+
+
+def _match(mnemonic: str, operands: int) -> Match | None:
+    """The line of the table for a mnemonic with so many operands."""
+    match = TABLE.find(mnemonic, operands)
+    if match is None:  # ptxas takes modifiers in any order
+        found = reading(mnemonic).matches
+        match = next((m for m in found if m.syntax.takes(operands)), None)
+    return match
+
+
+def _unknown(instruction: Instruction) -> str:
+    """Why nothing here carries out a form that exists; nothing of most."""
+    if instruction.opcode in ("spcompress", "spdecompress"):
+        return certainty("elements", instruction.opcode).because
+    return not_covered(instruction.mnemonic)
+
+
+def _refused(writer: Writer, instruction: Instruction) -> None:
+    raise Error(f"{instruction.mnemonic} is not supported: {_unknown(instruction)}")
+
+
+def _by_table(writer: Writer, instruction: Instruction) -> None:
+    """An instruction that computes something in each lane."""
+    writer.compute(instruction.mnemonic, *instruction.operands)
+
+
+def immediate_bits(operand: Immediate, kind: str) -> int:
+    """The bits of a constant as an operand of a type.
+
+    >>> hex(immediate_bits(Immediate(1.0, "f64", 0x3FF0000000000000), "f32"))
+    '0x3f800000'
+    >>> immediate_bits(Immediate(-1, "int", (1 << 64) - 1), "s16")
+    65535
+    """
+    bits = type_bits(kind)
+    if operand.form == "int":
+        if kind in ("f32", "f64"):
+            form = "<f" if kind == "f32" else "<d"
+            return int.from_bytes(struct.pack(form, float(operand.value)), "little")
+        return operand.bits & (1 << bits) - 1
+    if kind == "f32" and operand.form == "f64":
+        return int.from_bytes(struct.pack("<f", operand.value), "little")
+    if kind == "f64" and operand.form == "f32":
+        return int.from_bytes(struct.pack("<d", operand.value), "little")
+    return operand.bits & (1 << bits) - 1
+
+
+def address_of(writer: Writer, address: Address) -> tuple[Written, int]:
+    """The register with an address, and the bytes to add to it, of 64 bits."""
+    base, offset = address.base, as_signed(address.offset, 64)
+    if isinstance(base, Register):
+        at = writer.register(base)
+        if at.bits not in ADDRESSES:
+            raise BadOperands(f"an address is in an integer register, not {base.name}")
+        return at, offset
+    if isinstance(base, Symbol):
+        return writer.symbol(Symbol(base.name, base.offset), 64), offset
+    return writer.constant(64, base), offset

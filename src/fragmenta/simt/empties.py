@@ -1,0 +1,67 @@
+"""Which bytes of an array has nobody written yet?
+
+An array of :func:`empty` is filled with words that hardly any program computes.  A word
+that still has this value when a kernel starts counts as unwritten.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import ShapeError
+from fragmenta.simt.layout import POISON
+
+_MADE: dict[int, tuple[int, weakref.ref[NDArray[Any]]]] = {}
+"""The arrays that were made here, by the address of their memory: size and array."""
+
+
+def empty(shape: Any, dtype: Any = np.float32) -> NDArray[Any]:
+    """An array whose bytes count as unwritten until somebody writes them.
+
+    A launch that is watched reports a kernel that reads them before.
+
+    >>> empty(2).view(np.uint32).tolist() == [POISON, POISON]
+    True
+    """
+    try:
+        made = np.empty(shape, dtype)
+    except (TypeError, ValueError, OverflowError, MemoryError) as why:
+        raise ShapeError(f"no array has this shape and type: {why}") from why
+    if made.dtype.hasobject:
+        raise ShapeError("an empty array holds numbers, not Python objects")
+    memory = made.reshape(-1).view(np.uint8)
+    memory[:] = _poison(memory.size)
+    address = int(made.ctypes.data)
+    _MADE[address] = (made.nbytes, weakref.ref(made, lambda _: _MADE.pop(address, 0)))
+    return made
+
+
+def _poison(size: int) -> NDArray[np.uint8]:
+    words = np.full(-(-size // 4), POISON, np.uint32)
+    return words.view(np.uint8)[:size]
+
+
+def marks(data: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+    """A byte for each byte of memory, 1 if it is unwritten; None if all are written."""
+    start, found = int(data.ctypes.data), np.zeros(data.size, np.uint8)
+    for address, (size, _) in list(_MADE.items()):
+        first, last = max(address, start), min(address + size, start + data.size)
+        if first < last:
+            begin = address - start  # words count from the start of the array
+            first, last = first - start, last - start
+            same = data[first:last] == _poison(size)[first - begin : last - begin]
+            found[first:last] = same & _whole(same, (begin - first) % 4)
+    return found if found.any() else None
+
+
+def _whole(same: NDArray[np.bool_], skip: int) -> NDArray[np.bool_]:
+    """Whether all bytes of its word are the same; words begin after ``skip`` bytes."""
+    padded = np.ones(-(-(same.size + 4) // 4) * 4 + 4, np.bool_)
+    front = -skip % 4
+    padded[front : front + same.size] = same
+    words = padded.reshape(-1, 4).all(axis=1).repeat(4)
+    return words[front : front + same.size]

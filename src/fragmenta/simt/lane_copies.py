@@ -1,0 +1,178 @@
+"""How is memory copied from global to shared memory?
+
+Unless a schedule is asked for, ``cp.async`` copies when it is executed: a program that
+waits as it has to sees no difference.  Bulk copies are events.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.errors import BadOperands, Error
+from fragmenta.jit.trace import (
+    I8,
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    select,
+)
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+)
+from fragmenta.simt.emitter import Writer, Written, address_of, handles
+from fragmenta.simt.events import event
+from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.library import Routine
+from fragmenta.simt.memory import (
+    addresses,
+    fault,
+    generic,
+    has,
+    inside,
+    lane_of,
+    pointer,
+    shared,
+    spill,
+)
+from fragmenta.simt.warps import P, routine
+
+SIZES = (4, 8, 16)
+"""Bytes that each lane copies."""
+
+
+@handles("cp")
+def cp(writer: Writer, instruction: Instruction) -> None:
+    """``cp.async`` of 4, 8 or 16 bytes for each lane, and its groups."""
+    words = instruction.qualifiers
+    bulk = words[:1] != ("async",) or "bulk" in words or "mbarrier" in words
+    waits = words[1] in ("commit_group", "wait_group", "wait_all")
+    if bulk or writer.mode.scheduled or (waits and writer.mode.watch):
+        event(writer, instruction)
+        return
+    if waits:
+        return  # everything has been copied already
+    goal, source, size, *rest = instruction.operands
+    if not isinstance(goal, Address) or not isinstance(source, Address):
+        raise Error("cp.async needs two addresses")
+    if not isinstance(size, Immediate):
+        raise Error("the size of cp.async is a constant")
+    bytes_ = int(size.value)
+    if bytes_ not in SIZES:
+        raise BadOperands(f"cp.async copies 4, 8 or 16 bytes; given {bytes_}")
+    used, ignored = _rest(writer, rest, bytes_, "L2::cache_hint" in words)
+    to, to_offset = address_of(writer, goal)
+    of, of_offset = address_of(writer, source)
+    if writer.mode.watch:
+        some = Written(writer.scratch(1), 1)
+        writer.compute("setp.ne.u32", some, Written(used, 32), writer.constant(32, 0))
+        reads = writer.load("i32", some.pointer, 0)
+        kept = writer.value(f"xor i32 {ignored}, -1")
+        reads = writer.value(f"and i32 {reads}, {kept}")
+        given = bytes_, to, to_offset, of, of_offset, reads
+        writer.probes.lane_copy(writer, *given)
+    failed = writer.call(
+        copy(bytes_, to.bits, of.bits), *writer.memory, f"ptr {to.pointer}",
+        f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",
+        f"i32 {ignored}", f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+        returns="i32",
+    )  # fmt: skip
+    writer.stop_if(failed)
+
+
+def _rest(
+    writer: Writer, rest: list[Operand], size: int, hint: bool
+) -> tuple[str, str]:
+    """The bytes to be read, and the lanes that read none."""
+    if hint and rest:
+        rest = rest[:-1]
+    used, ignored = writer.constant(32, size).pointer, "0"
+    for each in rest:
+        predicate = each.of if isinstance(each, Not) else each
+        if isinstance(predicate, Register) and predicate.type == "pred":
+            assert isinstance(each, (Not, Register))
+            ignored = writer.predicate(each)
+        else:
+            used = writer.pointer(each, "u32")
+    return used, ignored
+
+
+def copy(size: int, to_bits: int, of_bits: int) -> Routine:
+    """The routine that copies some bytes for each lane; zeros where none are read."""
+
+    def trace(
+        code: Code, warp: Any, block: Any, to: Any, to_offset: Value, of: Any,
+        of_offset: Value, used: Any, ignored: Value, lanes: Value, number: Value,
+    ) -> Value:  # fmt: skip
+        b = code.builder
+        goals = spill(code, addresses(code, to, to_bits, to_offset))
+        sources = spill(code, addresses(code, of, of_bits, of_offset))
+        counts = b.bitcast(used, I32.as_pointer())
+        failed = code.variable(number.lift(0))
+        with (
+            code.loop(LANES) as lane,
+            code.when(has(lanes, lane) & (failed.value == 0)),
+        ):
+            given = lane_of(code, counts, lane)
+            most = compare_unsigned(">", given, size)
+            count = select(has(ignored, lane), 0, select(most, given.lift(size), given))
+            goal, source = (lane_of(code, each, lane) for each in (goals, sources))
+            there = shared(code, block)
+            here = generic(code, warp, block, source, lane)
+            nothing, wide = count == 0, convert(count, I64, signed=False)
+            checks = (
+                (Fault.ALIGNMENT, source, size, nothing | _multiple(source, size)),
+                (Fault.BOUNDS, source, size, nothing | inside(here, source, wide)),
+                (Fault.ALIGNMENT, goal, -size, _multiple(goal, size)),
+                (Fault.BOUNDS, goal, -size, inside(there, goal, size)),
+            )
+            for kind, address, of_size, good in checks:
+                with code.when(~good):  # a negative size: it is the goal
+                    fault(code, warp, kind, number, lane, address, of_size)
+                    failed.value = number.lift(1)
+            with code.when(failed.value == 0):
+                at, place = (
+                    pointer(code, there, goal, I8),
+                    pointer(code, here, source, I8),
+                )
+                with b.if_else((count == size).raw) as (whole, part):
+                    with whole:
+                        _copy_all(b, at, place, size)
+                    with part:
+                        _copy_some(code, at, place, count, size)
+        return failed.value
+
+    kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
+    return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
+
+
+def _copy_all(b: Any, goal: Any, source: Any, size: int) -> None:
+    of = ir.VectorType(I8, size).as_pointer()
+    loaded = b.load(b.bitcast(source, of))
+    loaded.align = 1
+    b.store(loaded, b.bitcast(goal, of)).align = 1
+
+
+def _copy_some(code: Code, goal: Any, source: Any, count: Value, size: int) -> None:
+    """The first bytes; the others become zero."""
+    b = code.builder
+    for index in range(size):
+        step = [ir.Constant(I32, index)]
+        with code.when(compare_unsigned(">", count, index)):
+            b.store(b.load(b.gep(source, step)), b.gep(goal, step))
+        with code.when(compare_unsigned("<=", count, index)):
+            b.store(ir.Constant(I8, 0), b.gep(goal, step))
+
+
+def _multiple(address: Value, size: int) -> Value:
+    multiple: Value = (address & (size - 1)) == 0
+    return multiple

@@ -1,0 +1,448 @@
+"""How do 32 lanes load and store?
+
+A routine gets the lanes' addresses as a register.  Usually all of them are in one
+segment; then one comparison of vectors shows that they are in bounds and aligned.
+Otherwise each lane is looked at alone, and the first that is wrong is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from fragmenta.jit.trace import (
+    I8,
+    I16,
+    I32,
+    I64,
+    Code,
+    Number,
+    Type,
+    Value,
+    compare_unsigned,
+    convert,
+    select,
+    shift_unsigned,
+)
+from fragmenta.simt import layout
+from fragmenta.simt.layout import LANES, Fault, Status
+from fragmenta.simt.library import (
+    POINTER,
+    Routine,
+    as_signed,
+    define,
+    field,
+    pointer_at,
+)
+from fragmenta.simt.warps import first_lane, to_word
+
+_INTEGERS = {8: I8, 16: I16, 32: I32, 64: I64}
+WIDE = ir.VectorType(I64, LANES)
+PASS_BYTES = 128
+"""What a warp stores at a time."""
+
+
+class Access(NamedTuple):
+    """A kind of load or store."""
+
+    space: str
+    """``global`` (also const and generic), ``shared``, ``cluster`` or ``local``."""
+    bits: int
+    """Bits of one element in memory."""
+    register: int
+    """Bits of the register it is loaded to or stored from."""
+    elements: int = 1
+    """Elements of each lane, side by side in memory."""
+    signed: bool = False
+    address: int = 64
+    """Bits of the register with the address."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that each lane accesses."""
+        return self.bits // 8 * self.elements
+
+    @property
+    def bare(self) -> Access:
+        """An access of the same bytes; which registers have them is left out."""
+        bits = 8 * self.bytes
+        return self._replace(bits=bits, register=bits, elements=1, signed=False)
+
+    @property
+    def name(self) -> str:
+        """A name for the routine."""
+        sign = "s" if self.signed else "u"
+        words = (self.space, f"v{self.elements}", f"{sign}{self.bits}")
+        return ".".join((*words, f"r{self.register}", f"a{self.address}"))
+
+
+# ── places ──────────────────────────────────────────────────────────────────
+
+
+class Where(NamedTuple):
+    """Memory that an address may be in."""
+
+    base: Value
+    """Its host address."""
+    size: Value
+    start: Value
+    """Its first virtual address."""
+    flags: Value
+    """1: it must not be written; 2: what is written is noted."""
+    notes: Value
+    """The host address of a note for each byte: how it was written."""
+
+
+def segment(code: Code, block: Any, address: Value) -> Where:
+    """The segment of an address; it has no bytes if there is none."""
+    b = code.builder
+    slot = Value(b, b.lshr(address.raw, ir.Constant(I64, layout.SLOT_BITS)))
+    known = compare_unsigned("<", slot, layout.SLOTS)
+    safe = select(known, slot, 0)
+    table = pointer_at(code, block, layout.BLOCK_SEGMENTS)
+    entry = b.gep(table, [(safe * layout.SEGMENT_BYTES).raw])
+    base, size, flags, notes = (field(code, entry, 8 * i, I64)[0] for i in range(4))
+    # The first bytes of shared memory belong to the system.
+    own = field(code, block, layout.BLOCK_RANK, I64)[0] + layout.SHARED_START
+    first = select(safe == layout.SHARED_SLOT, own, 0)
+    return Where(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
+
+
+def shared(code: Code, block: Any) -> Where:
+    """The shared memory of a block, without what belongs to the system."""
+    b = code.builder
+    pointer = pointer_at(code, block, layout.BLOCK_SHARED)
+    size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
+    nothing, start = size.lift(0), size.lift(layout.SHARED_START)
+    base = Value(b, b.ptrtoint(pointer, I64))
+    first = field(code, block, layout.BLOCK_RANK, I64)[0] + start
+    return Where(base + start, size - start, first, nothing, nothing)
+
+
+def peer(code: Code, block: Any, address: Value, window: int = 0) -> Where:
+    """The shared memory of the block of the cluster that an address names.
+
+    It has no bytes if the cluster has no such block, or if the block has ended.
+    ``window`` is that of generic addresses.
+    """
+    b = code.builder
+    rank = shift_unsigned(address, layout.RANK_BITS) & 0xFF
+    known = compare_unsigned("<", rank, layout.MOST_RANKS)
+    table = pointer_at(code, block, layout.BLOCK_PEERS)
+    entry = b.gep(table, [(select(known, rank, 0) * 16).raw])
+    base, size = (field(code, entry, 8 * i, I64)[0] for i in range(2))
+    nothing = size.lift(0)
+    first = (rank << layout.RANK_BITS) + (window + layout.SHARED_START)
+    return Where(base, select(known, size, 0), first, nothing, nothing)
+
+
+def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
+    """The local memory of a lane."""
+    base = field(code, warp, layout.LOCAL_BASE, I64)[0]
+    size = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0]
+    nothing = size.lift(0)
+    return Where(base + lane * size, size, nothing, nothing, nothing)
+
+
+def inside(where: Where, address: Value, size: Number) -> Value:
+    """Whether an access of so many bytes is in bounds; for vectors, too.
+
+    This is the only bound of addresses in segments, shared and local memory.
+    """
+    begin = address - address.lift(where.start)
+    end = begin + size
+    # An address below the start is a huge number here; the sum may wrap around.
+    return compare_unsigned("<", begin, begin.lift(where.size)) & compare_unsigned(
+        "<=", end, begin.lift(where.size)
+    )
+
+
+def pointer(code: Code, where: Where, address: Value, of: Type) -> Any:
+    """The host pointer of an address."""
+    place = where.base + (address - where.start)
+    return code.builder.inttoptr(place.raw, of.as_pointer())
+
+
+def fault(
+    code: Code, warp: Any, kind: Fault, number: Value, lane: Value, at: Value, size: int
+) -> None:
+    """Write down what went wrong."""
+    field(code, warp, layout.STATUS, I32)[0] = number.lift(Status.FAULT)
+    field(code, warp, layout.FAULT_KIND, I32)[0] = number.lift(kind)
+    field(code, warp, layout.FAULT_ID, I32)[0] = number
+    field(code, warp, layout.FAULT_LANE, I32)[0] = convert(lane, I32)
+    field(code, warp, layout.FAULT_SIZE, I32)[0] = number.lift(size)
+    field(code, warp, layout.FAULT_ADDRESS, I64)[0] = at
+
+
+def addresses(code: Code, register: Any, bits: int, offset: Value) -> Value:
+    """The lanes' addresses as 64-bit numbers."""
+    b = code.builder
+    of = ir.VectorType(_INTEGERS[bits], LANES)
+    loaded = b.load(b.bitcast(register, of.as_pointer()))
+    loaded.align = 16
+    return convert(Value(b, loaded), I64, signed=False) + offset
+
+
+def spill(code: Code, vector: Value) -> Any:
+    """The lanes of a vector in memory, where a loop can reach them."""
+    slot = code.array(vector.type)
+    code.builder.store(vector.raw, slot)
+    return code.builder.bitcast(slot, vector.type.element.as_pointer())
+
+
+def lane_of(code: Code, memory: Any, lane: Value) -> Value:
+    """One lane of a spilled vector or of a register."""
+    b = code.builder
+    return Value(b, b.load(b.gep(memory, [lane.raw])))
+
+
+def has(lanes: Value, lane: Value) -> Value:
+    """Whether a lane is in a mask."""
+    taking_part: Value = ((lanes >> convert(lane, I32)) & 1) != 0
+    return taking_part
+
+
+# ── routines ────────────────────────────────────────────────────────────────
+
+
+def load(access: Access) -> Routine:
+    """The routine of a load; it returns 1 after a fault."""
+    return _routine("ld." + access.name, access, stores=False)
+
+
+def store(access: Access) -> Routine:
+    """The routine of a store; it returns 1 after a fault."""
+    return _routine("st." + access.name, access, stores=True)
+
+
+def _routine(name: str, access: Access, stores: bool) -> Routine:
+    def trace(code: Code, *given: Any) -> Value:
+        return _each(code, access, stores, *given)
+
+    def build(module: ir.Module) -> None:
+        registers = [POINTER] * access.elements
+        given = [POINTER, POINTER, POINTER, I64, I32, I32, *registers]
+        define(module, name, given, trace, I32)
+
+    return Routine(name, build)
+
+
+def _each(
+    code: Code, access: Access, stores: bool, warp: Any, block: Any, register: Any,
+    offset: Value, lanes: Value, number: Value, *registers: Any,
+) -> Value:  # fmt: skip
+    at = addresses(code, register, access.address, offset)
+    spilled = spill(code, at)
+    failed = code.variable(number.lift(0))
+    move = _Move(code, access, stores, registers)
+    if access.space == "local":
+        with (
+            code.when(lanes != 0),
+            code.loop(LANES) as lane,
+            code.when(has(lanes, lane) & (failed.value == 0)),
+        ):
+            address = lane_of(code, spilled, lane)
+            where = local(code, warp, block, lane)
+            good = _verdict(code, move, where, address, lane, warp, number, failed)
+            with code.when(good):
+                move.lane(where, address, lane)
+        return failed.value
+    if access.space == "cluster":
+        _alone(code, move, warp, block, access, spilled, lanes, number, failed)
+        return failed.value
+    first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
+    one = lane_of(code, spilled, first)
+    where = (
+        shared(code, block) if access.space == "shared" else segment(code, block, one)
+    )
+    good = inside(where, at, access.bytes) & ((at & (access.bytes - 1)) == 0)
+    fine = (~to_word(good) & lanes) == 0
+    if stores:
+        fine = fine & (where.flags == 0)
+    _if_else(
+        code,
+        fine,
+        lambda: _all(code, move, where, at, one, spilled, lanes),
+        lambda: _alone(code, move, warp, block, access, spilled, lanes, number, failed),
+    )
+    return failed.value
+
+
+def _if_else(code: Code, condition: Value, yes: Any, no: Any) -> None:
+    with code.builder.if_else(condition.raw) as (then, otherwise):
+        with then:
+            yes()
+        with otherwise:
+            no()
+
+
+def _all(
+    code: Code, move: _Move, where: Where, at: Value, one: Value, spilled: Any,
+    lanes: Value,
+) -> None:  # fmt: skip
+    """All lanes are in one segment."""
+    access = move.access
+    if access.elements == 1 and access.bits == access.register:
+        numbers = ir.Constant(WIDE, [access.bytes * i for i in range(LANES)])
+        line = at == at.lift(one) + Value(code.builder, numbers)
+        dense = (to_word(line) == -1) & (lanes == -1)
+        _if_else(
+            code,
+            dense,
+            lambda: move.whole(where, one),
+            lambda: _one_by_one(code, move, where, spilled, lanes),
+        )
+    else:
+        _one_by_one(code, move, where, spilled, lanes)
+
+
+def _one_by_one(
+    code: Code, move: _Move, where: Where, spilled: Any, lanes: Value
+) -> None:
+    """One lane after the other."""
+    with _in_order(code, move, lanes) as lane:
+        move.lane(where, lane_of(code, spilled, lane), lane)
+
+
+@contextmanager
+def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
+    """Each lane that takes part; of stores the one that stays is the last.
+
+    If lanes store different values to one place, the manual leaves open which stays.
+    An H200 stores at most 128 bytes at a time: those of 32, 16 or 8 lanes, one group
+    after the other.  Of each group the lowest lane stays (``tests/ptx/colliding.py``).
+    """
+    group = min(LANES, max(1, PASS_BYTES // move.access.bytes))
+    with code.loop(LANES) as turn:
+        lane = turn ^ (group - 1) if move.stores else turn
+        with code.when(has(lanes, lane)):
+            yield lane
+
+
+def _alone(
+    code: Code, move: _Move, warp: Any, block: Any, access: Access, spilled: Any,
+    lanes: Value, number: Value, failed: Any,
+) -> None:  # fmt: skip
+    """Each lane may be in another segment, or in none: then nothing is stored."""
+    # What was found when lanes were looked at is used when they store.
+    kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
+    with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
+        address = lane_of(code, spilled, lane)
+        if access.space == "shared":
+            where = shared(code, block)
+        elif access.space == "cluster":
+            where = peer(code, block, address)
+        else:
+            where = generic(code, warp, block, address, lane)
+        good = _verdict(code, move, where, address, lane, warp, number, failed)
+        if move.stores:
+            for memory, each in zip(kept, where, strict=True):
+                memory[lane] = each
+        else:
+            with code.when(good):
+                move.lane(where, address, lane)
+    if move.stores:
+        with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
+            address = lane_of(code, spilled, lane)
+            where = Where(*(memory[lane] for memory in kept))
+            move.lane(where, address, lane)
+            note(code, where, address, access.bytes, PLAIN)
+
+
+def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> Where:
+    """The memory of a generic address: also local memory, or that of another block."""
+    found = segment(code, block, address)
+    own = local(code, warp, block, lane)
+    other = peer(code, block, address, layout.SHARED_WINDOW)
+    here = found.start == layout.LOCAL_WINDOW
+    slot = shift_unsigned(address, layout.SLOT_BITS)
+    there = slot == layout.SHARED_SLOT
+    return Where(
+        select(here, own.base, select(there, other.base, found.base)),
+        select(here, own.size, select(there, other.size, found.size)),
+        select(there, other.start, found.start),
+        found.flags,
+        found.notes,
+    )
+
+
+PLAIN, MIXED = 1, 255
+"""Notes: written by a store; written in several ways.  Between them: atomics."""
+
+
+def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None:
+    """Note how bytes were written, where that is asked for."""
+    b = code.builder
+    with code.when((where.flags & 2) != 0):
+        place = where.notes + (address - where.start)
+        notes = b.inttoptr(place.raw, I8.as_pointer())
+        for index in range(size):
+            at = b.gep(notes, [ir.Constant(I32, index)])
+            before = Value(b, b.load(at))
+            same = (before == 0) | (before == as_signed(kind, 8))
+            b.store(
+                select(same, before.lift(as_signed(kind, 8)), as_signed(MIXED, 8)).raw,
+                at,
+            )
+
+
+def _verdict(
+    code: Code, move: _Move, where: Where, address: Value, lane: Value, warp: Any,
+    number: Value, failed: Any,
+) -> Value:  # fmt: skip
+    """Whether a lane may access an address; if not, what is wrong is written down."""
+    size = move.access.bytes
+    bounds = inside(where, address, size)
+    aligned = (address & (size - 1)) == 0
+    allowed = (where.flags & 1) == 0 if move.stores else bounds
+    for wrong, kind in (
+        (~bounds, Fault.BOUNDS),
+        (bounds & ~aligned, Fault.ALIGNMENT),
+        (bounds & aligned & ~allowed, Fault.READ_ONLY),
+    ):
+        with code.when(wrong):
+            fault(code, warp, kind, number, lane, address, size)
+            failed.value = number.lift(1)
+    good: Value = bounds & aligned & allowed
+    return good
+
+
+class _Move(NamedTuple):
+    """Moves the elements of one lane, or of all, between memory and registers."""
+
+    code: Code
+    access: Access
+    stores: bool
+    registers: tuple[Any, ...]
+
+    def lane(self, where: Where, address: Value, lane: Value) -> None:
+        """The elements of one lane."""
+        b, access = self.code.builder, self.access
+        of, held = _INTEGERS[access.bits], _INTEGERS[access.register]
+        memory = pointer(self.code, where, address, of)
+        for index, register in enumerate(self.registers):
+            element = b.gep(memory, [ir.Constant(I32, index)])
+            place = b.gep(b.bitcast(register, held.as_pointer()), [lane.raw])
+            if self.stores:
+                value = convert(Value(b, b.load(place)), of)
+                b.store(value.raw, element).align = 1
+            else:
+                loaded = b.load(element)
+                loaded.align = 1
+                value = convert(Value(b, loaded), held, signed=access.signed)
+                b.store(value.raw, place)
+
+    def whole(self, where: Where, address: Value) -> None:
+        """The elements of all lanes, which are side by side."""
+        b = self.code.builder
+        of = ir.VectorType(_INTEGERS[self.access.bits], LANES)
+        memory = pointer(self.code, where, address, of)
+        register = b.bitcast(self.registers[0], of.as_pointer())
+        source, goal = (register, memory) if self.stores else (memory, register)
+        loaded = b.load(source)
+        loaded.align = 1
+        b.store(loaded, goal).align = 1

@@ -1,0 +1,73 @@
+"""Probes: the places where instrumentation may add to the code of a kernel.
+
+The compiler calls a probe at every memory access, barrier and exit.  :class:`Probes`
+adds nothing.  An instrument, such as the race detector, is a subclass that emits calls
+of its own routines.  This room knows none of them: whoever asks for machine code brings
+the instrument along.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.module import Instruction
+    from fragmenta.simt.emitter import Writer, Written
+    from fragmenta.simt.memory import Access
+    from fragmenta.simt.program import Program
+
+
+class Probes:
+    """The instrument of a kernel that is not observed: it emits nothing."""
+
+    def head(self) -> list[str]:
+        """Lines at the start of the function, where its pointers are loaded."""
+        return []
+
+    def before(self, writer: Writer, instruction: Instruction) -> None:
+        """Before any instruction."""
+
+    def access(
+        self, writer: Writer, instruction: Instruction, what: Access, at: Written,
+        offset: int, registers: list[str], kind: str, banks: bool = True,
+    ) -> None:  # fmt: skip
+        """Before a load, a store or an atomic; ``kind`` is read, write or atomic.
+
+        ``banks`` says whether its passes through shared memory are counted.
+        """
+
+    def lane_copy(
+        self, writer: Writer, size: int, to: Written, to_offset: int, of: Written,
+        of_offset: int, reads: str,
+    ) -> None:  # fmt: skip
+        """Before a ``cp.async``; ``reads`` are the lanes that read global memory."""
+
+    def matrix_rows(
+        self, writer: Writer, at: Written, offset: int, used: int, stores: bool,
+        values: str, width: int,
+    ) -> None:  # fmt: skip
+        """Before ``ldmatrix`` or ``stmatrix``: rows of ``width`` bytes.
+
+        ``values`` is where the rows are that are stored, side by side.
+        """
+
+    def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
+        """Before lanes arrive at a barrier of the block."""
+
+    def barrier_passed(
+        self, writer: Writer, number: str, passed: str, whole: bool
+    ) -> None:
+        """After lanes passed a barrier; ``whole`` if it waits for all threads."""
+
+    def warp_barrier_passed(self, writer: Writer, passed: str) -> None:
+        """After lanes passed a ``bar.warp.sync``."""
+
+    def leaves(self, writer: Writer) -> None:
+        """Before lanes end."""
+
+    def about(self, program: Program) -> dict[str, Any]:
+        """What the observer needs to know of the code: fields of ``Compiled``."""
+        return {}
+
+
+NOTHING = Probes()

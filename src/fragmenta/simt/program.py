@@ -1,0 +1,420 @@
+"""Which code blocks does a kernel have, and where are its registers?
+
+A program is a kernel and all functions that it may call.  Its *code blocks* are the
+pieces between labels and jumps.  An instruction at which lanes meet is a block of its
+own, because lanes may have to wait there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fragmenta.errors import Error, ValueRangeError, nearest
+from fragmenta.ptx.module import (
+    Function,
+    Instruction,
+    Module,
+    Register,
+    Symbol,
+    Variable,
+    demangled,
+    type_bytes,
+)
+from fragmenta.ptx.placement import Space, callees, named_in, place_shared, reachable
+from fragmenta.simt import layout
+from fragmenta.simt.layout import LANES
+
+MOST_LOCAL = 512 << 10
+"""Bytes of local memory of a thread, as CUDA's programming guide has them."""
+MOST_PARAMETERS = 32764
+"""Bytes of the parameters of a kernel: ptxas refuses more."""
+JUMPS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
+MEETINGS = frozenset(
+    [
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "bar",
+        "barrier",
+        "mma",
+        "wmma",
+        "ldmatrix",
+        "stmatrix",
+        "movmatrix",
+        "elect",
+        "wgmma",
+        "tcgen05",
+    ]
+)
+"""Opcodes at which the lanes of a warp meet."""
+
+
+def meets(instruction: Instruction) -> bool:
+    """Whether lanes wait for one another at an instruction."""
+    if instruction.opcode not in MEETINGS:
+        return False
+    words = instruction.qualifiers
+    return "sync" in words or instruction.opcode in ("bar", "barrier")
+
+
+def waits(instruction: Instruction) -> bool:
+    """Whether lanes may have to wait at an instruction for something asynchronous."""
+    words = instruction.qualifiers
+    match instruction.opcode:
+        case "mbarrier":
+            return "try_wait" in words
+        case "wgmma":
+            return "wait_group" in words or "mma_async" in words
+        case "tcgen05":
+            return "alloc" in words
+        case "barrier":
+            return "cluster" in words and "wait" in words
+    return False
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions that are executed one after the other."""
+
+    number: int
+    unit: Unit
+    start: int
+    stop: int
+    comes_back: bool = False
+    """Whether lanes come here only when they come back from a call."""
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """What it consists of."""
+        return self.unit.function.instructions[self.start : self.stop]
+
+
+@dataclass(eq=False)
+class Unit:
+    """A function, and where its registers and variables are."""
+
+    function: Function
+    start: int
+    """Where its registers begin in a warp."""
+    registers: list[int] = field(default_factory=list)
+    """Where each register is in a warp, by number."""
+    words: dict[str, int] = field(default_factory=dict)
+    """Where each variable in parameter space is: 128 bytes for each of its words."""
+    addressed: frozenset[str] = frozenset()
+    """Parameters that are in local memory, because their address is taken."""
+    local: dict[str, int] = field(default_factory=dict)
+    """Where each variable in local memory is, from the start of the frame."""
+    shared: dict[str, int] = field(default_factory=dict)
+    frame: int = 0
+    """Bytes of local memory."""
+    frame_start: int = 0
+    """Where the frame begins, if the function does not call itself."""
+    recursive: bool = False
+    at: dict[int, int] = field(default_factory=dict)
+    """The number of the code block that begins with an instruction, by its index."""
+    carry: int = 0
+    frame_register: int = 0
+    shadow_words: dict[str, int] = field(default_factory=dict)
+    """Where the shadow of each of ``words`` is, if undefined bits are followed."""
+
+    @property
+    def entry(self) -> int:
+        """The number of its first code block."""
+        return self.at[0]
+
+    @cached_property
+    def given(self) -> dict[str, Variable]:
+        """Its parameters and results by name."""
+        both = (*self.function.parameters, *self.function.returns)
+        return {each.name: each for each in both}
+
+    @cached_property
+    def named(self) -> dict[str, list[Register]]:
+        """Its registers by name, and the elements of a vector by that of the vector."""
+        found: dict[str, list[Register]] = {}
+        for each in self.function.registers:
+            for name in dict.fromkeys((each.name, each.vector)):
+                found.setdefault(name, []).append(each)
+        return found
+
+
+@dataclass(eq=False)
+class Program:
+    """A kernel with the functions that it may call."""
+
+    module: Module
+    kernel: Function
+    units: dict[str, Unit]
+    blocks: list[Block]
+    warp_bytes: int
+    shared: int
+    """Bytes of shared memory, without those given at launch."""
+    local: int
+    addresses: Mapping[str, int]
+    """The address of each variable that is used, and of each kernel parameter."""
+    dirty: int = 0
+    """Where a warp has two bytes for each register; 0 if it has none."""
+    shadows: dict[int, int] = field(default_factory=dict)
+    """Where the shadow of a register or a word is, by where that is in a warp."""
+
+
+def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
+    """Each register, and the bytes that it takes in a warp."""
+    for register in function.registers:
+        if not register.type:
+            declared = [each.name for each in function.registers if each.type]
+            hint = nearest(register.name, declared)
+            raise Error(f"{function.shown} does not declare {register.name}{hint}")
+        yield register, register_bytes(register)
+
+
+def register_bytes(register: Register) -> int:
+    """The bytes that a register takes in a warp."""
+    if register.type == "pred":
+        return 4
+    # 16 bytes at least, so that vectors are aligned.
+    return type_bytes(register.type) * LANES
+
+
+def program(module: Module, name: str) -> Program:
+    """Lay out a kernel and the functions it may call."""
+    kernel = module.functions[name]
+    names = _reachable(module, kernel)
+    recursive = _recursive(module, names)
+    place = layout.REGISTERS
+    units: dict[str, Unit] = {}
+    shared, local = place_shared(module, kernel, layout.SHARED_START), Space(0)
+    for each in names:
+        function = module.functions[each]
+        unit = Unit(function, place, recursive=each in recursive)
+        place = _place_registers(unit)
+        _place_local(unit, local)
+        units[each] = unit
+    _check_local(name, local.size)
+    for (owner, variable), start in shared.inner.items():
+        units[owner].shared[variable] = start
+    addresses = _addresses(module, kernel) | shared.module
+    blocks: list[Block] = []
+    for unit in units.values():
+        _cut(unit, blocks)
+    size = -(-place // 64) * 64
+    return Program(
+        module, kernel, units, blocks, size, shared.end, local.size, addresses
+    )
+
+
+def _check_local(name: str, size: int) -> None:
+    """Refuse what no thread has: local memory, or parameters of calls."""
+    if size > MOST_LOCAL:
+        raise ValueRangeError(
+            f"{demangled(name)} declares {size:,} bytes of local memory and parameters "
+            f"of calls; a thread has at most {MOST_LOCAL:,}"
+        )
+
+
+def _place_registers(unit: Unit) -> int:
+    place = unit.start
+    sized = list(registers_of(unit.function))
+    unit.registers = [0] * len(sized)
+    for register, size in sized:
+        if register.type == "pred":
+            unit.registers[register.number] = place
+            place += size
+    unit.carry, place = place, place + 4
+    place = -(-place // 64) * 64
+    for register, size in sized:
+        if register.type != "pred":
+            unit.registers[register.number] = place
+            place += -(-size // 64) * 64
+    function = unit.function
+    given = () if function.kernel else (*function.parameters, *function.returns)
+    inner = [v for v in function.variables.values() if v.space == "param"]
+    unit.addressed = _addressed(function)
+    _check_local(function.name, sum(each.size for each in (*given, *inner)))
+    for variable in (*given, *inner):
+        if variable.name in unit.addressed:
+            continue
+        unit.words[variable.name] = place
+        place += -(-variable.size // 4) * 4 * LANES
+    unit.frame_register, place = place, place + 4 * LANES
+    return place
+
+
+def _addressed(function: Function) -> frozenset[str]:
+    """The parameters whose address is taken: they have to be in local memory."""
+    if function.kernel:
+        return frozenset()
+    names = {v.name for v in function.parameters}
+    names |= {v.name for v in function.variables.values() if v.space == "param"}
+    return frozenset(
+        each.name
+        for instruction in function.instructions
+        if instruction.opcode == "mov"
+        for each in instruction.operands
+        if isinstance(each, Symbol) and each.name in names
+    )
+
+
+def _place_local(unit: Unit, local: Space) -> None:
+    """Give each variable of a function its place in local memory."""
+    frame = Space(0)
+    for variable in unit.function.variables.values():
+        if variable.space == "local":
+            unit.local[variable.name] = frame.take(variable.size, variable.align)
+    for variable in (*unit.function.parameters, *unit.function.variables.values()):
+        if variable.name in unit.addressed:
+            unit.local[variable.name] = frame.take(variable.size, variable.align)
+    _check_local(unit.function.name, frame.size)  # also if it calls itself
+    unit.frame = -(-frame.size // 16) * 16
+    if not unit.recursive:
+        unit.frame_start = local.take(unit.frame, 16)
+
+
+def _addresses(module: Module, kernel: Function) -> dict[str, int]:
+    """The address of every variable that is used, and of every parameter."""
+    found: dict[str, int] = {}
+    slots = {space: iter(numbers) for space, numbers in _SLOTS.items()}
+    used = _used(module)
+    for variable in module.variables.values():
+        if variable.space != "shared" and variable.name in used:
+            space = "const" if variable.space == "const" else "global"
+            slot = next(slots[space], None)
+            if slot is None:
+                most = len(_SLOTS[space])
+                raise Error(
+                    f"the module uses more than {most} variables in .{space}; "
+                    f"{variable.name} is one too many"
+                )
+            found[variable.name] = slot << layout.SLOT_BITS
+    for name, offset in parameter_offsets(kernel).items():
+        found[name] = layout.PARAM_WINDOW + offset
+    for index, name in enumerate(module.functions):
+        found[name] = layout.CODE_WINDOW + 16 * index
+    return found
+
+
+_SLOTS = {
+    "global": range(layout.FIRST_VARIABLE, layout.WORKSPACE_SLOT),
+    "const": range(layout.FIRST_CONSTANT, layout.SLOTS),
+}
+
+
+def _used(module: Module) -> set[str]:
+    """The variables that code or another variable names.
+
+    Headers declare thousands that nothing names: they need no address.
+    """
+    found: set[str] = set()
+    for variable in module.variables.values():
+        found.update(symbol.name for _, symbol in variable.references)
+        found.update(symbol.name for *_, symbol in variable.byte_references)
+    for function in module.functions.values():
+        for instruction in function.instructions:
+            found.update(named_in(instruction.operands))
+    return found
+
+
+def parameter_offsets(kernel: Function) -> dict[str, int]:
+    """Where each parameter of a kernel is in parameter space."""
+    space = Space(0)
+    found = {
+        each.name: space.take(each.size, max(each.align, type_bytes(each.type)))
+        for each in kernel.parameters
+    }
+    if space.size > MOST_PARAMETERS:
+        raise ValueRangeError(
+            f"{kernel.shown} has {space.size:,} bytes of parameters; a kernel has at "
+            f"most {MOST_PARAMETERS:,}"
+        )
+    return found
+
+
+# ── calls ───────────────────────────────────────────────────────────────────
+
+
+def _reachable(module: Module, kernel: Function) -> list[str]:
+    """The functions with a body that a kernel may call; it is the first."""
+    found = reachable(module, kernel)
+    return [name for name in found if not module.functions[name].declared_only]
+
+
+def _recursive(module: Module, names: list[str]) -> set[str]:
+    """The functions that may be active twice at a time in one lane."""
+    calls = {name: set(callees(module, module.functions[name])) for name in names}
+    indirect = {
+        name for name in names if any(
+            i.opcode == "call" and any(isinstance(o, Register) for o in i.operands)
+            for i in module.functions[name].instructions
+        )
+    }  # fmt: skip
+    others = set(names[1:])
+    for name in indirect:
+        calls[name] |= others
+    return in_circles({name: goals & calls.keys() for name, goals in calls.items()})
+
+
+def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
+    """The names from which one comes back to them, in time linear in all arrows.
+
+    It is Tarjan's algorithm, without recursion: a text may have calls in a chain that
+    is longer than Python's stack.
+
+    >>> sorted(in_circles({"a": "b", "b": "cb", "c": "d", "d": "ec", "e": ""}))
+    ['b', 'c', 'd']
+    """
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    found: set[str] = set()
+    open_: dict[str, None] = {}
+    for start in after:
+        path = [] if start in order else [(start, iter(after[start]))]
+        while path:
+            name, rest = path[-1]
+            if name not in order:
+                order[name] = lowest[name] = len(order)
+                open_[name] = None
+            goal = next(rest, None)
+            if goal is None:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    lowest[above] = min(lowest[above], lowest[name])
+                if lowest[name] == order[name]:
+                    circle = {open_.popitem()[0]}
+                    while name not in circle:
+                        circle.add(open_.popitem()[0])
+                    found |= circle if len(circle) > 1 else set()
+                continue
+            if goal == name:
+                found.add(name)
+            if goal not in order:
+                path.append((goal, iter(after[goal])))
+            elif goal in open_:
+                lowest[name] = min(lowest[name], order[goal])
+    return found
+
+
+# ── code blocks ─────────────────────────────────────────────────────────────
+
+
+def _cut(unit: Unit, blocks: list[Block]) -> None:
+    """Cut a function into code blocks."""
+    instructions = unit.function.instructions
+    starts = {0, *unit.function.labels.values()}
+    for index, instruction in enumerate(instructions):
+        if instruction.opcode in JUMPS:
+            starts.add(index + 1)
+        elif meets(instruction) or waits(instruction):
+            starts.update((index, index + 1))
+    ordered = sorted(start for start in starts if start <= len(instructions))
+    if ordered[-1] != len(instructions):
+        ordered.append(len(instructions))
+    # An empty last block: the end of a function is a return.
+    for start, stop in zip(ordered, [*ordered[1:], len(instructions)], strict=True):
+        if start and instructions[start - 1].opcode == "call":
+            blocks.append(Block(len(blocks), unit, start, start, comes_back=True))
+        unit.at[start] = len(blocks)
+        blocks.append(Block(len(blocks), unit, start, stop))

@@ -1,0 +1,330 @@
+"""How do the lanes of a warp come together, and what do they exchange?
+
+Lanes that execute a ``.sync`` instruction wait until all lanes that it names have come
+to it.  An ``.aligned`` instruction names all lanes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.errors import Error
+from fragmenta.jit.trace import (
+    I32,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    select,
+)
+from fragmenta.ptx.module import Immediate, Instruction, Operand, Pair, Sink
+from fragmenta.simt import layout, warps
+from fragmenta.simt.emitter import Writer, handles
+from fragmenta.simt.events import tell
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import Routine, field
+from fragmenta.simt.memory import has, lane_of
+from fragmenta.simt.warps import P, routine
+
+_NAMED = ("shfl", "vote", "match", "redux", "elect")
+
+
+def aligned(instruction: Instruction) -> bool:
+    """Whether all lanes of the warp have to execute it together."""
+    if instruction.opcode == "bar":
+        return "warp" not in instruction.qualifiers
+    return "aligned" in instruction.qualifiers
+
+
+def meet(writer: Writer, instruction: Instruction) -> None:
+    """Let the lanes of a block go on only together with those they wait for."""
+    if instruction.opcode in ("bar", "barrier") and not aligned(instruction):
+        return  # whoever waits there waits by itself
+    here = writer.active()
+    if instruction.guard is not None:  # the others go on
+        chosen = writer.predicate(instruction.guard)
+        here = writer.value(f"and i32 {chosen}, {here}")
+        stay, go = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
+        writer.call(warps.DIVERGE, "ptr %warp", f"i32 {here}", stay, go)
+        _only(writer, here)
+    members = writer.constant(32, -1).pointer
+    if instruction.opcode in _NAMED:
+        members = writer.pointer(instruction.operands[-1], "b32")
+    free = writer.call(
+        MEET, "ptr %warp", f"ptr {members}", f"i32 {here}", returns="i32"
+    )
+    if writer.mode.watch and aligned(instruction):
+        _apart(writer, instruction, here, free)
+    _only(writer, free)
+
+
+def _apart(writer: Writer, instruction: Instruction, here: str, free: str) -> None:
+    """Tell the watching of lanes that wait for others at an aligned instruction."""
+    others = writer.value(f"xor i32 {free}, -1")
+    mask, writer.mask = writer.mask, writer.value(f"and i32 {here}, {others}")
+    tell(writer, ["apart", instruction.mnemonic], [])
+    writer.mask = mask
+
+
+def _only(writer: Writer, lanes: str) -> None:
+    """Go on with some of the active lanes, if there are any."""
+    writer.store("i32", lanes, "%warp", layout.ACTIVE)
+    go, on = writer.value(f"icmp ne i32 {lanes}, 0"), writer.new_label()
+    writer.line(f"br i1 {go}, label %{on}, label %dispatch")
+    writer.label(on)
+
+
+# ── exchanging ──────────────────────────────────────────────────────────────
+
+
+def _pair(operand: Operand) -> tuple[Operand, Operand]:
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    return operand, Sink()
+
+
+@handles("shfl")
+def shfl(writer: Writer, instruction: Instruction) -> None:
+    """Each lane reads a register of another lane."""
+    mode = next(w for w in instruction.qualifiers if w in _MODES)
+    d, p = _pair(instruction.operands[0])
+    a, b, c = (writer.pointer(o, "b32") for o in instruction.operands[1:4])
+    writer.call(
+        SHUFFLE[mode], f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {a}", f"ptr {b}",
+        f"ptr {c}", f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("vote")
+def vote(writer: Writer, instruction: Instruction) -> None:
+    """What the lanes have in a predicate."""
+    mode = next(w for w in instruction.qualifiers if w in _VOTES)
+    d, a, *members = instruction.operands
+    kind = "b32" if mode == "ballot" else "pred"
+    goal = writer.pointer(d, kind, result=True)
+    if isinstance(a, Immediate):
+        word = "-1" if a.value else "0"
+    else:
+        word = writer.load("i32", writer.pointer(a, "pred"), 0)
+    every = Immediate(-1, "int", (1 << 64) - 1)
+    named = writer.pointer(members[0] if members else every, "b32")
+    writer.call(
+        VOTE[mode], f"ptr {goal}", f"i32 {word}", f"ptr {named}",
+        f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("match")
+def match(writer: Writer, instruction: Instruction) -> None:
+    """Which lanes have the same value."""
+    bits = 64 if "b64" in instruction.qualifiers else 32
+    mode = "all" if "all" in instruction.qualifiers else "any"
+    d, p = _pair(instruction.operands[0])
+    a, members = instruction.operands[1:]
+    writer.call(
+        MATCH[mode, bits], f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}",
+        f"ptr {writer.pointer(a, f'b{bits}')}",
+        f"ptr {writer.pointer(members, 'b32')}", f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("redux")
+def redux(writer: Writer, instruction: Instruction) -> None:
+    """Combine a register of all lanes."""
+    words = instruction.qualifiers
+    kind = words[-1]
+    if kind == "f32":
+        raise Error("redux.sync of f32 is for sm_100a; its order is not known here")
+    operation = next(w for w in words if w in ("add", "min", "max", "and", "or", "xor"))
+    d, a, members = instruction.operands
+    writer.call(
+        reduce(operation, kind == "s32"), f"ptr {writer.pointer(d, kind, result=True)}",
+        f"ptr {writer.pointer(a, kind)}",
+        f"ptr {writer.pointer(members, 'b32')}", f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("activemask")
+def activemask(writer: Writer, instruction: Instruction) -> None:
+    """The lanes that execute this."""
+    goal = writer.pointer(instruction.operands[0], "b32", result=True)
+    writer.call(SPREAD, f"ptr {goal}", f"i32 {writer.lanes()}", f"i32 {writer.lanes()}")
+
+
+@handles("elect")
+def elect(writer: Writer, instruction: Instruction) -> None:
+    """One lane of several."""
+    d, p = _pair(instruction.operands[0])
+    members = writer.pointer(instruction.operands[1], "b32")
+    writer.call(
+        ELECT, f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {members}",
+        f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+# ── routines ────────────────────────────────────────────────────────────────
+
+_MODES = ("up", "down", "bfly", "idx")
+_VOTES = ("all", "any", "uni", "ballot")
+
+
+def _meet(code: Code, warp: Any, members: Any, here: Value) -> Value:
+    """Which of the lanes here may go on: those whose members are all here."""
+    live = field(code, warp, layout.LIVE, I32)[0]
+    waiting = field(code, warp, layout.WAITING, I32)
+    absent = live & ~here
+    free = warps.to_word((warps.all_lanes(code, members) & absent) == 0) & here
+    waiting[0] = waiting[0] | (here & ~free)
+    return free
+
+
+def _put(code: Code, pointer: Any, lane: Value, value: Value) -> None:
+    code.builder.store(value.raw, code.builder.gep(pointer, [lane.raw]))
+
+
+def _put_bit(code: Code, pointer: Any, lane: Value, bit: Value) -> None:
+    """Set or clear the bit of a lane in a predicate."""
+    word = field(code, pointer, 0, I32)
+    one = word[0].lift(1) << convert(lane, I32)
+    word[0] = select(bit, word[0] | one, word[0] & ~one)
+
+
+def _shuffle(mode: str) -> Any:
+    def trace(code: Code, d: Any, p: Any, a: Any, b: Any, c: Any, lanes: Value) -> None:
+        # d may be a register that is read as well.
+        values, goal = code.array(I32, LANES), warps.words(code, d)
+        source, steps, limits = (warps.words(code, each) for each in (a, b, c))
+        with code.loop(LANES) as lane:
+            _put(code, values, lane, lane_of(code, source, lane))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            here = convert(lane, I32)
+            step = lane_of(code, steps, lane) & 31
+            limit = lane_of(code, limits, lane)
+            segment = (limit >> 8) & 31
+            most = (here & segment) | (limit & 31 & ~segment)
+            first = here & segment
+            goal_lane = {
+                "up": here - step,
+                "down": here + step,
+                "bfly": here ^ step,
+                "idx": first | (step & ~segment),
+            }[mode]
+            inside = goal_lane >= most if mode == "up" else goal_lane <= most
+            chosen = select(inside, goal_lane, here) & 31
+            _put(code, goal, lane, lane_of(code, values, chosen))
+            _put_bit(code, p, lane, inside)
+
+    return trace
+
+
+def _vote(mode: str) -> Any:
+    def trace(code: Code, d: Any, word: Value, members: Any, lanes: Value) -> None:
+        part = warps.all_lanes(code, members) & lanes
+        yes = part & word
+        if mode == "ballot":
+            before = warps.all_lanes(code, d)
+            warps.put_lanes(code, d, select(warps.to_lanes(lanes), yes, before))
+            return
+        found = {
+            "all": yes == part,
+            "any": yes != 0,
+            "uni": (yes == part) | (yes == 0),
+        }[mode]
+        goal = field(code, d, 0, I32)
+        goal[0] = (goal[0] & ~lanes) | (warps.to_word(found) & lanes)
+
+    return trace
+
+
+def _match(mode: str, bits: int) -> Any:
+    of = ir.IntType(bits)
+
+    def trace(code: Code, d: Any, p: Any, a: Any, members: Any, lanes: Value) -> None:
+        b = code.builder
+        values = b.bitcast(a, of.as_pointer())
+        vector = ir.VectorType(of, LANES)
+        loaded = b.load(b.bitcast(a, vector.as_pointer()))
+        loaded.align = 16
+        everyone, named = Value(b, loaded), warps.words(code, members)
+        results, goal = code.array(I32, LANES), warps.words(code, d)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            mine = lane_of(code, values, lane)
+            part = lane_of(code, named, lane) & lanes
+            same = warps.to_word(everyone == mine) & part
+            if mode == "all":
+                every = same == part
+                _put(code, results, lane, select(every, part, part.lift(0)))
+                _put_bit(code, p, lane, every)
+            else:
+                _put(code, results, lane, same)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            _put(code, goal, lane, lane_of(code, results, lane))
+
+    return trace
+
+
+def reduce(operation: str, signed: bool) -> Routine:
+    """The routine that combines a register of all lanes."""
+
+    def combine(x: Value, y: Value) -> Value:
+        if operation in ("min", "max"):
+            less = x < y if signed else compare_unsigned("<", x, y)
+            first, second = (x, y) if operation == "min" else (y, x)
+            return select(less, first, second)
+        return {"add": x + y, "and": x & y, "or": x | y, "xor": x ^ y}[operation]
+
+    def trace(code: Code, d: Any, a: Any, members: Any, lanes: Value) -> None:
+        source, named, goal = (warps.words(code, each) for each in (a, members, d))
+        results = code.array(I32, LANES)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            part = lane_of(code, named, lane) & lanes
+            total = code.variable(lane_of(code, source, lane))
+            own = part.lift(1) << convert(lane, I32)
+            with code.loop(LANES) as other, code.when(has(part & ~own, other)):
+                total.value = combine(total.value, lane_of(code, source, other))
+            _put(code, results, lane, total.value)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            _put(code, goal, lane, lane_of(code, results, lane))
+
+    name = f"redux.{operation}.{'s' if signed else 'u'}32"
+    return routine(name, trace, [P, P, P, I32], None)
+
+
+def _spread(code: Code, d: Any, word: Value, lanes: Value) -> None:
+    before = warps.all_lanes(code, d)
+    chosen = select(warps.to_lanes(lanes), before.lift(word), before)
+    warps.put_lanes(code, d, chosen)
+
+
+def _elect(code: Code, d: Any, p: Any, members: Any, lanes: Value) -> None:
+    named, goal = (warps.words(code, each) for each in (members, d))
+    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+        part = lane_of(code, named, lane) & lanes
+        leader = warps.first_lane(part)
+        _put(code, goal, lane, leader)
+        _put_bit(code, p, lane, leader == convert(lane, I32))
+
+
+MEET = routine("meet", _meet, [P, P, I32], I32)
+SPREAD = routine("spread_word", _spread, [P, I32, I32], None)
+ELECT = routine("elect", _elect, [P, P, P, I32], None)
+SHUFFLE = {
+    mode: routine(f"shfl.{mode}", _shuffle(mode), [P, P, P, P, P, I32], None)
+    for mode in _MODES
+}
+VOTE = {
+    mode: routine(f"vote.{mode}", _vote(mode), [P, I32, P, I32], None)
+    for mode in _VOTES
+}
+MATCH = {
+    (mode, bits): routine(
+        f"match.{mode}.b{bits}", _match(mode, bits), [P, P, P, P, I32], None
+    )
+    for mode in ("any", "all")
+    for bits in (32, 64)
+}

@@ -1,0 +1,265 @@
+"""What does a copy without a tensor map move?
+
+``cp.async.bulk`` and ``cp.reduce.async.bulk`` move adjacent bytes, ``st.async`` and
+``red.async`` a number or a short vector from registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fragmenta.ptx.module import type_bytes
+from fragmenta.shared.reductions import reduced
+from fragmenta.units.work import (
+    Block,
+    Bytes,
+    Copy,
+    CopyFault,
+    Place,
+    Range,
+    Starts,
+    aligned,
+    destinations,
+    in_global,
+    in_shared,
+    pieces,
+    poisoned,
+    shared_address,
+    spread,
+)
+
+UNIT = 16
+"""Bytes that the addresses and the size of a bulk copy are multiples of."""
+
+
+class BulkCopy(Copy):
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk``.
+
+    ``to`` and ``of`` are the state spaces of the goal and of the source, as the
+    instruction names them.  ``kept`` is the operand of ``.cp_mask``: it has a bit for
+    each of 16 bytes.  ``ignored`` are the first and last bytes that ``.ignore_oob``
+    leaves out.  ``reduction`` is an operation and a type, such as ``("add", "f32")``.
+    """
+
+    name = "bulk copy"
+
+    def __init__(
+        self,
+        block: Block,
+        thread: Any,
+        site: int,
+        goal: int,
+        source: int,
+        size: int,
+        *,
+        to: str,
+        of: str,
+        mbarrier: int | None = None,
+        mask: int | None = None,
+        kept: int = 0xFFFF,
+        ignored: tuple[int, int] = (0, 0),
+        reduction: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__(block, thread, site)
+        _whole_units(size, self.name)
+        self.bytes, self.mask, self.kept = size, mask, kept
+        self.reduction, self.combines = reduction, reduction is not None
+        self.ignored = _ignored(ignored, size)
+        self.completes = "bulk_group" if to == "global" else "mbarrier"
+        if of != "global" and to != "global" and len(block.cluster.blocks) == 1:
+            raise CopyFault(
+                "other-block",
+                "a bulk copy from shared to shared memory needs a cluster of several "
+                "blocks; an H200 refuses it as an illegal instruction without one",
+            )
+        self._source = self._from(source, of)
+        self._goals = self._to(goal, to, mbarrier)
+        self._data: Bytes = np.empty(0, np.uint8)
+
+    def _from(self, address: int, space: str) -> Place:
+        what, (left, right) = f"the source of a {self.name}", self.ignored
+        aligned(address, UNIT, what)
+        if space == "global":
+            return in_global(self.block, address + left, right - left, what)
+        rank, offset = shared_address(self.block, address, what, space)
+        return in_shared(self.block, rank, offset, self.bytes, what)
+
+    def _to(self, address: int, space: str, mbarrier: int | None) -> list[Place]:
+        what = f"the goal of a {self.name}"
+        aligned(address, UNIT, what)
+        if space == "global":
+            return [in_global(self.block, address, self.bytes, what, writes=True)]
+        rank, offset = shared_address(self.block, address, what, space)
+        goals = destinations(self.block, rank, self.mask, self.name)
+        self._signal(mbarrier, space, rank)
+        return [in_shared(self.block, r, offset, self.bytes, what) for r in goals]
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        if self.kept == 0xFFFF:
+            return [place.range for place in self._goals if place.range.size]
+        found = []
+        for place in self._goals:
+            space, rank, start, size = place.range
+            places = start + np.flatnonzero(self._keeps(size))
+            found += pieces(space, rank, places, 1)
+        return found
+
+    def _keeps(self, size: int) -> Any:
+        bits = [self.kept >> byte & 1 for byte in range(UNIT)]
+        return np.tile(np.array(bits, bool), size // UNIT)
+
+    @property
+    def sources(self) -> list[Range]:
+        """What it reads."""
+        return [self._source.range] if self._source.range.size else []
+
+    def read(self) -> None:
+        """Take the source; what is ignored has no defined value."""
+        left, right = self.ignored
+        self._data = poisoned(np.arange(self.bytes))
+        self._data[left:right] = self._source.take()
+
+    def write(self) -> None:
+        """Put it to each goal, or combine it with what is there."""
+        for place in self._goals:
+            data = self._data
+            if self.reduction is not None:
+                data = combined(*self.reduction, place.take(), data)
+            elif self.kept != 0xFFFF:
+                data = np.where(self._keeps(self.bytes), data, place.take())
+            place.put(data)
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Copy the shadows; what is ignored has no defined value."""
+        left, right = self.ignored
+        data = np.full(self.bytes, 0xFF, np.uint8)
+        data[left:right] = self._source.on(shadow).take()
+        for each in self._goals:
+            place = each.on(shadow)
+            if self.reduction is not None:
+                both = place.take() | data
+                place.put(spread(both, type_bytes(self.reduction[1])))
+            else:
+                place.put(np.where(self._keeps(self.bytes), data, place.take()))
+        return self._undefined(shadow)
+
+
+def _whole_units(size: int, name: str) -> None:
+    if size % UNIT:
+        raise CopyFault(
+            "bad-size",
+            f"the size of a {name} must be a multiple of {UNIT} bytes; given {size}, "
+            f"nearest {round(size / UNIT) * UNIT}",
+        )
+
+
+def _ignored(ignored: tuple[int, int], size: int) -> tuple[int, int]:
+    """The first byte that is copied, and the one behind the last."""
+    left, right = ignored
+    if not (0 <= left < UNIT and 0 <= right < UNIT) or left + right > size:
+        raise CopyFault(
+            "bad-size",
+            f".ignore_oob leaves out 0 to {UNIT - 1} bytes on each side, at most all; "
+            f"given {left} and {right} of {size}",
+        )
+    return left, size - right
+
+
+def combined(operation: str, kind: str, old: Bytes, new: Bytes) -> Bytes:
+    """The bytes that a reduction leaves; ``kind`` is the type in the instruction.
+
+    >>> words = np.array([3, 7], np.uint32).view(np.uint8)
+    >>> combined("add", "u32", words, words).view(np.uint32)
+    array([ 6, 14], dtype=uint32)
+    """
+    # Bits are combined as unsigned numbers; a sum does not depend on the sign.
+    unsigned = kind in ("b32", "b64") or (operation, kind) == ("add", "s64")
+    name = f"u{kind[1:]}" if unsigned else kind
+    word = f"u{type_bytes(kind)}"
+    return reduced(operation, name, old.view(word), new.view(word)).view(np.uint8)
+
+
+# ── st.async and red.async ──────────────────────────────────────────────────
+
+
+class AsyncStore(Copy):
+    """``st.async`` and ``red.async``: from registers to a block of the cluster.
+
+    ``values`` are the bits of the elements.  ``space`` is that of the instruction; if
+    it names none, the addresses are generic.
+    """
+
+    name, proxy = "st.async", "generic"
+
+    def __init__(
+        self,
+        block: Block,
+        thread: Any,
+        site: int,
+        goal: int,
+        values: Sequence[int],
+        kind: str,
+        mbarrier: int,
+        *,
+        space: str = "shared::cluster",
+        operation: str | None = None,
+    ) -> None:
+        super().__init__(block, thread, site)
+        self.operation, self.kind = operation, kind
+        if operation is not None:
+            self.name, self.combines = "red.async", True
+        size = type_bytes(kind)
+        self.bytes = size * len(values)
+        what = f"the goal of a {self.name}"
+        rank, offset = shared_address(block, goal, what, space)
+        aligned(offset, self.bytes, what)
+        self._goal = in_shared(block, rank, offset, self.bytes, what)
+        self._signal(mbarrier, space, rank)
+        self._data = self._bytes(values)
+
+    def _bytes(self, values: Sequence[int]) -> Bytes:
+        size = type_bytes(self.kind)
+        mask = (1 << 8 * size) - 1
+        data = b"".join((value & mask).to_bytes(size, "little") for value in values)
+        return np.frombuffer(data, np.uint8)
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return [self._goal.range]
+
+    def write(self) -> None:
+        """Put the elements to shared memory, or combine them with what is there."""
+        data = self._data
+        if self.operation is not None:
+            data = combined(self.operation, self.kind, self._goal.take(), data)
+        self._goal.put(data)
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Put the shadows of the registers to those of shared memory."""
+        place, data = self._goal.on(shadow), self._bytes(values)
+        if self.operation is not None:
+            data = spread(place.take() | data, type_bytes(self.kind))
+        place.put(data)
+        return self._undefined(shadow)
+
+
+# ── prefetch ────────────────────────────────────────────────────────────────
+
+
+class Prefetch(Copy):
+    """``cp.async.bulk.prefetch``: it is checked, and does nothing."""
+
+    name, completes = "bulk prefetch", ""
+
+    def __init__(
+        self, block: Block, thread: Any, site: int, source: int, size: int
+    ) -> None:
+        super().__init__(block, thread, site)
+        aligned(source, UNIT, f"the source of a {self.name}")
+        _whole_units(size, self.name)

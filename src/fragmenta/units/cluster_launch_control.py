@@ -1,0 +1,91 @@
+"""How does a cluster ask for the work of one that has not begun?
+
+``clusterlaunchcontrol.try_cancel`` asks that a cluster of the grid is not started, so
+that the asking one does its work.  It may be refused at any time, and here it always
+is: every cluster of the grid is started.  A kernel gives the same result both ways.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fragmenta.errors import Error
+from fragmenta.simt.layout import POISON
+from fragmenta.units.copy_events import issue
+from fragmenta.units.events import Event, carries_out, numbers
+from fragmenta.units.machine import Thread, Warp, stopped
+from fragmenta.units.work import (
+    Block,
+    Copy,
+    Range,
+    aligned,
+    in_shared,
+    shared_address,
+)
+
+ANSWER = 16
+"""Bytes of an answer; its bits are the hardware's secret, and zero here."""
+
+
+class Request(Copy):
+    """``clusterlaunchcontrol.try_cancel``: an answer comes into shared memory."""
+
+    name = "request to cancel a cluster"
+    bytes = ANSWER
+
+    def __init__(
+        self, block: Block, thread: Any, site: int, goal: int, mbarrier: int,
+        space: str, everywhere: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(block, thread, site)
+        what = f"the answer to a {self.name}"
+        rank, offset = shared_address(block, goal, what, space)
+        aligned(offset, ANSWER, what)
+        count = len(block.cluster.blocks)
+        if everywhere:
+            self.mask = (1 << count) - 1
+        self._signal(mbarrier, space, rank)
+        goals = range(count) if everywhere else [rank]
+        self._places = [in_shared(block, r, offset, ANSWER, what) for r in goals]
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return [each.range for each in self._places]
+
+    def write(self) -> None:
+        """No."""
+        for each in self._places:
+            each.put(np.zeros(ANSWER, np.uint8))
+
+
+@carries_out("clusterlaunchcontrol.try_cancel")
+def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
+    """Ask for a cluster."""
+    space = next((word for word in event.words if word.startswith("shared")), "")
+    everywhere = "multicast::cluster::all" in event.words
+    for lane in numbers(lanes):
+        goal, mbarrier = (each.value(warp, lane) for each in event.operands)
+        try:
+            request = Request(
+                warp.block, Thread(warp, lane), event.site, goal, mbarrier, space,
+                everywhere,
+            )  # fmt: skip
+        except Error as error:
+            raise stopped(error, event, warp, 1 << lane) from error
+        issue(warp, event, 1 << lane, request)
+    return lanes
+
+
+@carries_out("clusterlaunchcontrol.query_cancel")
+def query_cancel(warp: Warp, event: Event, lanes: int) -> int:
+    """What an answer says: nothing was cancelled, so no block is named."""
+    if "is_canceled" in event.words:
+        event.operands[0].put(warp, lanes, 0)
+        return lanes
+    goal = event.operands[0]
+    for each in goal.items if goal.kind == "v" else (goal,):
+        each.put(warp, lanes, POISON)
+    return lanes

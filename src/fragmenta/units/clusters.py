@@ -1,0 +1,83 @@
+"""How do the blocks of a cluster wait for one another?
+
+All threads of the cluster that have not ended arrive at its barrier, and wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.units.events import Event, carries_out
+from fragmenta.units.machine import Warp
+
+
+class Barrier:
+    """The barrier of a cluster."""
+
+    def __init__(self) -> None:
+        self.phase = 0
+        self.arrived: dict[tuple[int, int], int] = {}
+        """The lanes that arrived in the present phase, by block and warp."""
+        self.tickets: dict[tuple[int, int], dict[int, int]] = {}
+        """Lanes that arrived and have not waited, by warp and phase."""
+
+    def settle(self, cluster: Any) -> None:
+        """Begin the next phase, if all have arrived."""
+        if not self.arrived:
+            return
+        for block in cluster.blocks:
+            for warp in block.warps:
+                key = block.rank, warp.number
+                if warp.live & ~self.arrived.get(key, 0) and not block.ended:
+                    return
+        self.phase += 1
+        self.arrived.clear()
+        cluster.changes += 1
+
+
+def _barrier(warp: Warp) -> Barrier:
+    found: Barrier = warp.block.cluster.barriers.setdefault("cluster", Barrier())
+    return found
+
+
+@carries_out("barrier.cluster.arrive")
+def arrive(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes arrive."""
+    barrier, key = _barrier(warp), (warp.block.rank, warp.number)
+    twice = barrier.arrived.get(key, 0) & lanes
+    if twice:
+        warp.report(
+            "deadlock", event, twice,
+            "a thread arrives at the barrier of the cluster a second time before it "
+            "has waited there",
+        )  # fmt: skip
+    barrier.arrived[key] = barrier.arrived.get(key, 0) | lanes
+    tickets = barrier.tickets.setdefault(key, {})
+    tickets[barrier.phase] = tickets.get(barrier.phase, 0) | lanes
+    cluster = warp.block.cluster
+    relaxed = "relaxed" in event.words
+    cluster.watch.cluster_arrive(warp, event, lanes, relaxed)
+    cluster.changes += 1
+    barrier.settle(cluster)
+    return lanes
+
+
+@carries_out("barrier.cluster.wait")
+def wait(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes wait until all have arrived."""
+    barrier, key = _barrier(warp), (warp.block.rank, warp.number)
+    cluster = warp.block.cluster
+    barrier.settle(cluster)
+    passed = 0
+    tickets = barrier.tickets.get(key, {})
+    for phase in sorted(tickets):
+        mine = tickets[phase] & lanes
+        if mine and phase < barrier.phase:
+            cluster.watch.cluster_wait(warp, event, mine, phase)
+            passed |= mine
+            tickets[phase] &= ~mine
+    for phase in [each for each, who in tickets.items() if not who]:
+        del tickets[phase]
+    if passed:
+        cluster.changes += 1
+    return passed

@@ -1,0 +1,181 @@
+"""How are copies issued, put into groups, and waited for?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.errors import Error
+from fragmenta.simt.layout import RANK_BITS
+from fragmenta.units.copy_operands import copy_from
+from fragmenta.units.events import Event, carries_out, numbers, together
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.machine import Thread, Warp, stopped
+from fragmenta.units.mbarriers import Mbarrier, find, named, possible
+from fragmenta.units.tasks import Arrival, Done, Queue, Task
+
+# ── issuing ─────────────────────────────────────────────────────────────────
+
+
+@carries_out("cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async")
+def bulk(warp: Warp, event: Event, lanes: int) -> int:
+    """A bulk copy by each lane; usually there is one."""
+    before: list[Any] = []
+    for lane in numbers(lanes):
+        values = [_value(each, warp, lane) for each in event.operands]
+        try:
+            copy = copy_from(
+                warp.block, Thread(warp, lane), event.site, event.mnemonic, values
+            )
+        except Error as error:
+            raise stopped(error, event, warp, 1 << lane) from error
+        issue(warp, event, 1 << lane, copy, values in before)
+        before.append(values)
+    return lanes
+
+
+def _value(operand: Any, warp: Warp, lane: int) -> Any:
+    """What a lane gives: a number, a list, or an address with its items."""
+    if operand.kind == "v":
+        return [each.value(warp, lane) for each in operand.items]
+    if operand.kind == "a" and operand.items:
+        items = [_value(each, warp, lane) for each in operand.items]
+        return [operand.value(warp, lane), *items]
+    if operand.kind == "p":
+        return bool(operand.value(warp, lane))
+    return operand.value(warp, lane)
+
+
+def issue(
+    warp: Warp, event: Event, lanes: int, copy: Any, repeats: bool = False
+) -> None:
+    """A copy is under way; perhaps one that another lane has just issued, too."""
+    block, cluster = warp.block, warp.block.cluster
+    if copy.completes is None or copy.completes == "":
+        return
+    counted = [_counted(warp, event, lanes, *each) for each in copy.signals()]
+    task = Task(cluster, copy, counted)
+    task.repeats = repeats
+    if copy.completes == "bulk_group":
+        key = ("bulk", warp.number, copy.thread.lane)
+        block.groups.setdefault(key, Queue()).add(lanes, task)
+    cluster.watch.issue(task, warp, event, lanes)
+    cluster.start(task)
+
+
+def _counted(warp: Warp, event: Event, lanes: int, rank: int, offset: int) -> Mbarrier:
+    found = find(warp, event, rank << RANK_BITS | offset, lanes)
+    warp.block.cluster.watch.used(warp, event, lanes, found)
+    return found
+
+
+@carries_out("cp.async")
+def cp_async(warp: Warp, event: Event, lanes: int) -> int:
+    """``cp.async`` by the lanes of a warp."""
+    copy = WarpCopy(warp, event, lanes)
+    cluster = warp.block.cluster
+    task = Task(cluster, copy, [])
+    key = ("cp.async", warp.number)
+    warp.block.groups.setdefault(key, Queue()).add(lanes, task)
+    cluster.watch.issue(task, warp, event, lanes)
+    cluster.start(task)
+    return lanes
+
+
+# ── groups ──────────────────────────────────────────────────────────────────
+
+
+def _queues(warp: Warp, kind: str, lanes: int) -> list[tuple[int, Queue]]:
+    """The queues of some lanes, and the lanes of each.
+
+    A lane that has issued no bulk copy has none: its empty groups do not matter.
+    """
+    groups = warp.block.groups
+    if kind == "cp.async":
+        return [(lanes, groups.setdefault((kind, warp.number), Queue()))]
+    keys = [(lane, (kind, warp.number, lane)) for lane in numbers(lanes)]
+    return [(1 << lane, groups[key]) for lane, key in keys if key in groups]
+
+
+def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
+    for members, queue in _queues(warp, kind, lanes):
+        if kind == "cp.async":
+            _done_already(warp, event, members, queue)
+        queue.commit(members)
+    return lanes
+
+
+def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
+    """Count copies that compiled code has made at once; it counts from anew then."""
+    if warp.block.cluster.watch.copied(warp, queue.epoch + 1):
+        queue.add(lanes, Done(event.site))
+
+
+@carries_out("cp.async.commit_group")
+def commit_group(warp: Warp, event: Event, lanes: int) -> int:
+    """Close a group of ``cp.async``."""
+    return _commit(warp, event, lanes, "cp.async")
+
+
+@carries_out("cp.async.bulk.commit_group")
+def bulk_commit_group(warp: Warp, event: Event, lanes: int) -> int:
+    """Close a group of bulk copies."""
+    return _commit(warp, event, lanes, "bulk")
+
+
+def _wait(
+    warp: Warp, event: Event, lanes: int, kind: str, left: int, read: bool
+) -> int:
+    for members, queue in _queues(warp, kind, lanes):
+        tasks, bound = queue.waited(members, left)
+        for task in tasks:
+            if read:
+                task.read()
+            else:
+                task.finish()
+        watch = warp.block.cluster.watch
+        watch.waited(warp, event, members, kind, bound, read)
+    return lanes
+
+
+@carries_out("cp.async.wait_group")
+def wait_group(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait for all but some groups of ``cp.async``."""
+    left = event.operands[0].value(warp, 0)
+    return _wait(warp, event, lanes, "cp.async", left, False)
+
+
+@carries_out("cp.async.wait_all")
+def wait_all(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait for all ``cp.async`` of the threads."""
+    _commit(warp, event, lanes, "cp.async")
+    return _wait(warp, event, lanes, "cp.async", 0, False)
+
+
+@carries_out("cp.async.bulk.wait_group")
+def bulk_wait_group(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait for all but some groups of bulk copies, or until they have been read."""
+    left = event.operands[0].value(warp, 0)
+    return _wait(warp, event, lanes, "bulk", left, "read" in event.words)
+
+
+@carries_out("cp.async.mbarrier.arrive")
+def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
+    """Arrive at an mbarrier when the ``cp.async`` so far are done."""
+    cluster = warp.block.cluster
+    for members, (address,) in together(warp, lanes, event.operands[0]):
+        found = named(warp, event, address, members)
+        count = members.bit_count()
+        counted = "noinc" not in event.words
+        if counted:
+            found.pending += count
+        count = possible(warp, event, members, found, count)
+        found.write()
+        queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
+        _done_already(warp, event, members, queue)
+        queue.mark()
+        queue.unwaited = 0  # whoever waits for the mbarrier waits for them
+        cluster.watch.used(warp, event, members, found)
+        cluster.watch.copies_arrive(warp, event, members, found, counted)
+        before = queue.unfinished()
+        cluster.start(Arrival(cluster, found, count, before))
+    return lanes

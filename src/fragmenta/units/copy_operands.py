@@ -1,0 +1,263 @@
+"""Which copy does an instruction issue?
+
+:func:`copy_from` takes the mnemonic and the operands of one lane.  :data:`ORDERS` says
+in which order the operands are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from fragmenta.errors import one_of
+from fragmenta.isa.table import read
+from fragmenta.units import tensor_maps
+from fragmenta.units.bulk_copies import (
+    AsyncStore,
+    BulkCopy,
+    Prefetch,
+)
+from fragmenta.units.tma_copies import (
+    TensorLoad,
+    TensorPrefetch,
+    TensorStore,
+)
+from fragmenta.units.work import Block, Copy, CopyFault, Range
+
+#: The operands of each kind of copy.  One with a colon is there only if the
+#: instruction has the word behind it.
+ORDERS = """
+copy            | operands
+load            | goal source size left:ignore_oob right:ignore_oob mbarrier mask:multicast::cluster policy:L2::cache_hint
+exchange        | goal source size mbarrier
+store           | goal source size policy:L2::cache_hint kept:cp_mask
+prefetch        | source size policy:L2::cache_hint
+tensor load     | goal tensor mbarrier offsets:im2col mask:multicast::cluster policy:L2::cache_hint
+tensor store    | tensor source policy:L2::cache_hint
+tensor prefetch | tensor offsets:im2col policy:L2::cache_hint
+registers       | goal values mbarrier
+"""  # noqa: E501
+_ORDERS = {line["copy"]: line["operands"].split() for line in read(ORDERS)}
+OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+LATER = {
+    "im2col::w": "sm_100",
+    "im2col::w::128": "sm_100a",
+    "im2col_no_offs::w": "sm_107f",
+}
+"""Words of copies that do not run here, and the first target that has them."""
+ROWS = ("tile::gather4", "tile::scatter4")
+"""Words of copies of four rows: their coordinates are a column and the rows."""
+
+
+class Issuer(NamedTuple):
+    """Who issues a copy."""
+
+    block: Block
+    thread: Any
+    site: int
+
+
+class Form(NamedTuple):
+    """What the mnemonic says."""
+
+    mnemonic: str
+    kind: str
+    """A line of :data:`ORDERS`."""
+    words: tuple[str, ...]
+    to: str
+    """The state space of the goal; nothing if it is generic."""
+    of: str
+    """The state space of the source."""
+    operation: str | None
+    type: str
+    operands: tuple[str, ...]
+
+    def has(self, word: str) -> bool:
+        """Whether the instruction has this word."""
+        return word in self.words
+
+    @property
+    def rows(self) -> bool:
+        """Whether it moves four rows of a tensor."""
+        return any(word in self.words for word in ROWS)
+
+
+@lru_cache(maxsize=1024)
+def form(mnemonic: str) -> Form:
+    """What a mnemonic says.
+
+    >>> found = form("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group")
+    >>> found.kind, found.to, found.operands
+    ('tensor store', 'global', ('tensor', 'source'))
+    """
+    words = tuple(mnemonic.split("."))
+    for word in words:
+        if word in LATER:
+            raise CopyFault(
+                "unsupported",
+                f"{mnemonic}: copies with .{word}, which only {LATER[word]} and later "
+                "have, do not run here",
+            )
+    if words[0] in ("st", "red") and "mbarrier::complete_tx::bytes" not in words:
+        raise CopyFault(
+            "unsupported",
+            f"{mnemonic}: {words[0]}.async without an mbarrier needs sm_100",
+        )
+    spaces = [
+        word for word in words if word.startswith("shared") or word == "global"
+    ] + ["", ""]
+    kind = _kind(words, spaces[0], spaces[1])
+    names = (each.partition(":") for each in _ORDERS[kind])
+    operands = tuple(name for name, _, word in names if not word or word in words)
+    operation = next((word for word in words if word in OPERATIONS), None)
+    to, of = ("", spaces[0]) if kind.endswith("prefetch") else spaces[:2]
+    return Form(mnemonic, kind, words, to, of, operation, words[-1], operands)
+
+
+def _kind(words: tuple[str, ...], to: str, of: str) -> str:
+    if words[0] != "cp":
+        return "registers"
+    tensor = "tensor " if "tensor" in words else ""
+    if "prefetch" in words:
+        return f"{tensor}prefetch"
+    if to == "global":
+        return f"{tensor}store"
+    return f"{tensor}load" if of == "global" else "exchange"
+
+
+def copy_from(
+    block: Block, thread: Any, site: int, mnemonic: str, values: list[Any]
+) -> Copy:
+    """The copy that one lane issues.
+
+    ``values`` are the operands in their order: numbers, or their bits; a vector is a
+    list, a predicate a bool, and a tensor ``[map, {coordinates}]`` a list of the
+    address and the list of coordinates.
+    """
+    of = form(mnemonic)
+    if len(values) != len(of.operands):
+        raise CopyFault(
+            "bad-operands",
+            f"{mnemonic} has the operands {one_of(of.operands, 'and')}; given "
+            f"{len(values)}",
+        )
+    return _MAKERS[of.kind](
+        of, Issuer(block, thread, site), dict(zip(of.operands, values, strict=True))
+    )
+
+
+def _signed(value: int) -> int:
+    return (int(value) + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _word(value: int, bits: int = 32) -> int:
+    return int(value) & (1 << bits) - 1
+
+
+def _bulk(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+    mask = given.get("mask")
+    left, right = given.get("left", 0), given.get("right", 0)
+    return BulkCopy(
+        *who, given["goal"], given["source"], _word(given["size"]), to=of.to, of=of.of,
+        mbarrier=given.get("mbarrier"), mask=None if mask is None else _word(mask, 16),
+        kept=_word(given.get("kept", 0xFFFF), 16), ignored=(_word(left), _word(right)),
+        reduction=None if of.operation is None else (of.operation, of.type),
+    )  # fmt: skip
+
+
+def _prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+    return Prefetch(*who, given["source"], _word(given["size"]))
+
+
+class _Tensor(NamedTuple):
+    """The operand ``[map, {coordinates}]``, and the offsets of im2col."""
+
+    map: int
+    coordinates: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
+    if not isinstance(given["tensor"], (list, tuple)):
+        raise CopyFault(
+            "bad-operands", f"{of.mnemonic} takes [map, {{coordinates}}] in brackets"
+        )
+    address, coordinates, *more = given["tensor"]
+    offsets = given.get("offsets", more[0] if more else ())
+    found = tuple(map(_signed, _list(coordinates)))
+    count = next(int(word[0]) for word in of.words if word[1:] == "d")
+    if of.rows:
+        count = 5
+    if len(found) != count:
+        raise CopyFault(
+            "bad-operands",
+            f"{of.mnemonic} takes {count} coordinates; given {len(found)}",
+        )
+    return _Tensor(address, found, tuple(_word(each, 16) for each in _list(offsets)))
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _tensor_load(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+    tensor, mask = _tensor(of, given), given.get("mask")
+    return TensorLoad(
+        *who, tensor.map, tensor.coordinates, tensor.offsets, given["goal"],
+        given["mbarrier"], None if mask is None else _word(mask, 16),
+        im2col=of.has("im2col"), space=of.to, paired=of.has("cta_group::2"),
+        rows=of.rows,
+    )  # fmt: skip
+
+
+def _tensor_store(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+    tensor = _tensor(of, given)
+    return TensorStore(
+        *who, tensor.map, tensor.coordinates, given["source"],
+        im2col=of.has("im2col_no_offs"), operation=of.operation, rows=of.rows,
+    )  # fmt: skip
+
+
+def _tensor_prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+    tensor = _tensor(of, given)
+    return TensorPrefetch(*who, *tensor, im2col=of.has("im2col"), rows=of.rows)
+
+
+def _registers(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+    return AsyncStore(
+        *who, given["goal"], _list(given["values"]), of.type, given["mbarrier"],
+        space=of.to, operation=of.operation if of.words[0] == "red" else None,
+    )  # fmt: skip
+
+
+_MAKERS: dict[str, Callable[[Form, Issuer, dict[str, Any]], Copy]] = {
+    "load": _bulk,
+    "exchange": _bulk,
+    "store": _bulk,
+    "prefetch": _prefetch,
+    "tensor load": _tensor_load,
+    "tensor store": _tensor_store,
+    "tensor prefetch": _tensor_prefetch,
+    "registers": _registers,
+}
+
+
+class Changed(NamedTuple):
+    """What an instruction on tensor maps wrote and read."""
+
+    written: Range
+    read: Range
+
+
+def change_map(block: Block, mnemonic: str, values: list[Any]) -> Changed:
+    """Carry out ``tensormap.replace`` or ``tensormap.cp_fenceproxy`` at once."""
+    words = mnemonic.split(".")
+    if words[1] == "cp_fenceproxy":
+        written, taken = tensor_maps.copy_map(block, values[0], values[1])
+        return Changed(written.range, taken.range)
+    space = next((word for word in words if word in ("global", "shared::cta")), "")
+    address, value = values[0], int(values[-1])
+    ordinal = int(values[1]) if len(values) == 3 else 0
+    changed = tensor_maps.replace(block, address, words[3], value, ordinal, space)
+    return Changed(changed.range, changed.range)

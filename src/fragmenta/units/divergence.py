@@ -1,0 +1,95 @@
+"""Do lanes wait at an aligned instruction for others that will not come?
+
+All lanes of a warp have to execute an ``.aligned`` instruction together.  Lanes that
+took another way may still come, or end before: neither is a mistake.  It is one if they
+go on behind the instruction without having executed it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.ptx.checking.flow import blocks
+from fragmenta.ptx.module import Function
+from fragmenta.simt import layout
+from fragmenta.units.events import Event, carries_out, numbers
+from fragmenta.units.machine import Warp
+
+
+@carries_out("exited")
+def exited(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes pass a barrier of all threads, some of which have ended."""
+    warp.report(
+        "divergent-aligned",
+        event,
+        lanes,
+        "some threads of the block had returned before this barrier. It waits for "
+        "those that have not, and what the others did precedes it",
+        severity="info",
+        repair="Return after the last barrier, if that is not meant.",
+    )
+    return lanes
+
+
+@carries_out("apart")
+def apart(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes wait; look where the others of the warp are."""
+    machine = warp.block.cluster.machine
+    compiled = machine.launch.compiled
+    function, index = compiled.places[event.site]
+    pcs = warp.words[layout.PC >> 2 : (layout.PC >> 2) + layout.LANES]
+    others = {int(pcs[lane]) for lane in numbers(warp.live & ~lanes)}
+    for pc in others:
+        name, start = compiled.waits[pc]
+        key = function, index, name, start
+        known = machine.parted.get(key)
+        if known is None:
+            known = name == function and _missed(
+                machine.launch.module().functions[function], index, start
+            )
+            machine.parted[key] = known
+        if known:
+            gone = [lane for lane in numbers(warp.live & ~lanes) if pcs[lane] == pc]
+            warp.report(
+                "divergent-aligned", event, lanes,
+                f"{event.words[1]} has to be executed by all lanes of a warp together; "
+                f"{len(gone)} lanes have passed it by",
+            )  # fmt: skip
+            break
+    return lanes
+
+
+def _missed(function: Function, here: int, there: int) -> bool:
+    """Whether lanes at ``there`` cannot come to ``here``, but behind it."""
+    flow = blocks(function)
+    at = {i: n for n, each in enumerate(flow) for i in range(each.start, each.end)}
+    if here not in at or there not in at:
+        return False
+    reached = _reachable(flow, at[there])
+    same = at[there] == at[here] and there <= here
+    if same or at[here] in reached - ({at[there]} if at[there] == at[here] else set()):
+        return False
+    behind = _reachable(flow, at[here])
+    return bool(reached & behind - _ends(function, flow))
+
+
+def _reachable(flow: list[Any], start: int) -> set[int]:
+    found, waiting = {start}, [start]
+    while waiting:
+        for each in flow[waiting.pop()].after:
+            if each not in found:
+                found.add(each)
+                waiting.append(each)
+    return found
+
+
+def _ends(function: Function, flow: list[Any]) -> set[int]:
+    """Blocks in which nothing is done but ending."""
+    return {
+        number
+        for number, each in enumerate(flow)
+        if all(
+            i.opcode in ("ret", "exit")
+            for i in function.instructions[each.start : each.end]
+        )
+    }

@@ -1,0 +1,61 @@
+"""What do fences, changes of tensor maps and ``setmaxnreg`` do?
+
+Memory is always up to date here, so a fence changes nothing but what the watching
+knows.
+"""
+
+from __future__ import annotations
+
+from fragmenta.errors import Error
+from fragmenta.units import tensor_maps
+from fragmenta.units.events import Event, carries_out, numbers, together
+from fragmenta.units.machine import Stop, Warp, stopped
+
+
+@carries_out("fence", "membar")
+def fence(warp: Warp, event: Event, lanes: int) -> int:
+    """A fence of any kind."""
+    warp.block.cluster.watch.fence(warp, event, lanes)
+    return lanes
+
+
+@carries_out("setmaxnreg")
+def setmaxnreg(warp: Warp, event: Event, lanes: int) -> int:
+    """The registers of the threads; all four warps of a warpgroup have to ask."""
+    count = event.operands[0].value(warp, 0)
+    if not 24 <= count <= 256 or count % 8:
+        raise Stop(
+            "divergent-aligned", event.site, warp, lanes,
+            f"{event.mnemonic} takes a multiple of 8 from 24 to 256; given {count}",
+        )  # fmt: skip
+    warp.block.cluster.watch.registers(warp, event, lanes, count)
+    return lanes
+
+
+@carries_out("tensormap.replace")
+def replace(warp: Warp, event: Event, lanes: int) -> int:
+    """Change a field of a tensor map in memory."""
+    words = event.words
+    field = words[words.index("tile") + 1]
+    space = next((w for w in words if w == "global" or w.startswith("shared")), "")
+    for lane in numbers(lanes):
+        address, *rest = (each.value(warp, lane) for each in event.operands)
+        ordinal, value = (rest[0], rest[1]) if len(rest) == 2 else (0, rest[0])
+        try:
+            tensor_maps.replace(warp.block, address, field, value, ordinal, space)
+        except Error as error:
+            raise stopped(error, event, warp, 1 << lane) from error
+        warp.block.cluster.watch.tensor_map(warp, event, 1 << lane, address)
+    return lanes
+
+
+@carries_out("tensormap.cp_fenceproxy")
+def cp_fenceproxy(warp: Warp, event: Event, lanes: int) -> int:
+    """Copy a tensor map from shared to global memory, and release it."""
+    for members, (goal, source) in together(warp, lanes, *event.operands[:2]):
+        try:
+            tensor_maps.copy_map(warp.block, goal, source)
+        except Error as error:
+            raise stopped(error, event, warp, members) from error
+        warp.block.cluster.watch.tensor_map(warp, event, members, goal)
+    return lanes

@@ -1,0 +1,136 @@
+"""What do the ``cp.async`` of the lanes of a warp copy?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fragmenta.errors import Error
+from fragmenta.simt import layout
+from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
+from fragmenta.units.events import Event, first, numbers
+from fragmenta.units.machine import Thread, Warp, WrongAddress
+from fragmenta.units.work import Range, Starts, Work, poisoned
+
+
+class WarpCopy(Work):
+    """4, 8 or 16 bytes for each lane, from global to shared memory."""
+
+    completes, proxy, bytes, mbarrier = "async_group", "cp.async", 0, None
+
+    def __init__(self, warp: Warp, event: Event, lanes: int) -> None:
+        super().__init__(event.site, Thread(warp, first(lanes)))
+        self.warp, self.lanes = warp, np.array(list(numbers(lanes)))
+        to, of, size, *rest = event.operands
+        self.size = size.place
+        goal = to.lanes(warp)[self.lanes].astype(np.int64)
+        self.goal = goal & ((1 << RANK_BITS) - 1)
+        self.source = of.lanes(warp)[self.lanes].astype(np.int64)
+        self.count = self._counts(event, rest)
+        self._check(goal)
+        self.data: Any = None
+
+    def _counts(self, event: Event, rest: list[Any]) -> Any:
+        """The bytes that each lane reads; the others are zero."""
+        count = np.full(self.lanes.size, self.size)
+        if "L2::cache_hint" in event.words and rest:
+            rest = rest[:-1]
+        for each in rest:
+            if each.kind == "p":
+                word = int(self.warp.words[each.place >> 2])
+                ignored = (word >> self.lanes & 1) ^ each.bits
+                count = np.where(ignored, 0, count)
+            else:
+                given = each.lanes(self.warp)[self.lanes]
+                count = np.minimum(given.astype(np.int64), self.size)
+        return count
+
+    def _check(self, goal: Any) -> None:
+        size, block, read = self.size, self.warp.block, self.count > 0
+        source = self.source
+        inside = (self.goal >= SHARED_START) & (self.goal + size <= block.shared.size)
+        own = goal >> RANK_BITS == block.rank
+        self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)
+        self._refuse(goal % size != 0, Fault.ALIGNMENT, goal, -size)
+        known = np.zeros(source.size, bool)
+        for slot, (memory, origin) in self._segments(block).items():
+            there = source >> layout.SLOT_BITS == slot
+            begin = source - origin
+            known |= there & (begin >= 0) & (begin + self.count <= memory.size)
+        self._refuse(read & ~known, Fault.BOUNDS, source, size)
+        self._refuse((source % size != 0) & read, Fault.ALIGNMENT, source, size)
+
+    def _refuse(self, wrong: Any, kind: Fault, given: Any, size: int) -> None:
+        """A fault as of any other access; the size is negative for the goal."""
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            lane = 1 << int(self.lanes[at])
+            raise WrongAddress(kind, int(given[at]), size, lane)
+
+    def _firsts(self) -> list[tuple[int, int]]:
+        """One address in each segment, and whether anything is read there."""
+        slots = self.source >> layout.SLOT_BITS
+        used = self.count > 0
+        return [
+            (int(self.source[(slots == slot) & used][0]), 1)
+            for slot in np.unique(slots[used])
+        ]
+
+    def _segments(self, block: Any) -> dict[int, tuple[Any, int]]:
+        found = {}
+        for address, _ in self._firsts():
+            try:
+                memory, offset = block.memory(address)
+            except Error:
+                continue
+            found[address >> layout.SLOT_BITS] = (memory, address - offset)
+        return found
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return [Range("shared", self.warp.block.rank, np.sort(self.goal), self.size)]
+
+    @property
+    def sources(self) -> list[Range]:
+        """What it reads; all bytes of the lanes that read any."""
+        used = self.count > 0
+        if not used.any():
+            return []
+        return [Range("global", -1, np.sort(self.source[used]), self.size)]
+
+    def signals(self) -> list[tuple[int, int]]:
+        """None."""
+        return []
+
+    def poison(self) -> None:
+        """Fill what it will write."""
+        places = self.goal[:, None] + np.arange(self.size)
+        self.warp.block.shared[places] = poisoned(places)
+
+    def read(self) -> None:
+        """Take the source as it is now."""
+        self.data = self._taken(self.warp.block)
+
+    def _taken(self, block: Any) -> Any:
+        """What the lanes read, with zeros behind it."""
+        data = np.zeros((self.lanes.size, self.size), np.uint8)
+        steps = np.arange(self.size)
+        for slot, (memory, origin) in self._segments(block).items():
+            chosen = (self.source >> layout.SLOT_BITS == slot) & (self.count > 0)
+            inside = steps < self.count[chosen, None]
+            places = np.where(inside, self.source[chosen, None] - origin + steps, 0)
+            data[chosen] = np.where(inside, memory[places], 0)
+        return data
+
+    def write(self) -> None:
+        """Put it into shared memory."""
+        places = self.goal[:, None] + np.arange(self.size)
+        self.warp.block.shared[places] = self.data
+
+    def follow(self, shadow: Any, values: Any = ()) -> Starts:
+        """Copy the shadows; no byte of global memory is written."""
+        places = self.goal[:, None] + np.arange(self.size)
+        shadow.shared[places] = self._taken(shadow)
+        return np.empty(0, np.int64)

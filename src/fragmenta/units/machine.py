@@ -1,0 +1,424 @@
+"""Who is there while a kernel runs: clusters, blocks, warps, and work under way?
+
+A :class:`Machine` belongs to a launch.  Compiled code calls it for every event.  A
+cluster of blocks runs together in one thread of the host; a block that is in no cluster
+is a cluster of one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.simt import layout
+from fragmenta.simt.context import Context, address_of
+from fragmenta.simt.layout import RANK_BITS, Fault, Status
+from fragmenta.units.events import Event, events, first
+from fragmenta.units.port import Port
+from fragmenta.units.schedule import Schedule
+
+if TYPE_CHECKING:
+    from fragmenta.units.mbarriers import Mbarrier
+
+EVENT = ctypes.CFUNCTYPE(
+    ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
+)
+
+
+class Stop(Error):
+    """Something so wrong that the kernel cannot go on."""
+
+    def __init__(
+        self, rule: str, site: int, warp: Warp, lanes: int, message: str
+    ) -> None:
+        super().__init__(message)
+        self.rule, self.site, self.warp, self.lanes = rule, site, warp, lanes
+
+
+def stopped(error: Error, event: Event, warp: Warp, lanes: int) -> Stop:
+    """What a copy or a tensor map cannot do, as the end of the kernel."""
+    rule = getattr(error, "rule", "bad-tensor-map")
+    return Stop(rule, event.site, warp, lanes, str(error))
+
+
+class WrongAddress(Error):
+    """An address that cannot be accessed; the same fault as of a load or store."""
+
+    def __init__(self, kind: Fault, address: int, size: int, lanes: int) -> None:
+        super().__init__(f"{kind.name.lower()} at {address:#x}")
+        self.kind, self.address, self.size, self.lanes = kind, address, size, lanes
+
+
+class Thread(NamedTuple):
+    """One thread of a block."""
+
+    warp: Warp
+    lane: int
+
+
+class Warp:
+    """A warp while it runs."""
+
+    def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
+        self.block, self.number, self.memory = block, number, memory
+        self.words = memory.view(np.uint32)
+        self.asked = 0
+        """The lanes that asked in vain whether they may go on."""
+        self.held: Any = None
+        """The product at which it waits for the others of its warpgroup."""
+        self.registers: dict[int, Any] = {}
+        """The registers of loads and stores of tensor memory, by event."""
+
+    @property
+    def live(self) -> int:
+        """The lanes that have not ended."""
+        return int(self.words[layout.LIVE >> 2])
+
+    def give_way(self) -> None:
+        """End the turn of the warp at the next jump back."""
+        self.words[layout.BUDGET >> 2] = 0
+
+    @property
+    def stuck(self) -> bool:
+        """Whether every lane waited or asked in vain since :meth:`look`."""
+        words = self.words
+        waiting = int(words[layout.STUCK >> 2]) | int(words[layout.WAITING >> 2])
+        return not self.live & ~(waiting | self.asked)
+
+    def look(self) -> None:
+        """From now on, find out which lanes wait."""
+        self.asked = self.words[layout.STUCK >> 2] = 0
+
+    def report(
+        self, rule: str, event: Event, lanes: int, message: str,
+        severity: str = "error", **more: Any,
+    ) -> None:  # fmt: skip
+        """Say that something is wrong, and go on."""
+        problems = self.block.cluster.machine.problems
+        problems.add(rule, severity, event.site, message, self, lanes, **more)
+
+
+class Block:
+    """A block while it runs."""
+
+    def __init__(self, cluster: Cluster, rank: int, context: Context) -> None:
+        self.cluster, self.rank, self.context = cluster, rank, context
+        self.shared: NDArray[np.uint8] = context.parts["shared"]
+        size = context.warp(0).size
+        self.warps = [
+            Warp(self, number, context.warp(number))
+            for number in range(context.parts["warps"].size // size)
+        ]
+        first_warp = int(context.parts["warps"].ctypes.data)
+        self.by_address = {
+            first_warp + number * size: warp for number, warp in enumerate(self.warps)
+        }
+        self.mbarriers: dict[int, Mbarrier] = {}
+        self.warpgroups: dict[int, Any] = {}
+        self.groups: dict[Any, Any] = {}
+        """Groups of copies, by whom they belong to."""
+        self.tensor: Any = None
+        """Its tensor memory, once it has allocated some."""
+
+    def begin(self, index: int) -> None:
+        """A new block begins."""
+        self.index = index
+        self.mbarriers.clear()
+        for each in self.warpgroups.values():
+            each.reset()
+        self._forget_groups()
+        self.tensor = None
+        for warp in self.warps:
+            warp.asked, warp.held = 0, None
+
+    def _forget_groups(self) -> None:
+        for each in self.groups.values():
+            # Work names the queue that it is in.
+            (each if isinstance(each, list) else vars(each)).clear()
+        self.groups.clear()
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        self._forget_groups()
+        for warp in self.warps:
+            vars(warp).clear()
+        vars(self).clear()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its threads have ended."""
+        return self.context.status == Status.ENDED
+
+    def memory(self, address: int) -> tuple[NDArray[np.uint8], int]:
+        """The memory that a generic or global address is in, and the place in it.
+
+        What the kernel must not write is not writeable.
+        """
+        slot = address >> layout.SLOT_BITS
+        offset = address & (1 << layout.SLOT_BITS) - 1
+        if slot == layout.SHARED_SLOT:
+            rank, place = offset >> RANK_BITS & 0xFF, offset & (1 << RANK_BITS) - 1
+            if rank < len(self.cluster.blocks):
+                return self.cluster.blocks[rank].shared, place
+        if slot == layout.PARAM_SLOT:
+            return _locked(self.cluster.machine.launch.parameters), offset
+        segment = self.cluster.machine.segments.get(slot)
+        if segment is not None and offset < segment.data.size:
+            data = segment.data
+            return data if segment.writable else _locked(data), offset
+        raise Error(f"the address {address:#x} is in no array")
+
+    def owner(self, address: int, event: Event, warp: Warp, lanes: int) -> Block:
+        """The block in whose shared memory an address is."""
+        rank = address >> RANK_BITS & 0xFF
+        blocks = self.cluster.blocks
+        if address >> 32 or rank >= len(blocks):
+            raise Stop(
+                "mbarrier", event.site, warp, lanes,
+                f"{event.mnemonic} names shared {address:#x}, which is in no block of "
+                f"the cluster of {len(blocks)}",
+            )  # fmt: skip
+        found = blocks[rank]
+        if found.ended:
+            raise Stop(
+                "shared-race", event.site, warp, lanes,
+                f"{event.mnemonic} reaches into the shared memory of block {rank} of "
+                "the cluster, whose threads have all ended",
+            )  # fmt: skip
+        return found
+
+    def retire(self, mbarrier: Mbarrier) -> None:
+        """Forget an mbarrier."""
+        del self.mbarriers[mbarrier.offset]
+
+
+class Cluster:
+    """Blocks that run together, in one thread of the host.
+
+    It is used for one cluster of the grid after the other.
+    """
+
+    def __init__(
+        self, machine: Machine, contexts: list[Context], alone: bool = False
+    ) -> None:
+        self.machine, self.alone = machine, alone
+        self.contexts = contexts
+        self.blocks = [Block(self, rank, each) for rank, each in enumerate(contexts)]
+        for rank, each in enumerate(contexts):
+            each.join(contexts, rank)
+            each.point(layout.BLOCK_EVENT, machine.address)
+            machine.blocks[each.address] = self.blocks[rank]
+        self.schedule = machine.schedule
+        self.number = 0
+        self.pending: list[Any] = []
+        """Work that is under way, the oldest first."""
+        self.changes = 0
+        """How often something happened that somebody may wait for."""
+        self.impatient = False
+        """Whether waits give up, because nothing else can happen."""
+        self.barriers: dict[str, Any] = {}
+        """The barrier of the cluster, once somebody has arrived there."""
+        self.time = 0
+        self.watch: Port = machine.watch(self)
+        if alone:
+            self.number = -1
+            self.watch.attach()
+
+    def begin(self, number: int, indices: list[int]) -> None:
+        """Another cluster of the grid begins."""
+        self.number = number
+        self.schedule = self.machine.schedule.fork(number)
+        self.pending.clear()
+        self.barriers.clear()
+        self.changes = self.time = 0
+        self.impatient = False
+        for block, index in zip(self.blocks, indices, strict=True):
+            block.begin(index)
+            block.context.join(self.contexts, block.rank)
+        self.watch.begin()
+
+    def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
+        """Carry out an event; the lanes that may go on."""
+        self.time += 1
+        if self.alone and self.number != self.contexts[0].index:
+            # Nobody says when a block begins that runs without Python.
+            self.number = block.index = self.contexts[0].index
+            self.watch.enter()
+        if self.schedule.random is not None:
+            for each in self.schedule.some(self.pending):
+                each.finish()
+        here = block.by_address[warp]
+        event = self.machine.events[number]
+        return event.run(here, event, lanes)
+
+    # ── work under way ──────────────────────────────────────────────────────
+
+    def start(self, task: Any) -> None:
+        """Do a piece of work now, or keep it for later, as the schedule says."""
+        if self.schedule.eager:
+            task.finish()
+        else:
+            task.poison()
+            self.pending.append(task)
+
+    def wanted(self, mbarrier: Mbarrier) -> None:
+        """Somebody waits for an mbarrier: what it counts may be done now."""
+        if self.schedule.random is None:
+            for task in list(mbarrier.work):
+                task.finish()
+
+    def relax(self) -> bool:
+        """Do something, if nobody can go on; whether anything was done."""
+        if not self.pending:
+            return False
+        if self.schedule.random is not None:
+            task = self.schedule.random.choice(self.pending)
+            task.finish()
+        else:
+            for task in list(self.pending):
+                task.finish()
+        return True
+
+    def ended(self, context: Context) -> None:
+        """All threads of a block have ended: nobody may reach it any more."""
+        self.changes += 1
+        rank = self.contexts.index(context)
+        if self.blocks[rank].tensor is not None:
+            self.blocks[rank].tensor.report(self.blocks[rank])
+        if len(self.contexts) > 1:
+            self.watch.ended(self.blocks[rank])
+            for each in self.contexts:
+                each.peers[rank, 1] = 0  # no byte of it is in bounds
+
+    def end(self) -> None:
+        """All threads have ended."""
+        self.watch.end()
+        for task in list(self.pending):
+            task.finish()
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for block in self.blocks:
+            block.close()
+        vars(self).clear()
+
+
+WATCHED = frozenset(
+    {
+        "apart",
+        "exited",
+        "location",
+        "unwritten",
+        "undefined",
+        "undefined-product",
+        "fence",
+        "membar",
+    }
+)
+"""Events that change nothing; only the watching hears of them."""
+
+
+class Machine:
+    """What compiled code calls for every event of a launch."""
+
+    def __init__(
+        self, launch: Any, schedule: str | int, problems: Any, strict: bool
+    ) -> None:
+        self.launch, self.strict = launch, strict
+        self.schedule = Schedule(schedule)
+        self.problems = problems
+        self.events = events(launch.compiled.events)
+        self.blocks: dict[int, Block] = {}
+        self._located: dict[int, Any] = {}
+        self.parted: dict[Any, bool] = {}
+        """Whether lanes at one place have passed another one by."""
+        self.segments = {each.slot: each for each in launch.places}
+        self._function = EVENT(self._call)
+        self.address = address_of(self._function)
+        self.errors: dict[int, BaseException] = {}
+        """What went wrong, by the address of the block."""
+        self.watching: Any = None
+        """What watches the launch, if anything does."""
+
+    @cached_property
+    def asynchronous(self) -> bool:
+        """Whether anything goes on beside the threads.
+
+        Machine code makes ``cp.async`` by itself, if it is to be done at once.
+        """
+        if any(each.words[0] not in WATCHED for each in self.events):
+            return True
+        counted = self.launch.compiled.counted
+        return any(each.startswith("cp.") for names in counted for each in names)
+
+    @cached_property
+    def tensor(self) -> bool:
+        """Whether the kernel uses tensor memory."""
+        return any(each.words[0] == "tcgen05" for each in self.events)
+
+    def located(self, event: Event, read: Any) -> Any:
+        """What is known of a product since the kernel was compiled."""
+        found = self._located.get(event.number)
+        if found is None:
+            made = read(self.launch.compiled.events[event.number][2][0])
+            found = self._located.setdefault(event.number, made)
+        return found
+
+    def watch(self, cluster: Cluster) -> Port:
+        """What observes a cluster."""
+        if self.watching is None:
+            return Port()
+        found: Port = self.watching.observer(cluster)
+        return found
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        if self.watching is not None:
+            self.watching.close()
+        for cluster in {id(each.cluster): each.cluster for each in
+                        self.blocks.values()}.values():  # fmt: skip
+            cluster.close()
+        vars(self).clear()
+
+    def _call(self, block: int, warp: int, number: int, lanes: int) -> int:
+        here = self.blocks[block]
+        try:
+            return here.cluster.event(here, warp, number, lanes)
+        except BaseException as error:  # an interrupt, too: nobody else would see it
+            words, kind = here.by_address[warp].words, Fault.EVENT
+            if isinstance(error, WrongAddress):
+                kind = error.kind
+                words[layout.FAULT_SIZE >> 2] = error.size & 0xFFFFFFFF
+                wide = words.view(np.uint64)
+                wide[layout.FAULT_ADDRESS >> 3] = error.address & (1 << 64) - 1
+            else:
+                self.errors[block] = error
+            site = getattr(error, "site", self.events[number].site)
+            _note(words, kind, site, getattr(error, "lanes", 0) or lanes)
+            return 0
+
+    def fail(self, stop: Stop) -> None:
+        """Work that was under way has failed, while no warp had its turn."""
+        context = stop.warp.block.context
+        self.errors[context.address] = stop
+        _note(stop.warp.words, Fault.EVENT, stop.site, stop.lanes or 1)
+        context.fail(stop.warp.number)
+
+
+def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None:
+    """Write into the memory of a warp why it cannot go on."""
+    words[layout.STATUS >> 2] = Status.FAULT
+    words[layout.FAULT_KIND >> 2] = kind
+    words[layout.FAULT_ID >> 2] = site
+    words[layout.FAULT_LANE >> 2] = first(lanes)
+
+
+def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    seen = memory.view()
+    seen.flags.writeable = False
+    return seen

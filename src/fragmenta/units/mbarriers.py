@@ -1,0 +1,337 @@
+"""What does an mbarrier count, and who waits for its phases?
+
+A phase is over when no arrival and no byte is pending.  Phases are counted up for ever
+here; an instruction sees only whether the number is even or odd.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.simt.layout import (
+    RANK_BITS,
+    SHARED_SLOT,
+    SHARED_START,
+    SHARED_WINDOW,
+    SLOT_BITS,
+)
+from fragmenta.simt.naming import counted
+from fragmenta.units.events import Event, carries_out, together
+from fragmenta.units.machine import Block, Stop, Warp
+
+MOST = (1 << 20) - 1
+"""The most arrivals, and the most bytes above or below zero."""
+
+
+class Mbarrier:
+    """An mbarrier in the shared memory of a block."""
+
+    def __init__(self, block: Block, offset: int, count: int, slot: int) -> None:
+        self.block, self.offset = block, offset
+        self.expected = self.pending = count
+        self.phase = self.bytes = 0
+        self.slot = slot
+        """Its number among those of the block, for the watching."""
+        self.work: list[Any] = []
+        """Copies under way that it counts."""
+        self.clock: Any = None
+        """What those who arrived in this phase had done."""
+        self.clocks: dict[int, Any] = {}
+        """The same for the last phases that are over."""
+        self.waiting: dict[int, int] = {}
+        """The phase that warps wait for, by their number."""
+        self.again = False
+        """Whether an mbarrier was here before."""
+        self.write()
+
+    def busy(self) -> str:
+        """Why it must not be given up now; nothing if it may be."""
+        if self.work:
+            return "copies are under way that it counts"
+        if self.waiting:
+            return "somebody waits for it"
+        if self.pending != self.expected or self.bytes:
+            return f"its phase {self.phase} is under way"
+        return ""
+
+    @property
+    def address(self) -> int:
+        """Its address in shared memory."""
+        return self.offset | self.block.rank << RANK_BITS
+
+    def __str__(self) -> str:
+        return f"the mbarrier at {self.offset:#x}"
+
+    def state(self) -> int:
+        """Its 64 bits; a kernel cannot tell them from the hardware's."""
+        return (self.phase & 0xFFFFFF) << 40 | (self.bytes & 0xFFFFF) << 20 | (
+            self.pending & 0xFFFFF
+        )  # fmt: skip
+
+    def write(self) -> None:
+        """Put its bits into shared memory."""
+        data = (self.state() ^ _MARK).to_bytes(8, "little")
+        self.block.shared[self.offset : self.offset + 8] = list(data)
+
+    def intact(self) -> bool:
+        """Whether nobody has written over it."""
+        there = self.block.shared[self.offset : self.offset + 8].tobytes()
+        return int.from_bytes(there, "little") == self.state() ^ _MARK
+
+    def arrive(self, count: int) -> None:
+        """So many arrivals, all in the present phase."""
+        self.pending -= count
+        self.settle()
+
+    def expect(self, count: int) -> None:
+        """So many bytes are expected in the present phase."""
+        self.bytes += count
+
+    def settle(self) -> None:
+        """Begin the next phase, if nothing is pending."""
+        while self.pending == 0 and self.bytes == 0:
+            self.clocks = {self.phase: self.clock}
+            self.clock = None
+            self.phase += 1
+            self.pending = self.expected
+            self.block.cluster.watch.turned(self)
+            self.block.cluster.changes += 1
+            if self.expected == 0:
+                break
+        self.write()
+
+
+_MARK = 0x6D62617272696572
+"""So that an mbarrier of zeros is not mistaken for one that is intact."""
+
+
+# ── finding one ─────────────────────────────────────────────────────────────
+
+
+def find(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
+    """The mbarrier at an address, which may be in another block of the cluster."""
+    block = warp.block.owner(address, event, warp, lanes)
+    offset = address & (1 << RANK_BITS) - 1
+    found = block.mbarriers.get(offset)
+    if found is None:
+        near = ", ".join(hex(each) for each in sorted(block.mbarriers)[:8])
+        there = f"; there are mbarriers at {near}" if near else ""
+        raise Stop(
+            "mbarrier", event.site, warp, lanes,
+            f"{event.mnemonic} at shared {offset:#x}, where no mbarrier was "
+            f"initialised{there}",
+        )  # fmt: skip
+    if not found.intact():
+        raise Stop(
+            "mbarrier", event.site, warp, lanes,
+            f"{found} was written over by an ordinary access or a copy",
+        )  # fmt: skip
+    return found
+
+
+def named(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
+    """The mbarrier at an address that an instruction names."""
+    return find(warp, event, shared_address(warp, event, address, lanes), lanes)
+
+
+def shared_address(warp: Warp, event: Event, address: int, lanes: int) -> int:
+    """An address in shared memory; it is generic if the instruction names no space."""
+    if any(word.startswith("shared") for word in event.words):
+        return address
+    if address >> SLOT_BITS != SHARED_SLOT:
+        raise Stop(
+            "mbarrier", event.site, warp, lanes,
+            f"{event.mnemonic} takes a generic address; {address:#x} is not in shared "
+            "memory",
+        )  # fmt: skip
+    return address - SHARED_WINDOW
+
+
+@carries_out("mbarrier.init")
+def init(warp: Warp, event: Event, lanes: int) -> int:
+    """Make an mbarrier."""
+    block = warp.block
+    for members, (given, count) in together(warp, lanes, *event.operands[:2]):
+        address = shared_address(warp, event, given, members)
+        offset = address & (1 << RANK_BITS) - 1
+        inside = SHARED_START <= offset <= block.shared.size - 8
+        if address >> RANK_BITS != block.rank or not inside or offset % 8:
+            raise Stop(
+                "mbarrier", event.site, warp, members,
+                f"an mbarrier is 8 bytes of the block's shared memory at a multiple of "
+                f"8; given the address {address:#x}",
+            )  # fmt: skip
+        if not 1 <= count <= MOST:
+            raise Stop(
+                "mbarrier", event.site, warp, members,
+                f"an mbarrier expects 1 to {MOST:,} arrivals; given {count:,}",
+            )  # fmt: skip
+        old = block.mbarriers.get(offset)
+        busy = old.busy() if old is not None else ""
+        if busy:
+            warp.report(
+                "mbarrier", event, members, f"{old} is initialised again while {busy}"
+            )
+        slot = old.slot if old is not None else len(block.mbarriers)
+        block.mbarriers[offset] = Mbarrier(block, offset, count, slot)
+        block.mbarriers[offset].again = old is not None
+        block.cluster.watch.init(warp, event, members, block.mbarriers[offset])
+    return lanes
+
+
+@carries_out("mbarrier.inval")
+def inval(warp: Warp, event: Event, lanes: int) -> int:
+    """The memory is free for other uses."""
+    for members, (address,) in together(warp, lanes, event.operands[0]):
+        found = named(warp, event, address, members)
+        busy = found.busy()
+        if busy:
+            warp.report(
+                "mbarrier", event, members, f"{found} is made invalid while {busy}"
+            )
+        found.again = True
+        warp.block.retire(found)
+        warp.block.cluster.watch.init(warp, event, members, found)
+    return lanes
+
+
+# ── arriving ────────────────────────────────────────────────────────────────
+
+
+@carries_out("mbarrier.arrive", "mbarrier.arrive_drop")
+def arrive(warp: Warp, event: Event, lanes: int) -> int:
+    """Arrivals, with or without bytes to expect."""
+    expects, drops = "expect_tx" in event.words, "arrive_drop" in event.words
+    result, *rest = event.operands
+    if result.kind == "a":  # a remote arrival may be written without a result
+        result, rest = result._replace(kind="_"), list(event.operands)
+    relaxed = "relaxed" in event.words
+    for members, (address, *more) in together(warp, lanes, *rest):
+        found = named(warp, event, address, members)
+        threads = members.bit_count()
+        count = 1 if expects or not more else more[0]
+        token = found.phase << 32 | found.pending
+        if expects:
+            _expect(warp, event, members, found, more[0] * threads)
+        arrivals = possible(warp, event, members, found, count * threads)
+        if "noComplete" in event.words and arrivals == found.pending:
+            warp.report(
+                "mbarrier", event, members,
+                f"an arrival with .noComplete would complete phase {found.phase} of "
+                f"{found}",
+            )  # fmt: skip
+        if drops:
+            found.expected -= arrivals
+        warp.block.cluster.watch.arrive(warp, event, members, found, relaxed)
+        found.arrive(arrivals)
+        result.put(warp, members, token)
+        warp.block.cluster.changes += 1
+    return lanes
+
+
+def possible(
+    warp: Warp, event: Event, lanes: int, found: Mbarrier, arrivals: int
+) -> int:
+    """How many of some arrivals there can be; more are reported."""
+    if arrivals > found.pending:
+        warp.report(
+            "mbarrier", event, lanes,
+            f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
+            f"expects {found.expected} in all, and {found.pending} more",
+        )  # fmt: skip
+    return min(arrivals, found.pending)
+
+
+@carries_out("mbarrier.expect_tx")
+def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
+    """Bytes to expect."""
+    for members, (address, count) in together(warp, lanes, *event.operands):
+        found = named(warp, event, address, members)
+        _expect(warp, event, members, found, count * members.bit_count())
+        found.write()
+        warp.block.cluster.changes += 1
+    return lanes
+
+
+@carries_out("mbarrier.complete_tx")
+def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
+    """Bytes that arrived, without a copy."""
+    for members, (address, count) in together(warp, lanes, *event.operands):
+        found = named(warp, event, address, members)
+        _expect(warp, event, members, found, -count * members.bit_count())
+        found.settle()
+        warp.block.cluster.changes += 1
+    return lanes
+
+
+def _expect(warp: Warp, event: Event, lanes: int, found: Mbarrier, count: int) -> None:
+    if not -MOST <= found.bytes + count <= MOST:
+        raise Stop(
+            "mbarrier", event.site, warp, lanes,
+            f"{found} counts at most {MOST:,} bytes at a time; "
+            f"{found.bytes + count:,} would be pending",
+        )  # fmt: skip
+    found.expect(count)
+
+
+@carries_out("mbarrier.pending_count")
+def pending_count(warp: Warp, event: Event, lanes: int) -> int:
+    """The arrivals that were pending when a state was returned."""
+    for members, (state,) in together(warp, lanes, event.operands[1]):
+        event.operands[0].put(warp, members, state & 0xFFFFFFFF)
+    return lanes
+
+
+# ── waiting ─────────────────────────────────────────────────────────────────
+
+
+@carries_out("mbarrier.try_wait", "mbarrier.test_wait")
+def wait(warp: Warp, event: Event, lanes: int) -> int:
+    """Whether a phase is over; ``try_wait`` waits for that, ``test_wait`` does not."""
+    answer, address_at, phase_at = event.operands[:3]
+    passed, cluster = 0, warp.block.cluster
+    for members, (place, given) in together(warp, lanes, address_at, phase_at):
+        address = shared_address(warp, event, place, members)
+        if address >> RANK_BITS != warp.block.rank:
+            raise Stop(
+                "mbarrier", event.site, warp, members,
+                f"a thread cannot wait for the mbarrier of another block; given "
+                f"{address:#x} in block {warp.block.rank} of the cluster",
+            )  # fmt: skip
+        found = find(warp, event, address, members)
+        wanted = _wanted(warp, event, members, found, given)
+        if wanted >= found.phase:
+            cluster.wanted(found)
+        over = wanted < found.phase
+        if over or "test_wait" in event.words or cluster.impatient:
+            answer.put(warp, members, int(over))
+            passed |= members
+        if over:
+            found.waiting.pop(warp.number, None)
+            relaxed = "relaxed" in event.words
+            cluster.watch.wait(warp, event, members, found, wanted, relaxed)
+            cluster.changes += 1
+        else:
+            if found.waiting.get(warp.number) != wanted:
+                cluster.watch.vain(warp, event, members, found, wanted)
+            found.waiting[warp.number] = wanted
+            warp.asked |= members
+            if passed & members:
+                warp.give_way()
+    return passed
+
+
+def _wanted(warp: Warp, event: Event, lanes: int, found: Mbarrier, given: int) -> int:
+    """The number of the phase that an instruction waits for."""
+    if "parity" in event.words:
+        # The phase that is under way, or the one before it.
+        under_way = found.phase & 1 == given & 1
+        return found.phase if under_way else found.phase - 1
+    phase = given >> 32
+    if not found.phase - 1 <= phase <= found.phase:
+        warp.report(
+            "mbarrier", event, lanes,
+            f"a wait for phase {phase} of {found}, which is in phase {found.phase}: a "
+            "state is of the present phase or the one before it",
+        )  # fmt: skip
+    return phase

@@ -1,0 +1,166 @@
+"""The port: what a cluster tells whoever observes it.
+
+:class:`Port` does nothing: it is there when nobody observes.  An observer, such as the
+race detector, is a subclass.  The units call it and know nothing of what it does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fragmenta.simt.wgmma_operands import Located
+    from fragmenta.units.events import Event
+    from fragmenta.units.machine import Block, Warp
+    from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.warpgroups import Warpgroup
+
+
+class Port:
+    """An observer that ignores everything."""
+
+    def attach(self) -> None:
+        """Blocks will run one after the other, without Python between them."""
+
+    def enter(self) -> None:
+        """Another such block has its first event."""
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+
+    def ended(self, block: Block) -> None:
+        """All threads of one block of a cluster have ended."""
+
+    def end(self) -> None:
+        """All threads of the cluster have ended."""
+
+    def init(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
+        """An mbarrier was made, or is no longer one."""
+
+    def arrive(
+        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, relaxed: bool
+    ) -> None:
+        """Lanes arrive at an mbarrier; its phase is not over yet."""
+
+    def wait(
+        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, phase: int,
+        relaxed: bool,
+    ) -> None:  # fmt: skip
+        """Lanes have seen that a phase is over."""
+
+    def vain(
+        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, phase: int
+    ) -> None:
+        """Lanes begin to wait for a phase that is not over."""
+
+    def turned(self, mbarrier: Mbarrier) -> None:
+        """A phase of an mbarrier is over."""
+
+    def finished(self, task: Any) -> None:
+        """A copy is complete."""
+
+    def used(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
+        """An instruction names an mbarrier."""
+
+    def issue(self, task: Any, warp: Warp, event: Event, lanes: int) -> None:
+        """A copy was issued."""
+
+    def complete(self, task: Any, mbarrier: Mbarrier) -> None:
+        """A copy has signalled an mbarrier."""
+
+    def copied(self, warp: Warp, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return False
+
+    def waited(
+        self, warp: Warp, event: Event, lanes: int, kind: str, bound: int, read: bool
+    ) -> None:
+        """Lanes have waited for all copies before an epoch."""
+
+    def copies_arrive(
+        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, counted: bool
+    ) -> None:
+        """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
+
+    def multiplies(self, warp: Warp, event: Event, located: Located) -> None:
+        """A warp is about to issue a product."""
+
+    def multiply(self, task: Any, warp: Warp, event: Event) -> None:
+        """All four warps have issued a product."""
+
+    def multiplied(
+        self, warp: Warp, event: Event, warpgroup: Warpgroup, groups: int
+    ) -> None:
+        """A warp has waited for all groups before a number."""
+
+    def touched(self, warp: Warp, event: Event, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+
+    def wgmma_fence(self, warp: Warp, event: Event) -> None:
+        """A warp executed ``wgmma.fence``."""
+
+    def warpgroup(self, warp: Warp, event: Event, lanes: int) -> None:
+        """A warp executed an instruction of its warpgroup: its lanes are together."""
+
+    def tensor_allocated(
+        self,
+        warp: Warp,
+        event: Event,
+        lanes: int,
+        address: int,
+        columns: int,
+        place: int,
+    ) -> None:
+        """A warp allocated tensor memory, and wrote its address to shared memory."""
+
+    def tensor_freed(
+        self, warp: Warp, event: Event, lanes: int, address: int, columns: int
+    ) -> None:
+        """A warp is done with tensor memory."""
+
+    def tensor_moves(self, task: Any, warp: Warp, event: Event, lanes: int) -> None:
+        """A warp issued a load or a store of tensor memory."""
+
+    def tensor_waited(
+        self, warp: Warp, event: Event, lanes: int, kind: str, tasks: Any
+    ) -> None:
+        """A warp has waited for its loads, or for its stores."""
+
+    def tensor_issue(self, task: Any, warp: Warp, event: Event, lanes: int) -> None:
+        """A thread issued a product, or a copy into tensor memory."""
+
+    def tensor_finished(self, task: Any) -> None:
+        """A product or a copy into tensor memory is done."""
+
+    def tensor_commit(
+        self, arrival: Any, warp: Warp, event: Event, lane: int, mbarrier: Mbarrier
+    ) -> None:
+        """A thread asks for an arrival at an mbarrier when its work is done."""
+
+    def tensor_arrive(self, arrival: Any, mbarrier: Mbarrier) -> None:
+        """The work is done, and the arrival is about to be counted."""
+
+    def tensor_fence(self, warp: Warp, event: Event, lanes: int, before: bool) -> None:
+        """``tcgen05.fence``: before or after what synchronises threads."""
+
+    def cluster_arrive(
+        self, warp: Warp, event: Event, lanes: int, relaxed: bool
+    ) -> None:
+        """Lanes arrive at the barrier of the cluster."""
+
+    def cluster_wait(self, warp: Warp, event: Event, lanes: int, phase: int) -> None:
+        """Lanes have passed the barrier of the cluster."""
+
+    def fence(self, warp: Warp, event: Event, lanes: int) -> None:
+        """A fence of any kind."""
+
+    def tensor_map(self, warp: Warp, event: Event, lanes: int, address: int) -> None:
+        """A tensor map was changed, or its change was acquired."""
+
+    def registers(self, warp: Warp, event: Event, lanes: int, count: int) -> None:
+        """``setmaxnreg``: lanes ask for so many registers."""
+
+    def location(
+        self, warp: Warp, event: Event, lanes: int, role: Any, addresses: Any
+    ) -> None:
+        """A strong access through which threads may synchronise."""

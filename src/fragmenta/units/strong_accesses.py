@@ -1,0 +1,39 @@
+"""Which accesses may be the way by which a thread learns of another?"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from fragmenta.ptx.ordering import Role
+from fragmenta.simt import layout
+from fragmenta.units.events import Event, carries_out, first, numbers
+from fragmenta.units.machine import Warp
+
+PATIENCE = 32
+"""How often a warp may jump back after it has looked at a word: it may poll it."""
+
+
+@carries_out("location")
+def location(warp: Warp, event: Event, lanes: int) -> int:
+    """A strong access is about to happen; only the watching hears of it."""
+    role, window = _meaning(event.words)
+    at = event.operands[0]
+    if lanes & (lanes - 1) == 0:
+        lane = first(lanes)
+        places = [(lane, at.value(warp, lane) + window)]
+    else:
+        every = at.lanes(warp).tolist()
+        places = [(lane, every[lane] + window) for lane in numbers(lanes)]
+    warp.block.cluster.watch.location(warp, event, lanes, role, places)
+    if role.acquires:
+        left = layout.BUDGET >> 2
+        warp.words[left] = min(int(warp.words[left]), PATIENCE)
+    return lanes
+
+
+@lru_cache(maxsize=256)
+def _meaning(words: tuple[str, ...]) -> tuple[Role, int]:
+    """The role of an access, and what is added to its addresses."""
+    *flags, generic = words[1:]
+    role = Role(*(each == "1" for each in flags))
+    return role, 0 if generic else layout.SHARED_WINDOW

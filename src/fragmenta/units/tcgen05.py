@@ -1,0 +1,361 @@
+"""What do the Tensor Cores of a block, or of a pair of blocks, do, and when?
+
+A thread issues products and copies into tensor memory.  They are done in the order in
+which that thread issued them, some time before the mbarrier of a ``tcgen05.commit``
+behind them is told.  Their operands are read then, not when they are issued.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import BadMetadata, Error
+from fragmenta.execution.tcgen05 import check_apart, execute
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.registers.tensor import TensorAddress
+from fragmenta.simt.layout import RANK_BITS
+from fragmenta.simt.naming import counted
+from fragmenta.units.events import Event, Operand, carries_out, numbers
+from fragmenta.units.machine import Stop, Thread, Warp
+from fragmenta.units.mbarriers import (
+    Mbarrier,
+    find,
+    possible,
+    shared_address,
+)
+from fragmenta.units.tasks import Arrival
+from fragmenta.units.tcgen05_sources import sources
+from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_operands import (
+    check_cells,
+    check_target,
+    complete,
+    memory,
+    operand_cells,
+    pair,
+)
+from fragmenta.units.work import Range, ranks
+
+IN_TENSOR_MEMORY = ("d", "metadata", "scale_a", "scale_b")
+"""Operands that are always addresses in tensor memory."""
+
+
+class Queue:
+    """What one thread has issued."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Any] = deque()
+        """Work that is not done, the oldest first."""
+        self.uncommitted: list[Any] = []
+        """Work that no commit covers yet."""
+        self.commits: list[Any] = []
+        """Commits whose mbarriers are not told yet, the oldest first."""
+
+    def run(self, last: Any) -> None:
+        """Do everything up to a piece of work."""
+        while not last.done:
+            self.waiting.popleft().run()
+
+
+def queue(warp: Warp, lane: int) -> Queue:
+    """The queue of a thread."""
+    key = ("tcgen05", "queue", warp.number, lane)
+    found: Queue = warp.block.groups.setdefault(key, Queue())
+    return found
+
+
+class Queued:
+    """Work of the Tensor Cores that was issued."""
+
+    kind = ""
+    op: Op
+
+    def __init__(self, warp: Warp, event: Event, lane: int) -> None:
+        self.thread, self.event, self.site = Thread(warp, lane), event, event.site
+        self.cluster, self.queue = warp.block.cluster, queue(warp, lane)
+        self.blocks = pair(warp, event, 1 << lane)
+        for each in self.blocks:
+            if each.ended:
+                raise self.stop(
+                    "shared-race",
+                    f"{event.mnemonic} reaches into block {each.rank} of the cluster, "
+                    "whose threads have all ended",
+                )
+        self.done = self.hides = False
+        self.threads = 1
+        """How many lanes issued such work, with one instruction."""
+        self.reads: list[Cells] = []
+        self.writes: list[Cells] = []
+        self.sources: list[Range] = []
+        """The shared memory that it reads."""
+
+    def poison(self) -> None:
+        """Hide what it will write."""
+        self.hides = True
+        for each in self.writes:
+            self._memory(each).hide(each, stored=False)
+
+    def finish(self) -> None:
+        """Do it, and what the thread issued before."""
+        if not self.done:
+            self.queue.run(self)
+
+    def run(self) -> None:
+        """Do it."""
+        self.done = True
+        if self in self.cluster.pending:
+            self.cluster.pending.remove(self)
+        for each in self.writes if self.hides else ():
+            self._memory(each).show(each, stored=False)
+        try:
+            self.compute()
+        except Stop:
+            raise
+        except Error as error:
+            metadata = isinstance(error, BadMetadata)
+            rule = "illegal-metadata" if metadata else "bad-descriptor"
+            raise self.stop(rule, str(error)) from error
+        self.cluster.watch.tensor_finished(self)
+        self.cluster.changes += 1
+
+    def read_shared(self, name: str, descriptor: int) -> None:
+        """Note what an operand in shared memory is, if it is there."""
+        try:
+            self.sources += sources(self.op, name, descriptor, self.blocks)
+        except Error as error:
+            raise self.stop("bad-descriptor", str(error)) from error
+
+    def compute(self) -> None:
+        """What it does to tensor memory."""
+
+    def stop(self, rule: str, message: str) -> Stop:
+        """The end of the kernel, because of this work."""
+        return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
+
+    def _memory(self, cells: Cells) -> Any:
+        return memory(self.thread.warp, self.event, self.cluster.blocks[cells.rank])
+
+    # ── the memories of one block, or of both ───────────────────────────────
+
+    def images(self) -> NDArray[np.uint32]:
+        """Tensor memory as this work sees it."""
+        warp, event = self.thread.warp, self.event
+        found = [memory(warp, event, each).operand() for each in self.blocks]
+        return np.stack(found) if len(found) == 2 else found[0]
+
+    def shared(self) -> NDArray[np.uint8]:
+        """Shared memory."""
+        found = [each.shared for each in self.blocks]
+        return np.stack(found) if len(found) == 2 else found[0]
+
+    def put(self, image: NDArray[np.uint32]) -> None:
+        """Write what has changed."""
+        parts = image if len(self.blocks) == 2 else image[None]
+        of = {block.rank: part for block, part in zip(self.blocks, parts, strict=True)}
+        for each in self.writes:
+            there = memory(self.thread.warp, self.event, self.cluster.blocks[each.rank])
+            there.image[each.index] = of[each.rank][each.index]
+
+
+class Product(Queued):
+    """``tcgen05.mma`` in all its forms."""
+
+    kind = "mma"
+
+    def __init__(self, warp: Warp, event: Event, lane: int) -> None:
+        super().__init__(warp, event, lane)
+        given = operands(event, warp, lane)
+        try:
+            self.op = complete(event.mnemonic, given.pop("idesc"))
+        except Error as error:
+            raise self.stop("bad-descriptor", str(error)) from error
+        check_target(warp, event, 1 << lane, self.op)
+        self.given = given
+        self.places()
+
+    def places(self) -> None:
+        """Which cells it reads and writes."""
+        for name, address in self.given.items():
+            if name not in IN_TENSOR_MEMORY and not isinstance(address, TensorAddress):
+                continue
+            part = {"scale_a": "scale_A", "scale_b": "scale_B"}.get(name, name)
+            part = part.upper() if len(part) == 1 else part
+            try:
+                cells = operand_cells(self.op, part, address, self.blocks)
+            except Error as error:
+                raise self.stop("tensor-memory", str(error)) from error
+            if name == "d":
+                self.writes += cells
+            if name != "d" or self.given["enable_input_d"]:
+                self.reads += cells
+        try:
+            check_apart(self.op, self.given["d"], self.given)
+        except Error as error:
+            raise self.stop("tensor-memory", str(error)) from error
+        for name in ("a", "b"):
+            if not isinstance(self.given[name], TensorAddress):
+                self.read_shared(name.upper(), self.given[name])
+
+    def compute(self) -> None:
+        """D = A B + D."""
+        given = dict(self.given)
+        a, b = given.pop("a"), given.pop("b")
+        target = self.cluster.machine.launch.target
+        found = execute(
+            self.op, self.images(), a, b, smem=self.shared(), target=target, **given
+        )
+        self.put(found)
+
+
+@lru_cache(maxsize=1024)
+def _names(words: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the operands of a product."""
+    names = ["d", "a", "b"]
+    if "sp" in words:
+        names.append("metadata")
+    if "decompress::lut::b" in words:
+        names.append("lut")
+    names.append("idesc")
+    if "block_scale" in words:
+        names += ["scale_a", "scale_b"]
+    if kinds[len(names)] == "v":
+        names.append("disable_output_lane")
+    names.append("enable_input_d")
+    names.append("zero_column_mask" if "ws" in words else "scale_input_d")
+    return tuple(names[: len(kinds)])
+
+
+def operands(event: Event, warp: Warp, lane: int) -> dict[str, Any]:
+    """What a thread gives a product, by name."""
+    given = event.operands
+    names = _names(event.words, tuple(each.kind for each in given))
+    found: dict[str, Any] = {}
+    for name, each in zip(names, given, strict=True):
+        found[name] = _value(name, each, warp, lane)
+    return found
+
+
+def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
+    if operand.kind == "v":
+        return operand.values(warp, lane)
+    value = operand.value(warp, lane)
+    if name == "a" and operand.kind == "a":
+        return TensorAddress.decode(value)
+    if name == "enable_input_d":
+        return int(bool(value))
+    bits = 64 if name in ("a", "b", "zero_column_mask") else 32
+    return value & (1 << bits) - 1
+
+
+@carries_out("tcgen05.mma")
+def mma(warp: Warp, event: Event, lanes: int) -> int:
+    """A product by each lane; usually there is one."""
+    for lane in numbers(lanes):
+        issue(Product(warp, event, lane), lanes)
+    return lanes
+
+
+def issue(task: Queued, lanes: int) -> None:
+    """Work is under way; ``lanes`` are all that execute the instruction."""
+    warp, lane = task.thread
+    task.threads = lanes.bit_count()
+    check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
+    task.queue.waiting.append(task)
+    task.queue.uncommitted.append(task)
+    task.cluster.watch.tensor_issue(task, warp, task.event, 1 << lane)
+    task.cluster.start(task)
+
+
+# ── commit ──────────────────────────────────────────────────────────────────
+
+
+class Commit(Arrival):
+    """An arrival at an mbarrier once the work of a thread is done."""
+
+    def __init__(
+        self, warp: Warp, event: Event, lane: int, mbarrier: Mbarrier,
+        before: list[Any], covers: list[Any],
+    ) -> None:  # fmt: skip
+        super().__init__(warp.block.cluster, mbarrier, 1, before)
+        self.thread, self.event, self.covers = Thread(warp, lane), event, covers
+
+    def arriving(self) -> None:
+        """Tell the watching, and count no more arrivals than there can be."""
+        warp, lane = self.thread
+        self.count = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
+        self.cluster.watch.tensor_arrive(self, self.mbarrier)
+
+
+@carries_out("tcgen05.commit")
+def commit(warp: Warp, event: Event, lanes: int) -> int:
+    """Tell an mbarrier, or one in each of several blocks, when the work is done."""
+    cluster = warp.block.cluster
+    mbarriers = {lane: _mbarriers(warp, event, lane) for lane in numbers(lanes)}
+    _check_arrivals(warp, event, lanes, mbarriers)
+    for lane, found in mbarriers.items():
+        mine = queue(warp, lane)
+        # Who is told of a commit need not wait for the earlier ones of the thread.
+        mine.commits = [each for each in mine.commits if not each.done]
+        before, covers = [*mine.commits, *mine.waiting], mine.uncommitted
+        mine.uncommitted = []
+        arrivals = [Commit(warp, event, lane, m, before, covers) for m in found]
+        mine.commits += arrivals
+        for each in arrivals:
+            cluster.watch.tensor_commit(each, warp, event, lane, each.mbarrier)
+        for each in arrivals:
+            cluster.start(each)
+    return lanes
+
+
+def _check_arrivals(
+    warp: Warp, event: Event, lanes: int, mbarriers: dict[int, list[Mbarrier]]
+) -> None:
+    """Report that more lanes commit together than an mbarrier expects."""
+    told = Counter(each for found in mbarriers.values() for each in found)
+    for each, threads in told.items():
+        if threads > each.expected:
+            expected = counted(each.expected, "arrival")
+            warp.report(
+                "mbarrier", event, lanes,
+                f"{threads} threads commit their work, which makes {threads} arrivals "
+                f"at {each}; a phase of it expects {expected}",
+                repair="Let one thread of the warp (elect.sync) issue the work and "
+                "commit it, or initialise the mbarrier with a larger count.",
+            )  # fmt: skip
+
+
+def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:
+    """The mbarriers that a commit names."""
+    address, *mask = (each.value(warp, lane) for each in event.operands)
+    place = shared_address(warp, event, address, 1 << lane)
+    if not mask:
+        goals = [place]
+    else:
+        offset = place & (1 << RANK_BITS) - 1
+        goals = [rank << RANK_BITS | offset for rank in ranks(mask[0] & 0xFFFFFFFF)]
+    found = [find(warp, event, each, 1 << lane) for each in goals]
+    for each in found:
+        warp.block.cluster.watch.used(warp, event, 1 << lane, each)
+    return found
+
+
+# ── fences ──────────────────────────────────────────────────────────────────
+
+
+@carries_out("tcgen05.fence::before_thread_sync")
+def fence_before(warp: Warp, event: Event, lanes: int) -> int:
+    """Work before it is ordered before what synchronises threads."""
+    warp.block.cluster.watch.tensor_fence(warp, event, lanes, before=True)
+    return lanes
+
+
+@carries_out("tcgen05.fence::after_thread_sync")
+def fence_after(warp: Warp, event: Event, lanes: int) -> int:
+    """Work after it is ordered behind what synchronised threads."""
+    warp.block.cluster.watch.tensor_fence(warp, event, lanes, before=False)
+    return lanes

@@ -1,0 +1,164 @@
+"""How do the warps of a block allocate and free tensor memory?
+
+One warp allocates for its block.  For a pair of blocks, one warp of each does, and both
+get the same address.  The address is written to shared memory by the warp itself, so
+that a barrier shows it to the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.errors import Error
+from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
+from fragmenta.units.events import Event, carries_out, first
+from fragmenta.units.machine import Block, Stop, Warp, WrongAddress
+from fragmenta.units.mbarriers import shared_address
+from fragmenta.units.tmem_cells import TensorMemory
+from fragmenta.units.tmem_operands import (
+    check_target,
+    memory,
+    named_op,
+    pair,
+)
+
+_WORD = 4
+"""Bytes of an address of tensor memory."""
+
+
+def _memory(block: Block) -> TensorMemory:
+    """The tensor memory of a block that may be about to allocate."""
+    if block.tensor is None:
+        block.tensor = TensorMemory(late=not block.cluster.schedule.eager)
+    found: TensorMemory = block.tensor
+    return found
+
+
+def _checked(warp: Warp, event: Event, lanes: int) -> None:
+    """Refuse what is known by its spelling only, and what the target lacks."""
+    check_target(warp, event, lanes, named_op(event.mnemonic))
+    if "exclusive" in event.words:
+        raise Stop(
+            "tensor-memory", event.site, warp, lanes,
+            f"{event.mnemonic}: it is not known how a GPU allocates with .exclusive",
+        )  # fmt: skip
+
+
+# ── alloc ───────────────────────────────────────────────────────────────────
+
+
+@carries_out("tcgen05.alloc")
+def alloc(warp: Warp, event: Event, lanes: int) -> int:
+    """Allocate columns; the lanes wait while there is no room."""
+    _checked(warp, event, lanes)
+    lane = first(lanes)
+    given, columns = (each.value(warp, lane) for each in event.operands)
+    place = _place(warp, event, lanes, given)
+    blocks = pair(warp, event, lanes)
+    requests: dict[int, Any] = warp.block.cluster.barriers.setdefault("tcgen05", {})
+    if len(blocks) == 2:
+        found = _meet(warp, event, lanes, requests, blocks, columns)
+    else:
+        found = _take(warp, event, lanes, blocks, columns)
+    waiting = _memory(warp.block).waiting
+    if found is None:
+        waiting[warp.number] = columns
+        return 0
+    waiting.pop(warp.number, None)
+    shared = warp.block.shared
+    shared[place : place + _WORD] = list(found.to_bytes(_WORD, "little"))
+    cluster = warp.block.cluster
+    cluster.watch.tensor_allocated(warp, event, lanes, found, columns, place)
+    cluster.changes += 1
+    return lanes
+
+
+def _place(warp: Warp, event: Event, lanes: int, given: int) -> int:
+    """Where in shared memory the address goes."""
+    address = shared_address(warp, event, given, lanes)
+    offset = address & (1 << RANK_BITS) - 1
+    block = warp.block
+    inside = SHARED_START <= offset <= block.shared.size - _WORD
+    if address >> RANK_BITS != block.rank or not inside:
+        raise WrongAddress(Fault.BOUNDS, given, _WORD, lanes)
+    if offset % _WORD:
+        raise WrongAddress(Fault.ALIGNMENT, given, _WORD, lanes)
+    return offset
+
+
+def _take(
+    warp: Warp, event: Event, lanes: int, blocks: tuple[Block, ...], columns: int
+) -> int | None:
+    """Columns in all of some blocks, at the same address; None if there is no room."""
+    try:
+        found = {_memory(each).allocator.allocate(columns) for each in blocks}
+    except Error as error:
+        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
+    if len(found) > 1:
+        raise Stop(
+            "tensor-memory", event.site, warp, lanes,
+            "the blocks of a pair have not allocated the same columns so far",
+        )  # fmt: skip
+    (address,) = found
+    if address is not None:
+        for each in blocks:
+            _memory(each).takers[address] = (warp, event.site)
+    return address
+
+
+def _meet(
+    warp: Warp, event: Event, lanes: int, requests: dict[int, Any],
+    blocks: tuple[Block, ...], columns: int,
+) -> int | None:  # fmt: skip
+    """Allocate for both blocks of a pair, once a warp of each has asked.
+
+    A request is the number of columns, and then the address that was given.
+    """
+    own = warp.block.rank
+    other = own ^ 1
+    if own in requests and requests[own][2] is not None:
+        return int(requests.pop(own)[2])
+    requests[own] = (warp.number, columns, None)
+    there = requests.get(other)
+    if there is None or there[2] is not None:
+        return None
+    if there[1] != columns:
+        raise Stop(
+            "tensor-memory", event.site, warp, lanes,
+            f"both blocks of a pair allocate the same number of columns; given "
+            f"{columns} here, and {there[1]} in block {other} of the cluster",
+        )  # fmt: skip
+    found = _take(warp, event, lanes, blocks, columns)
+    if found is not None:
+        requests[other] = (there[0], columns, found)
+        del requests[own]
+    return found
+
+
+# ── dealloc ─────────────────────────────────────────────────────────────────
+
+
+@carries_out("tcgen05.dealloc")
+def dealloc(warp: Warp, event: Event, lanes: int) -> int:
+    """Free columns of the own block."""
+    _checked(warp, event, lanes)
+    address, columns = (each.value(warp, first(lanes)) for each in event.operands)
+    of = memory(warp, event)
+    pair(warp, event, lanes)
+    try:
+        of.allocator.free(address, columns)
+    except Error as error:
+        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
+    of.takers.pop(address, None)
+    cluster = warp.block.cluster
+    cluster.watch.tensor_freed(warp, event, lanes, address, columns)
+    cluster.changes += 1
+    return lanes
+
+
+@carries_out("tcgen05.relinquish_alloc_permit")
+def relinquish(warp: Warp, event: Event, lanes: int) -> int:
+    """The block allocates nothing more."""
+    pair(warp, event, lanes)
+    _memory(warp.block).allocator.relinquish()
+    return lanes

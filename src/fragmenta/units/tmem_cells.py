@@ -1,0 +1,116 @@
+"""What does the tensor memory of a block hold while a kernel runs?
+
+Work that is under way hides the cells that it will write: whoever reads them too early
+sees ``POISON``.  Products and copies of one thread are done in the order of their
+issue, so they see through what later ones of their kind hide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.once import once_of
+from fragmenta.registers.layout import Index
+from fragmenta.registers.tensor import COLUMNS, LANES
+from fragmenta.simt.layout import POISON
+from fragmenta.tensor_memory.allocator import Allocator
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of tensor memory: some lanes, and adjacent columns."""
+
+    rank: int
+    """The block of the cluster."""
+    lanes: tuple[int, ...]
+    column: int
+    columns: int
+
+    @property
+    def index(self) -> tuple[Any, Any]:
+        """What NumPy takes for them.
+
+        >>> Cells(0, (4, 5, 6), 8, 2).index
+        (slice(4, 7, None), slice(8, 10, None))
+        """
+        return _lanes(self.lanes), slice(self.column, self.column + self.columns)
+
+
+@once_of(256)
+def _lanes(lanes: tuple[int, ...]) -> Any:
+    first, last = lanes[0], lanes[-1]
+    if lanes == tuple(range(first, last + 1)):
+        return slice(first, last + 1)
+    return np.array(lanes)
+
+
+class TensorMemory:
+    """The tensor memory of a block.
+
+    ``image`` is what the memory holds, 128 lanes of 512 words.
+    """
+
+    def __init__(self, late: bool) -> None:
+        self.image = np.full((LANES, COLUMNS), POISON, np.uint32)
+        self.flat = self.image.reshape(-1)
+        self.allocator = Allocator()
+        self.takers: dict[int, Any] = {}
+        """Which warp allocated each block of columns, and where in the kernel."""
+        self.waiting: dict[int, int] = {}
+        """How many columns warps wait for, by their number."""
+        self.late = late
+        self._stores = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
+        self._queued = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
+        self._storing = 0
+
+    @property
+    def allocated(self) -> NDArray[np.bool_]:
+        """Which columns are allocated."""
+        found = np.zeros(COLUMNS, bool)
+        for first, columns in self.allocator.blocks.items():
+            found[first : first + columns] = True
+        return found
+
+    # ── what is hidden ──────────────────────────────────────────────────────
+
+    def hide(self, cells: Cells, stored: bool) -> None:
+        """Work is under way that will write some cells: a store, or a product."""
+        (self._stores if stored else self._queued)[cells.index] += 1
+        self._storing += stored
+
+    def show(self, cells: Cells, stored: bool) -> None:
+        """The work is done."""
+        (self._stores if stored else self._queued)[cells.index] -= 1
+        self._storing -= stored
+
+    def seen(self, index: Index) -> NDArray[np.uint32]:
+        """What a thread sees in some cells, given by their numbers."""
+        values = self.flat.take(index)
+        if self.late:
+            hidden = self._stores.take(index) + self._queued.take(index)
+            values[hidden != 0] = POISON
+        return values
+
+    def operand(self) -> NDArray[np.uint32]:
+        """What a product sees: not what stores have still to write."""
+        if not self._storing:
+            return self.image
+        return np.where(self._stores != 0, np.uint32(POISON), self.image)
+
+    # ── the end ─────────────────────────────────────────────────────────────
+
+    def report(self, block: Any) -> None:
+        """Report columns that a block has not freed when its threads have ended."""
+        for address, (warp, site) in sorted(self.takers.items()):
+            last = address + self.allocator.blocks[address] - 1
+            own = warp if warp.block is block else block.warps[0]
+            block.cluster.machine.problems.add(
+                "tensor-memory", "error", site,
+                f"the block ends, and columns {address} to {last} of its tensor memory "
+                "are still allocated: tcgen05.dealloc must free them",
+                own, 0,
+            )  # fmt: skip

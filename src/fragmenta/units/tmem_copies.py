@@ -1,0 +1,79 @@
+"""How does shared memory get into tensor memory?
+
+``tcgen05.cp`` is work of the Tensor Cores, as products are.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from fragmenta.errors import Error
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.registers.tensor import COLUMNS, TensorAddress
+from fragmenta.shared.descriptor import Descriptor
+from fragmenta.tensor_memory.copying import copies, copy
+from fragmenta.tensor_memory.moves import shift as shifted
+from fragmenta.units.events import Event, carries_out, first, numbers
+from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.tcgen05 import Queued, issue
+from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_operands import named_op
+
+
+class Fill(Queued):
+    """``tcgen05.cp``."""
+
+    kind = "cp"
+
+    def __init__(self, warp: Warp, event: Event, lane: int) -> None:
+        super().__init__(warp, event, lane)
+        self.op = named_op(event.mnemonic)
+        address, self.descriptor = (each.value(warp, lane) for each in event.operands)
+        self.at = TensorAddress.decode(address)
+        try:
+            lanes, columns = _reached(self.op, self.at.lane)
+        except Error as error:
+            raise self.stop("tensor-memory", str(error)) from error
+        if self.at.column + columns > COLUMNS:
+            raise self.stop(
+                "tensor-memory",
+                f"{event.mnemonic} writes {columns} columns; from column "
+                f"{self.at.column} on they do not fit in {COLUMNS}",
+            )
+        self.writes = [
+            Cells(each.rank, lanes, self.at.column, columns) for each in self.blocks
+        ]
+        self.read_shared("S", self.descriptor)
+
+    def compute(self) -> None:
+        """Copy the rows."""
+        of = Descriptor.decode(self.descriptor, "tcgen05")
+        self.put(copy(self.images(), self.shared(), self.op, self.at, of))
+
+
+@lru_cache(maxsize=256)
+def _reached(op: Op, lane: int) -> tuple[tuple[int, ...], int]:
+    """The lanes that a copy writes, and how many columns."""
+    used = copies(op).cells(address=TensorAddress(lane, 0))
+    return tuple(np.flatnonzero(used.any(axis=1)).tolist()), int(used.any(axis=0).sum())
+
+
+@carries_out("tcgen05.cp")
+def cp(warp: Warp, event: Event, lanes: int) -> int:
+    """A copy by each lane; usually there is one."""
+    for lane in numbers(lanes):
+        issue(Fill(warp, event, lane), lanes)
+    return lanes
+
+
+@carries_out("tcgen05.shift")
+def shift(warp: Warp, event: Event, lanes: int) -> int:
+    """Refused: nobody says in which direction it moves rows."""
+    address = event.operands[0].value(warp, first(lanes))
+    try:
+        shifted(None, event.mnemonic, address)  # type: ignore[arg-type]
+    except Error as error:
+        raise Stop("fault", event.site, warp, lanes, str(error)) from error
+    return lanes

@@ -1,0 +1,266 @@
+"""How do warps load and store tensor memory?
+
+``tcgen05.ld`` fills registers when it is issued, whatever the schedule is.  By the
+manual they hold nothing before ``wait::ld``.  But ptxas makes every instruction that
+needs such a register wait for the load, and Triton's kernels count on that.
+
+``tcgen05.st`` takes its registers when it is issued, and fills cells some time between
+that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.registers.layout import Index
+from fragmenta.tensor_memory.moves import reduce
+from fragmenta.tensor_memory.reach import WARPS, reached
+from fragmenta.units.events import Event, Operand, carries_out, numbers
+from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_operands import check_cells, memory, named_op
+from fragmenta.units.warpgroups import Registers
+
+ALL = 0xFFFFFFFF
+
+
+class Way(NamedTuple):
+    """Where a load or store goes in tensor memory."""
+
+    numbers: Index
+    """The number of each cell in an image: (registers, lanes, elements)."""
+    cells: tuple[tuple[tuple[int, ...], int, int], ...]
+    """For each access: the lanes, the first column, and how many columns."""
+
+
+@lru_cache(maxsize=512)
+def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
+    """Where an instruction goes; ``warp`` is the number in the warpgroup."""
+    found = reached(op, address, warp=warp, imm=imm)
+    halves = (found.lane, found.column)
+    parts = [halves]
+    if imm is not None:  # the second access belongs to the second half of the warp
+        parts = [tuple(each[i : i + 16] for each in halves) for i in (0, 16)]  # type: ignore[misc]
+    cells = []
+    for lane, column in parts:
+        lanes = tuple(np.unique(lane).tolist())
+        first, last = int(column.min()), int(column.max())
+        cells.append((lanes, first, last + 1 - first))
+    every = np.ascontiguousarray(found.flat.swapaxes(0, 1))
+    return Way(every, tuple(cells))
+
+
+class Move:
+    """A load or a store of a warp that was issued."""
+
+    def __init__(self, kind: str, warp: Warp, event: Event, op: Op, to: Way) -> None:
+        self.kind, self.warp, self.site = kind, warp, event.site
+        self.cluster, self.memory = warp.block.cluster, memory(warp, event)
+        self.op, self.way = op, to
+        self.registers: tuple[int, ...] = ()
+        """Where the registers are in the memory of the warp."""
+        self.done = False
+        self.cells = [Cells(warp.block.rank, *each) for each in to.cells]
+
+    @property
+    def packed(self) -> bool:
+        """Whether two columns share a register."""
+        return bool(self.way.numbers.shape[-1] == 2)
+
+    def finish(self) -> None:
+        """Move the words."""
+        if self.done:
+            return
+        self.done = True
+        if self in self.cluster.pending:
+            self.cluster.pending.remove(self)
+        self.move()
+        self.cluster.changes += 1
+
+    def poison(self) -> None:
+        """Make it visible that the words are not there yet."""
+
+    def move(self) -> None:
+        """Move the words now."""
+
+
+class Load(Move):
+    """``tcgen05.ld`` of a warp."""
+
+    def __init__(
+        self, warp: Warp, event: Event, op: Op, to: Way, results: Registers,
+        reduced: Operand | None,
+    ) -> None:  # fmt: skip
+        super().__init__("ld", warp, event, op, to)
+        self.results, self.reduced = results, reduced
+        self.registers = results.offsets
+        if reduced is not None:
+            self.registers += (reduced.place,)
+
+    def move(self) -> None:
+        """Fill the registers with what the cells hold now."""
+        words = self.words_of(self.memory.seen(self.way.numbers))
+        self.results.put(words)
+        if self.reduced is not None:
+            self.reduced.lanes(self.warp)[:] = self._least(words)
+
+    def words_of(self, found: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """What the registers get of some cells."""
+        if not self.packed:
+            return found[..., 0]
+        low = found & np.uint32(0xFFFF)
+        return low[..., 0] | low[..., 1] << np.uint32(16)
+
+    def _least(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The least or greatest of the values that each lane has loaded."""
+        try:
+            return reduce(self.op, words.T)
+        except Error as error:
+            raise Stop("fault", self.site, self.warp, ALL, str(error)) from error
+
+
+class Store(Move):
+    """``tcgen05.st`` of a warp."""
+
+    def __init__(
+        self, warp: Warp, event: Event, op: Op, to: Way, words: NDArray[np.uint32]
+    ) -> None:
+        super().__init__("st", warp, event, op, to)
+        self.words = words
+
+    def poison(self) -> None:
+        """The cells hold nothing that may be read yet."""
+        for each in self.cells:
+            self.memory.hide(each, stored=True)
+        self.hides = True
+
+    hides = False
+
+    def move(self) -> None:
+        """Fill the cells."""
+        self.memory.flat[self.way.numbers] = self.cells_of(self.words)
+        for each in self.cells if self.hides else ():
+            self.memory.show(each, stored=True)
+
+    def cells_of(self, given: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """What the cells get of some registers."""
+        words = given[..., None]
+        if not self.packed:
+            return words
+        halves = (words & np.uint32(0xFFFF), words >> np.uint32(16))
+        return np.concatenate(halves, axis=-1)
+
+
+# ── issuing ─────────────────────────────────────────────────────────────────
+
+
+def _way(
+    warp: Warp, event: Event, lanes: int, op: Op, address: Operand, rest: list[Operand]
+) -> Way:
+    """Where a move goes, if the warp reaches it."""
+    given = _same(warp, event, lanes, address)
+    imm = rest[0].value(warp, 0) if rest else None
+    try:
+        return way(op, given, warp.number % WARPS, imm)
+    except Error as error:
+        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
+
+
+def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
+    """The address, which all lanes have to give."""
+    given = operand.lanes(warp)
+    live = given[:1]
+    if lanes != ALL or (given != given[0]).any():
+        live = np.unique(given[list(numbers(lanes))])
+    if live.size > 1:
+        raise Stop(
+            "divergent-aligned", event.site, warp, lanes,
+            f"the address of {event.mnemonic} must be the same in all lanes of the "
+            f"warp; given {int(live[0]):#x} and {int(live[-1]):#x}",
+        )  # fmt: skip
+    return int(live[0])
+
+
+def _registers(warp: Warp, event: Event, operand: Operand) -> Registers:
+    """The registers of a vector, worked out once for each warp."""
+    found: Registers | None = warp.registers.get(event.number)
+    if found is None:
+        items = operand.items if operand.kind == "v" else (operand,)
+        found = Registers(warp.words, [each.place for each in items])
+        warp.registers[event.number] = found
+    return found
+
+
+def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
+    cluster, block = warp.block.cluster, warp.block
+    check_cells(warp, event, lanes, task.cells)
+    block.groups.setdefault(("tcgen05", task.kind, warp.number), []).append(task)
+    cluster.watch.tensor_moves(task, warp, event, lanes)
+    if task.kind == "ld":
+        task.finish()
+    else:
+        cluster.start(task)
+    return lanes
+
+
+@carries_out("tcgen05.ld")
+def load(warp: Warp, event: Event, lanes: int) -> int:
+    """Load cells into the registers of a warp."""
+    op = named_op(event.mnemonic)
+    result, *rest = event.operands
+    reduced = rest.pop(0) if op.values.get("red") else None
+    to = _way(warp, event, lanes, op, rest[0], rest[1:])
+    results = _registers(warp, event, result)
+    return _start(warp, event, lanes, Load(warp, event, op, to, results, reduced))
+
+
+@carries_out("tcgen05.st")
+def store(warp: Warp, event: Event, lanes: int) -> int:
+    """Store the registers of a warp into cells."""
+    op = named_op(event.mnemonic)
+    address, *rest, source = event.operands
+    to = _way(warp, event, lanes, op, address, rest)
+    words = np.zeros(to.numbers.shape[:2], np.uint32)
+    _given(warp, event, source, words)
+    return _start(warp, event, lanes, Store(warp, event, op, to, words))
+
+
+def _given(
+    warp: Warp, event: Event, source: Operand, words: NDArray[np.uint32]
+) -> None:
+    """The registers that are stored; some may be constants."""
+    items = source.items if source.kind == "v" else (source,)
+    if all(each.kind == "r" for each in items):
+        _registers(warp, event, source).get(words)
+        return
+    for row, each in zip(words, items, strict=True):
+        row[:] = each.lanes(warp).astype(np.uint64) & 0xFFFFFFFF
+
+
+# ── waiting ─────────────────────────────────────────────────────────────────
+
+
+def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
+    tasks: list[Any] = warp.block.groups.pop(("tcgen05", kind, warp.number), [])
+    for each in tasks:
+        each.finish()
+    warp.block.cluster.watch.tensor_waited(warp, event, lanes, kind, tasks)
+    return lanes
+
+
+@carries_out("tcgen05.wait::ld")
+def wait_ld(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait until all loads of the warp have filled their registers."""
+    return _wait(warp, event, lanes, "ld")
+
+
+@carries_out("tcgen05.wait::st")
+def wait_st(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait until all stores of the warp have filled their cells."""
+    return _wait(warp, event, lanes, "st")

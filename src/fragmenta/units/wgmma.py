@@ -1,0 +1,146 @@
+"""How do the warps of a warpgroup issue products, and wait for them?"""
+
+from __future__ import annotations
+
+from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.events import Event, carries_out
+from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.warpgroups import (
+    ALL,
+    WARPS,
+    Warpgroup,
+    Wgmma,
+    WgmmaError,
+)
+
+_RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata",
+          "wgmma-registers-in-flight": "wgmma-registers-in-flight"}  # fmt: skip
+
+
+class Product:
+    """A product that all four warps have issued."""
+
+    def __init__(self, warp: Warp, work: Wgmma) -> None:
+        self.warp, self.work = warp, work
+        self.cluster = warp.block.cluster
+
+    @property
+    def done(self) -> bool:
+        """Whether it has run."""
+        return self.work.done
+
+    def poison(self) -> None:
+        """Each warp's part of D was hidden when that warp issued it."""
+
+    def finish(self) -> None:
+        """Run it, and those before it."""
+        if self in self.cluster.pending:
+            self.cluster.pending.remove(self)
+        if self.work.done:
+            return
+        self.cluster.changes += 1
+        try:
+            self.work.write()
+        except WgmmaError as error:
+            raise _stop(error, error.site, self.warp, ALL) from error
+
+
+def group(warp: Warp) -> Warpgroup:
+    """The warpgroup of a warp."""
+    block, number = warp.block, warp.number // WARPS
+    found = block.warpgroups.get(number)
+    if found is None:
+        machine = block.cluster.machine
+        late = not block.cluster.schedule.eager
+        members = block.warps[WARPS * number : WARPS * (number + 1)]
+        found = Warpgroup(members, block.shared, machine.launch.target, late=late)
+        block.warpgroups[number] = found
+    return found
+
+
+def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
+    rule = _RULES.get(error.rule, "divergent-aligned")
+    return Stop(rule, site, warp, lanes, str(error))
+
+
+@carries_out("wgmma.mma_async")
+def mma_async(warp: Warp, event: Event, lanes: int) -> int:
+    """A warp issues its part of a product."""
+    cluster = warp.block.cluster
+    warpgroup = group(warp)
+    if warp.held is not None:
+        return _held(warp, lanes)
+    located = cluster.machine.located(event, Located.from_list)
+    cluster.watch.warpgroup(warp, event, lanes)
+    cluster.watch.multiplies(warp, event, located)
+    try:
+        number = warpgroup.issued(warp)
+        work = warpgroup.issue(warp, located, event.site, lanes)
+        if work is not None:
+            task = Product(warp, work)
+            cluster.watch.multiply(task, warp, event)
+            cluster.start(task)
+    except WgmmaError as error:
+        raise _stop(error, event.site, warp, lanes) from error
+    cluster.changes += 1
+    if work is None and cluster.machine.watching is not None:
+        # The accesses of a warp that is ahead must not be taken for earlier ones.
+        warp.held = number
+        return 0
+    return lanes
+
+
+def _held(warp: Warp, lanes: int) -> int:
+    """A warp that has issued a product goes on when the others have, too."""
+    if group(warp).behind(warp.held):
+        return 0
+    warp.held = None
+    return lanes
+
+
+@carries_out("wgmma.fence")
+def fence(warp: Warp, event: Event, lanes: int) -> int:
+    """Accesses to registers are ordered before the products that follow."""
+    cluster = warp.block.cluster
+    cluster.watch.warpgroup(warp, event, lanes)
+    cluster.watch.wgmma_fence(warp, event)
+    try:
+        group(warp).fence(warp, event.site)
+    except WgmmaError as error:
+        raise _stop(error, event.site, warp, lanes) from error
+    return lanes
+
+
+@carries_out("wgmma.commit_group")
+def commit_group(warp: Warp, event: Event, lanes: int) -> int:
+    """The products so far are a group."""
+    warp.block.cluster.watch.warpgroup(warp, event, lanes)
+    try:
+        group(warp).commit(warp, event.site)
+    except WgmmaError as error:
+        raise _stop(error, event.site, warp, lanes) from error
+    return lanes
+
+
+@carries_out("wgmma.wait_group")
+def wait_group(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait for all but some groups."""
+    cluster, left = warp.block.cluster, event.operands[0].value(warp, 0)
+    warpgroup = group(warp)
+    try:
+        if not warpgroup.wait(warp, left, event.site):
+            return 0
+    except WgmmaError as error:
+        raise _stop(error, event.site, warp, lanes) from error
+    cluster.pending = [each for each in cluster.pending if not each.done]
+    cluster.watch.warpgroup(warp, event, lanes)
+    cluster.watch.multiplied(warp, event, warpgroup, warpgroup.waited(warp, left))
+    cluster.changes += 1
+    return lanes
+
+
+@carries_out("touched")
+def touched(warp: Warp, event: Event, lanes: int) -> int:
+    """An instruction touches registers of a product that is in flight."""
+    warp.block.cluster.watch.touched(warp, event, lanes)
+    return lanes

@@ -1,0 +1,405 @@
+"""What is work that goes on behind a thread's back, and which bytes does it touch?
+
+A piece of :class:`Work` is made when its instruction is issued, and whatever is wrong
+with its operands is raised then.  ``read`` takes the source as it is at that time, and
+``write`` puts it where it goes: both may happen much later than the issue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.simt import layout
+from fragmenta.simt.layout import POISON, RANK_BITS
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Starts: TypeAlias = NDArray[np.int64]
+
+
+class CopyFault(Error):
+    """A copy that hardware refuses, or that has no defined result.
+
+    ``rule`` is a short name of what is wrong.
+    """
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(rule, message)  # both, for pickling
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+# ── who ─────────────────────────────────────────────────────────────────────
+
+
+class Cluster(Protocol):
+    """Blocks that reach one another's shared memory."""
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Its blocks by rank."""
+
+
+class Block(Protocol):
+    """A block of threads, as far as a copy needs it."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that it is in."""
+
+    @property
+    def rank(self) -> int:
+        """Its place in the cluster."""
+
+    @property
+    def shared(self) -> Bytes:
+        """Its shared memory; the index is the address without the rank."""
+
+    def memory(self, address: int) -> tuple[Bytes, int]:
+        """The memory that a generic address is in, and the index there.
+
+        An array that the kernel must not write is not writeable.  An address where
+        nothing is raises an :class:`~fragmenta.errors.Error`.
+        """
+
+
+# ── where ───────────────────────────────────────────────────────────────────
+
+
+class Range(NamedTuple):
+    """Bytes that a piece of work touches: one piece, or several of the same size."""
+
+    space: str
+    """``shared`` or ``global``."""
+    rank: int
+    """The block of shared memory; -1 for global memory."""
+    start: int | Starts
+    """An address without the rank of the block, or a sorted array of addresses."""
+    size: int
+
+    @property
+    def starts(self) -> Starts:
+        """All first addresses.
+
+        >>> Range("shared", 0, 1024, 16).starts
+        array([1024])
+        """
+        return np.atleast_1d(np.asarray(self.start, np.int64))
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes there are; those in two pieces count twice.
+
+        >>> Range("shared", 0, np.array([1024, 2048]), 16).bytes
+        32
+        """
+        return self.starts.size * self.size
+
+
+def pieces(space: str, rank: int, starts: Starts, size: int) -> list[Range]:
+    """Pieces of the same size as few ranges: neighbours are one piece.
+
+    >>> [(r.start, r.size) for r in pieces("shared", 0, np.array([32, 16, 64]), 16)]
+    [(64, 16), (16, 32)]
+    """
+    if not starts.size or not size:
+        return []
+    sorted_ = np.unique(starts)
+    breaks = np.flatnonzero(np.diff(sorted_) != size) + 1
+    edges = np.concatenate(([0], breaks, [sorted_.size]))
+    firsts, sizes = sorted_[edges[:-1]], np.diff(edges) * size
+    found = []
+    for each in np.unique(sizes).tolist():
+        chosen = firsts[sizes == each]
+        start: int | Starts = int(chosen[0]) if chosen.size == 1 else chosen
+        found.append(Range(space, rank, start, each))
+    return found
+
+
+def poisoned(address: Any) -> Any:
+    """The bytes of the poison at these addresses.
+
+    >>> [hex(x) for x in poisoned(np.arange(4)).tolist()]
+    ['0xff', '0x7f', '0xff', '0x7f']
+    """
+    return np.where(np.asarray(address) & 1, POISON >> 8 & 0xFF, POISON & 0xFF).astype(
+        np.uint8
+    )
+
+
+_PATTERN = np.frombuffer(POISON.to_bytes(4, "little") * (1 << 17), np.uint8)
+
+
+class Place(NamedTuple):
+    """Adjacent bytes: the memory that they are in, and how the kernel names them."""
+
+    memory: Bytes
+    first: int
+    range: Range
+
+    def take(self) -> Bytes:
+        """The bytes as they are now."""
+        return self.memory[self.first : self.first + self.range.size].copy()
+
+    def put(self, data: Bytes) -> None:
+        """Overwrite them."""
+        self.memory[self.first : self.first + self.range.size] = data
+
+    def on(self, shadow: Block) -> Place:
+        """The same bytes of the shadow of a block."""
+        if self.range.space == "shared":
+            memory = shadow.cluster.blocks[self.range.rank].shared
+        elif self.range.size:
+            memory, _ = shadow.memory(int(self.range.starts[0]))
+        else:
+            memory = self.memory
+        return self._replace(memory=memory)
+
+
+def shared_address(
+    block: Block, address: int, what: str, space: str
+) -> tuple[int, int]:
+    """The rank and the offset of an address in this space; a generic one without."""
+    rank, offset = address >> RANK_BITS, address & (1 << RANK_BITS) - 1
+    generic = address >> layout.SLOT_BITS
+    if not space and generic == layout.SHARED_SLOT:
+        rank = (address - layout.SHARED_WINDOW) >> RANK_BITS
+    elif generic or not space:
+        hint = "; cvta.to.shared converts it" if generic == layout.SHARED_SLOT else ""
+        raise CopyFault(
+            "out-of-bounds",
+            f"{what} must be in shared memory; given the generic address "
+            f"{address:#x}{hint}",
+        )
+    count = len(block.cluster.blocks)
+    if not 0 <= rank < count:
+        raise CopyFault(
+            "out-of-bounds",
+            f"{what} is in block {rank} of the cluster, which has {count}; given the "
+            f"address {address:#x}",
+        )
+    if rank != block.rank and space in ("shared", "shared::cta"):
+        raise CopyFault(
+            "other-block",
+            f"{what} must be in the shared memory of the own block, {block.rank}; "
+            f"given the address {address:#x}, which is in block {rank}",
+        )
+    return rank, offset
+
+
+def in_shared(block: Block, rank: int, offset: int, size: int, what: str) -> Place:
+    """Bytes of the shared memory of a block of the cluster."""
+    memory = block.cluster.blocks[rank].shared
+    if offset < layout.SHARED_START or offset + size > memory.size:
+        raise CopyFault(
+            "out-of-bounds",
+            f"{what} is at bytes {offset - layout.SHARED_START} to "
+            f"{offset + size - 1 - layout.SHARED_START} of shared memory, which has "
+            f"{memory.size - layout.SHARED_START} bytes",
+        )
+    return Place(memory, offset, Range("shared", rank, offset, size))
+
+
+def in_global(
+    block: Block, address: int, size: int, what: str, *, writes: bool = False
+) -> Place:
+    """Bytes of global memory."""
+    range_ = Range("global", -1, address, size)
+    if not size:
+        return Place(np.empty(0, np.uint8), 0, range_)
+    memory, index = block.memory(address)
+    if index < 0 or index + size > memory.size:
+        raise CopyFault(
+            "out-of-bounds",
+            f"{what} is at bytes {index} to {index + size - 1} of its memory, which "
+            f"has {memory.size} bytes",
+        )
+    if writes and not memory.flags.writeable:
+        raise CopyFault("read-only", f"{what} is in memory that must not be written")
+    return Place(memory, index, range_)
+
+
+def aligned(address: int, unit: int, what: str) -> None:
+    """Refuse an address that is not a multiple of so many bytes."""
+    if address % unit:
+        raise CopyFault(
+            "misaligned",
+            f"{what} must be at a multiple of {unit} bytes; given {address:#x}, "
+            f"nearest {(address + unit // 2) // unit * unit:#x}",
+        )
+
+
+# ── what ────────────────────────────────────────────────────────────────────
+
+
+class Work:
+    """Something that is done behind the back of the thread that issued it."""
+
+    def __init__(self, site: int, thread: Any) -> None:
+        self.site, self.thread = site, thread
+
+    def poison(self) -> None:
+        """Fill what it will write, so that whoever is too early sees it."""
+
+    def read(self) -> None:
+        """Take the source as it is now."""
+
+    def write(self) -> None:
+        """Put what was read where it goes."""
+
+
+class Copy(Work):
+    """A copy, whatever its instruction is.
+
+    Its subclasses take addresses, coordinates and sizes as numbers.
+    """
+
+    name = "copy"
+    """What a message calls it."""
+    proxy = "async"
+    """Through which proxy it reads and writes: ``async`` or ``generic``."""
+    completes = "mbarrier"
+    """What tells that it is done: ``mbarrier``, ``bulk_group``, ``async_group``, or
+    nothing."""
+    combines = False
+    """Whether it combines with what memory holds, one element at a time."""
+    bytes: int = 0
+    """What it adds to ``complete_tx`` of each mbarrier."""
+    mbarrier: int | None = None
+    """The shared address of the mbarrier that it signals, with the rank."""
+    mask: int | None = None
+    """The blocks that a multicast goes to."""
+    paired = False
+    """Whether its mbarrier may be in the other block of a pair, ``.cta_group::2``."""
+    map_range: Range | None = None
+    """The tensor map that it reads through the tensormap proxy, if it is in memory."""
+
+    def __init__(self, block: Block, thread: Any, site: int) -> None:
+        super().__init__(site, thread)
+        self.block = block
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return []
+
+    @property
+    def sources(self) -> list[Range]:
+        """What it reads."""
+        return []
+
+    def signals(self) -> list[tuple[int, int]]:
+        """The mbarriers that it signals: the block's rank, and the offset there."""
+        if self.mbarrier is None:
+            return []
+        rank, offset = self.mbarrier >> RANK_BITS, self.mbarrier & (1 << RANK_BITS) - 1
+        goals = [rank] if self.mask is None else ranks(self.mask)
+        return [(self.counted_in(each), offset) for each in goals]
+
+    def counted_in(self, goal: int) -> int:
+        """The rank of the block whose mbarrier counts what goes to a block."""
+        rank = (self.mbarrier or 0) >> RANK_BITS
+        if self.mask is None:
+            return rank
+        # Of each pair, the block that the address is in chooses one.
+        return goal & ~1 | rank & 1 if self.paired else goal
+
+    def poison(self) -> None:
+        """Fill what it will write; not if it needs what is there."""
+        if self.combines:
+            return
+        for each in self.goals:
+            starts, index = each.starts, 0
+            if each.space == "shared":
+                memory = self.block.cluster.blocks[each.rank].shared
+            else:
+                memory, index = self.block.memory(int(starts[0]))
+                index -= int(starts[0])
+            if isinstance(each.start, int):  # usually: faster
+                first, odd = each.start + index, each.start & 1
+                part = memory[first : first + each.size]
+                part[:] = _PATTERN[odd : odd + each.size]
+            else:
+                places = starts[:, None] + np.arange(each.size)
+                memory[places + index] = poisoned(places)
+
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
+        """Do to the shadow of a block what it does to the block.
+
+        The memories of the shadow have a bit for each bit, which is 1 where that is
+        undefined.  ``values`` are the shadows of registers that are copied.  The
+        result are the addresses of undefined bytes in global memory.  What does not
+        come from memory or registers is defined.
+        """
+        for each in self.goals:
+            places = each.starts[:, None] + np.arange(each.size)
+            shadow.cluster.blocks[each.rank].shared[places] = 0
+        return self._undefined(shadow)
+
+    def _undefined(self, shadow: Block) -> Starts:
+        """The bytes of global memory among its goals that are undefined."""
+        found = [np.empty(0, np.int64)]
+        for each in self.goals:
+            if each.space == "global":
+                places = (each.starts[:, None] + np.arange(each.size)).reshape(-1)
+                memory, index = shadow.memory(int(places[0]))
+                bits = memory[places - places[0] + index]
+                found.append(places[bits != 0])
+        return np.concatenate(found)
+
+    def _signal(self, address: int | None, space: str, goal_rank: int) -> None:
+        """Take the mbarrier, which must be where the data goes."""
+        if address is None:
+            return
+        what = f"the mbarrier of a {self.name}"
+        rank, offset = shared_address(self.block, address, what, space)
+        aligned(offset, 8, what)
+        in_shared(self.block, rank, offset, 8, what)
+        away = rank ^ goal_rank
+        if away > self.paired and self.mask is None:
+            raise CopyFault(
+                "other-block",
+                f"{what} must be in the block that the data goes to, {goal_rank}; "
+                f"given the address {address:#x}, which is in block {rank}; an H200 "
+                "signals the mbarrier at this place of the other block",
+            )
+        self.mbarrier = rank << RANK_BITS | offset
+
+
+def spread(shadow: Bytes, size: int) -> Bytes:
+    """All bits of each element in which any bit is undefined.
+
+    >>> spread(np.array([0, 1, 0, 0], np.uint8), 2)
+    array([255, 255,   0,   0], dtype=uint8)
+    """
+    some = shadow.reshape(-1, size).any(axis=1)
+    return np.repeat(np.where(some, 0xFF, 0), size).astype(np.uint8)
+
+
+def ranks(mask: int) -> list[int]:
+    """The blocks in a mask of a multicast.
+
+    >>> ranks(0b1101)
+    [0, 2, 3]
+    """
+    return [each for each in range(mask.bit_length()) if mask >> each & 1]
+
+
+def destinations(block: Block, rank: int, mask: int | None, name: str) -> list[int]:
+    """The blocks that a copy goes to; an H200 does nothing if the mask is 0."""
+    if mask is None:
+        return [rank]
+    count = len(block.cluster.blocks)
+    if mask >> count:
+        raise CopyFault(
+            "bad-mask",
+            f"the mask of a {name} names blocks of the cluster, 0 to {count - 1}; "
+            f"given {mask:#b}",
+        )
+    return ranks(mask)

@@ -1,0 +1,191 @@
+"""A small machine for the tests: blocks of warps that access watched global memory."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.jit import compiler
+from fragmenta.races.global_watch import GlobalWatch, Who, joined
+from fragmenta.races.shadow import global_records
+from fragmenta.races.shadow import layout as clocks
+from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
+from fragmenta.races.strong_accesses import Thread
+from fragmenta.simt import layout, library
+from fragmenta.simt.arguments import Segment
+from fragmenta.simt.compiled import aligned
+from fragmenta.simt.memory import Access
+
+ALL = 0xFFFFFFFF
+BASE = layout.FIRST_ARGUMENT << layout.SLOT_BITS
+_ENGINES: list[Any] = []
+
+
+@cache
+def routine(access: Access, kind: Any, cta: bool = False) -> Any:
+    """The routine as a function of addresses."""
+    made = watched_global(access, kind, cta=cta)
+    engine = compiler.load(library.objects([made, *GLOBAL_SUPPORT]))
+    _ENGINES.append(engine)
+    registers = access.elements if kind.endswith("write") else 0
+    kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2
+    kind_of = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_void_p] * registers)
+    return kind_of(engine.get_function_address(made.name))
+
+
+class Block:
+    """A block with its clocks."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.machine, self.number = machine, number
+        row, warps = machine.watch.row, machine.warps
+        self.memory = aligned(layout.BLOCK_BYTES)
+        self.wide = self.memory.view(np.int64)
+        self.memory.view(np.int32)[layout.BLOCK_WARPS // 4] = warps
+        self.wide[layout.BLOCK_INDEX // 8] = number
+        self.wide[layout.BLOCK_SEGMENTS // 8] = machine.table.ctypes.data
+        self.warps = [aligned(layout.REGISTERS) for _ in range(warps)]
+        for each, warp in enumerate(self.warps):
+            warp.view(np.int32)[layout.WARP_NUMBER // 4] = each
+        size = clocks.STATE_COMMON + 24 * row
+        self.states = aligned(size * warps).reshape(warps, size)
+        self.ledger = machine.watch.ledger()
+        self.ledger.clocks(self.states.ctypes.data, size)
+        self.ledger.attach(self.memory)
+
+    # The clocks, as locations.Clocks wants them.
+
+    def _clock(self, agent: int, second: bool) -> NDArray[np.int32]:
+        row = self.machine.watch.row
+        start = clocks.STATE_COMMON + 12 * row * second
+        found: NDArray[np.int32] = self.states[agent, start : start + 12 * row].view(
+            np.int32
+        )
+        return found.reshape(3, row)
+
+    def _word(self, agent: int, place: int) -> NDArray[np.uint32]:
+        found: NDArray[np.uint32] = self.states[agent, place : place + 4].view(
+            np.uint32
+        )
+        return found
+
+    def epoch(self, agent: int) -> int:
+        return int(self._word(agent, clocks.STATE_EPOCH)[0])
+
+    def row(self, agent: int, lanes: int) -> NDArray[np.int32]:
+        elect = int(self._word(agent, clocks.STATE_ELECT)[0])
+        found = self._clock(agent, False)
+        return joined(found, self._clock(agent, True) if elect & lanes else found)
+
+    def knows(self, agent: int, lane: int, other: int, before: int, epoch: int) -> bool:
+        if (other, before) == (agent, lane):
+            return True
+        base, extra, mask = (int(n) for n in self.row(agent, 1 << lane)[:, other])
+        return epoch < base or (epoch < extra and bool(mask >> before & 1))
+
+    def release(self, agent: int, lanes: int) -> NDArray[np.int32]:
+        made = self.row(agent, lanes).copy()
+        epoch = self.epoch(agent)
+        if lanes == ALL:
+            made[0, agent] = epoch + 1
+        else:
+            own = np.zeros_like(made)
+            own[1:, agent] = epoch + 1, np.uint32(lanes).astype(np.int32)
+            made = joined(made, own)
+        self._word(agent, clocks.STATE_EPOCH)[0] += 1
+        return made
+
+    def acquire(self, agent: int, lanes: int, row: NDArray[np.int32]) -> None:
+        common, second = self._clock(agent, False), self._clock(agent, True)
+        elect = self._word(agent, clocks.STATE_ELECT)
+        if lanes == ALL:
+            common[:] = joined(common, row)
+        else:
+            second[:] = joined(joined(common, second), row)
+            elect[0] |= lanes
+
+    def syncwarp(self, agent: int) -> None:
+        """bar.warp.sync of all lanes."""
+        self.sync([agent])
+
+    def sync(self, agents: list[int] | None = None) -> None:
+        """bar.sync of warps."""
+        agents = list(range(len(self.warps))) if agents is None else agents
+        every = self._clock(agents[0], False)
+        for agent in agents:
+            elect = self._word(agent, clocks.STATE_ELECT)
+            if elect[0]:
+                self._clock(agent, False)[:] = self.row(agent, ALL)
+                elect[0] = 0
+                self._clock(agent, True)[:] = 0
+            every = joined(every, self.release(agent, ALL))
+        for agent in agents:
+            self._clock(agent, False)[:] = every
+
+    def access(
+        self, warp: int, kind: Any, where: Any, *, lanes: int = ALL, site: int = 1,
+        bits: int = 32, elements: int = 1, value: Any = None, cta: bool = False,
+    ) -> None:  # fmt: skip
+        """Lanes access memory, and then store what they have."""
+        access = Access("global", bits, max(bits, 16), elements)
+        given = np.zeros(32, np.int64) + where
+        addresses = aligned(256).view(np.int64)
+        addresses[:] = BASE + given
+        values = aligned(32 * 8 * elements).reshape(elements, 256)
+        writes = "write" in kind or kind == "atomic"
+        if writes and value is not None:
+            of = np.dtype(f"u{max(bits, 16) // 8}")
+            for each in values:
+                each.view(of)[:32] = np.zeros(32, of) + np.asarray(value, of)
+        read = values if kind.endswith("write") else ()
+        numbers = [each.ctypes.data for each in read]
+        routine(access, kind, cta)(
+            self.warps[warp].ctypes.data, self.memory.ctypes.data,
+            addresses.ctypes.data, 0, ctypes.c_int32(lanes).value, site, *numbers,
+        )  # fmt: skip
+        if writes:
+            self._store(given, lanes, access, values)
+
+    def _store(self, given: Any, lanes: int, access: Access, values: Any) -> None:
+        size = access.bits // 8
+        held = access.register // 8
+        for lane in range(32):
+            for index, each in enumerate(values):
+                start = int(given[lane]) + index * size
+                fits = 0 <= start <= self.machine.data.size - size
+                if lanes >> lane & 1 and fits:
+                    data = each[lane * held : lane * held + size]
+                    self.machine.data[start : start + size] = data
+
+    def thread(self, warp: int, lanes: int = ALL) -> Thread:
+        return Thread(self.number, warp, lanes, self, self.ledger)
+
+    def who(
+        self, warp: int, lane: int, flags: global_records.Flags, site: int = 9
+    ) -> Who:
+        return Who(site, self.number, warp, lane, self.epoch(warp), flags)
+
+
+class Machine:
+    """A launch with one array."""
+
+    def __init__(
+        self, size: int = 4096, blocks: int = 2, warps: int = 2, *,
+        data: NDArray[np.uint8] | None = None, writable: bool = True, most: int = 4096,
+    ) -> None:  # fmt: skip
+        self.data = np.zeros(size, np.uint8) if data is None else data
+        segment = Segment("x", self.data, writable, layout.FIRST_ARGUMENT)
+        self.warps = warps
+        self.table = np.zeros((layout.SLOTS, 4), np.int64)
+        where = self.data.ctypes.data, self.data.size, not writable
+        self.table[layout.FIRST_ARGUMENT, :3] = where
+        self.watch = GlobalWatch([segment], blocks, 16, most)
+        self.blocks = [Block(self, number) for number in range(blocks)]
+
+    def rules(self) -> list[str]:
+        """The names of all problems."""
+        return [each.rule.name for each in self.watch.found()]

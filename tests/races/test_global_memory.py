@@ -1,0 +1,190 @@
+"""Are races in global memory found, and only races?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fragmenta.races.shadow.global_memory import watched_global
+from fragmenta.races.shadow.shared_memory import watched
+from fragmenta.simt import layout
+from fragmenta.simt.memory import Access
+from tests.races.globally import Machine
+
+LANES = np.arange(32)
+KINDS = ("read", "strong read", "atomic", "write", "strong write")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_stored_is_watched_by_its_bytes_alone(kind: str) -> None:
+    """So a kernel with loads of many types needs few routines."""
+    pair, word = (
+        Access("global", bits, bits, 64 // bits, signed=bits == 32) for bits in (32, 64)
+    )
+    for made in (watched, lambda of, kind: watched_global(of, kind.replace(" ", "-"))):
+        same = made(pair, kind).name == made(word, kind).name
+        assert same == (not kind.endswith("write"))
+        half = made(word._replace(bits=32, register=32), kind)
+        assert half.name != made(word, kind).name
+
+
+@pytest.mark.parametrize("bits, elements", [(8, 1), (16, 1), (32, 1), (64, 1), (32, 4)])
+@pytest.mark.parametrize("barrier", [True, False])
+def test_a_warp_reads_what_another_wrote(
+    bits: int, elements: int, barrier: bool
+) -> None:
+    machine = Machine()
+    block = machine.blocks[0]
+    size = bits * elements // 8
+    form: Any = {"bits": bits, "elements": elements}
+    block.access(0, "write", size * LANES, site=1, **form)
+    block.access(0, "read", size * LANES, site=2, **form)
+    if barrier:
+        block.sync()
+    block.access(1, "read", size * LANES[::-1], site=3, **form)
+    assert machine.rules() == ([] if barrier else ["WRITE_READ"])
+    for each in machine.watch.found():
+        assert (each.now.site, each.before and each.before.site) == (3, 1)
+        assert each.times == max(8 * size, 32 // max(1, 4 // size))
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("step", [4, 8])
+def test_a_warp_overwrites_what_another_reads(barrier: bool, step: int) -> None:
+    machine = Machine()
+    block = machine.blocks[0]
+    block.access(0, "read", step * LANES, site=1)
+    if barrier:
+        block.sync()
+    block.access(1, "write", step * LANES, site=2, value=7)
+    assert machine.rules() == ([] if barrier else ["READ_WRITE"])
+
+
+def test_two_blocks_write_one_word() -> None:
+    machine = Machine()
+    for block in machine.blocks:
+        block.access(0, "write", 4 * LANES + 128 * block.number, value=block.number)
+    assert machine.rules() == []
+    machine.blocks[1].syncwarp(0)
+    machine.blocks[1].access(0, "write", 4 * LANES + 64, site=2, value=5)
+    found = machine.watch.found()
+    assert [each.rule.name for each in found] == ["WRITE_WRITE"]
+    assert found[0].times == 16
+    before = found[0].before
+    assert before is not None
+    assert (before.group, found[0].now.group) == (0, 1)
+
+
+def test_several_blocks_read_and_one_writes() -> None:
+    machine = Machine(blocks=4)
+    for block in machine.blocks[:3]:
+        block.access(1, "read", 4 * LANES)
+        block.access(0, "read", 8 * LANES)
+    assert machine.rules() == []
+    machine.blocks[3].access(0, "write", 4 * LANES, site=5)
+    (found,) = machine.watch.found()
+    assert found.rule.name == "READ_WRITE"
+    assert found.before is None
+
+
+def test_a_block_that_begins_in_the_same_context_is_another_one() -> None:
+    machine = Machine()
+    block = machine.blocks[0]
+    block.access(0, "write", 4 * LANES)
+    block.wide[layout.BLOCK_INDEX // 8] = 1
+    block.access(0, "write", 4 * LANES, site=2, value=3)
+    assert machine.rules() == ["WRITE_WRITE"]
+
+
+def test_strong_accesses_do_not_race_with_one_another() -> None:
+    machine = Machine()
+    for block in machine.blocks:
+        block.access(0, "atomic", 0, site=1)
+        block.access(1, "strong-read", 0, site=2)
+        block.access(1, "atomic", 4 * LANES, site=4)
+        block.access(1, "strong-write", 0, site=3)
+    assert machine.rules() == []
+    machine.blocks[0].access(0, "read", 0, lanes=1, site=5)
+    assert machine.rules() == ["WRITE_READ"]
+
+
+def test_a_plain_load_beside_atomic_operations_is_a_case_of_its_own() -> None:
+    machine = Machine(blocks=3)
+    first, second, third = machine.blocks
+    first.access(0, "read", 4 * LANES, site=1)
+    second.access(0, "atomic", 4 * LANES, site=2)
+    third.access(0, "read", 4 * LANES, site=3)
+    assert machine.rules() == ["MIXED", "MIXED"]
+    third.access(0, "read", 128 + 4 * LANES, site=3)
+    second.access(0, "read", 128 + 4 * LANES, site=3)
+    first.access(0, "atomic", 128 + 4 * LANES, site=4)
+    assert machine.rules() == ["MIXED"] * 3
+    first.access(1, "write", 128 + 4 * LANES, site=5, value=1)
+    assert machine.rules() == ["WRITE_WRITE", *["MIXED"] * 3]
+
+
+def test_a_plain_read_stays_in_mind_behind_a_strong_one() -> None:
+    machine = Machine()
+    block = machine.blocks[0]
+    block.access(0, "read", 0, lanes=1, site=1)
+    block.access(1, "strong-read", 0, lanes=1, site=2)
+    block.access(1, "strong-write", 0, lanes=1, site=3)
+    assert machine.rules() == ["READ_WRITE"]
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_the_scope_of_two_blocks_must_be_wider_than_a_block(both: bool) -> None:
+    machine = Machine()
+    machine.blocks[0].access(0, "atomic", 0, cta=True)
+    machine.blocks[1].access(0, "atomic", 0, cta=both, site=2)
+    assert machine.rules() == (["SCOPE"] if both else [])
+
+
+def test_lanes_that_store_to_one_word() -> None:
+    machine = Machine()
+    block = machine.blocks[0]
+    block.access(0, "write", 0, value=LANES)
+    assert machine.rules() == ["WRITE_WRITE"]
+    machine = Machine()
+    block = machine.blocks[0]
+    block.access(0, "write", 0, value=5)  # all lanes the same
+    block.access(1, "write", 0, value=5, site=2)
+    assert set(machine.rules()) == {"SAME_VALUE"}
+
+
+def test_bytes_of_one_word_are_told_apart() -> None:
+    machine = Machine()
+    block = machine.blocks[0]
+    block.access(0, "write", 2 * LANES, bits=16, lanes=0x55555555, value=1)
+    block.access(1, "write", 2 * LANES, bits=16, lanes=0xAAAAAAAA, value=2)
+    assert machine.rules() == []
+    block.access(0, "write", 2 * LANES, bits=16, lanes=0xAAAAAAAA, value=3, site=2)
+    assert machine.rules() == ["WRITE_WRITE"]
+
+
+def test_memory_that_cannot_be_written_and_wrong_addresses_are_left_out() -> None:
+    machine = Machine(writable=False)
+    for block in machine.blocks:
+        block.access(0, "write", 4 * LANES)
+    assert machine.rules() == []
+    assert int(machine.watch.following[0]) == 3
+    machine = Machine(size=64)
+    for block in machine.blocks:
+        block.access(0, "write", 4 * LANES + 60)
+        block.access(0, "write", 4 * LANES + 4096)
+        block.access(0, "read", -4 * LANES - 4)
+    assert machine.rules() == ["SAME_VALUE"]  # the last word
+
+
+def test_a_full_table_stops_recording() -> None:
+    machine = Machine(most=5)
+    block = machine.blocks[0]
+    for site in range(1, 3):
+        block.access(0, "write", 0, lanes=1, site=site)
+    assert not machine.watch.full
+    block.access(0, "write", 0, lanes=1, site=3)
+    block.access(1, "write", 0, lanes=1, site=4)
+    assert machine.watch.full
+    assert machine.rules() == []

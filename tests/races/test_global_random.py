@@ -1,0 +1,167 @@
+"""Does the compiled check agree with a slow one that forgets nothing it should know?
+
+The reference keeps a record of each word in the same sense (the last write, the last
+read or "several groups"), but in plain Python, lane by lane and word by word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.races.globally import ALL, Block, Machine
+from tests.thinning import some
+
+Array = NDArray[Any]
+KINDS = ("read", "write", "atomic", "strong-read", "strong-write")
+WORDS = 256
+
+
+@dataclass
+class Last:
+    """The last access of one kind to a word."""
+
+    block: int
+    warp: int
+    lane: int
+    epoch: int
+    site: int
+    mask: int
+    strong: bool
+    atomic: bool = False
+    several: bool = False
+
+
+@dataclass
+class Reference:
+    """Records of all words, and the problems as triples."""
+
+    machine: Machine
+    writes: dict[int, Last] = field(default_factory=dict)
+    reads: dict[int, Last] = field(default_factory=dict)
+    found: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def access(
+        self, block: Block, warp: int, kind: str, where: Array, lanes: int,
+        site: int, size: int, values: Array,
+    ) -> None:  # fmt: skip
+        before = self.machine.data.copy()
+        for lane in range(32):
+            if not lanes >> lane & 1:
+                continue
+            start = int(where[lane])
+            for word in range(start // 4, (start + size - 1) // 4 + 1):
+                mask = 0b1111 if size >= 4 else ((1 << size) - 1) << start % 4
+                now = Last(block.number, warp, lane, block.epoch(warp), site, mask,
+                           kind not in ("read", "write"), kind == "atomic")  # fmt: skip
+                equal = self._equal(word, now, where, lanes, lane, size, values, before)
+                self._word(block, word, now, kind, equal)
+
+    def _equal(
+        self, word: int, now: Last, where: Array, lanes: int, lane: int, size: int,
+        values: Array, before: Array,
+    ) -> bool:  # fmt: skip
+        last = self.writes.get(word)
+        start = int(where[lane])
+        if last is not None and last.several is False:
+            other = last.lane
+            same = (last.block, last.warp, last.site) == (now.block, now.warp, now.site)
+            beside = lanes >> other & 1 and int(where[other]) == start
+            if same and last.epoch == now.epoch and beside:
+                return bool(values[other] == values[lane])
+        there = int.from_bytes(before[start : start + size].tobytes(), "little")
+        return there == int(values[lane])
+
+    def _word(self, block: Block, word: int, now: Last, kind: str, equal: bool) -> None:
+        wrote, read = self.writes.get(word), self.reads.get(word)
+        if kind.endswith("read"):
+            if wrote and not self._ordered(block, wrote, now):
+                name = "MIXED" if wrote.atomic else "WRITE_READ"
+                self.found.add((name, now.site, wrote.site))
+            self.reads[word] = self._second(block, read, now)
+            return
+        if wrote and not self._ordered(block, wrote, now):
+            same = equal and kind != "atomic"
+            name = "SAME_VALUE" if same else "WRITE_WRITE"
+            self.found.add((name, now.site, wrote.site))
+        if read and not self._ordered(block, read, now):
+            name = "MIXED" if now.atomic else "READ_WRITE"
+            self.found.add((name, now.site, -1 if read.several else read.site))
+        self.writes[word] = now
+        if read:
+            read.mask &= ~now.mask
+            if not read.mask:
+                del self.reads[word]
+
+    def _ordered(self, block: Block, before: Last, now: Last) -> bool:
+        if not before.mask & now.mask or (before.strong and now.strong):
+            return True
+        if before.several or before.block != now.block:
+            return False
+        return block.knows(now.warp, now.lane, before.warp, before.lane, before.epoch)
+
+    def _second(self, block: Block, before: Last | None, now: Last) -> Last:
+        if before is None:
+            return now
+        if before.several or before.block != now.block:
+            both = before.strong and now.strong
+            return Last(-1, -1, 0, 0, -1, 0b1111, both, several=True)
+        row = block._clock(now.warp, False)
+        thread = (before.warp, before.lane) == (now.warp, now.lane)
+        known = thread or before.epoch < row[0, before.warp]
+        site = (before.warp, before.site, before.epoch) == (
+            now.warp,
+            now.site,
+            now.epoch,
+        )
+        if now.strong and not before.strong and not known and not site:
+            return before
+        return now
+
+
+def orders(machine: Machine, random: np.random.Generator) -> None:
+    """Now and then threads of a block synchronise."""
+    block, warp = machine.blocks[random.integers(2)], int(random.integers(2))
+    match random.integers(8):
+        case 0:
+            block.sync()
+        case 1:
+            block.syncwarp(warp)
+        case 2:
+            row = block.release(1 - warp, 1 << int(random.integers(32)))
+            block.acquire(warp, 1 << int(random.integers(32)), row)
+
+
+@pytest.mark.parametrize("seed", some(range(4), 2))
+def test_random_accesses(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    machine = Machine(size=4 * WORDS, blocks=2, warps=2)
+    slow = Reference(machine)
+    for step in range(300):
+        orders(machine, random)
+        block = machine.blocks[random.integers(2)]
+        warp = int(random.integers(2))
+        number = int(random.choice(5, p=[0.4, 0.3, 0.1, 0.1, 0.1]))
+        size = int(random.choice([1, 2, 4, 8]))
+        places = 4 * WORDS // size
+        where = size * random.integers(places, size=32)
+        if random.random() < 0.6:  # side by side
+            where = size * (int(random.integers(places - 32)) + np.arange(32))
+        lanes = ALL if random.random() < 0.6 else int(random.integers(1, 1 << 32))
+        values = random.integers(0, 2 if random.random() < 0.5 else 1, 32)
+        site = 40 * number + step % 37
+        slow.access(block, warp, KINDS[number], where, lanes, site, size, values)
+        block.access(
+            warp, KINDS[number], where, lanes=lanes, site=site, bits=8 * size,
+            value=values,
+        )  # fmt: skip
+        found = {
+            (each.rule.name, each.now.site, each.before.site if each.before else -1)
+            for each in machine.watch.found()
+        }
+        assert found == slow.found, step
+    assert len(slow.found) > 40

@@ -1,0 +1,292 @@
+"""Do flags, counters and barriers in memory order what they should order?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fragmenta.ptx import reading
+from fragmenta.ptx.ordering import Role, role, synchronises
+from fragmenta.races.global_watch import MOST_PRECISE
+from fragmenta.races.shared_watch import Watch
+from fragmenta.races.strong_accesses import ClusterClocks, Locations, Thread
+from tests.races.globally import ALL, BASE, Block, Machine
+
+LANES = np.arange(32)
+FLAG = 2048
+FENCE = Role(fence=True)
+RELAXED_STORE = Role(publishes=True)
+RELEASE_STORE = Role(publishes=True, releases=True)
+STRONG_LOAD = Role(acquires=True)
+ATOM = Role(publishes=True, acquires=True)
+
+
+class World(Machine):
+    """A machine whose blocks also synchronise through memory."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.locations = Locations(self.watch)
+
+    def do(
+        self, block: Block, what: Role, warp: int = 0, lane: int = 0, at: int = FLAG
+    ) -> None:
+        """One lane executes an instruction that can synchronise."""
+        thread = block.thread(warp, 1 << lane)
+        if not what.fence:
+            kind = "atomic" if what.publishes and what.acquires else "strong-write"
+            kind = kind if what.publishes else "strong-read"
+            block.access(warp, kind, at, lanes=1 << lane, site=20)
+        self.locations.perform(thread, what, [(lane, BASE + at)])
+
+
+@pytest.mark.parametrize("publish", [[FENCE, RELAXED_STORE], [RELEASE_STORE],
+                                     [FENCE, ATOM], [RELAXED_STORE], []])  # fmt: skip
+def test_a_flag(publish: list[Role]) -> None:
+    world = World()
+    first, second = world.blocks
+    for warp in range(2):
+        first.access(warp, "write", 128 * warp + 4 * LANES)
+    first.sync()
+    for each in publish:
+        world.do(first, each)
+    world.do(second, STRONG_LOAD)
+    second.sync()
+    for warp in range(2):
+        second.access(warp, "read", 128 * warp + 4 * LANES, site=3)
+    clean = len(publish) > 1 or RELEASE_STORE in publish
+    assert world.rules() == ([] if clean else ["WRITE_READ"])
+
+
+@pytest.mark.parametrize("barrier", ["before", "after", "both"])
+def test_both_blocks_need_a_barrier(barrier: str) -> None:
+    world = World()
+    first, second = world.blocks
+    for warp in range(2):
+        first.access(warp, "write", 128 * warp + 4 * LANES)
+    if barrier in ("before", "both"):
+        first.sync()
+    world.do(first, RELEASE_STORE)
+    world.do(second, STRONG_LOAD)
+    if barrier in ("after", "both"):
+        second.sync()
+    for warp in range(2):
+        second.access(warp, "read", 128 * warp + 4 * LANES, site=3)
+    assert world.rules() == ([] if barrier == "both" else ["WRITE_READ"])
+
+
+def test_what_is_written_after_the_release_is_not_published() -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE)
+    first.access(0, "write", 4, lanes=1)
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 0, lanes=1, site=3)
+    assert world.rules() == []
+    second.access(0, "read", 4, lanes=1, site=4)
+    assert world.rules() == ["WRITE_READ"]
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+@pytest.mark.parametrize("where", ["all threads", "thread 0"])
+@pytest.mark.parametrize("blocks", [4, MOST_PRECISE + 1])
+def test_the_last_block_adds_up(fenced: bool, where: str, blocks: int) -> None:
+    world = World(blocks=blocks, size=8192 if blocks < 9 else 300_000, most=1 << 16)
+    at = 4096 if blocks < 9 else 299_000
+    for block in world.blocks:
+        for warp in range(2):
+            block.access(warp, "write", 256 * block.number + 128 * warp + 4 * LANES)
+            if fenced and where == "all threads":
+                world.locations.perform(block.thread(warp, ALL), FENCE, [])
+        block.sync()
+        if fenced and where == "thread 0":
+            world.do(block, FENCE)
+        world.do(block, ATOM, at=at)
+        block.sync()
+    last = world.blocks[-1]
+    for number in range(blocks - 1):
+        for warp in range(2):
+            last.access(warp, "read", 256 * number + 128 * warp + 4 * LANES, site=3)
+    assert world.rules() == ([] if fenced else ["WRITE_READ"])
+
+
+def test_a_block_that_is_not_the_last_must_not_add_up() -> None:
+    world = World(blocks=3)
+    for block in world.blocks:
+        block.access(0, "write", 128 * block.number + 4 * LANES)
+        block.sync()
+        world.do(block, FENCE)
+        world.do(block, ATOM)
+    world.blocks[1].sync()
+    world.blocks[1].access(1, "read", 4 * LANES, site=3)
+    assert world.rules() == []
+    world.blocks[1].access(1, "read", 256 + 4 * LANES, site=4)
+    assert world.rules() == ["WRITE_READ"]
+
+
+def test_a_barrier_of_the_grid_again_and_again() -> None:
+    world = World(blocks=3)
+    for turn in range(3):
+        for block in world.blocks:
+            for warp in range(2):
+                at = 256 * block.number + 128 * warp + 4 * LANES
+                block.access(warp, "write", at, value=turn + 1, site=turn)
+            block.sync()
+            world.do(block, FENCE)
+            world.do(block, ATOM)
+        for block in world.blocks:
+            world.do(block, STRONG_LOAD)
+            world.do(block, FENCE)
+            block.sync()
+            for other in range(3):
+                at = 256 * other + 128 + 4 * LANES
+                block.access(0, "read", at, site=10 + turn)
+        if turn == 2:
+            break
+        for block in world.blocks:  # a second barrier, before the next write
+            block.sync()
+            world.do(block, FENCE)
+            world.do(block, ATOM, at=FLAG + 4)
+        for block in world.blocks:
+            world.do(block, STRONG_LOAD, at=FLAG + 4)
+            block.sync()
+    assert world.rules() == []
+    world.blocks[1].access(0, "write", 1024 + 4 * LANES, site=30, value=9)
+    world.blocks[0].access(0, "read", 1024 + 4 * LANES, site=31)
+    assert world.rules() == ["WRITE_READ"]
+
+
+def test_a_warp_that_is_ahead_at_the_next_fence() -> None:
+    world = World()
+    first, second = world.blocks
+    for _ in range(3):
+        for warp in range(2):
+            first.access(warp, "write", 128 * warp + 4 * LANES, site=warp)
+            world.locations.perform(first.thread(warp), FENCE, [])
+        first.sync()
+        # Warp 1 comes to the next fence before warp 0 says that all is written.
+        world.locations.perform(first.thread(1), FENCE, [])
+        world.do(first, ATOM)
+        first.sync()
+    world.do(second, STRONG_LOAD)
+    second.sync()
+    second.access(1, "read", 128 + 4 * LANES, site=5)
+    assert world.rules() == []
+
+
+def test_a_word_in_shared_memory_has_two_addresses() -> None:
+    world = World()
+    block, other = world.blocks
+    block.access(0, "write", 0, lanes=1)
+    window = 8 << 36
+    world.locations.perform(block.thread(0, 1), RELEASE_STORE, [(0, window + 1024)])
+    world.locations.perform(other.thread(1, 1), STRONG_LOAD, [(0, 1024)])
+    other.access(1, "read", 0, lanes=1, site=2)
+    assert world.rules() == ["WRITE_READ"]  # the shared memory of another block
+    world.locations.perform(block.thread(1, 1), STRONG_LOAD, [(0, 1024)])
+    block.access(1, "read", 0, lanes=1, site=3)
+    assert len(world.watch.found()) == 1
+
+
+def test_a_message_by_way_of_a_third_block() -> None:
+    world = World(blocks=3)
+    first, second, third = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE)
+    world.do(second, STRONG_LOAD)
+    world.do(second, RELEASE_STORE, at=FLAG + 4)
+    world.do(third, STRONG_LOAD, at=FLAG + 4)
+    third.access(0, "read", 0, lanes=1, site=3)
+    assert world.rules() == []
+
+
+def test_a_flag_within_a_block() -> None:
+    world = World()
+    block = world.blocks[0]
+    block.access(0, "write", 0, lanes=1)
+    world.do(block, RELEASE_STORE)
+    world.do(block, STRONG_LOAD, warp=1, lane=7)
+    block.access(1, "read", 0, lanes=1 << 7, site=3)
+    assert world.rules() == []
+    block.access(1, "read", 0, lanes=1 << 8, site=4)
+    assert world.rules() == ["WRITE_READ"]
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_the_scope_of_a_block_is_too_small_for_two(both: bool) -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE._replace(cta=True))
+    world.do(second, STRONG_LOAD._replace(cta=both))
+    second.access(0, "read", 0, lanes=1, site=3)
+    assert ("WRITE_READ" in world.rules()) == both
+
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.entry f(.param .u64 x) {\n"
+BODY = """.reg .b64 %rd<2>; .reg .b32 %r<4>;
+ld.param.u64 %rd1, [x];
+ld.volatile.global.u32 %r1, [%rd1];
+atom.global.add.u32 %r2, [%rd1], 1;
+red.global.add.u32 [%rd1], 1;
+ld.global.u32 %r3, [%rd1];
+"""
+
+
+@pytest.mark.parametrize(
+    "fence, found",
+    [("", set()), ("membar.gl;", {1, 2, 3, 5}), ("fence.acq_rel.gpu;", {1, 2, 3, 5}),
+     ("fence.proxy.async;", set()), ("membar.cta;", {1, 2, 3, 5}),
+     ("st.release.gpu.global.u32 [%rd1], %r1;", {1, 2, 3, 5})],
+)  # fmt: skip
+def test_which_instructions_can_synchronise(fence: str, found: set[int]) -> None:
+    module = reading.parse(f"{HEAD}{BODY}{fence}\nret;\n}}")
+    assert synchronises(module.functions["f"]) == found
+
+
+def test_what_instructions_can_do() -> None:
+    text = "ld.acquire.cta.global.u32 %r1, [%rd1]; red.release.gpu.global.add.u32 [%rd1], 1;"
+    made = reading.parse(f"{HEAD}{BODY}{text}\nret;\n}}").functions["f"].instructions
+    assert role(made[5]) == Role(acquires=True, cta=True)
+    assert role(made[6]) == Role(publishes=True, releases=True)
+    assert role(made[3]) == Role(publishes=True)
+    assert role(made[0]) is None
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_the_clocks_of_a_cluster(asynchronous: bool) -> None:
+    machine = Machine(blocks=2)
+    watches = [Watch(1, 2, 2048, 1, asynchronous=asynchronous) for _ in machine.blocks]
+    locations = Locations(machine.watch)
+    threads = []
+    for block, watch in zip(machine.blocks, watches, strict=True):
+        block.ledger.follow(watch, 0)
+        clocks = ClusterClocks(watch, lambda rank, warp: ALL)
+        threads.append([
+            Thread(block.number, warp, ALL, clocks, block.ledger) for warp in range(2)
+        ])  # fmt: skip
+    first, second = machine.blocks
+    first.access(0, "write", 4 * LANES, site=1)
+    one = threads[0][0]._replace(lanes=1)
+    watches[0].sync_warp(0, 0, ALL, ALL)
+    locations.perform(one, RELEASE_STORE, [(0, BASE + FLAG)])
+    locations.perform(threads[1][1]._replace(lanes=1), STRONG_LOAD, [(0, BASE + FLAG)])
+    second.access(1, "read", 4 * LANES, lanes=1, site=2)
+    assert machine.rules() == []
+    second.access(1, "read", 4 * LANES, lanes=2, site=3)
+    assert machine.rules() == ["WRITE_READ"]
+    watches[1].sync_warp(0, 1, ALL, ALL)
+    second.access(1, "read", 4 * LANES, site=4)
+    (found,) = machine.watch.found()
+    assert found.now.site == 3
+    # Within one block, by the clock of the other warp.
+    second.access(1, "write", 512 + 4 * LANES, site=5)
+    locations.perform(threads[1][1], FENCE, [])
+    locations.perform(threads[1][1]._replace(lanes=1), ATOM, [(0, BASE + FLAG)])
+    every = [(lane, BASE + FLAG) for lane in range(32)]
+    locations.perform(threads[1][0], STRONG_LOAD, every)
+    second.access(0, "read", 512 + 4 * LANES, site=6)
+    assert len(machine.watch.found()) == 1
