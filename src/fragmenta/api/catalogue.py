@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from fragmenta.api.instructions import Instruction, Mma, TensorMma, Wgmma, kept, public
+from fragmenta.api.instructions import Instruction, Mma, TensorMma, Wgmma, kept
 from fragmenta.api.returning import returning
 from fragmenta.isa import building, families, sass, searching
 from fragmenta.isa.instruction import Instruction as Record
@@ -25,11 +25,11 @@ def _tcgen05(op: Record) -> TensorMma:
 
 
 def _each(found: Iterable[Record]) -> Iterator[Instruction]:
-    return map(public, found)
+    return map(kept, found)
 
 
 def _list(found: Iterable[Record]) -> list[Instruction]:
-    return [public(op) for op in found]
+    return [kept(op) for op in found]
 
 
 def _origins(found: tuple[Origin, ...]) -> tuple[Origin, ...]:

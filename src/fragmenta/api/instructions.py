@@ -635,7 +635,7 @@ def public(op: records.Instruction) -> Instruction:
     return kind_of(op).of(op)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)  # the catalogue, and as many with instruction descriptors
 def kept(op: records.Instruction) -> Instruction:
     """The same; of one instruction there is one object, with what it has computed."""
     return public(op)
