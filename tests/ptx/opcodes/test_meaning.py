@@ -19,7 +19,7 @@ from tests.thinning import THOROUGH
 STEP = 27 if THOROUGH else 59
 MODULES = ("comparison", "fields", "integer", "logic", "moving", "video")
 #: What these mean is stated in test_floats.py.
-FLOATS = ("floating", "half", "conversion", "small")
+FLOATS = ("floating", "half", "conversion", "fp8")
 
 
 @cache
