@@ -41,6 +41,8 @@ from fragmenta.ptx.engine.warps import first_lane, to_word
 
 _INTEGERS = {8: I8, 16: I16, 32: I32, 64: I64}
 WIDE = ir.VectorType(I64, LANES)
+PASS_BYTES = 128
+"""What a warp stores at a time."""
 
 
 class Access(NamedTuple):
@@ -236,7 +238,7 @@ def _each(
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
     failed = code.variable(number.lift(0))
-    move = _Move(code, access, stores, registers, _reversed(code, access, block))
+    move = _Move(code, access, stores, registers)
     if access.space == "local":
         with (
             code.when(lanes != 0),
@@ -306,28 +308,17 @@ def _one_by_one(
         move.lane(where, lane_of(code, spilled, lane), lane)
 
 
-def _reversed(code: Code, access: Access, block: Any) -> Value:
-    """The order of stores: all lanes from the last to the first.
-
-    In a block of several warps, an H200 takes eight lanes after the other where each
-    stores 16 bytes to shared memory.  Of all lanes, 24 stays then.
-    """
-    every = code.constant(LANES - 1, I64)
-    if access.space != "shared" or access.bytes < 16:
-        return every
-    warps = field(code, block, layout.BLOCK_WARPS, I32)[0]
-    return select(warps > 1, every.lift(7), every)
-
-
 @contextmanager
 def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
     """Each lane that takes part; of stores the one that stays is the last.
 
     If lanes store different values to one place, the manual leaves open which stays.
-    An H200 keeps that of the lowest lane (``tests/ptx/colliding.py``).
+    An H200 stores at most 128 bytes at a time: those of 32, 16 or 8 lanes, one group
+    after the other.  Of each group the lowest lane stays (``tests/ptx/colliding.py``).
     """
+    group = min(LANES, max(1, PASS_BYTES // move.access.bytes))
     with code.loop(LANES) as turn:
-        lane = turn ^ move.reversed if move.stores else turn
+        lane = turn ^ (group - 1) if move.stores else turn
         with code.when(has(lanes, lane)):
             yield lane
 
@@ -427,8 +418,6 @@ class _Move(NamedTuple):
     access: Access
     stores: bool
     registers: tuple[Any, ...]
-    reversed: Value
-    """The bits of a turn that are inverted, for the lane of a store."""
 
     def lane(self, where: Where, address: Value, lane: Value) -> None:
         """The elements of one lane."""
