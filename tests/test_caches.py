@@ -151,9 +151,9 @@ def test_threads_get_one_object(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_caches_of_launches_are_among_them() -> None:
-    wanted = """ptx.asynchronous.wgmma._located ptx.engine.compiled.Compiled.memory
-    ptx.engine.compiled.Compiled.code ptx.engine.boxes.compiled
-    execution.warp.warp_function ptx.watching.watch.machine arrays.threads._pool"""
+    wanted = """simt.wgmma_operands._located simt.compiled.Compiled.memory
+    simt.compiled.Compiled.code simt.boxes.compiled
+    execution.warp.warp_function races.shared_watch.machine arrays.threads._pool"""
     assert {f"fragmenta.{each}" for each in wanted.split()} <= set(SHARED)
 
 

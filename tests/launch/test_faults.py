@@ -336,7 +336,7 @@ import signal
 # A run in the background may have told its children to ignore interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import os, sys, threading, numpy as np
-from fragmenta.ptx import launching
+from fragmenta.launch import launching
 from tests.simt.kernels import *
 launching.cores = lambda: {cores}
 made = kernel('''{body}''', before='''{before}''')

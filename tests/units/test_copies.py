@@ -16,7 +16,7 @@ from fragmenta.units.bulk_copies import (
 from fragmenta.units.work import Copy, CopyFault, Range, poisoned
 from tests.units.standing import WHO, Cluster
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "h200" / "bulk.npz"
+GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "bulk.npz"
 """Reductions of an H200: to global memory, to another block, and by ``red.async``."""
 
 

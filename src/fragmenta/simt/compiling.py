@@ -7,9 +7,15 @@ from typing import Any
 
 from fragmenta.jit import compiler
 from fragmenta.ptx.module import Instruction, Module, Symbol
-from fragmenta.simt import (
+from fragmenta.simt import (  # noqa: F401 - some only say how opcodes are written
+    accessing,
+    atomics,
+    barriers,
+    events,
+    lane_copies,
     layout,
     library,
+    matrices,
     warps,
 )
 from fragmenta.simt.admitting import admit

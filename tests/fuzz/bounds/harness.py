@@ -20,6 +20,7 @@ from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt import layout
 from fragmenta.simt.context import Shape, word
 from fragmenta.simt.layout import Fault, Status
+from fragmenta.simt.memory import PASS_BYTES
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import COLUMNS, HEAD, REGISTERS, Form, column
 from tests.fuzz.bounds.world import SIZE, WRAP, Draw, World
@@ -363,13 +364,14 @@ class Room:
         self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64],
         numbers: NDArray[np.uint64], runs: NDArray[np.bool_],
     ) -> list[Stores]:  # fmt: skip
-        """What stores without a fault put where; the lowest lane is the last."""
+        """What stores without a fault put where; of lanes that collide one stays."""
         assert form.touch is not None
         slot = next(s.slot for s in self.launch.places if s.data is not None
                     and np.shares_memory(s.data, self.data))  # fmt: skip
         begin = address - np.uint64(slot << layout.SLOT_BITS)
         runs = runs & (begin <= np.uint64(self.data.size - form.touch.bytes))
-        lanes = np.arange(runs.shape[1]) ^ 31
+        group = min(32, PASS_BYTES // form.touch.bytes)
+        lanes = np.arange(runs.shape[1]) ^ (group - 1)
         order = blocks[:, None] * max(32, self.setting.threads) + lanes
         found = []
         for place, name in enumerate(form.values):

@@ -45,9 +45,9 @@ class Mutant(NamedTuple):
     modules: tuple[str, ...] = ()
 
 
-_MEMORY, _ACCESS = "engine/memory.py", "engine/accessing.py"
+_MEMORY, _ACCESS = "simt/memory.py", "simt/accessing.py"
 _UNCHECKED = Change(
-    "engine/admitting.py", "            why = wrong_operands(each)\n",
+    "simt/admitting.py", "            why = wrong_operands(each)\n",
     "            why = ''\n",
 )  # fmt: skip
 """The table and the catalogue are not asked."""
@@ -125,7 +125,7 @@ MUTANTS = (
         (_store("shared"),)),
     Mutant("a rank that is not in the cluster", (Change(_MEMORY,
         _SHARED_SIZE, "size"),), (_load("cluster"),), _TWO),
-    Mutant("the end of another block's memory", (Change("engine/context.py",
+    Mutant("the end of another block's memory", (Change("simt/context.py",
         "_address(memory) + start, memory.size - start",
         "_address(memory) + start, memory.size"),), (_load("cluster"),)),
     Mutant("the end of local memory", (Change(_MEMORY,
@@ -135,17 +135,17 @@ MUTANTS = (
     Mutant("memory that must not be written", (Change(_MEMORY,
         "allowed = (where.flags & 1) == 0 if move.stores else bounds",
         "allowed = bounds"),), (_store("generic"),)),
-    Mutant("an atomic operation anywhere", (Change("engine/atomics.py",
+    Mutant("an atomic operation anywhere", (Change("simt/atomics.py",
         "good = bounds & ((address & (size - 1)) == 0) & writable",
         "good = ((address & (size - 1)) == 0) & writable"),), (_ATOMIC,)),
-    Mutant("the goal of cp.async", (Change("engine/copying.py",
+    Mutant("the goal of cp.async", (Change("simt/lane_copies.py",
         "(Fault.BOUNDS, goal, -size, inside(there, goal, size)),", ""),), (_COPY,)),
-    Mutant("the source of cp.async", (Change("engine/copying.py",
+    Mutant("the source of cp.async", (Change("simt/lane_copies.py",
         "(Fault.BOUNDS, source, size, nothing | inside(here, source, wide)),", ""),),
         (_COPY,)),
-    Mutant("the rows of ldmatrix", (Change("engine/matrices.py",
+    Mutant("the rows of ldmatrix", (Change("simt/matrices.py",
         "Fault.BOUNDS: inside(where, address, width),", ""),), (_MATRIX,)),
-    Mutant("the lines of wmma.load", (Change("engine/matrices.py",
+    Mutant("the lines of wmma.load", (Change("simt/matrices.py",
         "checks = {Fault.BOUNDS: inside(where, address, size)}", "checks = {}"),),
         (_LINES,)),
     Mutant("the parameters of a kernel", (Change(_ACCESS,
@@ -156,35 +156,35 @@ MUTANTS = (
         modules=(kernel_text(
             "{ .param .b32 a; st.param.b32 [a+1048576], %r1; call g, (a); }",
             ".func g(.param .b32 y) { ret; }"),)),
-    Mutant("the registers of a product", (_UNCHECKED, Change("engine/matrices.py",
+    Mutant("the registers of a product", (_UNCHECKED, Change("simt/matrices.py",
         "    if len(items) != part.registers:", "    if False:")),
         modules=(kernel_text(
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1, %r2, %r3, %r4}, "
             f"{{{', '.join(['%r1'] * 4000)}}}, {{%r5, %r6}}, {{%r1, %r2, %r3, %r4}};"),)),
-    Mutant("the width of a register", (_UNCHECKED, Change("engine/writing.py",
+    Mutant("the width of a register", (_UNCHECKED, Change("simt/emitter.py",
         "        if at.bits != bits:", "        if False:")),
         modules=tuple(kernel_text(
             f"match.any.sync.b64 %r1, %end{i}, -1;",
             registers=f".reg .b8 %end<{i + 1}>;") for i in range(1, 4))),
-    Mutant("an index behind a list of labels", (Change("engine/warps.py",
+    Mutant("an index behind a list of labels", (Change("simt/warps.py",
         'inside = compare_unsigned("<", number, count)',
         'inside = compare_unsigned("<=", number, number)'),),
         modules=(kernel_text("mov.u32 %r1, 0x7FFFFFF; L: .branchtargets A, B; "
                              "brx.idx %r1, L; A: ret; B: ret;"),)),
-    Mutant("a barrier that does not exist", (Change("engine/barriers.py",
+    Mutant("a barrier that does not exist", (Change("simt/barriers.py",
         'known = compare_unsigned("<", number, 16)',
         'known = compare_unsigned("<=", number, number)'),),
         modules=(kernel_text("mov.u32 %r1, 0x3000000; bar.sync %r1;"),)),
-    Mutant("a kernel that calls itself", (Change("engine/calling.py",
+    Mutant("a kernel that calls itself", (Change("simt/calling.py",
         "    if function.kernel:", "    if False:"),),
         modules=(kernel_text("call k;").replace(".param .u64 x", ""),)),
-    Mutant("the operands of a call", (Change("engine/calling.py",
+    Mutant("the operands of a call", (Change("simt/calling.py",
         '        if wanted and theirs != wanted:', "        if False:"),),
         modules=(kernel_text(
             "call g, (%d1); call h;", ".func g(.reg .b64 y) { .reg .b64 %z; "
             "mov.b64 %z, y; ret; }\n"
             ".func h() { .reg .b8 %e; call g, (%e); ret; }"),)),
-    Mutant("the operands of vprintf", (Change("engine/calling.py",
+    Mutant("the operands of vprintf", (Change("simt/calling.py",
         "    if words != [[32] * size for some in sizes for size in some]:",
         "    if False:"),),
         modules=(kernel_text("add.u32 %r1, %r1, 77; call vprintf;",
@@ -195,59 +195,59 @@ MUTANTS = (
             "{ .param .b32 r; .param .b64 a; .param .b64 b; mov.u64 %d1, 0x400; "
             "st.param.b64 [a], %d1; st.param.b64 [b], %d1; call (r), vprintf, (a, b); }",
             ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);"),)),
-    Mutant("shared memory of a bulk copy", (Change("asynchronous/work.py",
+    Mutant("shared memory of a bulk copy", (Change("units/work.py",
         "    if offset < layout.SHARED_START or offset + size > memory.size:",
         "    if False:"),), (_BULK,), _ONE),
-    Mutant("global memory of a bulk copy", (Change("asynchronous/work.py",
+    Mutant("global memory of a bulk copy", (Change("units/work.py",
         "    if index < 0 or index + size > memory.size:", "    if False:"),),
         (_STORED,), _ONE),
-    Mutant("the rank of a bulk copy", (Change("asynchronous/work.py",
+    Mutant("the rank of a bulk copy", (Change("units/work.py",
         "    if not 0 <= rank < count:", "    if False:"),),
         (_REMOTE,), _ONE),
-    Mutant("the mask of a multicast", (Change("asynchronous/work.py",
+    Mutant("the mask of a multicast", (Change("units/work.py",
         "    if mask >> count:", "    if False:"),), (_MULTICAST,), _ONE),
-    Mutant("the rank of an mbarrier", (Change("asynchronous/machine.py",
+    Mutant("the rank of an mbarrier", (Change("units/machine.py",
         "        if address >> 32 or rank >= len(blocks):", "        if False:"),),
         (_ARRIVAL,), _ONE),
-    Mutant("where an mbarrier is made", (Change("asynchronous/mbarriers.py",
+    Mutant("where an mbarrier is made", (Change("units/mbarriers.py",
         "        if address >> RANK_BITS != block.rank or not inside or offset % 8:",
         "        if False:"),), (_INIT,), _ONE),
     Mutant("where an address of tensor memory goes", (Change(
-        "asynchronous/tensor_allocation.py",
+        "units/tmem_allocation.py",
         "    if address >> RANK_BITS != block.rank or not inside:", "    if False:"),),
         (_ALLOC,)),
     Mutant("the goal of a cp.async that is done later", (Change(
-        "asynchronous/warp_copies.py",
+        "units/lane_copies.py",
         "        self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)\n", ""),),
         (_COPY,), Setting(schedule="lazy")),
     Mutant("the source of a cp.async that is done later", (Change(
-        "asynchronous/warp_copies.py",
+        "units/lane_copies.py",
         "        self._refuse(read & ~known, Fault.BOUNDS, source, size)\n", ""),),
         (_COPY,), Setting(schedule="lazy")),
-    Mutant("the descriptors of wgmma", (Change("asynchronous/operands.py",
+    Mutant("the descriptors of wgmma", (Change("units/operands.py",
         "    if first >= SHARED_START and end <= size:", "    if True:"),
-        Change("../execution/warpgroup_shared.py",
+        Change("execution/warpgroup_shared.py",
                "        outside = at + UNIT > shared.size",
                "        outside = at < 0")), (_PRODUCT,), _GROUP),
     Mutant("the system's bytes under a descriptor of wgmma", (Change(
-        "asynchronous/operands.py",
+        "units/operands.py",
         "    if first >= SHARED_START and end <= size:", "    if end <= size:"),),
         (_PRODUCT,), _GROUP),
-    Mutant("the descriptors of tcgen05.mma", (Change("asynchronous/tensor_sources.py",
+    Mutant("the descriptors of tcgen05.mma", (Change("units/tcgen05_sources.py",
         "        if first < SHARED_START or end > size:", "        if False:"),),
         (_TENSOR_PRODUCT,)),
-    Mutant("the descriptor of tcgen05.cp", (Change("asynchronous/tensor_sources.py",
+    Mutant("the descriptor of tcgen05.cp", (Change("units/tcgen05_sources.py",
         "        if first < SHARED_START or end > size:", "        if False:"),),
         (_TENSOR_COPY,)),
     Mutant("the shared memory of a tensor copy", (
-        Change("asynchronous/work.py",
+        Change("units/work.py",
                "    if offset < layout.SHARED_START or offset + size > memory.size:",
                "    if False:"),), (_BOX,), _ONE),
     Mutant("the shadow of shared memory", (
-        Change("watching/shadow.py",
+        Change("races/shadow/shared_memory.py",
                "        with code.when(end <= target.long(layout.HEAD_SIZE)):",
                "        with code.when(end >= 0):"),
-        Change("watching/shadow.py",
+        Change("races/shadow/shared_memory.py",
                "    good = good & (rank < head.word(layout.HEAD_BLOCKS))\n", "")),
         (_load("shared"),), _WATCHED),
 )  # fmt: skip
@@ -278,7 +278,7 @@ def changed(mutant: Mutant, folder: Path) -> None:
     shutil.copytree(package, folder / "fragmenta",
                     ignore=shutil.ignore_patterns("__pycache__"))  # fmt: skip
     for file, old, new in mutant.changes:
-        path = folder / "fragmenta" / "ptx" / file
+        path = folder / "fragmenta" / file
         text = path.read_text("utf-8")
         if text.count(old) < 1:
             raise ValueError(f"{mutant.name}: {file} has no {old!r}")

@@ -16,7 +16,7 @@ from tests.ptx.opcodes.scalars import entry
 
 MODULES = (
     *("comparison", "fields", "integer", "logic", "moving", "video"),
-    *("floating", "half", "conversion", "small"),
+    *("floating", "half", "conversion", "fp8"),
 )
 
 

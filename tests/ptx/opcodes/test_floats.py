@@ -13,11 +13,10 @@ from tests.ptx.opcodes.conversions import conversion
 from tests.ptx.opcodes.inputs import COUNT, KINDS, PLACES, pools
 from tests.ptx.opcodes.judging import bits_of_type, forms, lines, mnemonics
 from tests.ptx.opcodes.scalars import chosen
-from tests.thinning import THOROUGH
 
-MODULES = ("floating", "half", "conversion", "small")
+MODULES = ("floating", "half", "conversion", "fp8")
 #: How many inputs of each form are compared.
-TRIED = 48 if THOROUGH else 20
+TRIED = 48
 _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 
 

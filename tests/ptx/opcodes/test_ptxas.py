@@ -16,7 +16,7 @@ from tests.ptx.opcodes.judging import (
     supported,
 )
 
-FLOATS = ("floating", "half", "conversion", "small")
+FLOATS = ("floating", "half", "conversion", "fp8")
 MODULES = ("comparison", "fields", "integer", "logic", "moving", "video", *FLOATS)
 LINES = [line for module in MODULES for line in lines(module)]
 #: How many near misses of each line are tried.
