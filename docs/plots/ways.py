@@ -50,6 +50,12 @@ text{font:13px sans-serif;fill:#1b1f24}
 .box{fill:#f3f5f7;stroke:#c9d1d9}
 .arrow{stroke:#0072b2;stroke-width:1.5;fill:none;marker-end:url(#end)}"""
 
+MARKER = (
+    '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" '
+    'markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" fill="#0072b2"/>'
+    "</marker></defs>"
+)
+
 
 def draw() -> str:
     """The picture: a line for each step, an arrow to the next."""
@@ -60,9 +66,7 @@ def draw() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         "<title>The way of a PTX text, and the way of a matrix</title>",
         f"<style>{STYLE}</style>",
-        '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" '
-        'markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" fill="#0072b2"/>'
-        "</marker></defs>",
+        MARKER,
         f'<rect {size} fill="white"/>',
     ]
     y = 8
@@ -77,9 +81,9 @@ def draw() -> str:
 
 
 def _step(room: str, what: str, handed: str, y: int, last: bool) -> list[str]:
+    box = f'x="{ROOM}" y="{y}" width="{WIDTH - 2 * ROOM - 24}" height="{ROW - 6}"'
     made = [
-        f'<rect class="box" x="{ROOM}" y="{y}" width="{WIDTH - 2 * ROOM - 24}" '
-        f'height="{ROW - 6}" rx="4"/>',
+        f'<rect class="box" {box} rx="4"/>',
         f'<text class="room" x="{ROOM + 10}" y="{y + 16}">{room}</text>',
         f'<text x="{WHAT}" y="{y + 16}">{escape(what)}</text>',
         f'<text class="on" x="{ON}" y="{y + 16}">{escape(handed)}</text>',
