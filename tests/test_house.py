@@ -324,6 +324,40 @@ def test_a_launch_that_is_not_watched_loads_no_race_detector() -> None:
     subprocess.run([sys.executable, "-c", text], check=True)
 
 
+#: Rooms that the package works without: they use it, and it does not use them.
+OPTIONAL = ("fragmenta.kernels", "fragmenta.torch")
+
+
+def is_optional(module: str) -> bool:
+    return f"{module}.".startswith(tuple(f"{each}." for each in OPTIONAL))
+
+
+def test_nothing_depends_on_the_optional_rooms() -> None:
+    wrong = [
+        f"{each.source} imports {each.target}"
+        for each in imports()
+        if is_optional(each.target) and not is_optional(each.source)
+    ]
+    assert not wrong
+
+
+def test_the_package_works_without_the_optional_rooms() -> None:
+    """Every other module loads, and every other public name is there."""
+    others = sorted(m for m in modules() if not is_optional(m))
+    others = [m for m in others if room(m) not in ("triton", "__main__")]
+    text = (
+        "import importlib, sys\n"
+        f"for hidden in {OPTIONAL!r}:\n"
+        "    sys.modules[hidden] = None\n"
+        f"for module in {others!r}:\n"
+        "    importlib.import_module(module)\n"
+        "import fragmenta\n"
+        "for name in set(fragmenta.__all__) - {'kernels', 'torch'}:\n"
+        "    getattr(fragmenta, name)\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
 # ── do the rules see what they forbid? ──────────────────────────────────────
 
 KNOWN = frozenset({"fragmenta.isa.target", "fragmenta.view.svg", "fragmenta.isa"})
