@@ -5,6 +5,7 @@ Each phrase is here once.  Words in braces are filled in by :mod:`telling`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fragmenta.errors import ranges
@@ -38,6 +39,10 @@ BEFORE = {
 """What happened before, and what is missing."""
 
 SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
+ONE_STORE = (
+    "{other} wrote another value there by the same instruction, and which lane's stays "
+    "is left open by the PTX manual"
+)
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
 NEW = (
@@ -136,6 +141,7 @@ REPAIRS = {
     "schedule": "A problem of these lines, or a result that depends on chance.",
 }
 """What repairs a problem, whoever takes part in it."""
+ONE_LANE = "Let one lane store it, or let all of them store the same value."
 
 FATAL = {
     "shared-race": (
@@ -248,6 +254,16 @@ WIDER = {
     Apart.BLOCK: "; the same happens between blocks of the cluster",
     Apart.WARP: "; the same happens between warps",
 }
+
+
+def one_store(more: Mapping[str, Any], now: Any, before: Any) -> bool:
+    """Whether lanes of a warp write by one instruction, without a barrier between."""
+    alike = all(
+        getattr(now, each) == getattr(before, each)
+        for each in ("kind", "block", "rank", "number", "epoch", "site")
+    )
+    writes = more["now_write"] and more["was_write"]
+    return alike and writes and now.kind == "warp" and more["space"] == "shared"
 
 
 def wider(apart: int, now: Any, before: Any) -> str:

@@ -28,7 +28,6 @@ from fragmenta.ptx.watching.records import (
     mask_of,
     packed,
     part,
-    site_of,
     with_part,
 )
 
@@ -85,7 +84,8 @@ def check(
 ) -> None:
     """Check an access of a word, and take it down.
 
-    ``equal`` says whether the bytes that are written are there already.
+    ``equal`` says whether the bytes that are written are there already, or those that
+    other lanes write by the same instruction.
     """
     write, reads = word.writes[word.number], word.reads[word.number]
     ever = part(write, layout.EVER_AT, layout.EVER_BITS)
@@ -136,11 +136,9 @@ def _after_write(
         )
         chosen = code.variable(rule)
         if equal is not None:
-            together = (agent == now.agent) & (site_of(write) == now.site)
-            together = together & (epoch_of(write) == now.epoch)
             plain = now.has(layout.WRITES) & ~now.has(layout.READS)
             with code.when(plain & _is(head, agent, "warp")):
-                same = convert(equal() | together, I32, signed=False)
+                same = convert(equal(), I32, signed=False)
                 chosen.value = select(same != 0, rule.lift(int(Rule.SAME_VALUE)), rule)
         _report(code, head, now, word, chosen.value, write, overlap, 2)
     if now.fenced is not None:
