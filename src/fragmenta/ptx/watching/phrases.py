@@ -5,7 +5,6 @@ Each phrase is here once.  Words in braces are filled in by :mod:`telling`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fragmenta.errors import ranges
@@ -254,16 +253,6 @@ WIDER = {
     Apart.BLOCK: "; the same happens between blocks of the cluster",
     Apart.WARP: "; the same happens between warps",
 }
-
-
-def one_store(more: Mapping[str, Any], now: Any, before: Any) -> bool:
-    """Whether lanes of a warp write by one instruction, without a barrier between."""
-    alike = all(
-        getattr(now, each) == getattr(before, each)
-        for each in ("kind", "block", "rank", "number", "epoch", "site")
-    )
-    writes = more["now_write"] and more["was_write"]
-    return alike and writes and now.kind == "warp" and more["space"] == "shared"
 
 
 def wider(apart: int, now: Any, before: Any) -> str:

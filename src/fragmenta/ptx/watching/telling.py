@@ -181,7 +181,7 @@ class Teller:
         phrase = phrases.BEFORE[found.rule]
         if found.more["same_value"]:
             phrase = phrases.SAME_VALUE
-        elif phrases.one_store(found.more, now, before):
+        elif found.more.get("one_store"):
             phrase = phrases.ONE_STORE
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
@@ -293,7 +293,7 @@ class Teller:
     def _repair(self, found: Found, now: Agent, before: Agent) -> str:
         if found.more["same_value"]:
             return ""
-        if phrases.one_store(found.more, now, before) and not found.more["apart"]:
+        if found.more.get("one_store"):
             return phrases.ONE_LANE
         writes = found.more["now_write"]
         mbarrier = ""

@@ -28,6 +28,7 @@ from fragmenta.ptx.watching.records import (
     mask_of,
     packed,
     part,
+    site_of,
     with_part,
 )
 
@@ -139,7 +140,10 @@ def _after_write(
             plain = now.has(layout.WRITES) & ~now.has(layout.READS)
             with code.when(plain & _is(head, agent, "warp")):
                 same = convert(equal(), I32, signed=False)
-                chosen.value = select(same != 0, rule.lift(int(Rule.SAME_VALUE)), rule)
+                together = (agent == now.agent) & (site_of(write) == now.site)
+                together = together & (epoch_of(write) == now.epoch)
+                other = select(together, rule.lift(int(Rule.ONE_STORE)), rule)
+                chosen.value = select(same != 0, rule.lift(int(Rule.SAME_VALUE)), other)
         _report(code, head, now, word, chosen.value, write, overlap, 2)
     if now.fenced is not None:
         contested = _is(head, agent, "cp.async") & _strict(head)
