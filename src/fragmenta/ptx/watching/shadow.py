@@ -185,8 +185,9 @@ class _Written:
 
     def is_at(self, lane: Value, address: Value) -> Value:
         """Whether a lane takes part and writes to this address."""
-        there = memory.lane_of(self._code, self._addresses, lane) == address
-        return there & memory.has(self._lanes, lane)
+        there: Value = memory.lane_of(self._code, self._addresses, lane) == address
+        found: Value = there & memory.has(self._lanes, lane)
+        return found
 
     def byte(self, lane: Value, index: Value) -> Value:
         """A byte of what a lane writes."""
