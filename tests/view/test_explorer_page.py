@@ -48,7 +48,8 @@ def digest(*arrays):
 
 @cache
 def holding():
-    return explorer_data.holding()
+    """The instructions of the page, as users have them."""
+    return [fm.instruction(str(op)) for op in explorer_data.holding()]
 
 
 @cache
