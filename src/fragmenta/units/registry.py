@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-from fragmenta.units import (
-    cluster_launch_control,
-    clusters,
-    copy_events,
-    divergence,
-    fencing,
-    mbarriers,
-    strong_accesses,
-    tcgen05,
-    tmem_allocation,
-    tmem_copies,
-    tmem_moves,
-    undefined,
-    unwritten,
-    wgmma,
-)
-
-MODULES = (
+from fragmenta.units import (  # noqa: F401 - each carries out some events
     cluster_launch_control,
     clusters,
     copy_events,
