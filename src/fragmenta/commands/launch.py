@@ -60,6 +60,7 @@ from fragmenta.progress import Progress, bar, ignore_progress, notice
 from fragmenta.ptx.checking.problem import ERROR, Problem, counts
 from fragmenta.ptx.module import Variable
 from fragmenta.view.svg import convert
+from fragmenta.view.timeline import timeline as draw_timeline
 
 MOST_OPCODES = 6
 """Opcodes that the table names; JSON has them all."""
@@ -246,7 +247,7 @@ def launch(
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     _write_sarif(sarif_file, file, result.problems, force)
     if timeline is not None:
-        drawn = picture or str(result.timeline())
+        drawn = picture or str(draw_timeline(result))
         save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
     done = _Done(found, *sizes, target, result, changes)
     if as_json:

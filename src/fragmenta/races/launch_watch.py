@@ -109,7 +109,7 @@ class LaunchWatch:
         """Who reads too early may find nothing there: that is said once."""
         sites = set()
         for each in problems:
-            if each.rule in RACES and not each.more.get("same_value"):
+            if each.rule in RACES and each.severity != "info":
                 sites |= {each.site, each.other}
         problems.drop(lambda each: each.rule == "uninitialised" and each.site in sites)
 
@@ -131,7 +131,7 @@ class LaunchWatch:
         now = story.now
         low = (1 << RANK_BITS) - 1
         rule = found.rule
-        severity = "info" if rule == "same-value" else "error"
+        severity = "info" if rule in ("same-value", "one-store") else "error"
         if rule == "uninitialised":
             severity = "warning"
         contested = not found.was_write or (
@@ -140,7 +140,7 @@ class LaunchWatch:
         if rule == "missing-proxy-fence" and contested:
             severity = "warning"  # only with strict=True: shipped kernels do without
         made = Found(
-            "shared-race" if rule == "same-value" else rule, severity,
+            "shared-race" if rule in ("same-value", "one-store") else rule, severity,
             self._site(now.site), "",
             self.machine.launch.shape.members(story.cluster)[now.rank], now.number,
             1 << now.lane if now.lane >= 0 else 0xFFFFFFFF,
@@ -150,7 +150,8 @@ class LaunchWatch:
                 "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
                 "first": found.first & low, "last": found.last & low,
                 "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": rule == "same-value", "partly": found.partly,
+                "same_value": rule == "same-value", "one_store": rule == "one-store",
+                "partly": found.partly,
                 "apart": found.apart,
             },
         )  # fmt: skip

@@ -133,7 +133,7 @@ def _race_places(launch: Any) -> set[tuple[str, int]]:
     sites = {
         site
         for each in launch.machine.problems
-        if each.rule in RACES and not each.more.get("same_value")
+        if each.rule in RACES and each.severity != "info"
         for site in (each.site, each.other)
         if site is not None and site >= 0
     }

@@ -38,6 +38,10 @@ BEFORE = {
 """What happened before, and what is missing."""
 
 SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
+ONE_STORE = (
+    "{other} wrote another value there by the same instruction, and which lane's stays "
+    "is left open by the PTX manual"
+)
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
 NEW = (
@@ -136,6 +140,7 @@ REPAIRS = {
     "schedule": "A problem of these lines, or a result that depends on chance.",
 }
 """What repairs a problem, whoever takes part in it."""
+ONE_LANE = "Let one lane store it, or let all of them store the same value."
 
 FATAL = {
     "shared-race": (

@@ -139,6 +139,7 @@ class Rule(IntEnum):
     MISSING_PROXY_FENCE = 4
     UNINITIALISED = 5
     SAME_VALUE = 6
+    ONE_STORE = 7
 
     @property
     def words(self) -> str:
