@@ -60,7 +60,7 @@ def test_the_bits_of_execute_at_once_and_late(text: str, way: Variant) -> None:
             work = made.issue()
             assert work is not None
             if not late:
-                work.write()
+                work.finish()
                 assert (made.result(op) == want).all()
             else:
                 assert (made.result(op) == POISON).all()
@@ -77,7 +77,7 @@ def test_scale_d_as_a_constant_and_negated(scale_d: str, kept: int) -> None:
         a, b = (int(given[name]) for name in "ab")
         image = given["image"]
         want = PLAIN.execute(given["c"], a, b, smem=image, scale_d=keeps)
-        made.issue().write()
+        made.issue().finish()
         assert (made.result(PLAIN) == want).all()
 
 
@@ -102,7 +102,7 @@ def test_vectors_and_constants() -> None:
         a=(made.located[0].a[0], Source(-1, 0x3C003C00), *made.located[0].a[2:]),
         descriptors=(Source(-1, int(given["b"]) + (START >> 4)),),
     )
-    made.issue().write()
+    made.issue().finish()
     given["a"][:, 1] = 0x3C003C00
     want = PLAIN.execute(given["c"], given["a"], int(given["b"]), smem=given["image"])
     assert (made.result(PLAIN) == want).all()
@@ -120,7 +120,7 @@ def test_registers_in_any_place(late: bool) -> None:
         order = ("f3", "f0", "f2", "f1")
         for name, values in zip(order, given["c"].T, strict=True):
             made.put(name, values)
-        made.issue().write()
+        made.issue().finish()
         found = np.stack([made.get(name) for name in order], axis=1)
         assert (found == want).all()
 
@@ -239,10 +239,10 @@ def test_products_run_in_order_at_any_moment() -> None:
     made.load(given)
     first, second = made.issue(0), made.issue(1)
     assert (first.group, second.group, second.number) == (0, 0, 1)
-    second.write()  # the one before it, too
+    second.finish()  # the one before it, too
     assert first.done
     assert second.done
-    first.write()  # nothing more happens
+    first.finish()  # nothing more happens
     want = given["c"]
     for kept in (0, 1):
         a, b = int(given["a"]), int(given["b"])
@@ -342,8 +342,8 @@ def test_accumulators_that_overlap() -> None:
     made.issue(1)  # the first has run by now
     made.wait()
     again = ready(text)
-    again.issue(0).write()
-    again.issue(1).write()
+    again.issue(0).finish()
+    again.issue(1).finish()
     assert (made.result(wide) == again.result(wide)).all()
 
 

@@ -35,7 +35,11 @@ from fragmenta.simt import empties, layout, library
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.units.port import Port
-from fragmenta.units.work import Range
+from fragmenta.units.tasks import Arrival
+from fragmenta.units.tcgen05 import Queued
+from fragmenta.units.tmem_moves import Move
+from fragmenta.units.warpgroups import Wgmma
+from fragmenta.units.work import Range, Work
 
 
 @once
@@ -259,22 +263,32 @@ class DefinedObserver(Port):
 
     # ── copies ──────────────────────────────────────────────────────────────
 
-    def issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
-        """A copy was issued."""
-        copy, values = task.copy, []
+    def issue(self, work: Work, warp: Any, event: Any, lanes: int) -> None:
+        """Work was issued: it is done to shadows at once."""
+        if isinstance(work, Queued):
+            tensor_work(work, [self.shadows[each.rank] for each in work.blocks])
+        elif isinstance(work, Move):
+            self._move(work, warp, event)
+        elif isinstance(work, Wgmma):
+            self._multiply(work, warp)
+        elif not isinstance(work, Arrival):
+            self._copy(work, warp, event, lanes)
+
+    def _copy(self, copy: Any, warp: Any, event: Any, lanes: int) -> None:
+        values: list[int] = []
         if event.words[0] in ("st", "red"):
             given = event.operands[1]
             items = given.items if given.kind == "v" else (given,)
             shadows = [self.watch.shadow_of(warp, each) for each in items]
             lane = copy.thread.lane
             values = [0 if each is None else int(each[lane]) for each in shadows]
-        used = getattr(copy, "map_range", None)
+        used = copy.map_range
         shadow = self.shadows[warp.block.rank]
         if used is not None and _undefined_map(shadow, used):
             warp.report("uninitialised", event, lanes, "", "warning", use="operand")
         found = copy.follow(shadow, values)
         if found.size:
-            use = "atomic" if getattr(copy, "combines", False) else "store"
+            use = "atomic" if copy.combines else "store"
             self.watch.copied(warp, event, lanes, found, use)
 
     def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
@@ -289,9 +303,8 @@ class DefinedObserver(Port):
 
     # ── wgmma ───────────────────────────────────────────────────────────────
 
-    def multiply(self, task: Any, warp: Any, event: Any) -> None:
+    def _multiply(self, work: Wgmma, warp: Any) -> None:
         """All four warps have issued a product."""
-        work = task.work
         first = warp.number // WARPS * WARPS
         warps = warp.block.warps[first : first + WARPS]
         shared = self.shadows[warp.block.rank].shared
@@ -318,20 +331,15 @@ class DefinedObserver(Port):
         """A warp is done with tensor memory: nobody knows what it holds."""
         self.shadows[warp.block.rank].cells[:, address : address + columns] = UNSET
 
-    def tensor_moves(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+    def _move(self, task: Any, warp: Any, event: Any) -> None:
         """A warp issued a load or a store of tensor memory."""
         cells = self.shadows[warp.block.rank].cells
-        if task.kind == "ld":
+        if task.effect.kind == "ld":
             loaded(task, warp, self.watch.twins, cells)
             return
         source = event.operands[-1]
         items = source.items if source.kind == "v" else (source,)
         stored(task, [self.watch.shadow_of(warp, each) for each in items], cells)
-
-    def tensor_issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
-        """A thread issued a product, or a copy into tensor memory."""
-        shadows = [self.shadows[each.rank] for each in task.blocks]
-        tensor_work(task, shadows)
 
 
 def _undefined_map(shadow: Shadow, used: Range) -> bool:

@@ -1,9 +1,10 @@
-"""What is left when all threads of a cluster have ended?"""
+"""Reports what is left when all threads of a cluster have ended."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx.effects import WAYS
 from fragmenta.races.shadow.layout import SET, knows, unpack
 
 
@@ -32,17 +33,14 @@ def visitors(observer: Any, block: Any) -> None:
 
 
 def leaks(observer: Any) -> None:
-    """Report work that nobody waited for."""
+    """Report work that nobody waited for, where the table of effects says so."""
     for block in observer.cluster.blocks:
-        _mbarriers(block)
-        for number, warpgroup in sorted(block.warpgroups.items()):
-            _products(block, number, warpgroup)
-        for key, queue in block.groups.items():
-            if key[0] == "cp.async":
-                _copies(observer, block, key[1], queue)
+        for way in WAYS.values():
+            if way.leak:
+                _LEFT[way.done_by](observer, block)
 
 
-def _mbarriers(block: Any) -> None:
+def _mbarriers(observer: Any, block: Any) -> None:
     for mbarrier in block.mbarriers.values():
         if mbarrier.copied > mbarrier.observed:
             warp, site = mbarrier.copier
@@ -54,7 +52,12 @@ def _mbarriers(block: Any) -> None:
             )  # fmt: skip
 
 
-def _products(block: Any, number: int, warpgroup: Any) -> None:
+def _products(observer: Any, block: Any) -> None:
+    for number, warpgroup in sorted(block.warpgroups.items()):
+        _product(block, number, warpgroup)
+
+
+def _product(block: Any, number: int, warpgroup: Any) -> None:
     for warp in warpgroup.warps:
         left = warpgroup.in_flight(warp)
         if left:
@@ -65,7 +68,13 @@ def _products(block: Any, number: int, warpgroup: Any) -> None:
             return
 
 
-def _copies(observer: Any, block: Any, number: int, queue: Any) -> None:
+def _copies(observer: Any, block: Any) -> None:
+    for key, queue in block.groups.items():
+        if key[0] == "cp.async":
+            _copy(observer, block, key[1], queue)
+
+
+def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
     if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
         _report(
             block, block.warps[number], queue.last_site, "leak", "warning",
@@ -78,3 +87,7 @@ def _report(
 ) -> None:
     problems = block.cluster.machine.problems
     problems.add(rule, severity, site, message, warp, 0)
+
+
+_LEFT = {"mbarrier": _mbarriers, "wgmma_group": _products, "async_group": _copies}
+"""What reports work that is left, by what would have told that it is done."""

@@ -25,7 +25,12 @@ from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
-from fragmenta.units.events import first
+from fragmenta.units.events import Event, first
+from fragmenta.units.machine import Warp
+from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.tasks import Arrival
+from fragmenta.units.tcgen05 import Commit
+from fragmenta.units.work import Work
 
 ALL = 0xFFFFFFFF
 MBARRIERS = 64
@@ -251,9 +256,17 @@ class Observer(TensorObserver):
 
     # ── copies ──────────────────────────────────────────────────────────────
 
-    def issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
-        """A copy was issued: its accesses may happen at any time from now on."""
-        copy, clock = task.copy, self.row(warp, lanes)
+    def issue(self, work: Work, warp: Warp, event: Event, lanes: int) -> None:
+        """Work is in flight: its accesses may happen at any time from now on."""
+        if isinstance(work, Commit):
+            self.commit(work, warp, event, lanes)
+        elif isinstance(work, Arrival):
+            self._copies_arrive(work, warp)
+        else:
+            _ISSUED[work.effect.done_by](self, work, warp, event, lanes)
+
+    def _issue_copy(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        copy, clock = task, self.row(warp, lanes)
         task.clock = clock
         self._note_copy(task, warp, event, lanes)
         if copy.completes == "mbarrier":
@@ -265,12 +278,12 @@ class Observer(TensorObserver):
             self._cp_async(task, warp, event, lanes, clock)
         else:
             self._bulk_store(task, warp, event, clock)
-        if getattr(copy, "map_range", None) is not None:
+        if copy.map_range is not None:
             self.maps.used(task, warp, event, lanes, clock)
 
     def _note_copy(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
         """Note a copy, with all that it may be called in a problem."""
-        copy, rank, number = task.copy, warp.block.rank, warp.number
+        copy, rank, number = task, warp.block.rank, warp.number
         if copy.completes == "mbarrier":
             agents = [(self._mbarrier_agent(e), e.phase) for e in task.mbarriers]
         elif copy.completes == "async_group":
@@ -290,21 +303,22 @@ class Observer(TensorObserver):
             "copy", warp, lanes, event, agents, task.number, counted, moved, goals
         )
 
-    def finished(self, task: Any) -> None:
-        """A copy is complete."""
-        self.history.add(
-            self.cluster.time, "done", 0, -1, 0, -1, 0, (task.number,)
-        )  # fmt: skip
+    def done(self, work: Work) -> None:
+        """A piece of work is done."""
+        if work.number >= 0:
+            self.history.add(
+                self.cluster.time, "done", 0, -1, 0, -1, 0, (work.number,)
+            )  # fmt: skip
 
     def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         by_rank = {each.block.rank: each for each in task.mbarriers}
         anyone = task.mbarriers[0]
-        for each in task.copy.goals:
-            mbarrier = by_rank.get(task.copy.counted_in(each.rank), anyone)
+        for each in task.goals:
+            mbarrier = by_rank.get(task.counted_in(each.rank), anyone)
             agent = self._mbarrier_agent(mbarrier)
             self._touch(each, True, agent, mbarrier.phase, event, clock, task)
         agent = self._mbarrier_agent(anyone)
-        for each in task.copy.sources:
+        for each in task.sources:
             self._touch(each, False, agent, anyone.phase, event, clock, task)
 
     def _cp_async(
@@ -312,23 +326,23 @@ class Observer(TensorObserver):
     ) -> None:
         agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
         queue = warp.block.groups["cp.async", warp.number]
-        for each in task.copy.goals:
+        for each in task.goals:
             self._touch(each, True, agent, queue.epoch, event, clock, task)
         own = self.watch.agent("warp", warp.block.rank, warp.number)
         epoch = self.watch.epoch(warp.block.rank, warp.number)
-        for each in task.copy.sources:
+        for each in task.sources:
             self._touch(each, False, own, epoch, event, clock, task)
 
     def _bulk_store(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         rank, number = warp.block.rank, warp.number
-        queue = warp.block.groups["bulk", number, task.copy.thread.lane]
+        queue = warp.block.groups["bulk", number, task.thread.lane]
         reads = self.watch.agent("bulk-read", rank, number)
         writes = self.watch.agent("bulk-write", rank, number)
-        for each in task.copy.sources:
+        for each in task.sources:
             self._touch(each, False, reads, queue.epoch, event, clock, task)
         if task.repeats:  # the same bytes to the same place
             return
-        for each in task.copy.goals:
+        for each in task.goals:
             self._touch(each, True, writes, queue.epoch, event, clock, task)
 
     def _touch(
@@ -336,7 +350,7 @@ class Observer(TensorObserver):
         task: Any,
     ) -> None:  # fmt: skip
         """A copy accesses some bytes, in shared or in global memory."""
-        copy, lane = task.copy, task.copy.thread.lane
+        copy, lane = task, task.thread.lane
         if what.space == "shared":
             self.watch.touch(
                 what.rank, what.starts.astype(np.uint32), what.size, write, agent,
@@ -346,7 +360,7 @@ class Observer(TensorObserver):
         flags = Flags.ASYNC if copy.proxy == "async" else Flags(0)
         if write:
             flags |= Flags.WRITE
-        if getattr(copy, "combines", False):
+        if copy.combines:
             flags |= Flags.ATOMIC | Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
         planes = [partial(knows, each) for each in clock]
@@ -354,9 +368,9 @@ class Observer(TensorObserver):
         memory = self.launch_watch.memory
         memory.touch_rows(who, what.starts, what.size, planes[0], fenced)
 
-    def complete(self, task: Any, mbarrier: Any) -> None:
-        """A copy has signalled an mbarrier: whoever sees that knows its issuer, too."""
-        self._tell(mbarrier, task.clock)
+    def signal(self, work: Work, mbarrier: Mbarrier) -> None:
+        """Work signals an mbarrier: whoever sees that knows its issuer, too."""
+        self._tell(mbarrier, work.clock)
 
     def copied(self, warp: Any, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
@@ -381,15 +395,12 @@ class Observer(TensorObserver):
             self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
         self.acquire(warp, lanes, clock)
 
-    def copies_arrive(
-        self, warp: Any, event: Any, lanes: int, mbarrier: Any, counted: bool
-    ) -> None:
+    def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
         queue = warp.block.groups["cp.async", warp.number]
-        clock = self.watch.new_clock()
+        arrival.clock = self.watch.new_clock()
         agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
-        self.watch.know(clock, agent, queue.epoch)
-        self._tell(mbarrier, clock)
+        self.watch.know(arrival.clock, agent, queue.epoch)
 
     # ── products ────────────────────────────────────────────────────────────
 
@@ -397,7 +408,7 @@ class Observer(TensorObserver):
         """A warp executed an instruction of its warpgroup: its lanes are together."""
         self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
 
-    def multiply(self, task: Any, warp: Any, event: Any) -> None:
+    def _issue_product(self, work: Any, warp: Any, event: Any, lanes: int) -> None:
         """All four warps have issued a product: it reads shared memory from now on."""
         block, number = warp.block, warp.number // 4
         members = block.warps[4 * number : 4 * number + 4]
@@ -406,7 +417,6 @@ class Observer(TensorObserver):
         for each in rows[1:]:
             self.watch.merge(clock, each)
         agent = self.watch.agent("wgmma", block.rank, number)
-        work = task.work
         self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
         for _, units, owners in work.reads():
             if owners is not None and self.machine.strict:
@@ -512,6 +522,18 @@ class Observer(TensorObserver):
         ledger = self.ledgers[warp.block.rank]
         thread = Thread(self.cluster.number, agent, lanes, _Rows(self, warp), ledger)
         self.launch_watch.locations.perform(thread, role, addresses)
+
+
+_ISSUED = {
+    "mbarrier": Observer._issue_copy,
+    "bulk_group": Observer._issue_copy,
+    "async_group": Observer._issue_copy,
+    "wgmma_group": Observer._issue_product,
+    "wait::ld": Observer.issue_move,
+    "wait::st": Observer.issue_move,
+    "commit": Observer.issue_queued,
+}
+"""What takes down work at its issue, by what tells that it is done."""
 
 
 class _Rows:

@@ -76,7 +76,7 @@ class Maps:
 
     def used(self, task: Any, warp: Any, event: Any, lanes: int, clock: Any) -> None:
         """A copy uses a map."""
-        found = self._maps.get(int(task.copy.map_range.starts[0]))
+        found = self._maps.get(int(task.map_range.starts[0]))
         if found is None:
             return
         own = self.observer.watch.agent("warp", warp.block.rank, warp.number)
@@ -97,7 +97,7 @@ class Maps:
         if task.mbarriers:
             mbarrier = task.mbarriers[0]
             return self.observer._mbarrier_agent(mbarrier), mbarrier.phase
-        queue = warp.block.groups["bulk", warp.number, task.copy.thread.lane]
+        queue = warp.block.groups["bulk", warp.number, task.thread.lane]
         return watch.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
     def _report(self, warp: Any, event: Any, lanes: int, found: _Map, why: str) -> None:

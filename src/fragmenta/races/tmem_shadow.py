@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import ranges
+from fragmenta.ptx.effects import LINES, in_order
 from fragmenta.races.shadow.layout import knows
 
 LANES, COLUMNS = 128, 512
 RACE = "tensor-memory-race"
-QUEUED = frozenset({"mma", "cp", "shift"})
+QUEUED = frozenset(each.kind for each in LINES if each.done_by == "commit")
 """What one thread issues, and a commit tells the end of."""
 
 
@@ -75,16 +76,10 @@ def pipelined(
     None: the manual does not say so, but shipped kernels depend on it.
     ``accumulates`` says that the cells are those of the new product's D.
     """
-    pair = old.kind, new.kind
-    if not was_write and pair != ("mma", "shift"):
-        return None  # what is read is overwritten: scale factors, or A of the last step
-    if pair == ("mma", "mma"):
-        return accumulates and old.form == new.form
-    if pair == ("cp", "cp"):
-        return None
-    return pair in {
-        ("cp", "mma"), ("shift", "mma"), ("shift", "cp"), ("mma", "shift"),
-    }  # fmt: skip
+    return in_order(
+        f"tcgen05.{old.kind}", f"tcgen05.{new.kind}", was_write,
+        accumulates and old.form == new.form,
+    )  # fmt: skip
 
 
 # ── cells ───────────────────────────────────────────────────────────────────

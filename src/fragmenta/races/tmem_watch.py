@@ -145,19 +145,18 @@ class TensorObserver(Port):
 
     # ── loads and stores ────────────────────────────────────────────────────
 
-    def tensor_moves(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+    def issue_move(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
         """A warp issues a load or a store."""
         self._met(warp, lanes)
-        new = self._access(task.kind, f"tcgen05.{task.kind}", warp, event, -1)
-        if task.kind == "st":
+        kind = task.effect.kind
+        new = self._access(kind, f"tcgen05.{kind}", warp, event, -1)
+        if kind == "st":
             self._check(new, warp, event, lanes, [], task.cells)
             return
         self._check(new, warp, event, lanes, task.cells, [])
         self.loaded.loads(warp, event)
 
-    def tensor_waited(
-        self, warp: Any, event: Any, lanes: int, kind: str, tasks: Any
-    ) -> None:
+    def tensor_waited(self, warp: Any, event: Any, lanes: int, kind: str) -> None:
         """A warp has waited for its loads, or for its stores."""
         self._met(warp, lanes)
         if kind == "ld":
@@ -167,10 +166,11 @@ class TensorObserver(Port):
 
     # ── products and copies ─────────────────────────────────────────────────
 
-    def tensor_issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+    def issue_queued(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
         """A thread issues a product, a copy or a shift."""
         lane = first(lanes)
-        new = self._access(task.kind, "tcgen05", warp, event, lane, _form(task))
+        kind = task.effect.kind
+        new = self._access(kind, "tcgen05", warp, event, lane, _form(task))
         new = new._replace(threads=task.threads)
         self._same_group(warp, event, lanes)
         self._check(new, warp, event, lanes, task.reads, task.writes)
@@ -182,13 +182,12 @@ class TensorObserver(Port):
                 event.site, clock, proxy="async", lane=lane,
             )  # fmt: skip
 
-    def tensor_commit(
-        self, arrival: Any, warp: Any, event: Any, lane: int, mbarrier: Any
-    ) -> None:
+    def commit(self, arrival: Any, warp: Any, event: Any, lanes: int) -> None:
         """A thread commits its work so far: an mbarrier will say when it is done.
 
         A commit for several mbarriers is heard of several times.
         """
+        lane, mbarrier = first(lanes), arrival.mbarrier
         work, clock = self._last
         if work is not arrival.covers:
             agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
@@ -205,13 +204,6 @@ class TensorObserver(Port):
             if not arrival.covers:
                 self._idle[warp.block.rank] = warp.number, lane
         arrival.clock = clock
-
-    def tensor_arrive(self, arrival: Any, mbarrier: Any) -> None:
-        """The work of a commit is done: an mbarrier gets to know it."""
-        if mbarrier.clock is None:
-            mbarrier.clock = arrival.clock.copy()
-        else:
-            self.watch.merge(mbarrier.clock, arrival.clock)
 
     def tensor_fence(self, warp: Any, event: Any, lanes: int, before: bool) -> None:
         """``tcgen05.fence``: only the strict rules ask for it."""
@@ -317,7 +309,7 @@ def _start(found: Conflict) -> str:
 
 def _form(task: Any) -> Any:
     """What two products must have in common for one to follow the other."""
-    if task.kind != "mma":
+    if task.effect.kind != "mma":
         return None
     of = task.op.descriptor
     return of.m, of.n, tuple(region(each) for each in task.writes)

@@ -125,7 +125,7 @@ def tensor_work(task: Any, shadows: Sequence[Any]) -> None:
     cells = [each.cells for each in shadows]
     memories = [each.shared for each in shadows]
     image, shared = (np.stack(each) if pair else each[0] for each in (cells, memories))
-    if task.kind == "mma":
+    if task.effect.kind == "mma":
         given = dict(task.given)
         a, b = given.pop("a"), given.pop("b")
         made = undefined(task.op, image, a, b, smem=shared, **given)

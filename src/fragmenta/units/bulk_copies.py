@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.ptx.effects import effect
 from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
 from fragmenta.units.work import (
@@ -66,9 +67,12 @@ class BulkCopy(Copy):
         super().__init__(block, thread, site)
         _whole_units(size, self.name)
         self.bytes, self.mask, self.kept = size, mask, kept
-        self.reduction, self.combines = reduction, reduction is not None
+        self.reduction = reduction
         self.ignored = _ignored(ignored, size)
-        self.completes = "bulk_group" if to == "global" else "mbarrier"
+        self.effect = effect(
+            "cp.async.bulk" if reduction is None else "cp.reduce.async.bulk",
+            "bulk_group" if to == "global" else "mbarrier::complete_tx::bytes",
+        )
         if of != "global" and to != "global" and len(block.cluster.blocks) == 1:
             raise CopyFault(
                 "other-block",
@@ -194,7 +198,7 @@ class AsyncStore(Copy):
     it names none, the addresses are generic.
     """
 
-    name, proxy = "st.async", "generic"
+    name, effect = "st.async", effect("st.async")
 
     def __init__(
         self,
@@ -212,7 +216,7 @@ class AsyncStore(Copy):
         super().__init__(block, thread, site)
         self.operation, self.kind = operation, kind
         if operation is not None:
-            self.name, self.combines = "red.async", True
+            self.name, self.effect = "red.async", effect("red.async")
         size = type_bytes(kind)
         self.bytes = size * len(values)
         what = f"the goal of a {self.name}"
@@ -255,7 +259,7 @@ class AsyncStore(Copy):
 class Prefetch(Copy):
     """``cp.async.bulk.prefetch``: it is checked, and does nothing."""
 
-    name, completes = "bulk prefetch", ""
+    name, effect = "bulk prefetch", effect("cp.async.bulk.prefetch")
 
     def __init__(
         self, block: Block, thread: Any, site: int, source: int, size: int

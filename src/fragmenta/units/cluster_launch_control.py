@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta.errors import Error
+from fragmenta.ptx.effects import effect
 from fragmenta.simt.layout import POISON
 from fragmenta.units.copy_events import issue
 from fragmenta.units.events import Event, carries_out, numbers
@@ -33,6 +34,7 @@ class Request(Copy):
     """``clusterlaunchcontrol.try_cancel``: an answer comes into shared memory."""
 
     name = "request to cancel a cluster"
+    effect = effect("clusterlaunchcontrol.try_cancel")
     bytes = ANSWER
 
     def __init__(

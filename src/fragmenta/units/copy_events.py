@@ -7,11 +7,12 @@ from typing import Any
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.copy_operands import copy_from
-from fragmenta.units.events import Event, carries_out, numbers, together
+from fragmenta.units.events import Event, carries_out, first, numbers, together
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Thread, Warp, stopped
 from fragmenta.units.mbarriers import Mbarrier, find, named, possible
-from fragmenta.units.tasks import Arrival, Done, Queue, Task
+from fragmenta.units.tasks import Arrival, Queue
+from fragmenta.units.work import Copy, done_at_once
 
 # ── issuing ─────────────────────────────────────────────────────────────────
 
@@ -46,20 +47,21 @@ def _value(operand: Any, warp: Warp, lane: int) -> Any:
 
 
 def issue(
-    warp: Warp, event: Event, lanes: int, copy: Any, repeats: bool = False
+    warp: Warp, event: Event, lanes: int, copy: Copy, repeats: bool = False
 ) -> None:
-    """A copy is under way; perhaps one that another lane has just issued, too."""
+    """A copy is in flight; perhaps one that another lane has just issued, too."""
     block, cluster = warp.block, warp.block.cluster
-    if copy.completes is None or copy.completes == "":
+    if not copy.completes:  # a hint
         return
-    counted = [_counted(warp, event, lanes, *each) for each in copy.signals()]
-    task = Task(cluster, copy, counted)
-    task.repeats = repeats
+    copy.mbarriers = [_counted(warp, event, lanes, *each) for each in copy.signals()]
+    for each in copy.mbarriers:
+        each.work.append(copy)
+    copy.repeats = repeats
     if copy.completes == "bulk_group":
         key = ("bulk", warp.number, copy.thread.lane)
-        block.groups.setdefault(key, Queue()).add(lanes, task)
-    cluster.watch.issue(task, warp, event, lanes)
-    cluster.start(task)
+        block.groups.setdefault(key, Queue()).add(lanes, copy)
+    cluster.watch.issue(copy, warp, event, lanes)
+    cluster.start(copy)
 
 
 def _counted(warp: Warp, event: Event, lanes: int, rank: int, offset: int) -> Mbarrier:
@@ -73,11 +75,10 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
     """``cp.async`` by the lanes of a warp."""
     copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
-    task = Task(cluster, copy, [])
     key = ("cp.async", warp.number)
-    warp.block.groups.setdefault(key, Queue()).add(lanes, task)
-    cluster.watch.issue(task, warp, event, lanes)
-    cluster.start(task)
+    warp.block.groups.setdefault(key, Queue()).add(lanes, copy)
+    cluster.watch.issue(copy, warp, event, lanes)
+    cluster.start(copy)
     return lanes
 
 
@@ -107,7 +108,7 @@ def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
 def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
     """Count copies that compiled code has made at once; it counts from anew then."""
     if warp.block.cluster.watch.copied(warp, queue.epoch + 1):
-        queue.add(lanes, Done(event.site))
+        queue.add(lanes, done_at_once(event.site))
 
 
 @carries_out("cp.async.commit_group")
@@ -129,7 +130,7 @@ def _wait(
         tasks, bound = queue.waited(members, left)
         for task in tasks:
             if read:
-                task.read()
+                task.take()
             else:
                 task.finish()
         watch = warp.block.cluster.watch
@@ -175,7 +176,8 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         queue.mark()
         queue.unwaited = 0  # whoever waits for the mbarrier waits for them
         cluster.watch.used(warp, event, members, found)
-        cluster.watch.copies_arrive(warp, event, members, found, counted)
-        before = queue.unfinished()
-        cluster.start(Arrival(cluster, found, count, before))
+        thread, before = Thread(warp, first(members)), queue.unfinished()
+        arrival = Arrival(event.site, thread, found, count, before)
+        cluster.watch.issue(arrival, warp, event, members)
+        cluster.start(arrival)
     return lanes

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fragmenta.errors import one_of
 from fragmenta.isa.table import read
+from fragmenta.ptx.effects import not_run
 from fragmenta.units.bulk_copies import (
     AsyncStore,
     BulkCopy,
@@ -39,12 +40,6 @@ registers       | goal values mbarrier
 """  # noqa: E501
 _ORDERS = {line["copy"]: line["operands"].split() for line in read(ORDERS)}
 OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-LATER = {
-    "im2col::w": "sm_100",
-    "im2col::w::128": "sm_100a",
-    "im2col_no_offs::w": "sm_107f",
-}
-"""Words of copies that do not run here, and the first target that has them."""
 ROWS = ("tile::gather4", "tile::scatter4")
 """Words of copies of four rows: their coordinates are a column and the rows."""
 
@@ -91,18 +86,8 @@ def form(mnemonic: str) -> Form:
     ('tensor store', 'global', ('tensor', 'source'))
     """
     words = tuple(mnemonic.split("."))
-    for word in words:
-        if word in LATER:
-            raise CopyFault(
-                "unsupported",
-                f"{mnemonic}: copies with .{word}, which only {LATER[word]} and later "
-                "have, do not run here",
-            )
-    if words[0] in ("st", "red") and "mbarrier::complete_tx::bytes" not in words:
-        raise CopyFault(
-            "unsupported",
-            f"{mnemonic}: {words[0]}.async without an mbarrier needs sm_100",
-        )
+    if why := not_run(mnemonic):
+        raise CopyFault("unsupported", why)
     spaces = [
         word for word in words if word.startswith("shared") or word == "global"
     ] + ["", ""]

@@ -28,7 +28,6 @@ def setmaxnreg(warp: Warp, event: Event, lanes: int) -> int:
             "divergent-aligned", event.site, warp, lanes,
             f"{event.mnemonic} takes a multiple of 8 from 24 to 256; given {count}",
         )  # fmt: skip
-    warp.block.cluster.watch.registers(warp, event, lanes, count)
     return lanes
 
 

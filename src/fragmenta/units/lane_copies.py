@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta.errors import Error
+from fragmenta.ptx.effects import effect
 from fragmenta.simt import layout
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, first, numbers
@@ -17,7 +18,9 @@ from fragmenta.units.work import Range, Starts, Work, poisoned
 class WarpCopy(Work):
     """4, 8 or 16 bytes for each lane, from global to shared memory."""
 
-    completes, proxy, bytes, mbarrier = "async_group", "cp.async", 0, None
+    effect = effect("cp.async")
+    bytes, mbarrier, map_range = 0, None, None
+    mbarriers: tuple[()] = ()
 
     def __init__(self, warp: Warp, event: Event, lanes: int) -> None:
         super().__init__(event.site, Thread(warp, first(lanes)))

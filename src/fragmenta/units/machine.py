@@ -24,6 +24,7 @@ from fragmenta.units.schedule import Schedule
 
 if TYPE_CHECKING:
     from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.work import Work
 
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
@@ -215,8 +216,8 @@ class Cluster:
             machine.blocks[each.address] = self.blocks[rank]
         self.schedule = machine.schedule
         self.number = 0
-        self.pending: list[Any] = []
-        """Work that is under way, the oldest first."""
+        self.in_flight: dict[Work, None] = {}
+        """Work that was issued and is not done, the oldest first."""
         self.changes = 0
         """How often something happened that somebody may wait for."""
         self.impatient = False
@@ -233,7 +234,7 @@ class Cluster:
         """Another cluster of the grid begins."""
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
-        self.pending.clear()
+        self.in_flight.clear()
         self.barriers.clear()
         self.changes = self.time = 0
         self.impatient = False
@@ -250,21 +251,28 @@ class Cluster:
             self.number = block.index = self.contexts[0].index
             self.watch.enter()
         if self.schedule.random is not None:
-            for each in self.schedule.some(self.pending):
+            for each in self.schedule.some(self.in_flight):
                 each.finish()
         here = block.by_address[warp]
         event = self.machine.events[number]
         return event.run(here, event, lanes)
 
-    # ── work under way ──────────────────────────────────────────────────────
+    # ── work in flight ──────────────────────────────────────────────────────
 
-    def start(self, task: Any) -> None:
+    def start(self, work: Work) -> None:
         """Do a piece of work now, or keep it for later, as the schedule says."""
+        work.cluster = self
         if self.schedule.eager:
-            task.finish()
+            work.finish()
         else:
-            task.poison()
-            self.pending.append(task)
+            work.poison()
+            self.in_flight[work] = None
+
+    def finished(self, work: Work) -> None:
+        """A piece of work is done: it is no longer in flight."""
+        self.in_flight.pop(work, None)
+        self.changes += 1
+        self.watch.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
         """Somebody waits for an mbarrier: what it counts may be done now."""
@@ -274,14 +282,13 @@ class Cluster:
 
     def relax(self) -> bool:
         """Do something, if nobody can go on; whether anything was done."""
-        if not self.pending:
+        if not self.in_flight:
             return False
         if self.schedule.random is not None:
-            task = self.schedule.random.choice(self.pending)
-            task.finish()
+            self.schedule.random.choice(list(self.in_flight)).finish()
         else:
-            for task in list(self.pending):
-                task.finish()
+            for work in list(self.in_flight):
+                work.finish()
         return True
 
     def ended(self, context: Context) -> None:
@@ -298,8 +305,8 @@ class Cluster:
     def end(self) -> None:
         """All threads have ended."""
         self.watch.end()
-        for task in list(self.pending):
-            task.finish()
+        for work in list(self.in_flight):
+            work.finish()
 
     def close(self) -> None:
         """Let go of everything: the launch has ended."""

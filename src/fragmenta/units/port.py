@@ -6,14 +6,16 @@ race detector, is a subclass.  The units call it and know nothing of what it doe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.warpgroups import Warpgroup
+    from fragmenta.units.work import Work
 
 
 class Port:
@@ -56,17 +58,17 @@ class Port:
     def turned(self, mbarrier: Mbarrier) -> None:
         """A phase of an mbarrier is over."""
 
-    def finished(self, task: Any) -> None:
-        """A copy is complete."""
+    def issue(self, work: Work, warp: Warp, event: Event, lanes: int) -> None:
+        """Work is in flight from now on; ``work.effect`` says what it does."""
+
+    def done(self, work: Work) -> None:
+        """A piece of work is done, and about to write its result."""
+
+    def signal(self, work: Work, mbarrier: Mbarrier) -> None:
+        """A piece of work that is done signals an mbarrier."""
 
     def used(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
         """An instruction names an mbarrier."""
-
-    def issue(self, task: Any, warp: Warp, event: Event, lanes: int) -> None:
-        """A copy was issued."""
-
-    def complete(self, task: Any, mbarrier: Mbarrier) -> None:
-        """A copy has signalled an mbarrier."""
 
     def copied(self, warp: Warp, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
@@ -77,16 +79,8 @@ class Port:
     ) -> None:
         """Lanes have waited for all copies before an epoch."""
 
-    def copies_arrive(
-        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, counted: bool
-    ) -> None:
-        """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
-
     def multiplies(self, warp: Warp, event: Event, located: Located) -> None:
         """A warp is about to issue a product."""
-
-    def multiply(self, task: Any, warp: Warp, event: Event) -> None:
-        """All four warps have issued a product."""
 
     def multiplied(
         self, warp: Warp, event: Event, warpgroup: Warpgroup, groups: int
@@ -118,27 +112,8 @@ class Port:
     ) -> None:
         """A warp is done with tensor memory."""
 
-    def tensor_moves(self, task: Any, warp: Warp, event: Event, lanes: int) -> None:
-        """A warp issued a load or a store of tensor memory."""
-
-    def tensor_waited(
-        self, warp: Warp, event: Event, lanes: int, kind: str, tasks: Any
-    ) -> None:
+    def tensor_waited(self, warp: Warp, event: Event, lanes: int, kind: str) -> None:
         """A warp has waited for its loads, or for its stores."""
-
-    def tensor_issue(self, task: Any, warp: Warp, event: Event, lanes: int) -> None:
-        """A thread issued a product, or a copy into tensor memory."""
-
-    def tensor_finished(self, task: Any) -> None:
-        """A product or a copy into tensor memory is done."""
-
-    def tensor_commit(
-        self, arrival: Any, warp: Warp, event: Event, lane: int, mbarrier: Mbarrier
-    ) -> None:
-        """A thread asks for an arrival at an mbarrier when its work is done."""
-
-    def tensor_arrive(self, arrival: Any, mbarrier: Mbarrier) -> None:
-        """The work is done, and the arrival is about to be counted."""
 
     def tensor_fence(self, warp: Warp, event: Event, lanes: int, before: bool) -> None:
         """``tcgen05.fence``: before or after what synchronises threads."""
@@ -157,10 +132,12 @@ class Port:
     def tensor_map(self, warp: Warp, event: Event, lanes: int, address: int) -> None:
         """A tensor map was changed, or its change was acquired."""
 
-    def registers(self, warp: Warp, event: Event, lanes: int, count: int) -> None:
-        """``setmaxnreg``: lanes ask for so many registers."""
-
     def location(
-        self, warp: Warp, event: Event, lanes: int, role: Any, addresses: Any
+        self,
+        warp: Warp,
+        event: Event,
+        lanes: int,
+        role: Role,
+        addresses: list[tuple[int, int]],
     ) -> None:
         """A strong access through which threads may synchronise."""

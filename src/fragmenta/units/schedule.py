@@ -7,10 +7,14 @@ the seed of a random order: each piece of work is done some time between the two
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from fragmenta.arrays.checks import is_among, is_whole
 from fragmenta.errors import Error
+
+if TYPE_CHECKING:
+    from fragmenta.units.work import Work
 
 EAGER, LAZY = "eager", "lazy"
 
@@ -40,7 +44,7 @@ class Schedule:
             made.random = random.Random(f"{self.given} {number}")
         return made
 
-    def some(self, pending: list[Any]) -> list[Any]:
+    def some(self, pending: Collection[Work]) -> list[Work]:
         """Pieces of work that are done now, by chance."""
         if self.random is None or not pending:
             return []

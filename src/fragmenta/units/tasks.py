@@ -1,130 +1,64 @@
-"""Which copies are under way, and what has to happen before they count as done?
+"""Arrivals that wait for copies, and the groups of copies that no mbarrier counts.
 
-A :class:`Task` is a copy from its issue until it has been written and its mbarriers
-know.  Copies that no mbarrier counts are in groups: of a thread for bulk copies, of
-the threads of a warp for ``cp.async``.
+Bulk copies are in groups of a thread, ``cp.async`` in groups of the threads of a warp.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from fragmenta.ptx.effects import effect
 from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.work import Work
 
 
-class Task:
-    """A copy that was issued."""
+class Arrival(Work):
+    """An arrival at an mbarrier once the work before it is done."""
 
-    def __init__(self, cluster: Any, copy: Any, mbarriers: list[Mbarrier]) -> None:
-        self.cluster, self.copy, self.mbarriers = cluster, copy, mbarriers
-        self.was_read = self.done = False
-        self.number = -1
-        """Its number among what was noted."""
-        self.repeats = False
-        """Whether another lane issued the same copy with the same instruction."""
-        for each in mbarriers:
-            each.work.append(self)
-
-    def poison(self) -> None:
-        """Make it visible that the bytes are not there yet."""
-        self.copy.poison()
-
-    def read(self) -> None:
-        """Take the source, if that was not done before."""
-        if not self.was_read:
-            self.was_read = True
-            self.copy.read()
-
-    def finish(self) -> None:
-        """Read, write, and tell the mbarriers."""
-        if self.done:
-            return
-        self.read()
-        self.done = True
-        self.cluster.watch.finished(self)
-        self.copy.write()
-        if self in self.cluster.pending:
-            self.cluster.pending.remove(self)
-        for each in self.mbarriers:
-            each.work.remove(self)
-            self.cluster.watch.complete(self, each)
-            each.expect(-self.copy.bytes)
-            each.settle()
-        self.cluster.changes += 1
-
-
-class Arrival:
-    """An arrival at an mbarrier once the ``cp.async`` before it are done."""
+    effect = effect("cp.async.mbarrier.arrive")
 
     def __init__(
-        self, cluster: Any, mbarrier: Mbarrier, count: int, before: list[Any]
-    ) -> None:
-        self.cluster, self.mbarrier, self.count = cluster, mbarrier, count
-        self.before, self.done = before, False
+        self, site: int, thread: Any, mbarrier: Mbarrier, count: int,
+        before: Sequence[Work],
+    ) -> None:  # fmt: skip
+        super().__init__(site, thread)
+        self.mbarrier, self.count, self.before = mbarrier, count, before
         mbarrier.work.append(self)
 
-    def poison(self) -> None:
-        """Nothing is written."""
-
-    def finish(self) -> None:
-        """Finish the copies, and arrive."""
-        if self.done:
-            return
-        self.done = True
+    def finish_before(self) -> None:
+        """Finish the work that it waits for."""
         for each in self.before:
             each.finish()
-        if self in self.cluster.pending:
-            self.cluster.pending.remove(self)
+
+    def signal(self) -> None:
+        """Arrive."""
         self.mbarrier.work.remove(self)
-        self.arriving()
+        self.cluster.watch.signal(self, self.mbarrier)
         self.mbarrier.arrive(self.count)
-        self.cluster.changes += 1
-
-    def arriving(self) -> None:
-        """It is about to arrive."""
-
-
-class Done:
-    """Copies that compiled code made when they were issued."""
-
-    done = True
-
-    def __init__(self, site: int) -> None:
-        self.site = site
-
-    @property
-    def copy(self) -> Done:
-        """It stands for the copies, too."""
-        return self
-
-    def read(self) -> None:
-        """Nothing is left to be done."""
-
-    def finish(self) -> None:
-        """Nothing is left to be done."""
 
 
 class Queue:
     """Copies of one thread, or of the threads of a warp, and their groups.
 
-    Epochs number the copies for the watching: a new one begins with every group.
+    Epochs number the copies for the observer: a new one begins with every group.
     """
 
     def __init__(self) -> None:
-        self.open: list[tuple[int, Any]] = []
+        self.open: list[tuple[int, Work]] = []
         """Copies that are in no group yet, and the lanes that issued them."""
-        self.closed: list[tuple[int, int, list[Any]]] = []
+        self.closed: list[tuple[int, int, list[Work]]] = []
         """Groups: the epoch in which they began, the lanes, the copies."""
         self.epoch = self.began = 0
         self.unwaited = 0
         """Copies that no lane has waited for."""
         self.last_site = -1
 
-    def add(self, lanes: int, task: Any) -> None:
+    def add(self, lanes: int, task: Work) -> None:
         """A copy was issued."""
         self.open.append((lanes, task))
         self.unwaited += 1
-        self.last_site = task.copy.site
+        self.last_site = task.site
 
     def commit(self, lanes: int) -> None:
         """Some lanes close a group."""
@@ -139,7 +73,7 @@ class Queue:
         """A new epoch begins."""
         self.epoch += 1
 
-    def waited(self, lanes: int, left: int) -> tuple[list[Any], int]:
+    def waited(self, lanes: int, left: int) -> tuple[list[Work], int]:
         """The copies that lanes wait for, if the newest groups are left out.
 
         Also the first epoch that they do not wait for.
@@ -153,7 +87,7 @@ class Queue:
         self.unwaited -= len(found)
         return found, bound
 
-    def unfinished(self) -> list[Any]:
+    def unfinished(self) -> list[Work]:
         """Copies that are not done, in a group or not."""
         every = [task for _, _, tasks in self.closed for task in tasks]
         return [t for t in (*every, *(t for _, t in self.open)) if not t.done]

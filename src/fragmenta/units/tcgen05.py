@@ -8,6 +8,7 @@ behind them is told.  Their operands are read then, not when they are issued.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadMetadata, Error
 from fragmenta.execution.tcgen05 import check_apart, execute
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
@@ -39,7 +41,7 @@ from fragmenta.units.tmem_operands import (
     operand_cells,
     pair,
 )
-from fragmenta.units.work import Range, ranks
+from fragmenta.units.work import Range, Work, ranks
 
 IN_TENSOR_MEMORY = ("d", "metadata", "scale_a", "scale_b")
 """Operands that are always addresses in tensor memory."""
@@ -49,17 +51,18 @@ class Queue:
     """What one thread has issued."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Any] = deque()
+        self.waiting: deque[Queued] = deque()
         """Work that is not done, the oldest first."""
-        self.uncommitted: list[Any] = []
+        self.uncommitted: list[Queued] = []
         """Work that no commit covers yet."""
-        self.commits: list[Any] = []
+        self.commits: list[Commit] = []
         """Commits whose mbarriers are not told yet, the oldest first."""
 
-    def run(self, last: Any) -> None:
-        """Do everything up to a piece of work."""
-        while not last.done:
-            self.waiting.popleft().run()
+    def run_before(self, last: Queued) -> None:
+        """Do everything before a piece of work, which leaves the queue, too."""
+        while self.waiting[0] is not last:
+            self.waiting[0].finish()
+        self.waiting.popleft()
 
 
 def queue(warp: Warp, lane: int) -> Queue:
@@ -69,14 +72,14 @@ def queue(warp: Warp, lane: int) -> Queue:
     return found
 
 
-class Queued:
+class Queued(Work):
     """Work of the Tensor Cores that was issued."""
 
-    kind = ""
     op: Op
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
-        self.thread, self.event, self.site = Thread(warp, lane), event, event.site
+        super().__init__(event.site, Thread(warp, lane))
+        self.event, self.hides = event, False
         self.cluster, self.queue = warp.block.cluster, queue(warp, lane)
         self.blocks = pair(warp, event, 1 << lane)
         for each in self.blocks:
@@ -86,7 +89,6 @@ class Queued:
                     f"{event.mnemonic} reaches into block {each.rank} of the cluster, "
                     "whose threads have all ended",
                 )
-        self.done = self.hides = False
         self.threads = 1
         """How many lanes issued such work, with one instruction."""
         self.reads: list[Cells] = []
@@ -100,16 +102,12 @@ class Queued:
         for each in self.writes:
             self._memory(each).hide(each, stored=False)
 
-    def finish(self) -> None:
-        """Do it, and what the thread issued before."""
-        if not self.done:
-            self.queue.run(self)
+    def finish_before(self) -> None:
+        """Do what the thread issued before."""
+        self.queue.run_before(self)
 
-    def run(self) -> None:
+    def write(self) -> None:
         """Do it."""
-        self.done = True
-        if self in self.cluster.pending:
-            self.cluster.pending.remove(self)
         for each in self.writes if self.hides else ():
             self._memory(each).show(each, stored=False)
         try:
@@ -120,8 +118,6 @@ class Queued:
             metadata = isinstance(error, BadMetadata)
             rule = "illegal-metadata" if metadata else "bad-descriptor"
             raise self.stop(rule, str(error)) from error
-        self.cluster.watch.tensor_finished(self)
-        self.cluster.changes += 1
 
     def read_shared(self, name: str, descriptor: int) -> None:
         """Note what an operand in shared memory is, if it is there."""
@@ -165,7 +161,7 @@ class Queued:
 class Product(Queued):
     """``tcgen05.mma`` in all its forms."""
 
-    kind = "mma"
+    effect = effect("tcgen05.mma")
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         super().__init__(warp, event, lane)
@@ -267,7 +263,7 @@ def issue(task: Queued, lanes: int) -> None:
     check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
     task.queue.waiting.append(task)
     task.queue.uncommitted.append(task)
-    task.cluster.watch.tensor_issue(task, warp, task.event, 1 << lane)
+    task.cluster.watch.issue(task, warp, task.event, 1 << lane)
     task.cluster.start(task)
 
 
@@ -277,18 +273,20 @@ def issue(task: Queued, lanes: int) -> None:
 class Commit(Arrival):
     """An arrival at an mbarrier once the work of a thread is done."""
 
+    effect = effect("tcgen05.commit")
+
     def __init__(
         self, warp: Warp, event: Event, lane: int, mbarrier: Mbarrier,
-        before: list[Any], covers: list[Any],
+        before: Sequence[Work], covers: list[Queued],
     ) -> None:  # fmt: skip
-        super().__init__(warp.block.cluster, mbarrier, 1, before)
-        self.thread, self.event, self.covers = Thread(warp, lane), event, covers
+        super().__init__(event.site, Thread(warp, lane), mbarrier, 1, before)
+        self.event, self.covers = event, covers
 
-    def arriving(self) -> None:
-        """Tell the watching, and count no more arrivals than there can be."""
+    def signal(self) -> None:
+        """Arrive, with no more arrivals than there can be."""
         warp, lane = self.thread
         self.count = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
-        self.cluster.watch.tensor_arrive(self, self.mbarrier)
+        super().signal()
 
 
 @carries_out("tcgen05.commit")
@@ -299,14 +297,14 @@ def commit(warp: Warp, event: Event, lanes: int) -> int:
     _check_arrivals(warp, event, lanes, mbarriers)
     for lane, found in mbarriers.items():
         mine = queue(warp, lane)
-        # Who is told of a commit need not wait for the earlier ones of the thread.
+        # Earlier commits of the thread signal before this one.
         mine.commits = [each for each in mine.commits if not each.done]
         before, covers = [*mine.commits, *mine.waiting], mine.uncommitted
         mine.uncommitted = []
         arrivals = [Commit(warp, event, lane, m, before, covers) for m in found]
         mine.commits += arrivals
         for each in arrivals:
-            cluster.watch.tensor_commit(each, warp, event, lane, each.mbarrier)
+            cluster.watch.issue(each, warp, event, 1 << lane)
         for each in arrivals:
             cluster.start(each)
     return lanes

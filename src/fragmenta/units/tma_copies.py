@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fragmenta.errors import Error, one_of
+from fragmenta.ptx.effects import effect
 from fragmenta.shared.boxes import check_copy, plan, slice_bytes
 from fragmenta.shared.descriptor import UNIT, swizzled
 from fragmenta.shared.reductions import TYPES_OF
@@ -248,6 +249,7 @@ class TensorLoad(TensorCopy):
     """
 
     name = "tensor load"
+    effect = effect("cp.async.bulk.tensor", "mbarrier::complete_tx::bytes")
 
     def __init__(
         self,
@@ -314,7 +316,7 @@ class TensorStore(TensorCopy):
     ``operation`` is that of ``cp.reduce.async.bulk.tensor``, such as ``"add"``.
     """
 
-    name, completes = "tensor store", "bulk_group"
+    name, effect = "tensor store", effect("cp.async.bulk.tensor", "bulk_group")
 
     def __init__(
         self,
@@ -330,7 +332,8 @@ class TensorStore(TensorCopy):
         rows: bool = False,
     ) -> None:
         if operation is not None:
-            self.name, self.combines = "tensor reduction", True
+            self.name = "tensor reduction"
+            self.effect = effect("cp.reduce.async.bulk.tensor", "bulk_group")
         kind = Kind(operation or "store", 2 if rows else len(coordinates), im2col)
         super().__init__(block, thread, site, map, coordinates, at, kind)
         size = self.footprint.end + self.window - self.at
@@ -369,7 +372,8 @@ class TensorStore(TensorCopy):
 class TensorPrefetch(TensorCopy):
     """``cp.async.bulk.prefetch.tensor``: it is checked, and does nothing."""
 
-    name, completes = "tensor prefetch", ""
+    name = "tensor prefetch"
+    effect = effect("cp.async.bulk.prefetch.tensor")
 
     def __init__(
         self,

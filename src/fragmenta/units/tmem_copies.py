@@ -11,6 +11,7 @@ import numpy as np
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.tensor_memory.copying import copies, copy
@@ -25,7 +26,7 @@ from fragmenta.units.tmem_operands import named_op
 class Fill(Queued):
     """``tcgen05.cp``."""
 
-    kind = "cp"
+    effect = effect("tcgen05.cp")
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         super().__init__(warp, event, lane)

@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx.effects import effect
 from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
 from fragmenta.tensor_memory.reach import WARPS, reached
 from fragmenta.units.events import Event, Operand, carries_out, numbers
-from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.machine import Stop, Thread, Warp
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
 from fragmenta.units.warpgroups import Registers
+from fragmenta.units.work import Work
 
 ALL = 0xFFFFFFFF
 
@@ -56,16 +58,16 @@ def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
     return Way(every, tuple(cells))
 
 
-class Move:
+class Move(Work):
     """A load or a store of a warp that was issued."""
 
-    def __init__(self, kind: str, warp: Warp, event: Event, op: Op, to: Way) -> None:
-        self.kind, self.warp, self.site = kind, warp, event.site
-        self.cluster, self.memory = warp.block.cluster, memory(warp, event)
+    def __init__(self, warp: Warp, event: Event, op: Op, to: Way) -> None:
+        super().__init__(event.site, Thread(warp, -1))
+        self.warp, self.memory = warp, memory(warp, event)
+        self.cluster = warp.block.cluster
         self.op, self.way = op, to
         self.registers: tuple[int, ...] = ()
         """Where the registers are in the memory of the warp."""
-        self.done = False
         self.cells = [Cells(warp.block.rank, *each) for each in to.cells]
 
     @property
@@ -73,37 +75,23 @@ class Move:
         """Whether two columns share a register."""
         return bool(self.way.numbers.shape[-1] == 2)
 
-    def finish(self) -> None:
-        """Move the words."""
-        if self.done:
-            return
-        self.done = True
-        if self in self.cluster.pending:
-            self.cluster.pending.remove(self)
-        self.move()
-        self.cluster.changes += 1
-
-    def poison(self) -> None:
-        """Make it visible that the words are not there yet."""
-
-    def move(self) -> None:
-        """Move the words now."""
-
 
 class Load(Move):
     """``tcgen05.ld`` of a warp."""
+
+    effect = effect("tcgen05.ld")
 
     def __init__(
         self, warp: Warp, event: Event, op: Op, to: Way, results: Registers,
         reduced: Operand | None,
     ) -> None:  # fmt: skip
-        super().__init__("ld", warp, event, op, to)
+        super().__init__(warp, event, op, to)
         self.results, self.reduced = results, reduced
         self.registers = results.offsets
         if reduced is not None:
             self.registers += (reduced.place,)
 
-    def move(self) -> None:
+    def write(self) -> None:
         """Fill the registers with what the cells hold now."""
         words = self.words_of(self.memory.seen(self.way.numbers))
         self.results.put(words)
@@ -128,10 +116,12 @@ class Load(Move):
 class Store(Move):
     """``tcgen05.st`` of a warp."""
 
+    effect = effect("tcgen05.st")
+
     def __init__(
         self, warp: Warp, event: Event, op: Op, to: Way, words: NDArray[np.uint32]
     ) -> None:
-        super().__init__("st", warp, event, op, to)
+        super().__init__(warp, event, op, to)
         self.words = words
 
     def poison(self) -> None:
@@ -142,7 +132,7 @@ class Store(Move):
 
     hides = False
 
-    def move(self) -> None:
+    def write(self) -> None:
         """Fill the cells."""
         self.memory.flat[self.way.numbers] = self.cells_of(self.words)
         for each in self.cells if self.hides else ():
@@ -200,9 +190,10 @@ def _registers(warp: Warp, event: Event, operand: Operand) -> Registers:
 def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     cluster, block = warp.block.cluster, warp.block
     check_cells(warp, event, lanes, task.cells)
-    block.groups.setdefault(("tcgen05", task.kind, warp.number), []).append(task)
-    cluster.watch.tensor_moves(task, warp, event, lanes)
-    if task.kind == "ld":
+    kind = task.effect.kind
+    block.groups.setdefault(("tcgen05", kind, warp.number), []).append(task)
+    cluster.watch.issue(task, warp, event, lanes)
+    if kind == "ld":
         task.finish()
     else:
         cluster.start(task)
@@ -250,7 +241,7 @@ def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
     tasks: list[Any] = warp.block.groups.pop(("tcgen05", kind, warp.number), [])
     for each in tasks:
         each.finish()
-    warp.block.cluster.watch.tensor_waited(warp, event, lanes, kind, tasks)
+    warp.block.cluster.watch.tensor_waited(warp, event, lanes, kind)
     return lanes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fragmenta.ptx.effects import not_run
 from fragmenta.units import registry
 from fragmenta.units.copy_operands import form
 from fragmenta.units.events import UNKNOWN, carrier
@@ -24,7 +25,7 @@ def refusal(mnemonic: str) -> str:
     if run is UNKNOWN:
         return f"{mnemonic} is not supported"
     if words[0] == "tcgen05":
-        return _of_tensor_memory(mnemonic, words)
+        return not_run(mnemonic)
     if words[:2] == ["tensormap", "replace"] and words[3] not in REPLACED:
         return f"tensormap.replace on sm_90a does not change {words[3]}"
     if run is carrier(["cp", "async", "bulk"]):
@@ -32,14 +33,4 @@ def refusal(mnemonic: str) -> str:
             form(mnemonic)
         except CopyFault as fault:
             return str(fault)
-    return ""
-
-
-def _of_tensor_memory(mnemonic: str, words: list[str]) -> str:
-    """What of ``tcgen05`` is not run, because no source says what it does."""
-    if words[1] == "shift":
-        return f"{mnemonic}: the direction in which rows move is not known"
-    for word in ("exclusive", "spcompress", "ashift", "decompress::lut::b"):
-        if word in words:
-            return f"{mnemonic}: what .{word} does is not known"
     return ""

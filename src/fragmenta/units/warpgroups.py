@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
+from fragmenta.ptx.effects import effect
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
@@ -185,6 +186,8 @@ def _bad(located: Located, given: tuple[int, ...], size: int) -> str:
 class Wgmma(Work):
     """One product of a warpgroup: work that is done later."""
 
+    effect = effect("wgmma.mma_async")
+
     def __init__(
         self, of: Warpgroup, located: Located, site: int, given: tuple[int, ...],
         number: int, group: int,
@@ -200,7 +203,8 @@ class Wgmma(Work):
         """The number of the group that the next commit makes."""
         self.issued = 0
         """How many warps have issued it."""
-        self.done = False
+        self.failed: Callable[[WgmmaError], Error] | None = None
+        """What an error is for the kernel, if the work is in flight in a cluster."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -212,15 +216,19 @@ class Wgmma(Work):
         """Whether all four warps have issued it."""
         return self.issued == WARPS
 
-    def poison(self) -> None:
-        """D is hidden already: each warp's when that warp issued the product."""
+    # D is hidden already: each warp's when that warp issued the product.  The operands
+    # are read when the product runs, not before.
 
-    def read(self) -> None:
-        """The operands are read when the product runs, not before."""
+    def finish(self) -> None:
+        """Run it, and all products before it; nothing if it has run."""
+        try:
+            self._of.run(self.number + 1)
+        except WgmmaError as error:
+            raise (error if self.failed is None else self.failed(error)) from error
 
     def write(self) -> None:
-        """Run it, and all products before it; nothing if it has run."""
-        self._of.run(self.number + 1)
+        """Run it."""
+        self._of.run_next(self)
 
     def reads(self) -> list[tuple[str, NDArray[np.uint32], NDArray[np.uint8] | None]]:
         """What it reads from shared memory: the operand, the addresses of its units.
@@ -240,7 +248,7 @@ class Warpgroup:
     """Four warps of a block, and the products that they have issued.
 
     ``late`` says whether D is hidden until a product has run.  Who schedules decides
-    when products run, by :meth:`Wgmma.write`; waiting runs those it waits for.
+    when products run, by :meth:`Wgmma.finish`; waiting runs those it waits for.
     """
 
     def __init__(
@@ -382,10 +390,13 @@ class Warpgroup:
             work = self._queue[0]
             if work.issued < WARPS:
                 raise Error("a product cannot run before all four warps issued it")
-            self._queue.popleft()
-            self.ran += 1
-            work.done = True
-            self._multiply(work)
+            Work.finish(work)
+
+    def run_next(self, work: Wgmma) -> None:
+        """Run the product that is next."""
+        self._queue.popleft()
+        self.ran += 1
+        self._multiply(work)
 
     def _multiply(self, work: Wgmma) -> None:
         bound = self._bound(work.located, work.site)

@@ -9,40 +9,11 @@ from fragmenta.units.warpgroups import (
     ALL,
     WARPS,
     Warpgroup,
-    Wgmma,
     WgmmaError,
 )
 
 _RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata",
           "wgmma-registers-in-flight": "wgmma-registers-in-flight"}  # fmt: skip
-
-
-class Product:
-    """A product that all four warps have issued."""
-
-    def __init__(self, warp: Warp, work: Wgmma) -> None:
-        self.warp, self.work = warp, work
-        self.cluster = warp.block.cluster
-
-    @property
-    def done(self) -> bool:
-        """Whether it has run."""
-        return self.work.done
-
-    def poison(self) -> None:
-        """Each warp's part of D was hidden when that warp issued it."""
-
-    def finish(self) -> None:
-        """Run it, and those before it."""
-        if self in self.cluster.pending:
-            self.cluster.pending.remove(self)
-        if self.work.done:
-            return
-        self.cluster.changes += 1
-        try:
-            self.work.write()
-        except WgmmaError as error:
-            raise _stop(error, error.site, self.warp, ALL) from error
 
 
 def group(warp: Warp) -> Warpgroup:
@@ -77,9 +48,9 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
         number = warpgroup.issued(warp)
         work = warpgroup.issue(warp, located, event.site, lanes)
         if work is not None:
-            task = Product(warp, work)
-            cluster.watch.multiply(task, warp, event)
-            cluster.start(task)
+            work.failed = lambda error: _stop(error, error.site, warp, ALL)
+            cluster.watch.issue(work, warp, event, lanes)
+            cluster.start(work)
     except WgmmaError as error:
         raise _stop(error, event.site, warp, lanes) from error
     cluster.changes += 1
@@ -132,7 +103,6 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
             return 0
     except WgmmaError as error:
         raise _stop(error, event.site, warp, lanes) from error
-    cluster.pending = [each for each in cluster.pending if not each.done]
     cluster.watch.warpgroup(warp, event, lanes)
     cluster.watch.multiplied(warp, event, warpgroup, warpgroup.waited(warp, left))
     cluster.changes += 1

@@ -1,8 +1,10 @@
-"""What is work that goes on behind a thread's back, and which bytes does it touch?
+"""Work in flight: what asynchronous instructions do after their issue.
 
 A piece of :class:`Work` is made when its instruction is issued, and whatever is wrong
-with its operands is raised then.  ``read`` takes the source as it is at that time, and
-``write`` puts it where it goes: both may happen much later than the issue.
+with its operands is raised then.  It is in flight until :meth:`Work.finish`: the work
+before it is done, the source is read, the work leaves the collection of its cluster,
+the result is written, and mbarriers are signalled.  All of this may happen much later
+than the issue.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
+from fragmenta.ptx.effects import Effect
 from fragmenta.simt import layout
 from fragmenta.simt.layout import POISON, RANK_BITS
 
@@ -239,19 +242,85 @@ def aligned(address: int, unit: int, what: str) -> None:
 
 
 class Work:
-    """Something that is done behind the back of the thread that issued it."""
+    """What an asynchronous instruction does: it is issued, in flight, done.
+
+    Subclasses say what differs: what is poisoned, read and written, what has to be done
+    before, and what is signalled at the end.
+    """
+
+    effect: Effect
+    """The line of its instruction in the table of effects."""
+    cluster: Any = None
+    """The cluster that it is in flight in; None before its issue."""
+    was_read = done = False
+    number = -1
+    """Its number among what the observer noted; -1: it was not noted."""
+    repeats = False
+    """Whether another lane issued the same work with the same instruction."""
+    clock: Any = None
+    """What its issuer knew; the observer's."""
 
     def __init__(self, site: int, thread: Any) -> None:
         self.site, self.thread = site, thread
 
+    @property
+    def completes(self) -> str:
+        """What tells that it is done: see :mod:`fragmenta.ptx.effects`."""
+        return self.effect.done_by
+
+    @property
+    def proxy(self) -> str:
+        """Through which proxy it reads and writes."""
+        return self.effect.proxy
+
+    @property
+    def combines(self) -> bool:
+        """Whether it combines with what memory holds, one element at a time."""
+        return self.effect.combines
+
+    # ── what differs ────────────────────────────────────────────────────────
+
     def poison(self) -> None:
         """Fill what it will write, so that whoever is too early sees it."""
+
+    def finish_before(self) -> None:
+        """Finish the work that is done before this one."""
 
     def read(self) -> None:
         """Take the source as it is now."""
 
     def write(self) -> None:
         """Put what was read where it goes."""
+
+    def signal(self) -> None:
+        """Tell the mbarriers that it is done."""
+
+    # ── what is the same ────────────────────────────────────────────────────
+
+    def take(self) -> None:
+        """Read the source, if that was not done before."""
+        if not self.was_read:
+            self.was_read = True
+            self.read()
+
+    def finish(self) -> None:
+        """Do all that is left; nothing if it is done."""
+        if self.done:
+            return
+        self.finish_before()
+        self.take()
+        self.done = True
+        if self.cluster is not None:
+            self.cluster.finished(self)
+        self.write()
+        self.signal()
+
+
+def done_at_once(site: int) -> Work:
+    """Work that compiled code did when it was issued."""
+    made = Work(site, None)
+    made.was_read = made.done = True
+    return made
 
 
 class Copy(Work):
@@ -262,13 +331,8 @@ class Copy(Work):
 
     name = "copy"
     """What a message calls it."""
-    proxy = "async"
-    """Through which proxy it reads and writes: ``async`` or ``generic``."""
-    completes = "mbarrier"
-    """What tells that it is done: ``mbarrier``, ``bulk_group``, ``async_group``, or
-    nothing."""
-    combines = False
-    """Whether it combines with what memory holds, one element at a time."""
+    mbarriers: Sequence[Any] = ()
+    """The mbarriers that count its bytes, once it is in flight."""
     bytes: int = 0
     """What it adds to ``complete_tx`` of each mbarrier."""
     mbarrier: int | None = None
@@ -309,6 +373,14 @@ class Copy(Work):
             return rank
         # Of each pair, the block that the address is in chooses one.
         return goal & ~1 | rank & 1 if self.paired else goal
+
+    def signal(self) -> None:
+        """Count its bytes at the mbarriers."""
+        for each in self.mbarriers:
+            each.work.remove(self)
+            self.cluster.watch.signal(self, each)
+            each.expect(-self.bytes)
+            each.settle()
 
     def poison(self) -> None:
         """Fill what it will write; not if it needs what is there."""

@@ -239,7 +239,7 @@ class Room:
         if machine is not None:
             machine.errors.clear()
             cluster = self.runner.cluster
-            cluster.pending.clear()
+            cluster.in_flight.clear()
         for each in getattr(self.runner, "contexts", [context]):
             each.status = Status.ENDED
         if hasattr(self.runner, "contexts"):
