@@ -15,7 +15,8 @@ from fragmenta.arrays.checks import is_among
 from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.launch.launching import Launch
 from fragmenta.launch.result import told, total
-from fragmenta.ptx.checking.problem import RULES
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.naming import element
 from fragmenta.units.findings import Found, Launched
 from fragmenta.units.schedule import EAGER, Schedule
@@ -24,8 +25,6 @@ SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
 LEAST = 1_000_000
 """Warp instructions that a further run may have besides twice those of the first."""
-FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
-"""Faults of single instructions that are a rule by another name."""
 
 
 def check_reporting(problems: Any) -> None:
@@ -176,9 +175,7 @@ class Runs:
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
-        rule = FAULTS.get(fault.kind, fault.kind)
-        rule = rule if rule in RULES else "fault"
-        made = Found(rule, "error", -1, str(fault), number, 0, 0)
+        made = Found(rules.of_fault(fault.kind), ERROR, -1, str(fault), number, 0, 0)
         made.more["line"], made.more["source"] = fault.line, fault.source
         assert launch.machine is not None
         launch.machine.problems.put(made)
@@ -206,7 +203,7 @@ class Runs:
                 f"{different.size:,} bytes of {segment.name} differ, the first is "
                 f"{where}"
             )
-            made = Found("schedule", "error", -1, message, 0, 0, 0)
+            made = Found(rules.SCHEDULE, rules.SCHEDULE.severity, -1, message, 0, 0, 0)
             if _key(made) not in {_key(each) for _, each in self.found}:
                 self.found.append((launch.kept, made))
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow import layout as clocks
+from fragmenta.races.shadow.detected import BY_NUMBER, Detected
 from fragmenta.races.shadow.global_records import (
     ENTRY,
     FIRST_ID,
@@ -27,7 +28,6 @@ from fragmenta.races.shadow.global_records import (
     SEVERAL_STRONG,
     WORD,
     Flags,
-    Rule,
 )
 from fragmenta.races.shadow.layout import knows as row_knows
 from fragmenta.races.shared_watch import Watch
@@ -56,7 +56,7 @@ class Who(NamedTuple):
 class Finding(NamedTuple):
     """A problem in global memory, and how often it was found."""
 
-    rule: Rule
+    case: Detected
     address: int
     now: Who
     before: Who | None
@@ -342,7 +342,7 @@ class GlobalWatch:
         own = np.int32(touch.number << ID_SHIFT | touch.who.lane << MASK_BITS | 0b1111)
         writing = bool(touch.who.flags & Flags.WRITE)
         writes, reads = shadow.writes[words], shadow.reads[words]
-        rule = Rule.WRITE_WRITE if writing else Rule.WRITE_READ
+        rule = Detected.WRITE_WRITE if writing else Detected.WRITE_READ
         touch.compare(writes, 0b1111, rule, base, words)
         marks = shadow.unwritten
         if marks is not None:
@@ -350,11 +350,11 @@ class GlobalWatch:
             missing = marks[bytes_]
             if (not writing or touch.who.flags & Flags.ATOMIC) and missing.any():
                 at = base + int(bytes_[missing.argmax()])
-                touch.report(Rule.UNINITIALISED, at, None, 1)
+                touch.report(Detected.GLOBAL_UNINITIALISED, at, None, 1)
             if writing:
                 marks[bytes_] = 0
         if writing:
-            touch.compare(reads, 0b1111, Rule.READ_WRITE, base, words)
+            touch.compare(reads, 0b1111, Detected.READ_WRITE, base, words)
             shadow.writes[words] = own
             shadow.reads[words] = 0
         else:
@@ -387,7 +387,7 @@ class GlobalWatch:
         own = np.int32(touch.number << ID_SHIFT | touch.who.lane << MASK_BITS)
         atomic = bool(touch.who.flags & Flags.ATOMIC)
         writing = bool(touch.who.flags & Flags.WRITE)
-        rule = Rule.WRITE_WRITE if writing else Rule.WRITE_READ
+        rule = Detected.WRITE_WRITE if writing else Detected.WRITE_READ
         base = address - (start - first * WORD)
         touch.compare(writes, masks, rule, base)
         marks = shadow.unwritten
@@ -395,11 +395,11 @@ class GlobalWatch:
             missing = marks[start : start + size]
             if (not writing or atomic) and missing.any():
                 at = address + int(missing.argmax())
-                touch.report(Rule.UNINITIALISED, at, None, 1)
+                touch.report(Detected.GLOBAL_UNINITIALISED, at, None, 1)
             if writing:
                 missing[:] = 0
         if writing:
-            touch.compare(reads, masks, Rule.READ_WRITE, base)
+            touch.compare(reads, masks, Detected.READ_WRITE, base)
             writes[:] = own | masks
             reads &= ~masks
             reads[(reads & 0b1111) == 0] = 0
@@ -420,7 +420,7 @@ class GlobalWatch:
     def add(self, finding: Finding) -> None:
         """Keep a problem, once for each rule and pair of instructions."""
         before = finding.before.site if finding.before else -1
-        key = (finding.rule, finding.now.site, before)
+        key = (finding.case, finding.now.site, before)
         with self._lock:
             known = self._findings.get(key, finding)
             times = finding.times + (known.times if known is not finding else 0)
@@ -435,14 +435,14 @@ class GlobalWatch:
                 self.add(self._finding(each))
             ledger.problems[:] = 0
             ledger.narrow[global_records.FOUND // 4] = 0
-        return sorted(self._findings.values(), key=lambda each: (each.rule, each.now))
+        return sorted(self._findings.values(), key=lambda each: (each.case, each.now))
 
     def _finding(self, problem: Any) -> Finding:
         now = self.who(int(problem["id"]), int(problem["lane"]))
         assert now is not None
         before = self.who(int(problem["id_before"]), int(problem["lane_before"]))
         return Finding(
-            Rule(int(problem["rule"])), int(problem["address"]), now, before,
+            BY_NUMBER[int(problem["rule"])], int(problem["address"]), now, before,
             int(problem["count"]), int(problem["apart"]),
         )  # fmt: skip
 
@@ -474,7 +474,7 @@ class _Touch(NamedTuple):
         self,
         records: NDArray[np.int32],
         masks: NDArray[np.int32] | int,
-        rule: Rule,
+        case: Detected,
         address: int,
         words: NDArray[np.int64] | None = None,
     ) -> None:
@@ -496,9 +496,9 @@ class _Touch(NamedTuple):
             first = places[0] if words is None else words[places[0]]
             at = address + WORD * int(first)
             if not good:
-                self.report(rule, at, before, len(places))
+                self.report(case, at, before, len(places))
             elif before is not None and self._unfenced(before):
-                self.report(Rule.PROXY, at, before, len(places))
+                self.report(Detected.GLOBAL_PROXY, at, before, len(places))
 
     def _unfenced(self, before: Who) -> bool:
         """Whether a plain write of the same group has no proxy fence behind it."""
@@ -528,10 +528,12 @@ class _Touch(NamedTuple):
                 found[places] = SEVERAL_STRONG if both else SEVERAL
         return found
 
-    def report(self, rule: Rule, address: int, before: Who | None, count: int) -> None:
+    def report(
+        self, case: Detected, address: int, before: Who | None, count: int
+    ) -> None:
         """Keep a problem."""
         self.watch.add(
-            Finding(rule, address, self.who, before, count, _apart(self.who, before))
+            Finding(case, address, self.who, before, count, _apart(self.who, before))
         )
 
 

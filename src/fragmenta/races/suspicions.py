@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import one_of
-from fragmenta.races.launch_watch import RACES
+from fragmenta.ptx import rules
 from fragmenta.races.probes.undefined_flow import Followed, followed
 from fragmenta.simt.layout import SHARED_START
 from fragmenta.units.findings import Found
@@ -34,7 +34,7 @@ def suspected(launch: Any) -> list[Found]:
 
 
 def _can_be_followed(found: Found) -> bool:
-    return found.rule == "uninitialised" and "use" not in found.more
+    return found.rule == rules.UNINITIALISED and "use" not in found.more
 
 
 WAYS = frozenset({"branch", "guard"})
@@ -77,12 +77,14 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
     if others and len(left) == 1 and () not in left:
         for each in again.machine.problems:
             if each.more.get("use") in WAYS:
-                each.severity = "info"  # nothing that outlives the launch depends on it
+                each.severity = (
+                    rules.INFO
+                )  # nothing that outlives the launch depends on it
     reads = [each for each in suspicions if "register" not in each.more]
     used = [
         each
         for each in again.machine.problems
-        if each.rule == "uninitialised" and not _same(each, again, others)
+        if each.rule == rules.UNINITIALISED and not _same(each, again, others)
     ]
     raced = _race_places(launch)
     slices = _Slices(again)
@@ -102,8 +104,8 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
     )
     for each in reads:
         uses = each.more.get("uses", ())
-        if uses and all(use.severity == "info" for use in uses):
-            each.severity = "info"
+        if uses and all(use.severity == rules.INFO for use in uses):
+            each.severity = rules.INFO
         each.more["uses"] = [(use.more["use"], _place(again, use.site)) for use in uses]
     _once(launch, reads)
     return more
@@ -114,7 +116,7 @@ def _once(launch: Any, reads: list[Found]) -> None:
     known: dict[tuple[Any, ...], Found] = {}
     alike: list[Found] = []
     for each in reads:
-        if each.severity != "info" or not each.more["uses"]:
+        if each.severity != rules.INFO or not each.more["uses"]:
             continue
         first = known.setdefault(tuple(each.more["uses"]), each)
         if first is not each:
@@ -133,7 +135,7 @@ def _race_places(launch: Any) -> set[tuple[str, int]]:
     sites = {
         site
         for each in launch.machine.problems
-        if each.rule in RACES and not each.more.get("same_value")
+        if each.rule.race and not each.more.get("same_value")
         for site in (each.site, each.other)
         if site is not None and site >= 0
     }

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import ranges
+from fragmenta.ptx import rules
 from fragmenta.races.shadow.layout import knows
 
 LANES, COLUMNS = 128, 512
-RACE = "tensor-memory-race"
+RACE = rules.TENSOR_MEMORY_RACE
 QUEUED = frozenset({"mma", "cp", "shift"})
 """What one thread issues, and a commit tells the end of."""
 

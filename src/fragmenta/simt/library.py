@@ -75,6 +75,8 @@ def as_signed(number: int, bits: int) -> int:
 
 COMPILING = ("jit", "ptx", "simt", "races/shadow", "races/probes")
 """Folders whose modules write code.  Others may change without a new compilation."""
+DESCRIBING = ("rules.py",)
+"""Modules in them that only have words for people."""
 
 
 @cache
@@ -92,7 +94,7 @@ def _texts(folder: Any) -> Iterable[bytes]:
     for item in folder.iterdir():
         if item.is_dir():
             yield from _texts(item)
-        elif item.name.endswith(".py"):
+        elif item.name.endswith(".py") and item.name not in DESCRIBING:
             yield item.read_bytes()
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fragmenta.errors import one_of
 from fragmenta.isa.table import read
+from fragmenta.ptx import rules
 from fragmenta.units import tensor_maps
 from fragmenta.units.bulk_copies import (
     AsyncStore,
@@ -95,13 +96,13 @@ def form(mnemonic: str) -> Form:
     for word in words:
         if word in LATER:
             raise CopyFault(
-                "unsupported",
+                rules.UNSUPPORTED,
                 f"{mnemonic}: copies with .{word}, which only {LATER[word]} and later "
                 "have, do not run here",
             )
     if words[0] in ("st", "red") and "mbarrier::complete_tx::bytes" not in words:
         raise CopyFault(
-            "unsupported",
+            rules.UNSUPPORTED,
             f"{mnemonic}: {words[0]}.async without an mbarrier needs sm_100",
         )
     spaces = [
@@ -138,7 +139,7 @@ def copy_from(
     of = form(mnemonic)
     if len(values) != len(of.operands):
         raise CopyFault(
-            "bad-operands",
+            rules.BAD_OPERANDS,
             f"{mnemonic} has the operands {one_of(of.operands, 'and')}; given "
             f"{len(values)}",
         )
@@ -181,7 +182,8 @@ class _Tensor(NamedTuple):
 def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
     if not isinstance(given["tensor"], (list, tuple)):
         raise CopyFault(
-            "bad-operands", f"{of.mnemonic} takes [map, {{coordinates}}] in brackets"
+            rules.BAD_OPERANDS,
+            f"{of.mnemonic} takes [map, {{coordinates}}] in brackets",
         )
     address, coordinates, *more = given["tensor"]
     offsets = given.get("offsets", more[0] if more else ())
@@ -191,7 +193,7 @@ def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
         count = 5
     if len(found) != count:
         raise CopyFault(
-            "bad-operands",
+            rules.BAD_OPERANDS,
             f"{of.mnemonic} takes {count} coordinates; given {len(found)}",
         )
     return _Tensor(address, found, tuple(_word(each, 16) for each in _list(offsets)))

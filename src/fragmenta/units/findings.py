@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from fragmenta.ptx.module import Module
+from fragmenta.ptx.rules import Rule
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
@@ -43,7 +44,7 @@ class Launched(NamedTuple):
 class Found:
     """One problem of a launch, before it is put into words."""
 
-    rule: str
+    rule: Rule
     severity: str
     site: int
     """The instruction at which it was seen: a number of ``Compiled.places``."""
@@ -66,7 +67,7 @@ class Problems:
         self._lock = Lock()
 
     def add(
-        self, rule: str, severity: str, site: int, message: str, warp: Any, lanes: int,
+        self, rule: Rule, severity: str, site: int, message: str, warp: Any, lanes: int,
         other: int | None = None, count: int = 1, **more: Any,
     ) -> None:  # fmt: skip
         """Add a problem, or count it if it is known."""

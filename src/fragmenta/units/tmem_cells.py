@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_of
+from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index
 from fragmenta.registers.tensor import COLUMNS, LANES
 from fragmenta.simt.layout import POISON
@@ -109,7 +110,7 @@ class TensorMemory:
             last = address + self.allocator.blocks[address] - 1
             own = warp if warp.block is block else block.warps[0]
             block.cluster.machine.problems.add(
-                "tensor-memory", "error", site,
+                rules.TENSOR_MEMORY, rules.TENSOR_MEMORY.severity, site,
                 f"the block ends, and columns {address} to {last} of its tensor memory "
                 "are still allocated: tcgen05.dealloc must free them",
                 own, 0,

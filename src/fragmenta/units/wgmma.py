@@ -13,9 +13,6 @@ from fragmenta.units.warpgroups import (
     WgmmaError,
 )
 
-_RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata",
-          "wgmma-registers-in-flight": "wgmma-registers-in-flight"}  # fmt: skip
-
 
 class Product:
     """A product that all four warps have issued."""
@@ -59,8 +56,7 @@ def group(warp: Warp) -> Warpgroup:
 
 
 def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
-    rule = _RULES.get(error.rule, "divergent-aligned")
-    return Stop(rule, site, warp, lanes, str(error))
+    return Stop(error.rule, site, warp, lanes, str(error))
 
 
 @carries_out("wgmma.mma_async")

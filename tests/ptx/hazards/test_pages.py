@@ -2,7 +2,7 @@
 
 import pytest
 
-from fragmenta.ptx.checking.problem import RULES
+from fragmenta.ptx.rules import RULES
 from tests.ptx.hazards import pages
 
 

@@ -72,12 +72,12 @@ class Story(NamedTuple):
     """Of whoever did the later access, for what concerns the earlier one."""
 
 
-Key = tuple[str, int, int]
+Key = tuple[int, int, int]
 
 
 def key(found: Any) -> Key:
     """By what a problem is known."""
-    return found.rule, found.now.site, -1 if found.before is None else found.before.site
+    return found.case, found.now.site, -1 if found.before is None else found.before.site
 
 
 class Seen:

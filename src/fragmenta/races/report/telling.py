@@ -1,4 +1,4 @@
-"""How is a problem of a launch put into words?
+"""The reports: problems of a launch in words.
 
 A message says who did what, where, to which memory; what it collides with; and which
 wait or barrier would have ordered the two.  The hint says what repairs it.  All phrases
@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from fragmenta.errors import one_of, ranges
-from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
+from fragmenta.ptx import rules
+from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
+from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
 from fragmenta.races.report import phrases
 from fragmenta.races.report.stories import Agent, Story, Wait
 from fragmenta.simt import layout
@@ -21,11 +23,6 @@ from fragmenta.simt.naming import Names, block_words, counted, element, place
 from fragmenta.units.findings import Found, Launched
 
 ALL = 0xFFFFFFFF
-CONSEQUENCES = frozenset({
-    "uninitialised", "illegal-metadata", "bad-descriptor", "schedule", "leak",
-    "deadlock", "fault",
-})  # fmt: skip
-"""What a race, a missing wait or a misused mbarrier may lead to."""
 CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
 """Files of CUDA C++."""
 NUMBA = "_ZN6cudapy"
@@ -53,7 +50,7 @@ def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
 def order(problem: Problem) -> tuple[int, bool, int]:
     """By what problems are sorted: the cause before what may follow from it."""
     severity = SEVERITIES.index(problem.severity)
-    return severity, problem.rule in CONSEQUENCES, problem.line
+    return severity, named(problem.rule).consequence, problem.line
 
 
 def _tell_once(some: list[tuple[Teller, Found]]) -> Problem:
@@ -74,13 +71,13 @@ def _key(problem: Problem) -> tuple[Any, ...]:
     """By what problems are one: rule and lines, those of the source if there are."""
     places: list[Problem | Related] = [problem, *problem.related]
     where = [str(each.source.words if each.source else each.line) for each in places]
-    if problem.rule.endswith("-race"):
+    if named(problem.rule).symmetric:
         where.sort()
     return problem.rule, problem.severity, *where
 
 
 def _with_count(problem: Problem) -> Problem:
-    if problem.count == 1 or problem.rule == "bank-conflict":
+    if problem.count == 1 or problem.rule == rules.BANK_CONFLICT.name:
         return problem
     message = f"{problem.message} (seen {problem.count:,} times)"
     return replace(problem, message=message)
@@ -109,8 +106,8 @@ class Teller:
             source, length = instruction.source, len(instruction.mnemonic)
         hint = phrases.spoken(hint, self._language(source))
         return Problem(
-            found.rule, found.severity, line, column, self._text(line), message, hint,
-            self.names.function(found.site), source, length, count=found.count,
+            found.rule.name, found.severity, line, column, self._text(line), message,
+            hint, self.names.function(found.site), source, length, count=found.count,
             block=self._block(found.block), related=self._related(found),
         )  # fmt: skip
 
@@ -136,28 +133,28 @@ class Teller:
         if instruction is None:
             return ()
         line = instruction.line
-        what = phrases.RELATED.get(found.rule, phrases.OTHER)
+        what = found.rule.other
         return (Related(line, self._text(line).strip(), what, instruction.source),)
 
     # ── what an event said itself ───────────────────────────────────────────
 
     def _said(self, found: Found) -> tuple[str, str]:
-        hint = found.more.get("repair", phrases.REPAIRS.get(found.rule, ""))
+        hint = found.more.get("repair", found.rule.repair)
         hint = self.names.with_mbarriers(hint)
         message = self.names.with_mbarriers(found.message)
         if self.names.instruction(found.site) is None:
-            hint = phrases.FATAL.get(found.rule, "")
-            counts = found.rule == "deadlock" and "mbarrier" in message
+            hint = found.rule.fatal
+            counts = found.rule is rules.DEADLOCK and "mbarrier" in message
             return message, phrases.UNBALANCED if counts else hint
         where = self.names.place(found.site)
         what = self.names.mnemonic(found.site)
-        if found.rule == "bank-conflict":  # it is about all warps
+        if found.rule is rules.BANK_CONFLICT:  # it is about all warps
             return f"{what} at {where}: {message}", hint
         who = f"warp {found.warp}{_lanes(found.lanes)}"
         message += self._uses(found)
         message = f"{self._who(found)}{what} of {who} at {where}: {message}"
         if found.other is not None and self.names.instruction(found.other) is not None:
-            title = phrases.RELATED.get(found.rule, phrases.OTHER)
+            title = found.rule.other
             message += f"; {title} is at {self.names.place(found.other)}"
         return message, hint
 
@@ -171,20 +168,20 @@ class Teller:
         verb = "writes" if found.more["now_write"] else "reads"
         memory = self._memory(found, story)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
-        if found.rule == "uninitialised":
+        if found.rule is rules.UNINITIALISED:
             what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
             uses = self._uses(found)
-            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
+            return f"{start}, {what}{uses}", found.rule.repair
         if before is None:
             rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
-            return f"{start}; {rest}", phrases.REPAIRS[found.rule]
-        phrase = phrases.BEFORE[found.rule]
+            return f"{start}; {rest}", found.rule.repair
+        phrase = found.rule.before
         if found.more["same_value"]:
             phrase = phrases.SAME_VALUE
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
-        if found.rule.endswith("-race"):
+        if found.rule.symmetric:
             rest += phrases.wider(found.more["apart"], now, before)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
@@ -198,7 +195,7 @@ class Teller:
             told[f"{phrases.USES[kind]} at {place(at)}"] = None
         some = list(told)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
-        harmless = phrases.HARMLESS if found.severity == "info" else ""
+        harmless = phrases.HARMLESS if found.severity == INFO else ""
         if found.more.get("alike"):
             harmless += phrases.ALIKE.format(counted(found.more["alike"], "other load"))
         first = one_of(some[: 2 if more else 3], "and")
@@ -250,13 +247,13 @@ class Teller:
 
     # ── what is missing between them ────────────────────────────────────────
 
-    def _why(self, rule: str, now: Agent, before: Agent, wait: Wait | None) -> str:
+    def _why(self, rule: Rule, now: Agent, before: Agent, wait: Wait | None) -> str:
         """Which waits came before, and why they do not help."""
-        if rule == "mbarrier":
+        if rule is rules.MBARRIER:
             return ""
         if before.kind == "mbarrier" and before.mbarrier is not None:
             return self._counted_copy(now, before, wait)
-        if rule != "overwrite-while-read" or wait is None:
+        if rule is not rules.OVERWRITE_WHILE_READ or wait is None:
             return ""
         readers = phrases.warps([number for _, number in before.warps])
         arrival = "" if wait.arrival < 0 else self.names.place(wait.arrival)

@@ -24,7 +24,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.clocks import Head
-from fragmenta.races.shadow.layout import Lanes, Rule
+from fragmenta.races.shadow.detected import BY_NUMBER, Detected
+from fragmenta.races.shadow.layout import Lanes
 from fragmenta.races.shadow.shared_records import site_of
 from fragmenta.simt.library import field
 from fragmenta.simt.warps import repeat
@@ -44,7 +45,7 @@ class Moment(NamedTuple):
 class Found:
     """A problem."""
 
-    rule: str
+    case: Detected
     first: int
     """The first address, with the rank of the block from bit 24 up."""
     last: int
@@ -149,7 +150,7 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
         now = Moment(site, agent, lane, epoch)
         found.append(
             Found(
-                Rule(rule).words,
+                BY_NUMBER[rule],
                 low,
                 high,
                 now,
@@ -162,7 +163,7 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
                 flags & layout.APART,
             )
         )
-    return sorted(found, key=lambda each: (each.now.site, each.rule, each.first))
+    return sorted(found, key=lambda each: (each.now.site, each.case.name, each.first))
 
 
 def _moment(record: int) -> Moment | None:
