@@ -343,7 +343,7 @@ TENSOR_MEMORY = Rule(
     ERROR,
     "Tensor memory is allocated or used as it must not be.",
     launch=True,
-    exception="or fault",
+    exception="fault if it cannot be done",
 )
 TENSOR_MEMORY_RACE = Rule(
     "tensor-memory-race",
