@@ -1,6 +1,6 @@
 # Every target makes the virtual environment it needs; a second run is fast.
 # PYTHON picks the interpreter (3.11 or later), VENV the place; COUNT is how many
-# calls the fuzzers make, SEED which.
+# calls the fuzzers make, SEED which; ROOM limits lint, types and tests to one room.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -34,7 +34,18 @@ help:           ## say what can be made
 demo: $(VENV)/.base  ## install, then run the example on the CPU
 	$(BIN)/python examples/demo.py
 
-test: lint types unit  ## install, then lint, check types and run all tests
+# A room is a folder or a module of src/fragmenta.  Its tests, the doctests in it, and the
+# order of the rooms are checked.  Without ROOM, everything is.
+ifdef ROOM
+  SOURCES := $(wildcard src/fragmenta/$(ROOM) src/fragmenta/$(ROOM).py)
+  TESTS := $(SOURCES) $(wildcard tests/$(ROOM) tests/test_$(ROOM).py) tests/test_house.py
+  ifeq ($(SOURCES),)
+    $(error there is no room $(ROOM); the rooms are $(sort $(notdir $(basename \
+      $(filter-out %/py.typed,$(wildcard src/fragmenta/[a-z]*))))))
+  endif
+endif
+
+test: lint types unit  ## install, then lint, check types and run all tests; ROOM=simt: of one room
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
 	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
@@ -72,14 +83,14 @@ corpus: $(VENV)-corpus/.stamp  ## other people's kernels; PART=small: some minut
 	  $(VENV)-corpus/bin/python -m corpus --part $(PART) $(if $(KEEP),--keep --interpret)
 
 lint: $(VENV)/.test  ## ruff, rules and format
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(or $(TESTS),.)
+	$(BIN)/ruff format --check $(or $(TESTS),.)
 
 types: $(VENV)/.test  ## mypy --strict
-	$(BIN)/mypy
+	$(BIN)/mypy $(SOURCES)
 
-unit: $(VENV)/.test node cairo  ## the tests alone
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo)  ## the tests alone; ROOM=simt: of one room
+	$(BIN)/pytest $(if $(ROOM),-q) -n $(JOBS) --dist loadgroup $(TESTS)
 
 thorough: $(VENV)/.test node cairo  ## the tests alone, with every case that repeats a kind
 	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup

@@ -301,6 +301,15 @@ def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:
         assert f">{rate}</text>" in chart
 
 
+def test_the_ways_go_through_rooms_that_there_are() -> None:
+    drawn = script("plots/ways.py")
+    source = Path(fm.__file__).parent
+    rooms = {step[0] for steps in drawn.WAYS.values() for step in steps}
+    assert [room for room in rooms if not (source / room).is_dir()] == []
+    picture = drawn.PICTURE.read_text(encoding="utf-8")
+    assert picture == drawn.draw(), "run: python docs/plots/ways.py"
+
+
 def test_contributing_names_every_room() -> None:
     """The table has every folder and module of the package; the picture shows it."""
     drawn = script("plots/rooms.py")

@@ -8,8 +8,8 @@ is called, and for type checkers only.
   or through other modules of the room.
 - No modules import one another in a circle, not even when they are called.  Within a
   room, imports for type checkers only are free: they never run.
-- A door (:mod:`fragmenta.door`) is a table of names, which may be of any room.
-- ``methods.py`` is the one file that opens later rooms, when it is called.
+- A door (:mod:`fragmenta.door`) is a table of names, which may be of any room.  Users
+  ask it; no module of the house asks it for what is above.
 """
 
 import ast
@@ -33,7 +33,6 @@ ROOMS = [
     "errors",
     "progress",
     "door",
-    "methods",
     "arrays",
     "jit",
     "registers",
@@ -54,26 +53,17 @@ ROOMS = [
     "evidence",
     "kernels",
     "torch",
-    "triton",
     "view",
+    "api",
+    "triton",
     "commands",
     "__main__",
 ]
 
-# Who has methods and names that open later rooms, and where these are written.
-UPWARD = "fragmenta.methods"
-OWNERS = {
-    "fragmenta.registers.fragment",
-    "fragmenta.isa.instruction",
-    "fragmenta.execution.compare",
-    "fragmenta.shared.matrix_loop",
-    "fragmenta.launch.kernel",
-    "fragmenta.launch.result",
-}
 # Tables of names that may be of any room.
-DOORS = ("fragmenta", "fragmenta.ptx")
+DOORS = ("fragmenta", "fragmenta.ptx", "fragmenta.tensor_memory", "fragmenta.wmma")
 # Who loads modules by name: doors, and commands, which nothing is above.
-BY_NAME = ("fragmenta.door", "fragmenta.methods", "fragmenta.commands")
+BY_NAME = ("fragmenta.door", "fragmenta.commands")
 
 
 class Import(NamedTuple):
@@ -175,12 +165,13 @@ def readers() -> tuple[Reader, ...]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import between modules, but for those of the doors."""
+    """Every import between modules; what a door says to type checkers is none."""
     return tuple(
         each
         for reader in readers()
         for each in reader.found
-        if reader.module not in DOORS
+        if reader.module != "fragmenta"
+        and not (reader.module in DOORS and each.when == "types")
     )
 
 
@@ -224,28 +215,15 @@ def test_every_module_has_its_room() -> None:
 
 
 def test_imports_run_one_way() -> None:
-    wrong = [each for each in imports() if goes_up(each) and each.source != UPWARD]
+    wrong = [each for each in imports() if goes_up(each)]
     shown = [f"{each.source} imports {each.target}" for each in wrong]
     assert not wrong, shown
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
-    edges = {
-        (each.source, each.target)
-        for each in imports()
-        if each.when != "types" and each.source != UPWARD
-    }
+    edges = {(each.source, each.target) for each in imports() if each.when != "types"}
     found = circles(edges)
     assert not found
-
-
-def test_the_file_that_opens_later_rooms_loads_none() -> None:
-    assert not [i for i in imports() if i.source == UPWARD and i.when == "load"]
-    assert [i for i in imports() if i.source == UPWARD and i.when == "call"]
-
-
-def test_only_the_classes_that_have_them_use_those_methods() -> None:
-    assert {i.source for i in imports() if i.target == UPWARD} == OWNERS
 
 
 def test_nothing_is_imported_by_name_elsewhere() -> None:
@@ -284,6 +262,32 @@ def test_a_door_is_a_table(door: str) -> None:
     functions = [each.name for each in body if isinstance(each, ast.FunctionDef)]
     assert set(functions) <= {"__getattr__", "__dir__"}
     assert not [each for each in body if isinstance(each, ast.ClassDef)]
+
+
+@pytest.mark.parametrize("door", DOORS[1:])
+def test_doors_are_for_users(door: str) -> None:
+    """A module that asked one for what is above its room would import upward."""
+    table = {
+        alias.asname or alias.name: node.module or ""
+        for node in ast.walk(parsed(modules()[door].read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    above = {
+        name: module
+        for name, module in table.items()
+        if module != door and goes_up(Import(door, module, "types"))
+    }
+    assert above
+    asked = [
+        f"{module} imports {alias.name} from {door}"
+        for module, path in modules().items()
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == door
+        for alias in node.names
+        if alias.name in above and goes_up(Import(module, above[alias.name], "load"))
+    ]
+    assert not asked
 
 
 def test_what_writes_code_is_part_of_the_key_of_the_cache() -> None:
@@ -331,6 +335,40 @@ def test_a_launch_that_is_not_watched_loads_no_race_detector() -> None:
         "text = '.version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }'\n"
         "ptx.parse(text).kernels['f'].launch(1, 32, check=False)\n"
         "assert not [m for m in sys.modules if m.startswith('fragmenta.races')]\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
+#: Rooms that the package works without: they use it, and it does not use them.
+OPTIONAL = ("fragmenta.kernels", "fragmenta.torch")
+
+
+def is_optional(module: str) -> bool:
+    return f"{module}.".startswith(tuple(f"{each}." for each in OPTIONAL))
+
+
+def test_nothing_depends_on_the_optional_rooms() -> None:
+    wrong = [
+        f"{each.source} imports {each.target}"
+        for each in imports()
+        if is_optional(each.target) and not is_optional(each.source)
+    ]
+    assert not wrong
+
+
+def test_the_package_works_without_the_optional_rooms() -> None:
+    """Every other module loads, and every other public name is there."""
+    others = sorted(m for m in modules() if not is_optional(m))
+    others = [m for m in others if room(m) not in ("triton", "__main__")]
+    text = (
+        "import importlib, sys\n"
+        f"for hidden in {OPTIONAL!r}:\n"
+        "    sys.modules[hidden] = None\n"
+        f"for module in {others!r}:\n"
+        "    importlib.import_module(module)\n"
+        "import fragmenta\n"
+        "for name in set(fragmenta.__all__) - {'kernels', 'torch'}:\n"
+        "    getattr(fragmenta, name)\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True)
 

@@ -11,6 +11,8 @@ from itertools import pairwise
 from textwrap import dedent
 from typing import Any
 
+import fragmenta
+from fragmenta.arrays.record import Record
 from making.markdown import anchor, table
 
 WIDTH = 80
@@ -72,18 +74,31 @@ def _summary(thing: object, links: dict[str, str]) -> str:
 
 
 def _methods(owner: str, thing: type, links: dict[str, str]) -> Iterator[str]:
-    for name, member in vars(thing).items():
+    members: dict[str, Any] = {}
+    for each in _own(thing):
+        members |= vars(each)
+    for name, member in members.items():
         if name.startswith("_"):
             continue
         inner = getattr(member, "__func__", getattr(member, "fget", member))
         inner = getattr(inner, "func", inner)
-        later = not inspect.isfunction(inner) and hasattr(member, "__get__")
-        if later:  # what a later room does
-            inner = getattr(thing, name)
         if inspect.isfunction(inner) and inner.__doc__:
-            called = later or inspect.isfunction(member) or hasattr(member, "__func__")
+            called = inspect.isfunction(member) or hasattr(member, "__func__")
             whole = f"{owner}.{name}"
             yield _entry(whole, whole, inner, links, "###", called=called)
+
+
+def _own(thing: type) -> list[type]:
+    """The classes whose members a page tells: a record, then what extends it.
+
+    What a class has from another public class, such as ``Mma`` from ``Instruction``, is
+    told there.
+    """
+    public = {getattr(fragmenta, name) for name in fragmenta.__all__}
+    ours = [each for each in thing.__mro__ if each.__module__.startswith("fragmenta.")]
+    told = {inner for each in ours[1:] if each in public for inner in each.__mro__}
+    found = [each for each in ours if each not in told and each is not Record]
+    return found[::-1]
 
 
 def _entry(
@@ -109,13 +124,14 @@ def _fields(thing: Any) -> dict[str, str]:
     """The attributes of a class that have a docstring, which only its source has."""
     if not inspect.isclass(thing) or issubclass(thing, Exception):
         return {}
-    body = ast.parse(dedent(inspect.getsource(thing))).body[0]
-    assert isinstance(body, ast.ClassDef)
     found = {}
-    for node, after in pairwise(body.body):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr):
-            name, text = ast.unparse(node.target), ast.literal_eval(after.value)
-            found |= {} if name.startswith("_") else {name: text}
+    for each in _own(thing):
+        body = ast.parse(dedent(inspect.getsource(each))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for node, after in pairwise(body.body):
+            if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr):
+                name, text = ast.unparse(node.target), ast.literal_eval(after.value)
+                found |= {} if name.startswith("_") else {name: text}
     return found
 
 

@@ -15,10 +15,37 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fragmenta.door import homes, opener
+
 if TYPE_CHECKING:
     from fragmenta import ptx as ptx
     from fragmenta import tensor_memory as tensor_memory
     from fragmenta import wmma as wmma
+    from fragmenta.api.catalogue import catalogue as catalogue
+    from fragmenta.api.catalogue import find as find
+    from fragmenta.api.catalogue import from_sass as from_sass
+    from fragmenta.api.catalogue import mma as mma
+    from fragmenta.api.catalogue import search as search
+    from fragmenta.api.catalogue import tcgen05 as tcgen05
+    from fragmenta.api.catalogue import wgmma as wgmma
+    from fragmenta.api.comparison import compare as compare
+    from fragmenta.api.fragments import Fragment as Fragment
+    from fragmenta.api.fragments import TensorFragment as TensorFragment
+    from fragmenta.api.instructions import Instruction as Instruction
+    from fragmenta.api.instructions import LdMatrix as LdMatrix
+    from fragmenta.api.instructions import Mma as Mma
+    from fragmenta.api.instructions import MovMatrix as MovMatrix
+    from fragmenta.api.instructions import StMatrix as StMatrix
+    from fragmenta.api.instructions import TensorMma as TensorMma
+    from fragmenta.api.instructions import Wgmma as Wgmma
+    from fragmenta.api.instructions import instruction as instruction
+    from fragmenta.api.loops import MatrixLoop as MatrixLoop
+    from fragmenta.api.loops import ldmatrix_addresses as ldmatrix_addresses
+    from fragmenta.api.loops import ldmatrix_loop as ldmatrix_loop
+    from fragmenta.api.loops import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.api.loops import stmatrix_loop as stmatrix_loop
+    from fragmenta.api.loops import suggest_swizzle as suggest_swizzle
+    from fragmenta.api.weights import shuffle as shuffle
     from fragmenta.arithmetic.quantization import Quantized as Quantized
     from fragmenta.arithmetic.quantization import dequantize as dequantize
     from fragmenta.arithmetic.quantization import quantize as quantize
@@ -52,44 +79,26 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
-    from fragmenta.execution.compare import compare as compare
     from fragmenta.execution.matmul import matmul as matmul
-    from fragmenta.isa.building import mma as mma
-    from fragmenta.isa.building import tcgen05 as tcgen05
-    from fragmenta.isa.building import wgmma as wgmma
-    from fragmenta.isa.families import catalogue as catalogue
-    from fragmenta.isa.instruction import Instruction as Instruction
     from fragmenta.isa.instruction import Shape as Shape
     from fragmenta.isa.instruction_descriptor import (
         InstructionDescriptor as InstructionDescriptor,
     )
-    from fragmenta.isa.reading import instruction as instruction
-    from fragmenta.isa.sass import from_sass as from_sass
-    from fragmenta.isa.searching import find as find
-    from fragmenta.isa.searching import search as search
     from fragmenta.isa.target import Requirement as Requirement
     from fragmenta.registers.dtype import DType as DType
     from fragmenta.registers.dtype import dtype as dtype
-    from fragmenta.registers.fragment import Fragment as Fragment
     from fragmenta.registers.fragment import Place as Place
     from fragmenta.registers.granularity import Granularity as Granularity
     from fragmenta.registers.layout import Layout as Layout
     from fragmenta.registers.metadata import Metadata as Metadata
     from fragmenta.registers.tensor import Cell as Cell
     from fragmenta.registers.tensor import TensorAddress as TensorAddress
-    from fragmenta.registers.tensor import TensorFragment as TensorFragment
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
     from fragmenta.shared.descriptor import Descriptor as Descriptor
-    from fragmenta.shared.loops import ldmatrix_addresses as ldmatrix_addresses
-    from fragmenta.shared.loops import ldmatrix_loop as ldmatrix_loop
-    from fragmenta.shared.loops import stmatrix_addresses as stmatrix_addresses
-    from fragmenta.shared.loops import stmatrix_loop as stmatrix_loop
-    from fragmenta.shared.matrix_loop import MatrixLoop as MatrixLoop
     from fragmenta.shared.moves import ldmatrix as ldmatrix
     from fragmenta.shared.moves import movmatrix as movmatrix
     from fragmenta.shared.moves import stmatrix as stmatrix
-    from fragmenta.shared.suggestions import suggest_swizzle as suggest_swizzle
     from fragmenta.shared.swizzles import XorSwizzle as XorSwizzle
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
@@ -117,42 +126,40 @@ if TYPE_CHECKING:
     from fragmenta.weights.marlin import Marlin24 as Marlin24
     from fragmenta.weights.marlin import from_marlin_24 as from_marlin_24
     from fragmenta.weights.shuffle import Shuffle as Shuffle
-    from fragmenta.weights.shuffle import shuffle as shuffle
 
 __version__ = "0.1.0"
 
 # Every public name by the module it lives in.  The imports above say the same
 # to type checkers; a test holds the two together.
 _MODULES = {
-    "isa.reading": "instruction",
-    "isa.searching": "find search",
-    "isa.sass": "from_sass",
-    "isa.building": "mma wgmma tcgen05",
-    "isa.families": "catalogue",
-    "isa.instruction": "Instruction Shape",
+    "api.catalogue": "find search from_sass mma wgmma tcgen05 catalogue",
+    "api.instructions": "instruction Instruction Mma Wgmma TensorMma LdMatrix StMatrix "
+    "MovMatrix",
+    "isa.instruction": "Shape",
     "isa.instruction_descriptor": "InstructionDescriptor",
     "isa.target": "Requirement",
-    "registers.fragment": "Fragment Place",
+    "api.fragments": "Fragment TensorFragment",
+    "registers.fragment": "Place",
     "registers.layout": "Layout",
     "registers.dtype": "dtype DType",
     "sparse.prune": "prune",
     "registers.granularity": "Granularity",
     "registers.metadata": "Metadata",
-    "registers.tensor": "Cell TensorAddress TensorFragment",
+    "registers.tensor": "Cell TensorAddress",
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
     "sparse.checkpoint": "to_bitmask from_bitmask",
-    "weights.shuffle": "shuffle Shuffle",
+    "api.weights": "shuffle",
+    "weights.shuffle": "Shuffle",
     "weights.marlin": "from_marlin_24 Marlin24",
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
     "shared.zero_columns": "ZeroColumnMask",
     "shared.moves": "ldmatrix stmatrix movmatrix",
-    "shared.loops": "ldmatrix_loop stmatrix_loop ldmatrix_addresses stmatrix_addresses",
-    "shared.matrix_loop": "MatrixLoop",
-    "shared.suggestions": "suggest_swizzle",
+    "api.loops": "ldmatrix_loop stmatrix_loop ldmatrix_addresses stmatrix_addresses "
+    "MatrixLoop suggest_swizzle",
     "shared.swizzles": "XorSwizzle",
     "shared.banks": "bank_conflicts",
     "view.swizzle_picture": "swizzle_picture",
@@ -160,7 +167,7 @@ _MODULES = {
     "arithmetic.quantization_report": "quantization_report QuantizationReport",
     "tensor_memory.scaled_mm": "to_scaled_mm from_scaled_mm ScaledMM",
     "execution.matmul": "matmul",
-    "execution.compare": "compare",
+    "api.comparison": "compare",
     "evidence.testing": "assert_same_bits",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands BadCall "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
@@ -168,21 +175,18 @@ _MODULES = {
     "PtxSyntaxError KernelFault KernelHazard LimitReached CompileError NoDevice "
     "MissingPackage",
 }
-_HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
+_HOME = homes(_MODULES)
 
 # Rooms that are used by name: ``fm.wmma.fragment``.
 _ROOMS = ("ptx", "tensor_memory", "wmma")
 
 __all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 
+_find = opener(__name__, _HOME)
+
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"{__name__}.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
-    return found
+    return import_module(f"{__name__}.{name}") if name in _ROOMS else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import fragmenta
+from fragmenta import catalogue, find
 from fragmenta.commands.app import examples
 from fragmenta.commands.gpu import NEED_A_GPU
 from fragmenta.commands.index import COMMANDS
 from fragmenta.cuda.tools.device import present
 from fragmenta.errors import NoDevice
-from fragmenta.isa.families import FAMILIES, catalogue
-from fragmenta.isa.searching import find
+from fragmenta.isa.families import FAMILIES
 from tests.asking import WIDTH, answer, ask, refusal
 from tests.clock import HANG
 from tests.commands.names import S4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fragmenta.isa.searching import find
+from fragmenta import find
 from tests.asking import answer, refusal
 from tests.commands.names import S4, S4_FULL, SPARSE, WGMMA
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fragmenta.isa.searching import find
+from fragmenta import find
 from tests.asking import answer, page, refusal
 from tests.commands.names import S4, S4_FULL, SPARSE, WGMMA
 

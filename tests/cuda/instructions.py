@@ -1,7 +1,7 @@
 """The instructions that are emitted, and which of them are compiled."""
 
+from fragmenta import catalogue
 from fragmenta.cuda.source.access import FragmentAccess
-from fragmenta.isa.families import catalogue
 
 TENSOR = [op for op in catalogue() if op.family.startswith("tcgen05")]
 OPS = [op for op in catalogue() if not op.family.startswith("tcgen05")]

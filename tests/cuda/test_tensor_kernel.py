@@ -12,7 +12,7 @@ from fragmenta.cuda.source.tensor_kernel import made
 from fragmenta.registers.tensor import TensorAddress
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import pair_halves, shared_tile
-from fragmenta.tensor_memory.copies import copies
+from fragmenta.tensor_memory.copying import copies
 from tests.cuda.tensor_launches import launch, random_matrix
 
 KERNELS = {

@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, tiled
 from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.launch import TileKernel
 from fragmenta.evidence import moves
-from fragmenta.evidence.addresses import observed_addresses
 from fragmenta.evidence.case import machine_code
 from fragmenta.evidence.record import Recording, load, record, record_cases, replay
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import WarpgroupCase, cases
-from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
+from tests.cuda.addresses import observed_addresses
+from tests.disassembly import disassemble
 from tests.thinning import some
 
 WIDTHS = (8, 24, 64, 96, 256)
@@ -65,7 +66,7 @@ def test_the_machine_code_is_one_instruction_with_its_immediates():
     chosen = {"scale_b": -1, "trans_b": 1}
     text = tiled.entry(op, "one", image_bytes=4096, a_registers=True, **chosen)
     cubin = assembler.assemble(module([text], [op], "sm_90a"), "sm_90a")
-    lines = [x for x in assembler.disassemble(cubin).splitlines() if "HGMMA" in x]
+    lines = [x for x in disassemble(cubin).splitlines() if "HGMMA" in x]
     assert len(lines) == 1
     assert "64x8x16.F32" in lines[0]
     assert "tnspB" in lines[0]

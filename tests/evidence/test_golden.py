@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fragmenta import catalogue, instruction
 from fragmenta.errors import Error
 from fragmenta.evidence import inputs
 from fragmenta.evidence.record import Recording, load, replay
 from fragmenta.evidence.registers import RegisterCase
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 FAMILIES = ("mma", "mma.sp")

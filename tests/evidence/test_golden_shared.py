@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fragmenta import catalogue, instruction
 from fragmenta.evidence import record, warpgroup
 from fragmenta.evidence.variants import Variant
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
 from fragmenta.shared.descriptor import Descriptor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"

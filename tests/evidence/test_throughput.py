@@ -9,14 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.commands import app
 from fragmenta.cuda.source import kernel
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.evidence import throughput
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import IN_REGISTERS
+from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
+from tests.disassembly import disassemble
 from tests.thinning import some
 
 TARGET = "sm_90a"
@@ -30,7 +31,7 @@ def cubin(ops, *options):
 
 def machine(op):
     """How often each machine instruction is in the kernel."""
-    lines = assembler.disassemble(cubin([op])).splitlines()
+    lines = disassemble(cubin([op])).splitlines()
     found = (re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?\w+ )?(\w+)", x) for x in lines)
     return Counter(match[1] for match in found if match)
 
@@ -83,7 +84,7 @@ def test_the_loop_is_the_instruction_and_nothing_is_spilled(text, name):
 def test_what_the_assembler_expands_stays_in_the_loop(text):
     """All of it: operands that change are converted in every round."""
     op = fm.find(text)
-    lines = assembler.disassemble(cubin([op])).splitlines()
+    lines = disassemble(cubin([op])).splitlines()
     branch = next(i for i, line in enumerate(lines) if re.search(r"@!?U?P\d BRA", line))
     label = re.search(r"\(?(\.L_x_\d+)", lines[branch])[1]
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{label}:"))

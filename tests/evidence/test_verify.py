@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.source import tiled
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.cuda.tools.launch import TileKernel, on_device
@@ -23,8 +24,7 @@ from fragmenta.evidence import moves, record, registers, verify, warpgroup, wmma
 from fragmenta.evidence.moves import MoveCase
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import wgmma_tile
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import IN_REGISTERS
+from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.shared.tiles import shared_tile
 from tests.asking import ask
 from tests.thinning import some

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.tools import assembler, launch
 from fragmenta.cuda.tools.launch import POISON
 from fragmenta.evidence import record
 from fragmenta.evidence.wmma import ROUND, LoadCase, RoundCase, cases
-from fragmenta.isa.families import catalogue
+from fragmenta.execution.mma import execute
 from fragmenta.registers.words import unpack_words
+from tests.disassembly import disassemble
 from tests.thinning import some
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
@@ -74,7 +76,7 @@ def test_a_kernel_says_what_it_does():
 def test_rounding_to_tf32_is_the_arithmetic_that_is_documented(target):
     """Unless it is infinite or NaN: add 0x1000; then clear 13 bits."""
     text = launch.source([RoundCase(0, 1, 0)], target)
-    code = assembler.disassemble(assembler.assemble(text, target))
+    code = disassemble(assembler.assemble(text, target))
     assert re.search(r"FSETP\.GEU\.AND P0, PT, \|R\d+\|, \+INF", code)
     # the constant is written as a number, or as the half 2^-11, whose bits it is
     assert re.search(r"0x1000\b|0\.00048828125", code)
@@ -141,7 +143,7 @@ class Machine:
             images[name].part.pack(images[name].of.decode(read(images[name], words)))
             for name, words in zip("abc", memory, strict=True)
         ]
-        d = case.op.execute(*parts, target=self.target)
+        d = execute(case.op, *parts, target=self.target)
         image = written(images["d"], case.op.d.unpack_bits(d))
         return np.hstack([d.reshape(len(d), -1).view(np.uint32), image])
 

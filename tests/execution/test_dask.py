@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.reading import instruction
+from fragmenta import instruction
 
 E4M3 = instruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32")
 SPARSE = instruction(

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue, instruction
 from fragmenta.execution.mma import call, execute
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import chosen_target
 
 RNG = np.random.default_rng(7)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.reading import instruction
+from fragmenta import instruction
 
 OPS = [
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",

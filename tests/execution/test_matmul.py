@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
+from fragmenta import instruction
 from fragmenta.arithmetic import whole
-from fragmenta.isa.reading import instruction
 
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 HALF = instruction("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16")

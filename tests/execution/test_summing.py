@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import MULTIPLYING
+from fragmenta.isa.families import MULTIPLYING
 
 
 def some():

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.arithmetic import multiply
 from fragmenta.errors import Error, LayoutError, UnsupportedTarget
 from fragmenta.execution.mma import numeric_model
-from fragmenta.execution.warp import FAMILIES, warp_function
+from fragmenta.execution.warp import warp_function
 from fragmenta.execution.warp_registers import items_of
-from fragmenta.isa.families import catalogue
+from fragmenta.isa.families import OF_WARPS
 
 from .warps import columns, computed, differences, given, nibbles, turned
 
@@ -125,7 +126,7 @@ def test_the_address_is_a_function_of_c():
 
 def test_every_place_of_d_is_written():
     """There are no copies of an element of D, which would need more writes."""
-    for family in FAMILIES:
+    for family in OF_WARPS:
         for op in catalogue(family):
             assert not op.d.layout.free, op
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fragmenta import catalogue
 from fragmenta.evidence import record
 from fragmenta.evidence.variants import variants
 from fragmenta.evidence.warpgroup import WarpgroupCase
-from fragmenta.execution.warpgroup import FAMILIES, warpgroup_function
-from fragmenta.isa.families import catalogue
+from fragmenta.execution.warpgroup import warpgroup_function
 
 TARGET = "sm_90a"
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wgmma.npz"
@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--tiles", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="i/n: every n-th, from i on")
-    parser.add_argument("--family", nargs="+", default=FAMILIES)
+    parser.add_argument("--family", nargs="+", default=("wgmma", "wgmma.sp"))
     parser.add_argument("--golden", action="store_true")
     asked = parser.parse_args()
     first, step = map(int, asked.part.split("/"))

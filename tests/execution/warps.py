@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from fragmenta import catalogue
 from fragmenta.execution.mma import execute, numeric_model
-from fragmenta.execution.warp import FAMILIES, SELECTORS, warp_function
-from fragmenta.isa.families import catalogue
+from fragmenta.execution.warp import SELECTORS, warp_function
+from fragmenta.isa.families import OF_WARPS
 from tests.arithmetic.inputs import KINDS, operands, raw
 
 #: ``registers`` are arbitrary bits, also where nothing is read.  ``c`` has infinities
@@ -24,7 +25,7 @@ EVERY = (*KINDS, "c", "registers")
 
 def multiplications():
     """Every multiplication of one warp, and one target for each of its models."""
-    for family in FAMILIES:
+    for family in OF_WARPS:
         for op in catalogue(family):
             different = {}
             for target in op.requires.targets:

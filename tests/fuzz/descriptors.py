@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
+from fragmenta import catalogue
 from fragmenta.registers.dtype import DTYPES
 from fragmenta.shared import moves
 from fragmenta.shared.descriptor import Descriptor, swizzled

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.families import catalogue
 from fragmenta.isa.target import chosen_target
 from fragmenta.shared.tiles import shared_tile
 from fragmenta.sparse.compress import compress

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
+from fragmenta import catalogue
 from fragmenta.registers.dtype import DTYPES, DType
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 

@@ -11,9 +11,7 @@ from functools import cache
 from itertools import product
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
-from fragmenta.isa.searching import find
+from fragmenta import catalogue, find, instruction
 from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.registers.dtype import DTYPES, dtype
 from fragmenta.registers.layout import Layout

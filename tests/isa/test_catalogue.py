@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import FAMILIES, catalogue
-from fragmenta.isa.instruction import IN_TENSOR_MEMORY
+from fragmenta.isa.families import FAMILIES, IN_TENSOR_MEMORY, catalogue
 from fragmenta.isa.target import TARGETS, expand
 
 OPS = list(catalogue())

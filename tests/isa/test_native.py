@@ -5,9 +5,9 @@ import re
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import IN_REGISTERS
+from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.isa.native import expansion
 from fragmenta.isa.target import TARGETS
 

@@ -10,10 +10,11 @@ from itertools import chain
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa import operands, taking
-from fragmenta.isa.families import NOT_YET, OTHERS, catalogue, uncovered
+from fragmenta.isa.families import NOT_YET, OTHERS, uncovered
 from fragmenta.isa.statement import split
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS, expand

@@ -6,9 +6,10 @@ from functools import cache
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.families import FORMS, catalogue
+from fragmenta.isa.families import FORMS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import TARGETS, Version
 from tests.thinning import THOROUGH, some

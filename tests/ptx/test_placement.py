@@ -14,6 +14,7 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error
 from fragmenta.ptx.placement import place_shared
 from fragmenta.ptx.reading import parse
+from tests.disassembly import disassemble
 from tests.ptx.checking.kernels import errors
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -108,7 +109,7 @@ def drawn(seed: int) -> tuple[str, dict[str, list[tuple[str, str]]]]:
 def test_ptxas_has_the_same_addresses_and_sizes(seed: int) -> None:
     text, wanted = drawn(seed)
     cubin, module = assembler.assemble(text, "sm_80"), parse(text)
-    sizes, found = section_sizes(cubin), stored(assembler.disassemble(cubin))
+    sizes, found = section_sizes(cubin), stored(disassemble(cubin))
     for name, variables in wanted.items():
         placed = place_shared(module, module.functions[name])
         places = [

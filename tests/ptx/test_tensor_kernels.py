@@ -13,7 +13,7 @@ import fragmenta as fm
 from fragmenta.errors import KernelFault
 from fragmenta.isa.table import read
 from fragmenta.shared.tiles import pair_halves
-from fragmenta.tensor_memory.copies import copy
+from fragmenta.tensor_memory.copying import copy
 from tests.ptx.tensor_kernels import run
 
 SCHEDULES: tuple[str | int, ...] = ("eager", "lazy")

@@ -10,8 +10,7 @@ import pytest
 from fragmenta.ptx import reading
 from fragmenta.ptx.ordering import Role, role, synchronises
 from fragmenta.races.global_watch import MOST_PRECISE
-from fragmenta.races.shared_watch import Watch
-from fragmenta.races.strong_accesses import ClusterClocks, Locations, Thread
+from fragmenta.races.strong_accesses import Locations
 from tests.races.globally import ALL, BASE, Block, Machine
 
 LANES = np.arange(32)
@@ -254,39 +253,3 @@ def test_what_instructions_can_do() -> None:
     assert role(made[6]) == Role(publishes=True, releases=True)
     assert role(made[3]) == Role(publishes=True)
     assert role(made[0]) is None
-
-
-@pytest.mark.parametrize("asynchronous", [True, False])
-def test_the_clocks_of_a_cluster(asynchronous: bool) -> None:
-    machine = Machine(blocks=2)
-    watches = [Watch(1, 2, 2048, 1, asynchronous=asynchronous) for _ in machine.blocks]
-    locations = Locations(machine.watch)
-    threads = []
-    for block, watch in zip(machine.blocks, watches, strict=True):
-        block.ledger.follow(watch, 0)
-        clocks = ClusterClocks(watch, lambda rank, warp: ALL)
-        threads.append([
-            Thread(block.number, warp, ALL, clocks, block.ledger) for warp in range(2)
-        ])  # fmt: skip
-    first, second = machine.blocks
-    first.access(0, "write", 4 * LANES, site=1)
-    one = threads[0][0]._replace(lanes=1)
-    watches[0].sync_warp(0, 0, ALL, ALL)
-    locations.perform(one, RELEASE_STORE, [(0, BASE + FLAG)])
-    locations.perform(threads[1][1]._replace(lanes=1), STRONG_LOAD, [(0, BASE + FLAG)])
-    second.access(1, "read", 4 * LANES, lanes=1, site=2)
-    assert machine.rules() == []
-    second.access(1, "read", 4 * LANES, lanes=2, site=3)
-    assert machine.rules() == ["WRITE_READ"]
-    watches[1].sync_warp(0, 1, ALL, ALL)
-    second.access(1, "read", 4 * LANES, site=4)
-    (found,) = machine.watch.found()
-    assert found.now.site == 3
-    # Within one block, by the clock of the other warp.
-    second.access(1, "write", 512 + 4 * LANES, site=5)
-    locations.perform(threads[1][1], FENCE, [])
-    locations.perform(threads[1][1]._replace(lanes=1), ATOM, [(0, BASE + FLAG)])
-    every = [(lane, BASE + FLAG) for lane in range(32)]
-    locations.perform(threads[1][0], STRONG_LOAD, every)
-    second.access(0, "read", 512 + 4 * LANES, site=6)
-    assert len(machine.watch.found()) == 1

@@ -122,8 +122,41 @@ def test_same_value_is_no_race() -> None:
 
 def test_lanes_of_one_instruction_write_one_word() -> None:
     rig = Rig()
-    rig.write(0, START, values=np.arange(32))
+    rig.write(0, START, values=7)
     assert rig.rules() == {"same-value"}
+    rig.write(0, START + 4, values=np.arange(32))
+    assert rig.rules() == {"same-value", "one-store"}
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("seed", range(8))
+def test_lanes_of_one_instruction_write_some_words(seed: int, size: int) -> None:
+    """The lanes before it that write to a place decide what is said about a lane.
+
+    The record of a word whose bytes several lanes wrote does not tell them apart.
+    """
+    choose = np.random.default_rng(seed)
+    at = START + size * choose.integers(0, 40, 32)
+    values = choose.integers(0, 2, 32) if seed % 2 else at // size % 7
+    lanes = int(choose.integers(1, 1 << 32))
+    expected = set()
+    for lane in range(32):
+        before = [i for i in range(lane) if at[i] == at[lane] and lanes >> i & 1]
+        if before and lanes >> lane & 1:
+            same = all(values[i] == values[lane] for i in before)
+            expected.add("same-value" if same else "one-store")
+    rig = Rig()
+    rig.write(0, at, lanes, size=size, values=values, elements=-(-size // 8))
+    found = rig.rules()
+    assert found == expected if size >= 4 else found <= expected
+
+
+def test_two_turns_of_one_instruction() -> None:
+    """A lane is compared with what another one wrote in an earlier turn."""
+    rig = Rig()
+    site = rig.write(0, START, 1, values=7)
+    rig.write(0, START, 2, values=8, site=site)
+    assert rig.rules() == {"one-store"}
 
 
 def test_neighbours_in_one_word() -> None:

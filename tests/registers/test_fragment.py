@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
+from fragmenta import catalogue, instruction
 from tests.thinning import some
 
 INT4 = instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")

@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from fragmenta import catalogue, instruction
 from fragmenta.errors import LayoutError
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.reading import instruction
 from fragmenta.registers import notation
 from fragmenta.registers.layout import Layout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,8 @@ import torch
 from corpus.trial import Trial, Wrong
 from corpus.watching import Watch, watched
 from fragmenta import ptx
-from tests.test_house import TESTS
 
-ROOT = TESTS.parent
+ROOT = Path(__file__).parents[2]
 STORE = """.version 8.0
 .target sm_80
 .address_size 64

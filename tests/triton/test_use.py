@@ -417,6 +417,7 @@ def test_a_race_is_told_in_words_of_triton(kind: str) -> None:
     assert "use tl.atomic_add." in worst.hint
     assert hazard.result is cpu.last is not None
     assert "error" in repr(cpu.last)
+    assert str(cpu.last.timeline()).startswith("<svg")
 
 
 @triton.jit

@@ -7,8 +7,7 @@ import pytest
 
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt import layout
-from fragmenta.units.copy_operands import change_map
-from fragmenta.units.tensor_maps import decoded, replaced, shown
+from fragmenta.units.tensor_maps import copy_map, decoded, replace, replaced, shown
 from fragmenta.units.work import CopyFault, Range
 from tests.units.standing import Cluster
 from tests.units.test_copies import GOLDEN
@@ -101,29 +100,20 @@ def test_maps_in_memory(space: str) -> None:
     goal = address if space == "global" else 2048
     if not space:
         goal += layout.SHARED_WINDOW
-    words = f".{space}" if space else ""
     for field, ordinal, value in _fields(WANTED):
-        wide = "b64" if field in ("global_address", "global_stride") else "b32"
-        many = field in ("box_dim", "global_dim", "global_stride", "element_stride")
-        changed = change_map(
-            block, f"tensormap.replace.tile.{field}{words}.b1024.{wide}",
-            [goal, ordinal, value] if many else [goal, value],
-        )  # fmt: skip
+        changed = replace(block, goal, field, value, ordinal, space)
     if space != "global":
-        assert changed.written == Range("shared", 0, 2048, 128)
-        copy = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release"
-        done = change_map(block, f"{copy}.gpu.sync.aligned", [address, 2048, 128])
-        assert done.read == Range("shared", 0, 2048, 128)
-        assert done.written == Range("global", -1, address, 128)
+        assert changed.range == Range("shared", 0, 2048, 128)
+        written, read = copy_map(block, address, 2048)
+        assert read.range == Range("shared", 0, 2048, 128)
+        assert written.range == Range("global", -1, address, 128)
     assert decoded(memory[128:].tobytes()) == WANTED
 
 
 def test_a_map_is_aligned() -> None:
     block = Cluster().blocks[0]
     with pytest.raises(CopyFault, match="a tensor map must be at a multiple of 64"):
-        change_map(
-            block, "tensormap.replace.tile.rank.shared::cta.b1024.b32", [2064, 1]
-        )
+        replace(block, 2064, "rank", 1, space="shared::cta")
 
 
 def test_a_map_in_words() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
+from fragmenta import catalogue
+from fragmenta.cuda.source.emit import to_cuda, to_ptx
 from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.path import path_svg
@@ -63,8 +64,8 @@ def test_sources_unfold_to_what_is_emitted(records):
     assert len(kept["texts"]) == len(ops)
     for number in range(0, len(ops), 17):
         cuda, ptx = kept["texts"][number]
-        assert unfold(cuda) == ops[number].to_cuda().rstrip("\n") + "\n"
-        assert unfold(ptx) == ops[number].to_ptx().rstrip("\n") + "\n"
+        assert unfold(cuda) == to_cuda(ops[number]).rstrip("\n") + "\n"
+        assert unfold(ptx) == to_ptx(ops[number]).rstrip("\n") + "\n"
 
 
 @pytest.mark.skipif(not SOURCES.is_dir(), reason="no sources in an installed package")

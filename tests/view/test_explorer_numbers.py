@@ -24,7 +24,7 @@ from fragmenta.arithmetic.trace import NAN_BITS, explain_steps
 from fragmenta.evidence.record import load
 from fragmenta.execution.explain import Explained
 from fragmenta.execution.mma import numeric_model, stored_columns
-from fragmenta.isa.instruction import MULTIPLYING
+from fragmenta.isa.families import MULTIPLYING
 from fragmenta.registers.dtype import dtype, largest
 from fragmenta.view import explorer_data
 from fragmenta.view.explorer_numbers import model_record

@@ -19,7 +19,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import tensor_memory
 from fragmenta.isa import fitting
-from fragmenta.isa.instruction import MULTIPLYING
+from fragmenta.isa.families import MULTIPLYING
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.grid import grids

@@ -9,8 +9,8 @@ import re
 
 import pytest
 
+from fragmenta import find
 from fragmenta.errors import Error
-from fragmenta.isa.searching import find
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.table import bits, name, spans, table

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import wmma
-from fragmenta.isa.families import catalogue
+from fragmenta import catalogue, wmma
 from fragmenta.registers.dtype import DTYPES
 from tests.wmma.fragments import multiply, operands
 

@@ -47,7 +47,8 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.spoken import meaning
 from fragmenta.progress import bar

@@ -16,7 +16,7 @@ from fragmenta.errors import AmbiguousInstruction, Error, UnknownOperand
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import MULTIPLYING, Instruction, check_holds
+from fragmenta.isa.instruction import Instruction, check_holds
 from fragmenta.isa.spoken import architectures, named_target
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers.fragment import Fragment
@@ -120,7 +120,7 @@ def target_of(text: str | None, op: Instruction | None = None) -> str | None:
     """
     if text is None:
         return None
-    if op is None or op.family not in MULTIPLYING:
+    if op is None or not op.multiplies:
         return named_target(text, TARGETS if op is None else op.requires.targets)
 
     def how(target: str) -> object:

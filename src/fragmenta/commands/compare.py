@@ -29,6 +29,7 @@ from fragmenta.commands.words import grouped
 from fragmenta.errors import Error, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS
+from fragmenta.view.plot import error_plot
 
 Instructions = Annotated[
     list[str],
@@ -108,7 +109,7 @@ def compare(
         seed=seed,
     )
     if plot is not None:
-        save_text(plot, told.to_svg(), force)
+        save_text(plot, error_plot(told), force)
     if as_json:
         emit_json({**told.to_dict(), **({"plot": plot} if plot else {})})
     else:

@@ -40,7 +40,8 @@ from fragmenta.errors import Error, ValueRangeError, one_of
 from fragmenta.execution.explain import explain as told
 from fragmenta.execution.matmul import matmul
 from fragmenta.execution.scaled import Operand, operand, rescaled
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype

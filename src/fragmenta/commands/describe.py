@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fragmenta.api.calls import call_line
+from fragmenta.api.instructions import public
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     AsJson,
@@ -30,9 +32,9 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import tell_many
 from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.calling import call_line
-from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
-from fragmenta.isa.sass import told_code, told_targets
+from fragmenta.execution.summing import sums
+from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.sass import sass, told_code, told_targets
 from fragmenta.isa.searching import search
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.wgmma import operands_from
@@ -89,7 +91,7 @@ def _about(op: Instruction) -> dict[str, Any]:
         "targets": {each: str(op.requires.ptx_on(each)) for each in targets},
         "native": [each for each in targets if op.native_on(each)],
         "expanded": {e: to for e in targets if (to := op.expanded_to(e)) is not None},
-        "sass": {each: op.sass(each).to_dict() for each in targets},
+        "sass": {each: sass(op, each).to_dict() for each in targets},
         "sparsity": None
         if sparsity is None
         else {**vars(sparsity), "selectors": op.selectors},
@@ -100,7 +102,7 @@ def _about(op: Instruction) -> dict[str, Any]:
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
         "python": _calls(op),
         "notes": op.notes,
-        **({"sums": [e.to_dict() for e in op.sums()]} if _multiplies(op) else {}),
+        **({"sums": [e.to_dict() for e in sums(op)]} if _multiplies(op) else {}),
         **({"certainty": _sure(op)} if op.certainty else {}),
         **_about_descriptor(op),
     }
@@ -228,7 +230,7 @@ def _sass_told(op: Instruction) -> list[str]:
     """
     found: dict[str, list[str]] = {}
     for target in op.requires.targets:
-        code = op.sass(target)
+        code = sass(op, target)
         found.setdefault(told_code(code.code, code.others), []).append(target)
     if len(found) == 1:
         return _wrap(next(iter(found)))
@@ -241,19 +243,23 @@ def _sass_told(op: Instruction) -> list[str]:
 
 def _calls(op: Instruction) -> dict[str, str]:
     """How its methods are called in Python."""
-    found = {"execute": call_line(op.execute)}
+    shown = public(op)
+    found = {"execute": call_line(shown)}
     if _multiplies(op):
-        found |= {"matrices": call_line(op.__call__), "explain": call_line(op.explain)}
+        found |= {
+            "matrices": call_line(shown, "__call__"),
+            "explain": call_line(shown, "explain"),
+        }
     return {name: call for name, call in found.items() if call}
 
 
 def _multiplies(op: Instruction) -> bool:
-    return op.family in MULTIPLYING and _has_shape(op)
+    return op.multiplies and _has_shape(op)
 
 
 def _sums_told(op: Instruction) -> Iterator[str]:
     """How it adds, each way under the targets that add so."""
-    for each in op.sums():
+    for each in sums(op):
         yield from _wrap(" ".join(each.targets))
         yield from ("  " + line for line in _wrap(str(each), 12))
 

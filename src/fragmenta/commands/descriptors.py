@@ -224,8 +224,7 @@ def _possible(op: Instruction) -> Iterator[tuple[int, tuple[int, ...], int]]:
         return
     for wide in (False, True):
         k = WIDE_K if wide else OF_KIND[kind].k[op.sparse]
-        ws = ".ws" in op.family
-        found = sizes(kind, op.cta_group or 1, ws=ws, sparse=op.sparse, wide=wide)
+        found = sizes(kind, op.cta_group or 1, ws=op.ws, sparse=op.sparse, wide=wide)
         for m, ns in found.items():
             yield m, ns, k
 

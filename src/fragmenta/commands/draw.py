@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fragmenta.api.instructions import public
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     Idesc,
@@ -65,7 +66,9 @@ def draw(
     if output is not None:
         format = picture_format(output)
         check_output(output, force)
-        picture = svg.convert(part.to_svg() if part else op.to_svg(), format)
+        picture = svg.convert(
+            svg.fragment_svg(part) if part else public(op).to_svg(), format
+        )
         save_bytes(output, picture, force)
         emit(f"{op}\n{part.name if part else 'all operands'} drawn in {output}")
         return

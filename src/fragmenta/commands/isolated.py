@@ -35,6 +35,7 @@ from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
 from fragmenta.simt.arguments import Pointer
+from fragmenta.view.timeline import timeline as draw_timeline
 
 GRACE = 30.0
 """Seconds that the child has for its start and its answer."""
@@ -291,7 +292,7 @@ def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
             "watched": result.watched,
             "hazards": [_problem_json(each) for each in result.hazards],
             "problems": [_problem_json(each) for each in result.problems],
-            "timeline": str(result.timeline()) if timeline else "",
+            "timeline": str(draw_timeline(result)) if timeline else "",
         }
     except KernelFault as fault:
         head = {

@@ -61,6 +61,7 @@ from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.view.svg import convert
+from fragmenta.view.timeline import timeline as draw_timeline
 
 MOST_OPCODES = 6
 """Opcodes that the table names; JSON has them all."""
@@ -247,7 +248,7 @@ def launch(
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     _write_sarif(sarif_file, file, result.problems, force)
     if timeline is not None:
-        drawn = picture or str(result.timeline())
+        drawn = picture or str(draw_timeline(result))
         save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
     done = _Done(found, *sizes, target, result, changes)
     if as_json:

@@ -22,7 +22,8 @@ from fragmenta.commands.arguments import (
 from fragmenta.commands.machine import tell_machine
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, ShapeError, one_of
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment, Place
 from fragmenta.registers.tensor import Cell, TensorAddress, TensorFragment
 from fragmenta.view import places

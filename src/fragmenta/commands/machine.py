@@ -19,6 +19,7 @@ from fragmenta.isa.sass import (
     machine_name,
     names,
     names_below,
+    sass,
     told_targets,
 )
 from fragmenta.isa.spoken import named_target
@@ -91,7 +92,7 @@ def _about(name: str, origins: Iterable[Origin]) -> dict[str, Any]:
                 "instruction": str(each.instruction),
                 "targets": each.targets,
                 "alone": each.alone,
-                "sass": str(each.instruction.sass(each.targets[0])),
+                "sass": str(sass(each.instruction, each.targets[0])),
             }
             for each in origins
         ],
@@ -149,12 +150,12 @@ def _held(op: Instruction) -> Iterator[str]:
 def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:
     if target is not None:  # a word may mean several, if their code is the same
         have = op.requires.targets
-        target = named_target(target, have, lambda each: op.sass(each).code)
-    one = [] if target is None else [(target, op.sass(target))]
+        target = named_target(target, have, lambda each: sass(op, each).code)
+    one = [] if target is None else [(target, sass(op, target))]
     found = one or by_architecture(op)
     if as_json:
         targets = op.requires.targets if target is None else (target,)
-        about = {each: op.sass(each).to_dict() for each in targets}
+        about = {each: sass(op, each).to_dict() for each in targets}
         emit_json({"instruction": str(op), "sass": about})
         return
     lines = [str(op)]

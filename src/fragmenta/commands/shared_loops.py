@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, NamedTuple
 
 from fragmenta.commands.output import width
+from fragmenta.cuda.source.loops import to_cuda
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.loops import ldmatrix_loop
@@ -46,13 +47,13 @@ class WholeTile(NamedTuple):
         record = {**self._about(best), "suggestions": found.records()}
         if not cuda:
             return Told(text, record)
-        source = best.to_cuda()
+        source = to_cuda(best)
         return Told(source.rstrip("\n"), {**record, "source": source})
 
     def written(self, asked: dict[str, Any]) -> Told:
         """The CUDA function."""
         loop = self.loop(**asked)
-        source = loop.to_cuda()
+        source = to_cuda(loop)
         return Told(source.rstrip("\n"), {**self._about(loop), "source": source})
 
     def _about(self, loop: MatrixLoop) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from fragmenta.errors import Error
 from fragmenta.evidence import inputs
 from fragmenta.evidence.case import AnswerForm, Task
 from fragmenta.evidence.inputs import Source
-from fragmenta.isa.instruction import Instruction, Operand, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.target import Version
 from fragmenta.registers.fragment import Words
 from fragmenta.shared.descriptor import LINES, Descriptor, extent

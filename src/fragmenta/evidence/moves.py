@@ -46,7 +46,7 @@ class MoveCase(TileCase):
     @property
     def kernel(self) -> TileKernel:
         """``movmatrix`` needs no shared memory."""
-        size = 0 if self.op.family == "movmatrix" else IMAGE_BYTES
+        size = 0 if self.op.moves == "transpose" else IMAGE_BYTES
         return TileKernel(self.op, image_bytes=size)
 
     @property
@@ -67,7 +67,7 @@ class MoveCase(TileCase):
         if "A" in op.fragments:
             shape = (tiles, 32, op.fragments["A"].registers)
             found["a"] = source.words(shape).astype(np.uint32)
-        if op.family != "movmatrix":
+        if op.moves != "transpose":
             found["image"] = source.words((tiles, IMAGE_BYTES // 8)).view(np.uint8)
             order = np.argsort(source.words((tiles, IMAGE_BYTES // UNIT)), axis=1)
             found["address"] = (UNIT * order[:, :32]).astype(np.uint32)
@@ -76,9 +76,9 @@ class MoveCase(TileCase):
     def expect(self, inputs: Arrays, target: str) -> Answer:
         """By :mod:`fragmenta.shared.moves`; targets do not differ."""
         found: Answer
-        if self.op.family == "ldmatrix":
+        if self.op.loads:
             found = moves.ldmatrix(self.op, inputs["image"], inputs["address"])
-        elif self.op.family == "stmatrix":
+        elif self.op.stores:
             found = moves.stmatrix(
                 self.op, inputs["image"], inputs["address"], inputs["a"]
             )

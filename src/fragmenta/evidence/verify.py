@@ -33,8 +33,8 @@ from fragmenta.evidence.registers import RegisterCase
 from fragmenta.evidence.report import First, Outcome, Report
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import WarpgroupCase
-from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import IN_REGISTERS, Instruction, check_multiplies
+from fragmenta.isa.families import IN_REGISTERS, catalogue, check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import Progress
 
 Portion = RegisterCase | WarpgroupCase

@@ -19,6 +19,7 @@ from fragmenta.evidence.program import Fed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.evidence.variants import Variant, check_variant, variants
 from fragmenta.execution.mma import stored_columns
+from fragmenta.execution.wgmma import execute
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
@@ -103,7 +104,7 @@ class WarpgroupCase(TileCase):
     def expect(self, inputs: Arrays, target: str) -> Answer:
         """By ``execute``."""
         operands, options = self.operands(inputs)
-        return self.op.execute(*operands, **options, target=target)
+        return execute(self.op, *operands, **options, target=target)
 
     def operands(self, inputs: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The inputs as ``execute`` and ``on_device`` take them."""

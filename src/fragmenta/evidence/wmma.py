@@ -525,5 +525,5 @@ def again(recorded: RecordedCase, target: str) -> WmmaCase:
             raise Error(f"{ROUND} has one tile; given {recorded.tiles}")
         return RoundCase(variant, recorded.tiles, recorded.seed)
     op = instruction(name)
-    kind = LoadCase if op.family == "wmma.load" else MultiplyCase
+    kind = LoadCase if op.loads else MultiplyCase
     return kind(op, variant, recorded.tiles, recorded.seed)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta import methods
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.record import Record
 from fragmenta.errors import Error, UnsupportedTarget, one_of
 from fragmenta.execution.matmul import matmul
 from fragmenta.execution.mma import numeric_model
@@ -29,7 +29,8 @@ from fragmenta.execution.reference import (
 )
 from fragmenta.execution.samples import Samples
 from fragmenta.execution.summing import summing
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.searching import find
 from fragmenta.isa.spoken import named_targets
@@ -65,8 +66,8 @@ class ErrorRow:
         return tuple(asdict(replace(self, target="")).values())
 
 
-@dataclass(frozen=True)
-class Compared:
+@dataclass(frozen=True, eq=False)
+class Compared(Record):
     """The errors of instructions on targets; ``str()`` is a table."""
 
     rows: tuple[ErrorRow, ...]
@@ -115,11 +116,6 @@ class Compared:
             for why, targets in without.items():
                 lines += _wrapped(f"{' '.join(targets)}: {why}")
         return "\n".join(lines)
-
-    to_svg = methods.compared_to_svg
-
-    def _repr_svg_(self) -> str:
-        return self.to_svg()
 
 
 def compare(

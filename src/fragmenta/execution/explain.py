@@ -39,7 +39,8 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.execution.summing import ROUNDED
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.sparse.compress import Compressed
 

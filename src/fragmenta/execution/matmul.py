@@ -30,7 +30,8 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.execution.scaled import Operand, operand, rescaled
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, bar

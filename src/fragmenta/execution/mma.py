@@ -8,7 +8,7 @@ the target, because targets round differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,14 +19,14 @@ from fragmenta.arithmetic.operands import Bits
 from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import OF_WARPS, check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
-_FAMILIES = ("mma", "mma.sp", "wmma.mma")
 _INSTEAD = {
     "wmma.load": "fm.wmma.load_matrix_sync loads a fragment",
     "wmma.store": "fm.wmma.store_matrix_sync stores a fragment",
@@ -54,7 +54,7 @@ def numeric_model(op: Instruction, target: str) -> Model:
         types.get("c", types["d"]).name,
         types["d"].name,
         op.shape.k,
-        unit=op.family.split(".")[0],
+        unit=op.unit,
         kind=op.kind,
         sparse=op.sparse,
         scale=op.values.get("stype") or None,
@@ -63,7 +63,7 @@ def numeric_model(op: Instruction, target: str) -> Model:
         satfinite=op.satfinite,
         bitop=bitop,
         cta_group=op.cta_group or 1,
-        ws=".ws" in op.family,
+        ws=op.ws,
     )
 
 
@@ -97,10 +97,9 @@ def execute(
     >>> float(op.d.unpack(d)[0, 0])
     16.5
     """
-    if op.family not in _FAMILIES:
+    if not op.warp:
         raise Error(
-            f"{op.family} takes other operands; this function is for "
-            f"{one_of(_FAMILIES)}"
+            f"{op.family} takes other operands; this function is for {one_of(OF_WARPS)}"
         )
     where = chosen_target(op, target)
     index = stored_columns(op, metadata, selector)
@@ -116,27 +115,25 @@ def execute(
     return op.d.pack(op.d.dtype.decode(d))
 
 
-def refuse(op: Instruction, *operands: Any, **options: Any) -> NoReturn:
-    """Say why an instruction cannot be executed alone, and what to use instead.
+def why_not(op: Instruction) -> str:
+    """Why an instruction cannot be executed alone, and what to use instead.
 
     >>> import fragmenta as fm
-    >>> refuse(fm.find("wgmma.fence"))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: wgmma.fence.sync.aligned has no result of its own; what it \
-does is seen in a kernel: fm.ptx.parse
-    >>> refuse(fm.find("spdecompress.b8.b4.sp::2:4.x2"))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: spdecompress.b8.b4.sp::2:4.x2 cannot be executed here: one \
-simulator, after the manual's figures, says where elements go; no sm_107 has run it
+    >>> print(why_not(fm.find("wgmma.wait_group")))
+    wgmma.wait_group.sync.aligned has no result of its own; what it does is seen in a \
+kernel: fm.ptx.parse
+    >>> print(why_not(fm.find("spdecompress.b8.b4.sp::2:4.x2")))
+    spdecompress.b8.b4.sp::2:4.x2 cannot be executed here: one simulator, after the \
+manual's figures, says where elements go; no sm_107 has run it
     """
     unsure = op.certainty.get("elements")
     if unsure is not None:
-        raise Error(f"{op} cannot be executed here: {unsure.because}")
+        return f"{op} cannot be executed here: {unsure.because}"
     kernel = "what it does is seen in a kernel: fm.ptx.parse"
     other = _INSTEAD.get(op.family)
     if other is None:
-        raise Error(f"{op} has no result of its own; {kernel}")
-    raise Error(f"{op} has no execute; {other}")
+        return f"{op} has no result of its own; {kernel}"
+    return f"{op} has no execute; {other}"
 
 
 def call(

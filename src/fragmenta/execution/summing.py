@@ -12,7 +12,8 @@ from typing import Any
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.errors import Error
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 
 ROUNDED = {
     "rz": "toward zero",

@@ -27,7 +27,8 @@ from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.execution.mma import numeric_model, signed
 from fragmenta.execution.undefined import depending
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target, number
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
@@ -193,18 +194,17 @@ def _check_operands(
     for name in ("ashift", "lut"):
         if op.values.get(name):
             raise Error(f"what .{op.values[name]} computes is not known without a GPU")
-    ws = ".ws" in op.family
-    plain = not (ws or op.scale_vec)
+    plain = not (op.ws or op.scale_vec)
     if disable_output_lane is not None and not plain:
         raise Error(f"{op} takes no disable_output_lane")
-    if zero_column_mask is not None and not ws:
+    if zero_column_mask is not None and not op.ws:
         raise Error(f"{op} takes no zero_column_mask; only .ws does")
     if scale_input_d is not None:
         _check_scaling(op, target, scale_input_d)
 
 
 def _check_scaling(op: Instruction, target: str, scale: int) -> None:
-    if ".ws" in op.family or op.kind not in _SCALING_KINDS:
+    if op.ws or op.kind not in _SCALING_KINDS:
         kinds = one_of(_SCALING_KINDS, "and")
         raise Error(f"{op} takes no scale_input_d; kinds {kinds} do, without .ws")
     if number(target) == 110:

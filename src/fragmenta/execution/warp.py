@@ -32,12 +32,12 @@ from fragmenta.errors import Error, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, from_registers
+from fragmenta.isa.families import OF_WARPS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.jit.compiler import Traced, pointer
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value
 
-FAMILIES = ("mma", "mma.sp", "wmma.mma")
 SELECTORS = ("selector", "byte_a", "thread_a", "byte_b", "thread_b")
 
 
@@ -98,8 +98,8 @@ def warp_function(op: Instruction, target: str) -> WarpFunction:
     >>> warp_function(fm.mma("m16n8k32", a="s8"), "sm_80")
     <WarpFunction mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 on sm_80>
     """
-    if op.family not in FAMILIES:
-        raise Error(f"{op} is not for one warp; {one_of(FAMILIES, 'and')} are")
+    if not op.warp:
+        raise Error(f"{op} is not for one warp; {one_of(OF_WARPS, 'and')} are")
     model = numeric_model(op, chosen_target(op, target))
     of = I64 if model.accumulator == "f64" else I32
     parameters = {

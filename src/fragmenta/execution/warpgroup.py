@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, Side, from_registers
@@ -46,7 +46,6 @@ from fragmenta.jit.compiler import Traced, pointer
 from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, select
 from fragmenta.shared.descriptor import MAJORS
 
-FAMILIES = ("wgmma", "wgmma.sp")
 SELECTORS = ("scale_d", "selector")
 
 
@@ -138,9 +137,8 @@ def warpgroup_function(
     >>> warpgroup_function(op, "sm_90a", a_from_registers=True)
     <WarpgroupFunction wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 on sm_90a>
     """
-    if op.family not in FAMILIES:
-        given = f"{op} is not for a warpgroup"
-        raise Error(f"{given}; {one_of(FAMILIES, 'and')} are")
+    if not op.warpgroup:
+        raise Error(f"{op} is not for a warpgroup; wgmma and wgmma.sp are")
     immediates = (scale_a, scale_b, trans_a, trans_b)
     check_immediates(op, *immediates, registers=a_from_registers)
     return _function(op, target, Ways(bool(a_from_registers), *map(int, immediates)))

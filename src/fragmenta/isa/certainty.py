@@ -94,11 +94,11 @@ def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
     open
     """
     found = {"spelling": certainty("spelling")}
-    if op.family in ("spcompress", "spdecompress"):
+    if op.unit == "sparsity":
         return MappingProxyType(found | {"elements": certainty("elements", op.family)})
     if op.values.get("type") == "s8.s4":
         return MappingProxyType(found | {"D": certainty("D", "s8.s4")})
-    if not op.family.startswith("tcgen05"):
+    if op.unit != "tcgen05":
         return MappingProxyType({})
     group = str(op.cta_group or "")
     name = op.family.removeprefix("tcgen05").removeprefix(".") or op.mnemonic

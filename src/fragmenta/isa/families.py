@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import copyreg
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from fragmenta.arrays.checks import is_among
-from fragmenta.errors import UnknownInstruction, nearest, one_of
+from fragmenta.errors import Error, UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, read
@@ -41,6 +43,23 @@ FORMS: tuple[Form, ...] = (
     *sync.FORMS,
 )
 FAMILIES = tuple(dict.fromkeys(form.name for form in FORMS))
+
+
+def _multiplying(where: str) -> tuple[str, ...]:
+    found = [form.name for form in FORMS if form.multiplies == where]
+    return tuple(dict.fromkeys(found))
+
+
+IN_REGISTERS = _multiplying("registers")
+"""The families that multiply with D in registers."""
+IN_TENSOR_MEMORY = _multiplying("tensor memory")
+"""The families that multiply with D in tensor memory."""
+MULTIPLYING = (*IN_REGISTERS, *IN_TENSOR_MEMORY)
+"""The families that multiply matrices; the others move, load or order."""
+OF_WARPS = tuple(
+    dict.fromkeys(f.name for f in FORMS if f.multiplies and f.unit in ("mma", "wmma"))
+)
+"""The families that multiply with one warp."""
 
 
 def catalogue(
@@ -80,6 +99,41 @@ def _of_form(form: Form) -> tuple[Instruction, ...]:
         for row in form.rows
         for values in row.combinations()
     )
+
+
+def check_multiplies(op: Instruction) -> None:
+    """Refuse instructions that move or load.
+
+    >>> import fragmenta as fm
+    >>> check_multiplies(fm.find("movmatrix"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
+mma, mma.sp, wmma.mma, wgmma, wgmma.sp, tcgen05.mma, tcgen05.mma.sp, tcgen05.mma.ws \
+and tcgen05.mma.ws.sp do
+    """
+    if op.tensor_memory:
+        op.shape  # noqa: B018 - without a descriptor, this says what is missing
+    if not op.multiplies:
+        raise Error(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")
+
+
+# ── pickles ─────────────────────────────────────────────────────────────────
+
+
+def _written(op: Instruction) -> tuple[Any, ...]:
+    """A record is pickled by its place in the tables; what extends it, by its name."""
+    form = next(i for i, each in enumerate(FORMS) if each is op.form)
+    row = next(i for i, each in enumerate(op.form.rows) if each is op.row)
+    return _read_back, (form, row, dict(op.values), op.idesc)
+
+
+def _read_back(
+    form: int, row: int, values: Mapping[str, str], idesc: int | None
+) -> Instruction:
+    return Instruction(FORMS[form], FORMS[form].rows[row], values, idesc)
+
+
+copyreg.pickle(Instruction, _written)
 
 
 # What else a kernel with Tensor Cores may need, and which targets have it.

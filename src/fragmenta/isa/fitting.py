@@ -15,7 +15,7 @@ from itertools import product
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.families import FORMS
-from fragmenta.isa.instruction import MULTIPLYING, Instruction
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.spoken import UNNAMED_F16, Meaning, meaning
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import expand
@@ -231,9 +231,9 @@ def _sparsity_fits(op: Instruction, asked: Asked) -> bool:
 
 def _narrow(found: list[Instruction], asked: Asked) -> list[Instruction]:
     """What is meant where the words leave a choice."""
-    found = [op for op in found if op.family in MULTIPLYING] or found
+    found = [op for op in found if op.multiplies] or found
     if "ws" not in asked.words:
-        found = [op for op in found if ".ws" not in op.family] or found
+        found = [op for op in found if not op.ws] or found
     if not asked.says("sp"):
         found = [op for op in found if not op.sparse] or found
     elif "sp::ordered_metadata" not in asked.plain:  # as mma.sp in short does not
@@ -250,7 +250,7 @@ def _ordered(op: Instruction) -> bool:
 def _extra(op: Instruction, asked: Asked) -> bool:
     """Whether it has a qualifier that could be left out and was not said."""
     said, tokens = asked.words, op.mnemonic.lower().split(".")
-    if op.family.startswith("mma") and op.kind and not asked.says("kind::"):
+    if op.unit == "mma" and op.kind and not asked.says("kind::"):
         return True
     if any(word in tokens and word not in said for word in VARIANTS):
         return True

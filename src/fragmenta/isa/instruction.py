@@ -1,8 +1,9 @@
-"""What is one instruction?
+"""The record of one instruction.
 
 An :class:`Instruction` is one row of a family's table with every qualifier
 chosen.  It knows its shape and types, what it requires, its PTX operands, and
-its operands' fragments.
+its operands' fragments.  What can be done with it is written in the rooms above; the
+classes that users see extend it in :mod:`fragmenta.api`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from fragmenta import methods
+from fragmenta.arrays.record import Record
 from fragmenta.errors import (
     Error,
     UnknownInstruction,
@@ -28,7 +29,7 @@ from fragmenta.isa.completing import check_scales, not_in_tensor_memory, scales_
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
-from fragmenta.isa.table import Form, Row
+from fragmenta.isa.table import Form, Move, Row, Unit
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.isa.tcgen05_shapes import WIDE_K, WIDE_TARGETS, layout_letter
 from fragmenta.registers.dtype import DType, dtype
@@ -40,16 +41,6 @@ from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.registers.words import container
 
 WARP = 32
-IN_TENSOR_MEMORY = (
-    "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp",
-)  # fmt: skip
-"""The families that multiply with D in tensor memory."""
-IN_REGISTERS = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
-"""The families that multiply with D in registers."""
-MULTIPLYING = (*IN_REGISTERS, *IN_TENSOR_MEMORY)
-"""The families that multiply matrices; the others move or load them."""
-
-
 _SHAPE = re.compile(r"m(\d{1,9})n(\d{1,9})(?:k(\d{1,9}))?", re.ASCII)
 
 
@@ -117,15 +108,12 @@ Parts = Mapping[str, Fragment]
 
 
 @dataclass(frozen=True, eq=False)
-class Instruction:
-    """One Tensor Core instruction.
+class Instruction(Record):
+    """One Tensor Core instruction: a row of a table, with every qualifier chosen.
 
-    >>> import fragmenta as fm
-    >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
-    >>> op.shape, str(op.requires)
-    (Shape(m=16, n=8, k=64), 'PTX 7.0, sm_80+')
-    >>> op.supported_on("sm_90a"), op.supported_on("sm_75")
-    (True, False)
+    >>> from fragmenta.isa.reading import instruction
+    >>> instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32").shape
+    Shape(m=16, n=8, k=64)
     """
 
     form: Form = field(repr=False)
@@ -138,12 +126,79 @@ class Instruction:
         # Instructions are shared between all who ask for them.
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
 
-    __reduce__ = methods.reduce_instruction
+    def __copy__(self) -> Self:
+        return self  # it never changes
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @property
     def family(self) -> str:
         """``mma``, ``mma.sp``, ``wgmma``, ``wgmma.sp``, ``wmma.mma`` … ``sync``."""
         return self.form.name
+
+    @property
+    def unit(self) -> Unit:
+        """What executes it; empty if it only orders others.
+
+        ``mma``, ``wmma``, ``wgmma`` or ``tcgen05``; ``matrix`` moves 8 x 8 matrices,
+        ``sparsity`` compresses registers.
+
+        >>> import fragmenta as fm
+        >>> fm.find("ldmatrix.m8n8.x4.b16").unit
+        'matrix'
+        """
+        return self.form.unit
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it multiplies matrices; the others move or order.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").multiplies
+        True
+        """
+        return bool(self.form.multiplies)
+
+    @property
+    def warp(self) -> bool:
+        """Whether one warp multiplies, with all operands in its registers.
+
+        >>> import fragmenta as fm
+        >>> fm.find("wmma.mma.m8n8k32.s4").warp
+        True
+        """
+        return self.multiplies and self.unit in ("mma", "wmma")
+
+    @property
+    def moves(self) -> Move:
+        """Which way it moves a matrix: load, store, transpose or copy; or nothing.
+
+        >>> import fragmenta as fm
+        >>> fm.instruction("tcgen05.cp.cta_group::1.4x256b").moves
+        'copy'
+        """
+        return self.form.moves
+
+    @property
+    def loads(self) -> bool:
+        """Whether it moves a matrix from memory to registers.
+
+        >>> import fragmenta as fm
+        >>> fm.instruction("tcgen05.ld.sync.aligned.32x32b.x1.b32").loads
+        True
+        """
+        return self.moves == "load"
+
+    @property
+    def stores(self) -> bool:
+        """Whether it moves a matrix from registers to memory.
+
+        >>> import fragmenta as fm
+        >>> fm.find("stmatrix.m8n8.x1.b16").stores
+        True
+        """
+        return self.moves == "store"
 
     @cached_property
     def shape(self) -> Shape:
@@ -172,7 +227,7 @@ class Instruction:
     @property
     def sparse(self) -> bool:
         """Whether A is sparse."""
-        return self.family.endswith(".sp")
+        return self.form.sparse
 
     @property
     def warpgroup(self) -> bool:
@@ -184,7 +239,7 @@ class Instruction:
         >>> fm.find("wgmma.fence").warpgroup  # orders multiplications, and is none
         False
         """
-        return self.family in ("wgmma", "wgmma.sp")
+        return self.multiplies and self.unit == "wgmma"
 
     @property
     def tensor_memory(self) -> bool:
@@ -194,7 +249,17 @@ class Instruction:
         >>> fm.tcgen05("m128n256k16", a="f16", d="f32").tensor_memory
         True
         """
-        return self.family in IN_TENSOR_MEMORY
+        return self.form.multiplies == "tensor memory"
+
+    @property
+    def ws(self) -> bool:
+        """Whether it is weight-stationary: a ``tcgen05.mma.ws``.
+
+        >>> import fragmenta as fm
+        >>> fm.tcgen05("m64n64k16", a="f16", ws=True).ws
+        True
+        """
+        return self.form.ws
 
     @cached_property
     def cta_group(self) -> int | None:
@@ -220,7 +285,7 @@ class Instruction:
             return None
         return InstructionDescriptor.decode(self.idesc, kind=self.kind or "")
 
-    def with_descriptor(self, idesc: int) -> Instruction:
+    def with_descriptor(self, idesc: int) -> Self:
         """The same mnemonic with an instruction descriptor, which has to fit.
 
         >>> import fragmenta as fm
@@ -230,11 +295,10 @@ class Instruction:
         """
         if not self.tensor_memory:
             raise UnknownInstruction(
-                f"{self.mnemonic} has no instruction descriptor; "
-                f"{one_of(IN_TENSOR_MEMORY, 'and')} have one"
+                f"{self.mnemonic} has no instruction descriptor; a tcgen05.mma has one"
             )
         found = InstructionDescriptor.decode(idesc, kind=self.kind or "")
-        found.check(self.cta_group or 1, ws=".ws" in self.family, sparse=self.sparse)
+        found.check(self.cta_group or 1, ws=self.ws, sparse=self.sparse)
         whole = replace(
             self, values={**self.values, **found.values}, idesc=found.encode()
         )
@@ -253,9 +317,7 @@ class Instruction:
         """
         if self.descriptor is None:
             return ""
-        return layout_letter(
-            self.shape.m, self.cta_group or 1, ".ws" in self.family, self.sparse
-        )
+        return layout_letter(self.shape.m, self.cta_group or 1, self.ws, self.sparse)
 
     @property
     def stored_k(self) -> int:
@@ -361,20 +423,6 @@ class Instruction:
         """
         return of_instruction(self)
 
-    # What later rooms do with an instruction.
-    execute = methods.execute
-    __call__ = methods.call
-    explain = methods.explain
-    sums = methods.sums
-    sass = methods.sass
-    to_cuda = methods.to_cuda
-    to_ptx = methods.to_ptx
-    on_device = methods.on_device
-    to_svg = methods.instruction_to_svg
-
-    def _repr_svg_(self) -> str | None:
-        return self.to_svg() if self.fragments else None
-
     @property
     def observed(self) -> str:
         """Where its layouts were observed, if no manual specifies them.
@@ -387,12 +435,7 @@ class Instruction:
         return next((part.observed for part in parts if part.observed), "")
 
     def fragment(self, name: str) -> Fragment:
-        """The operand of a name, in any case.
-
-        >>> import fragmenta as fm
-        >>> fm.mma("m16n8k16", a="f16", d="f32").fragment("b").shape
-        (16, 8)
-        """
+        """The operand of a name, in any case; other names are refused."""
         named = {each.lower(): part for each, part in self.fragments.items()}
         name = str(name)
         if name.lower() in named:
@@ -416,22 +459,22 @@ class Instruction:
 
     @property
     def a(self) -> Fragment:
-        """Multiplicand A: m x k, or its stored m x k/2 when sparse."""
+        """A, as it is stored."""
         return self.fragment("A")
 
     @property
     def b(self) -> Fragment:
-        """Multiplicand B: k x n."""
+        """B."""
         return self.fragment("B")
 
     @property
     def c(self) -> Fragment:
-        """Accumulator C: m x n."""
+        """C."""
         return self.fragment("C")
 
     @property
     def d(self) -> Fragment:
-        """Result D: m x n."""
+        """D."""
         return self.fragment("D")
 
     @cached_property
@@ -446,12 +489,12 @@ class Instruction:
 
     @property
     def scale_a(self) -> Fragment:
-        """The scales of A: m x 1, 2 or 4."""
+        """The scales of A."""
         return self.fragment("scale_A")
 
     @property
     def scale_b(self) -> Fragment:
-        """The scales of B: 1, 2 or 4 x n."""
+        """The scales of B."""
         return self.fragment("scale_B")
 
     @cached_property
@@ -528,19 +571,3 @@ there is nothing to draw
     """
     if not op.fragments:
         raise UnknownOperand(f"{op} holds no matrices: there is nothing to {what}")
-
-
-def check_multiplies(op: Instruction) -> None:
-    """Refuse instructions that move or load.
-
-    >>> import fragmenta as fm
-    >>> check_multiplies(fm.find("movmatrix"))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
-mma, mma.sp, wgmma, wgmma.sp, wmma.mma, tcgen05.mma, tcgen05.mma.sp, tcgen05.mma.ws \
-and tcgen05.mma.ws.sp do
-    """
-    if op.tensor_memory:
-        op.shape  # noqa: B018 - without a descriptor, this says what is missing
-    if op.family not in MULTIPLYING:
-        raise Error(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")

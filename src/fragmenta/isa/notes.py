@@ -42,7 +42,7 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
     ),
     (
         lambda op: (
-            op.family == "mma"
+            op.unit == "mma"
             and op.values["shape"] == "m8n8k4"
             and op.values["a"] == "f16"
         ),
@@ -52,11 +52,11 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         ),
     ),
     (
-        lambda op: op.family == "mma" and op.values["a"] == "f64" and op.shape.m == 16,
+        lambda op: op.unit == "mma" and op.values["a"] == "f64" and op.shape.m == 16,
         "A kernel that uses it needs at least 64 registers per thread.",
     ),
     (
-        lambda op: op.family.startswith("wmma"),
+        lambda op: op.unit == "wmma",
         (
             "The manual does not specify the fragment's layout; the one given here "
             "was observed on sm_90 and may differ elsewhere."
@@ -64,7 +64,7 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
     ),
     (
         lambda op: (
-            op.family in ("mma", "mma.sp")
+            op.unit == "mma"
             and op.kind == "f8f6f4"
             and "sm_100a" in op.requires.targets
         ),
@@ -92,15 +92,15 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         ),
     ),
     (
-        lambda op: op.family == "tcgen05.ld",
+        lambda op: op.unit == "tcgen05" and op.loads,
         "Asynchronous: its registers may be read after tcgen05.wait::ld.",
     ),
     (
-        lambda op: op.family == "tcgen05.st",
+        lambda op: op.unit == "tcgen05" and op.stores,
         "Asynchronous: what it stores is there after tcgen05.wait::st.",
     ),
     (
-        lambda op: op.family == "tcgen05.cp",
+        lambda op: op.moves == "copy",
         "Asynchronous, and issued by one thread: tcgen05.commit tells when it is done.",
     ),
     (

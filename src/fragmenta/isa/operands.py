@@ -198,7 +198,7 @@ def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
     """Whether one register, predicate or constant can be this operand."""
     item, kind = written.items[0], kind_of(written.items[0])
     if written.form == "vector":  # ptxas takes one register in braces as that register
-        braces = operand.ptx == ".b32" and op.family != "movmatrix"
+        braces = operand.ptx == ".b32" and op.moves != "transpose"
         return braces and len(written.items) == 1 and _is_register(item)
     if written.form == "address":
         return False
@@ -328,7 +328,7 @@ def _check_constant(op: Instruction, operand: Operand, item: str, alone: bool) -
     """A constant among registers, or without any."""
     if is_written(op, operand):
         _refuse(op, operand, "written, so that it is registers", item)
-    if op.family == "wmma.mma" and operand.ptx == ".b32":
+    if op.unit == "wmma" and op.multiplies and operand.ptx == ".b32":
         _refuse(op, operand, "registers", item)
     kinds = _CONSTANTS[operand.ptx]["alone" if alone else "beside"].split()
     if _constant_kind(item) in kinds:

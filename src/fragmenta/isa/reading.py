@@ -25,23 +25,11 @@ from fragmenta.isa.table import Form, Row
 def instruction(text: str | Instruction, *, idesc: int | None = None) -> Instruction:
     """The instruction that a PTX mnemonic names; an instruction is its own name.
 
-    A whole statement may be given: a label, a guard, operands, comments and the
-    semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
-    says; with the mnemonic alone, nothing is said about them.
+    A whole statement is read, too; its operands have to fit.
 
-    The shape and the types of a ``tcgen05.mma`` are in its instruction descriptor:
-    ``idesc``, or a number after the mnemonic, or the constant among the operands.
-    Without it, the instruction has no shape.
-
-    >>> op = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    >>> op.shape
-    Shape(m=16, n=8, k=16)
-    >>> instruction("mma.sync.aligned.m16n8k64.row.col.f32.tf32.tf32.f32")
-    Traceback (most recent call last):
-    ...
-    fragmenta.errors.UnknownInstruction: mma m16n8k64 with .tf32 as the type of A does \
-not exist; .tf32 has m16n8k4 and m16n8k8, and in mma.sp m16n8k8 and m16n8k16; \
-nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+    >>> str(instruction("@p mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 "
+    ...                 "{%r1, %r2}, {%r3}, {%r4}, {%r1, %r2};"))
+    'mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32'
     """
     if isinstance(text, Instruction):
         return text if idesc is None else text.with_descriptor(idesc)

@@ -59,7 +59,7 @@ Cores run mma, also with .block_scale'
     >>> why_not(fm.find("tcgen05.shift.cta_group::1"), "sm_100f")
     'sm_100f stands for what later targets of its family have, too; sm_100a has it'
     """
-    if op.supported_on(target) or not op.family.startswith("tcgen05"):
+    if op.supported_on(target) or op.unit != "tcgen05":
         return ""
     which = number(check_target(target))
     for numbers, reason in GENERATIONS:

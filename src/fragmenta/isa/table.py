@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fragmenta.isa.target import Requirement, Version, expand, shown
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction, Operand, Parts
 
 Values = tuple[tuple[str, str], ...]
+Unit = Literal["", "mma", "wmma", "wgmma", "tcgen05", "matrix", "sparsity"]
+Where = Literal["", "registers", "tensor memory"]
+Move = Literal["", "load", "store", "transpose", "copy"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Form:
     """One family of instructions: its spellings, its rows, its operands."""
 
     name: str
+    """The family."""
     spellings: tuple[str, ...]
     rows: tuple[Row, ...]
     operands: Callable[[Instruction], tuple[Operand, ...]]
@@ -72,6 +76,16 @@ class Form:
     """The words that come first, if those behind them may stand in any order."""
     lists: Callable[[Instruction], tuple[tuple[Operand, ...], ...]] | None = None
     """Every list of operands, if there are several; the first is ``operands``."""
+    unit: Unit = ""
+    """What executes it: ``mma`` and ``wmma`` are the Tensor Cores of one warp."""
+    multiplies: Where = ""
+    """Where D is, if it multiplies matrices."""
+    moves: Move = ""
+    """Which way it moves a matrix, seen from the registers; ``copy`` passes them by."""
+    sparse: bool = False
+    """Whether A is sparse."""
+    ws: bool = False
+    """Whether it is weight-stationary: ``tcgen05.mma.ws``."""
 
     def requirement(self, row: Row, values: Mapping[str, str]) -> Requirement:
         """The version and targets of one combination of a row."""

@@ -68,10 +68,7 @@ columns   |                               |                     | .b32 .u32 .s32
 .b32      |                               |                     | .b32 .u32 .s32 .f32 .f16x2
 """
 _REGISTERS = read(REGISTERS)
-#: Families that take a vector variable (``.reg .v4 .b32 v``) for braces.
-_VARIABLES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix")
 BRACKETS = ("address", "tensor")
-_LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
 #: What the instructions on structured sparsity write, maybe two operands.
 _SPARSITY = {"spcompress": ("mdata", "cdata"), "spdecompress": ("data",)}
 
@@ -109,7 +106,7 @@ def word(op: Instruction, operand: Operand) -> str:
     >>> [word(op, each) for each in op.operands]
     ['d', 'a', 'b', 'c', 'e (metadata)', 'f (selector)']
     """
-    found = _WORDS.get((op.family.split(".")[0], operand.name), operand.name)
+    found = _WORDS.get((op.unit, operand.name), operand.name)
     if operand.ptx == ".b64":
         return found if found.endswith("-desc") else f"{operand.name}-desc"
     plain = operand.name in ("metadata", "selector")
@@ -194,13 +191,12 @@ def destination(op: Instruction) -> str:
     ...     fm.find("stmatrix.m8n8.x1.b16"))
     ('b', '')
     """
-    if op.family == "wmma.load":
-        return op.values["operand"]
-    if op.family == "tcgen05.ld":
-        return "r"
-    if op.family in _SPARSITY:
+    if op.unit == "sparsity":
         return _SPARSITY[op.family][0]
-    return "d" if op.warpgroup or op.family in _LOADS else ""
+    if op.loads and op.unit != "matrix":
+        return op.values["operand"] if op.unit == "wmma" else "r"
+    in_registers = op.form.multiplies == "registers"
+    return "d" if in_registers or op.moves in ("load", "transpose") else ""
 
 
 def is_written(op: Instruction, operand: Operand) -> bool:
@@ -240,7 +236,8 @@ def has_variables(op: Instruction, operand: Operand) -> bool:
     bits = 64 if operand.ptx == ".f64" else 32
     fits = operand.count in (2, 4) and operand.count * bits <= 128
     accumulates = op.warpgroup and operand.name == "d"
-    return fits and op.family in _VARIABLES and not accumulates
+    takes = op.unit in ("mma", "matrix") or op.warpgroup
+    return fits and takes and not accumulates
 
 
 def has_sinks(op: Instruction) -> bool:
@@ -253,7 +250,7 @@ def has_sinks(op: Instruction) -> bool:
     >>> has_sinks(fm.mma("m16n8k8", a="tf32")), has_sinks(fm.wgmma("m64n8k8", a="tf32"))
     (True, False)
     """
-    in_two_steps = op.family == "wmma.mma" and op.values["a"] == "tf32"
+    in_two_steps = op.unit == "wmma" and op.multiplies and op.values["a"] == "tf32"
     return not (op.warpgroup or in_two_steps or writes_all(op))
 
 
@@ -264,7 +261,7 @@ def writes_all(op: Instruction) -> bool:
     >>> writes_all(fm.instruction("spdecompress.b8.b4.sp::2:4.x2"))
     True
     """
-    return op.family == "tcgen05.ld" or op.family in _SPARSITY
+    return op.unit == "sparsity" or (op.unit == "tcgen05" and op.loads)
 
 
 def registers(op: Instruction, operand: Operand) -> list[str]:

@@ -15,7 +15,7 @@ from itertools import product
 
 from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa.families import FORMS
-from fragmenta.isa.instruction import IN_TENSOR_MEMORY, Instruction, Shape
+from fragmenta.isa.instruction import Instruction, Shape
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K
 
@@ -63,7 +63,7 @@ def built(words: Sequence[str]) -> list[Instruction]:
 def _mnemonics(rest: Sequence[str], types: Sequence[str]) -> Iterator[Instruction]:
     """The mnemonics with these words and, but for kinds and groups, no others."""
     for form in FORMS:
-        if form.name not in IN_TENSOR_MEMORY:
+        if form.multiplies != "tensor memory":
             continue
         fixed = form.name.split(".")
         if any(word in fixed and word not in rest for word in ("ws", "sp")):
@@ -156,7 +156,7 @@ def _strange(words: Sequence[str], rest: Sequence[str]) -> UnknownInstruction:
     """Which of the words no mnemonic has."""
     known = {"tcgen05", "mma", "ws", "sp"}
     for form in FORMS:
-        if form.name in IN_TENSOR_MEMORY:
+        if form.multiplies == "tensor memory":
             for row in form.rows:
                 known |= {v.lower() for vs in row.allowed.values() for v in vs if v}
     for word in rest:

@@ -1,4 +1,4 @@
-"""Which instructions does a traced function record?
+"""Traced functions: stand-ins for numbers and arrays that emit LLVM instructions.
 
 A traced function gets stand-ins for numbers and arrays; their operators emit LLVM
 instructions.  A :class:`Value` is a number or a vector of numbers.  If a vector and a
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from fragmenta.arrays.once import once
+from fragmenta.jit.llvm import Builder, Raw, Type
 
 #: Numbers in a vector, where nothing else is said.
 LANES = 8
@@ -23,9 +24,9 @@ LANES = 8
 I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
-# llvmlite has no type annotations that mypy could check.
-Type: TypeAlias = Any
 Number: TypeAlias = "Value | int | float"
+Trace: TypeAlias = "Callable[..., Value | None]"
+"""A function that is traced: it is given the code and the parameters."""
 
 _FLOATS: dict[Type, Type] = {F32: I32, F64: I64}
 
@@ -62,8 +63,9 @@ class _InLanes(ir.Constant):  # type: ignore[misc]
 
 
 @once
-def _in_lanes(of: Type, count: int, number: int) -> Any:
-    return _InLanes(ir.VectorType(of, count), number)
+def _in_lanes(of: Type, count: int, number: int) -> Raw:
+    made: Raw = _InLanes(ir.VectorType(of, count), number)
+    return made
 
 
 class Value:
@@ -71,7 +73,7 @@ class Value:
 
     __slots__ = ("builder", "raw")
 
-    def __init__(self, builder: Any, raw: Any) -> None:
+    def __init__(self, builder: Builder, raw: Raw) -> None:
         self.builder = builder
         self.raw = raw
 
@@ -85,7 +87,7 @@ class Value:
         """Whether it is a float, or a vector of floats."""
         return scalar_type(self.type) in _FLOATS
 
-    def _new(self, raw: Any) -> Value:
+    def _new(self, raw: Raw) -> Value:
         return Value(self.builder, raw)
 
     def lift(self, other: Number) -> Value:
@@ -288,7 +290,7 @@ def _suffix(of: Type) -> str:
     return f"v{of.count}{name}" if one is not of else name
 
 
-def intrinsic(builder: Any, name: str, result: Type, raws: list[Any]) -> Any:
+def intrinsic(builder: Builder, name: str, result: Type, raws: list[Raw]) -> Raw:
     """Call an intrinsic of LLVM; it is declared when first used."""
     module = builder.module
     function = module.globals.get(name)
@@ -388,12 +390,12 @@ def each_lane(x: Value) -> list[Value]:
 class Memory:
     """Consecutive numbers in memory."""
 
-    def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
+    def __init__(self, builder: Builder, pointer: Raw, of: Type) -> None:
         self._builder = builder
         self.raw = pointer
         self.of = of
 
-    def _at(self, place: Number, of: Type) -> Any:
+    def _at(self, place: Number, of: Type) -> Raw:
         b = self._builder
         index = place.raw if isinstance(place, Value) else ir.Constant(I64, place)
         address = b.gep(self.raw, [index])
@@ -437,7 +439,7 @@ class Memory:
 class Variable:
     """A value that changes while a loop runs."""
 
-    def __init__(self, builder: Any, slot: Any) -> None:
+    def __init__(self, builder: Builder, slot: Raw) -> None:
         self._builder = builder
         self._slot = slot
 
@@ -456,7 +458,7 @@ class Code:
 
     def __init__(self, function: ir.Function) -> None:
         self._entry = function.append_basic_block("entry")
-        self.builder = ir.IRBuilder(function.append_basic_block("body"))
+        self.builder: Builder = ir.IRBuilder(function.append_basic_block("body"))
 
     def close(self, result: Value | None = None) -> None:
         """End the function, which returns a result or nothing."""
@@ -477,10 +479,10 @@ class Code:
         variable.value = initial
         return variable
 
-    def array(self, of: Type, size: int = 1) -> Any:
+    def array(self, of: Type, size: int = 1) -> Raw:
         """Memory that belongs to the function, allocated once on entry."""
         at_entry = ir.IRBuilder(self._entry)
-        slot = at_entry.alloca(of, size=size)
+        slot: Raw = at_entry.alloca(of, size=size)
         slot.align = 64
         return slot
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from fragmenta import methods
 from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
@@ -56,6 +55,8 @@ class Kernel:
     """The names of its first parameters in the program that it was compiled from."""
     language: str = ""
     """What that is written in, for the words of reports: ``cuda``, ``triton``."""
+    # The class of what a launch returns.
+    results: ClassVar[type[Result]] = Result
 
     @property
     def name(self) -> str:
@@ -188,7 +189,7 @@ class Kernel:
             raise no_memory(why) from why
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self._static, where, watch) if check else list
-        made = Result(
+        made = self.results(
             counts, fidelity, printed, time.perf_counter() - start, where,
             self.loaded.module.target, watch, find, runs.found, runs.recorded,
         )  # fmt: skip
@@ -240,8 +241,6 @@ class Kernel:
         if any(each.severity == "error" for each in found):
             raise hazard(found)
 
-    verify = methods.verify_kernel
-
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or a pickle, is the kernel of that name in a copy of its module."""
         return _kernel_of, (self.loaded, self.name)
@@ -262,6 +261,9 @@ class Loaded(Source):
 
     Use :func:`parse` or :func:`load`.
     """
+
+    # The class of its kernels.
+    kernel_type: ClassVar[type[Kernel]] = Kernel
 
     def check(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the module, or worth knowing, without running it.
@@ -297,7 +299,7 @@ class Loaded(Source):
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels by name."""
         found = {
-            name: Kernel(self, function)
+            name: self.kernel_type(self, function)
             for name, function in self.module.functions.items()
             if function.kernel
         }

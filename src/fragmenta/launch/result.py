@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fragmenta import methods
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
 from fragmenta.simt.compiled import Compiled
@@ -82,8 +81,6 @@ class Result:
         """Raise what is wrong with the kernel, if that is sure."""
         if any(each.severity == "error" for _, each in self.found):
             raise hazard(self.hazards, self)
-
-    timeline = methods.timeline
 
     def __repr__(self) -> str:
         return f"<Result: {self}>"

@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING
 from fragmenta.door import homes, opener
 
 if TYPE_CHECKING:
-    from fragmenta.cuda.tools.raw import RawKernel as RawKernel
+    from fragmenta.api.kernels import Kernel as Kernel
+    from fragmenta.api.kernels import Result as Result
+    from fragmenta.api.kernels import load as load
+    from fragmenta.api.kernels import parse as parse
+    from fragmenta.api.raw import RawKernel as RawKernel
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
-    from fragmenta.launch.kernel import Kernel as Kernel
-    from fragmenta.launch.kernel import load as load
-    from fragmenta.launch.kernel import parse as parse
-    from fragmenta.launch.result import Result as Result
     from fragmenta.launch.structs import struct as struct
     from fragmenta.launch.structs import tensor_map as tensor_map
     from fragmenta.simt.arguments import pointer as pointer
@@ -45,12 +45,11 @@ if TYPE_CHECKING:
 # The imports above say the same to type checkers; a test holds the two together.
 _HOME = homes(
     {
-        "launch.kernel": "Kernel load parse",
-        "launch.result": "Result",
+        "api.kernels": "Kernel Result load parse",
         "launch.structs": "struct tensor_map",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
-        "cuda.tools.raw": "RawKernel",
+        "api.raw": "RawKernel",
         "errors": "KernelFault KernelHazard",
     }
 )

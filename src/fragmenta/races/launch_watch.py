@@ -118,7 +118,7 @@ class LaunchWatch:
         """Who reads too early may find nothing there: that is said once."""
         sites = set()
         for each in problems:
-            if each.rule.race and not each.more.get("same_value"):
+            if each.rule.race and each.severity != INFO:
                 sites |= {each.site, each.other}
         problems.drop(
             lambda each: each.rule == rules.UNINITIALISED and each.site in sites
@@ -157,7 +157,8 @@ class LaunchWatch:
                 "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
                 "first": found.first & low, "last": found.last & low,
                 "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": found.case.same_value, "partly": found.partly,
+                "same_value": found.case.same_value,
+                "one_store": found.case is Detected.ONE_STORE, "partly": found.partly,
                 "apart": found.apart,
             },
         )  # fmt: skip

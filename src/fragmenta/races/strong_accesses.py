@@ -8,7 +8,7 @@ a strong load needs no fence behind it, and what was published at a word stays t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.global_watch import GlobalWatch, Ledger, covers, joined
-from fragmenta.races.shared_watch import Watch
 from fragmenta.simt import layout
 
 Row = NDArray[np.int32]
@@ -37,42 +36,6 @@ class Clocks(Protocol):
 
     def row(self, agent: int, lanes: int) -> Row:
         """What lanes of a warp know, without a new epoch."""
-
-
-class ClusterClocks:
-    """The clocks of a cluster that is watched, as they are needed here.
-
-    ``live`` says which lanes of a warp have not ended: (rank of the block, warp).
-    """
-
-    def __init__(self, watch: Watch, live: Callable[[int, int], int]) -> None:
-        self._watch, self._live = watch, live
-
-    def _place(self, agent: int) -> tuple[int, int]:
-        _, rank, number = self._watch.describe(agent)
-        return rank, number
-
-    def _flat(self, clock: NDArray[np.int32]) -> Row:
-        return clock.reshape(-1, self._watch.plan.row)
-
-    def release(self, agent: int, lanes: int) -> Row:
-        """What lanes of a warp know and did until now; a new epoch begins."""
-        place = self._place(agent)
-        return self._flat(self._watch.publish(*place, lanes, self._live(*place)))
-
-    def acquire(self, agent: int, lanes: int, row: Row) -> None:
-        """Lanes of a warp learn something."""
-        place = self._place(agent)
-        clock = np.ascontiguousarray(row).reshape(-1, 3, self._watch.plan.row)
-        self._watch.acquire(*place, lanes, self._live(*place), clock)
-
-    def epoch(self, agent: int) -> int:
-        """The present epoch of a warp."""
-        return self._watch.epoch(*self._place(agent))
-
-    def row(self, agent: int, lanes: int) -> Row:
-        """What lanes of a warp know, without a new epoch."""
-        return self._flat(self._watch.row(*self._place(agent), lanes))
 
 
 MOST_FENCES = 16

@@ -135,7 +135,7 @@ def _race_places(launch: Any) -> set[tuple[str, int]]:
     sites = {
         site
         for each in launch.machine.problems
-        if each.rule.race and not each.more.get("same_value")
+        if each.rule.race and each.severity != rules.INFO
         for site in (each.site, each.other)
         if site is not None and site >= 0
     }

@@ -19,7 +19,7 @@ from fragmenta.isa.reading import instruction
 from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.tiles import read_tile
 from fragmenta.simt.layout import LANES
-from fragmenta.tensor_memory.copies import copy
+from fragmenta.tensor_memory.copying import copy
 from fragmenta.units.undefined import Elements
 
 WARPS = 4

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta import methods
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
 from fragmenta.arrays.once import once_property
+from fragmenta.arrays.record import Record
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError
 from fragmenta.registers import expressions, notation
@@ -47,16 +47,13 @@ class Place:
         return f"{warp}lane {self.lane}, register {self.register}, {bits}"
 
 
-@dataclass(frozen=True)
-class Fragment:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fragment(Record):
     """One operand of one instruction, spread over lanes and registers.
 
-    >>> import fragmenta as fm
-    >>> a = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32").a
-    >>> a
+    >>> from fragmenta.isa.building import mma
+    >>> mma("m16n8k64", a="s4").a
     <Fragment A: s4 16x64, row = L2 L3 L4 R0  col = E0 E1 E2 L0 L1 R1>
-    >>> a.where(3, 17)
-    Place(lane=14, register=0, bits=(4, 7), warp=None)
     """
 
     name: str
@@ -454,10 +451,6 @@ class Fragment:
         [(0, 2), (0, 4), (1, 0), (2, 0), (4, 0)]
         """
         return notation.linear_layout(self.layout)
-
-    table = methods.table
-    to_svg = methods.fragment_to_svg
-    _repr_svg_ = to_svg
 
     def rows(self) -> Iterator[dict[str, int]]:
         """Every place as a flat record, in lane and register order.

@@ -139,7 +139,7 @@ class Window(NamedTuple):
         return np.where(good, found, -1)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TensorFragment(Fragment):
     """One operand of one instruction, in tensor memory.
 

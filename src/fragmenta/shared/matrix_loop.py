@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta import methods
 from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.record import Record
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment, Words
@@ -78,22 +78,11 @@ class LoopConflicts:
         return f"<LoopConflicts {self}>"
 
 
-@dataclass(frozen=True, repr=False)
-class MatrixLoop:
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixLoop(Record):
     """The instructions that move a tile between shared memory and registers.
 
-    :func:`fragmenta.ldmatrix_loop` and :func:`fragmenta.stmatrix_loop` make it.
-
-    >>> import fragmenta as fm
-    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
-    >>> print(loop)
-    16 ldmatrix.sync.aligned.m8n8.x4.b16: k 4, n 4
-    B: 64 x 64 f16, column-major, columns 128 bytes apart, 128-byte swizzle
-    row = U0 U1 U2 L3 k0 k1  col = L0 L1 L2 L4 n0 n1
-    no bank conflicts: 64 turns for 64 phases of 16 instructions
-    >>> loop.addresses.shape, loop.addresses[0, 1, :3].tolist()
-    ((4, 4, 32), [2048, 2192, 2336])
+    :mod:`fragmenta.shared.loops` makes it.
     """
 
     tiles: Tiles
@@ -107,7 +96,7 @@ class MatrixLoop:
 
     @property
     def op(self) -> Instruction:
-        """The instruction that multiplies."""
+        """The instruction whose operand is moved."""
         return self.tiles.op
 
     @property
@@ -122,7 +111,7 @@ class MatrixLoop:
 
     @property
     def move(self) -> Instruction:
-        """The ``ldmatrix`` or ``stmatrix``, the same in all steps."""
+        """The instruction that moves, the same in all steps."""
         return self.group.move
 
     @property
@@ -216,8 +205,6 @@ class MatrixLoop:
         where = np.array(self.addresses)
         where[..., used:] = -1
         return LoopConflicts(degrees(where, UNIT))
-
-    to_cuda = methods.loop_to_cuda
 
     # ── execution ───────────────────────────────────────────────────────────
 

@@ -8,11 +8,12 @@ all others the blocks of a kernel take turns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.jit.llvm import Builder, Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
@@ -145,8 +146,8 @@ def make(atomic: Atomic) -> Routine:
     needed = 3 if atomic.operation == "cas" else 2
 
     def trace(
-        code: Code, warp: Any, block: Any, register: Any, offset: Value, lanes: Value,
-        number: Value, *registers: Any,
+        code: Code, warp: Raw, block: Raw, register: Raw, offset: Value, lanes: Value,
+        number: Value, *registers: Raw,
     ) -> Value:  # fmt: skip
         spilled = spill(code, addresses(code, register, atomic.address, offset))
         failed = code.variable(number.lift(0))
@@ -185,7 +186,7 @@ def make(atomic: Atomic) -> Routine:
 
 def _lane(
     code: Code, atomic: Atomic, where: Where, address: Value, lane: Value,
-    registers: tuple[Any, ...],
+    registers: tuple[Raw, ...],
 ) -> None:  # fmt: skip
     """The operation of one lane."""
     b, count = code.builder, atomic.elements
@@ -193,10 +194,10 @@ def _lane(
     memory = pointer(code, where, address, of)
     goals, first, second = (registers[i * count : (i + 1) * count] for i in range(3))
 
-    def given(place: Any) -> Value:
+    def given(place: Raw) -> Value:
         return Value(b, b.load(b.gep(b.bitcast(place, of.as_pointer()), [lane.raw])))
 
-    def result(place: Any, old: Value) -> None:
+    def result(place: Raw, old: Value) -> None:
         b.store(old.raw, b.gep(b.bitcast(place, of.as_pointer()), [lane.raw]))
 
     cells = [b.gep(memory, [ir.Constant(I32, i)]) for i in range(count)]
@@ -218,7 +219,7 @@ def _lane(
         result(place, old)
 
 
-def update(code: Code, atomic: Atomic, cell: Any, value: Value) -> Value:
+def update(code: Code, atomic: Atomic, cell: Raw, value: Value) -> Value:
     """Change one element in memory; its old value."""
     b, name = code.builder, atomic.operation
     whole = atomic.type in _WHOLE
@@ -232,7 +233,7 @@ def update(code: Code, atomic: Atomic, cell: Any, value: Value) -> Value:
     return old
 
 
-def _plain(b: Any, cell: Any) -> Value:
+def _plain(b: Builder, cell: Raw) -> Value:
     return Value(b, b.load(cell))
 
 

@@ -6,14 +6,14 @@ in the code block of its barrier, and is asked again in every turn of its warp.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
     Code,
+    Trace,
     Value,
     compare_unsigned,
     convert,
@@ -84,11 +84,11 @@ def _count(word: Value) -> Value:
     return Value(b, intrinsic(b, "llvm.ctpop.i32", I32, [word.raw]))
 
 
-def _barrier(mode: str) -> Any:
+def _barrier(mode: str) -> Trace:
     """The lanes that may go on.  Lanes may be at different barriers."""
 
     def trace(
-        code: Code, warp: Any, block: Any, numbers: Any, counts: Any, votes: Value,
+        code: Code, warp: Raw, block: Raw, numbers: Raw, counts: Raw, votes: Value,
         lanes: Value, site: Value,
     ) -> Value:  # fmt: skip
         passed, rest = code.variable(lanes.lift(0)), code.variable(lanes)
@@ -116,7 +116,7 @@ def _barrier(mode: str) -> Any:
 class _State:
     """The words of a barrier, by their places in it."""
 
-    def __init__(self, code: Code, block: Any, number: Value) -> None:
+    def __init__(self, code: Code, block: Raw, number: Value) -> None:
         b = code.builder
         step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
         words = warps.words(code, b.gep(block, [step.raw]))
@@ -135,7 +135,7 @@ ROUNDED, EXACT, PHASE, YES, POPC, ALL, ANY, VOTERS = range(8)
 
 
 def _arrive(
-    code: Code, mode: str, warp: Any, block: Any, number: Value, expected: Value,
+    code: Code, mode: str, warp: Raw, block: Raw, number: Value, expected: Value,
     votes: Value, lanes: Value,
 ) -> Value:  # fmt: skip
     """Lanes arrive at a barrier, or ask again; the result is those that may go on."""
@@ -172,7 +172,7 @@ def _arrive(
 
 
 def _add(
-    code: Code, state: _State, warp: Any, number: Value, new: Value, votes: Value
+    code: Code, state: _State, warp: Raw, number: Value, new: Value, votes: Value
 ) -> None:
     """Count lanes that arrive.
 
@@ -193,11 +193,11 @@ def _add(
     state[VOTERS] = state[VOTERS] + _count(new)
 
 
-def _voted(kind: str) -> Any:
+def _voted(kind: str) -> Trace:
     """The result of a vote, for the lanes that may go on."""
 
     def trace(
-        code: Code, d: Any, block: Any, numbers: Any, which: Value, lanes: Value
+        code: Code, d: Raw, block: Raw, numbers: Raw, which: Value, lanes: Value
     ) -> None:
         b = code.builder
         first = convert(warps.first_lane(lanes), I64) & (LANES - 1)
@@ -216,7 +216,7 @@ def _voted(kind: str) -> Any:
     return trace
 
 
-def _sync_warp(code: Code, warp: Any, members: Any, lanes: Value) -> Value:
+def _sync_warp(code: Code, warp: Raw, members: Raw, lanes: Value) -> Value:
     """The lanes that may go on from ``bar.warp.sync``.
 
     Lanes wait for those that they name to come to any ``bar.warp.sync`` with the same

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.jit.compiler import Traced, pointer
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     I8,
     I32,
@@ -93,7 +94,7 @@ class Copied(NamedTuple):
 def copy_box(
     code: Code,
     copy: Copy,
-    map: Any,
+    map: Raw,
     coordinates: Sequence[Value],
     offsets: Sequence[Value],
     shared: Where,
@@ -125,7 +126,7 @@ class _Box:
     """A copy that is being traced."""
 
     def __init__(
-        self, code: Code, copy: Copy, map: Any, coordinates: list[Value],
+        self, code: Code, copy: Copy, map: Raw, coordinates: list[Value],
         offsets: list[Value], shared: Where, at: Value,
         resolve: Callable[[Value], Where],
     ) -> None:  # fmt: skip
@@ -357,11 +358,11 @@ class _Unit(NamedTuple):
                 with code.when(self.moved != 0):
                     self._store() if box.copy.operation == "store" else self._reduce()
 
-    def _memory(self, of: Any) -> Memory:
+    def _memory(self, of: Type) -> Memory:
         place = host_pointer(self.box.code, self.box.where, self.address, of)
         return Memory(self.box.code.builder, place, of)
 
-    def _image(self, of: Any) -> Memory:
+    def _image(self, of: Type) -> Memory:
         place = host_pointer(self.box.code, self.box.shared, self.goal, of)
         return Memory(self.box.code.builder, place, of)
 
@@ -405,7 +406,7 @@ class _Unit(NamedTuple):
                 note(code, box.where, self.address, UNIT, noted(atomic))
 
 
-def _words(code: Code, map: Any) -> list[Value]:
+def _words(code: Code, map: Raw) -> list[Value]:
     """The first 64 bytes of a map; the rest is derived from them."""
     b = code.builder
     words = b.bitcast(map, I64.as_pointer())

@@ -8,12 +8,12 @@ lane, its registers are saved before a call and restored after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from llvmlite import ir
 
 from fragmenta.errors import BadOperands, Error, nearest
-from fragmenta.jit.trace import I32, I64, Code, Value, convert
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import I32, I64, Code, Trace, Value, convert
 from fragmenta.ptx.host_functions import HOST_FUNCTIONS, missing
 from fragmenta.ptx.module import (
     Function,
@@ -430,7 +430,7 @@ def _counts(numbers: tuple[int, ...]) -> str:
 
 
 def _call(
-    code: Code, warp: Any, block: Any, after: Value, entry: Value, lanes: Value,
+    code: Code, warp: Raw, block: Raw, after: Value, entry: Value, lanes: Value,
     number: Value,
 ) -> Value:  # fmt: skip
     b = code.builder
@@ -457,7 +457,7 @@ def _call(
     return failed.value
 
 
-def _last(code: Code, warp: Any, block: Any, entry: Value, lanes: Value) -> Value:
+def _last(code: Code, warp: Raw, block: Raw, entry: Value, lanes: Value) -> Value:
     """The lanes that come back from a function, by its first code block."""
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
@@ -471,8 +471,8 @@ def _last(code: Code, warp: Any, block: Any, entry: Value, lanes: Value) -> Valu
     return found.value
 
 
-def _copy_lanes(bits: int) -> Any:
-    def trace(code: Code, goal: Any, source: Any, lanes: Value) -> None:
+def _copy_lanes(bits: int) -> Trace:
+    def trace(code: Code, goal: Raw, source: Raw, lanes: Value) -> None:
         b = code.builder
         if bits == 1:
             word, given = field(code, goal, 0, I32), field(code, source, 0, I32)
@@ -487,7 +487,7 @@ def _copy_lanes(bits: int) -> Any:
     return trace
 
 
-def _same(code: Code, register: Any, address: Value, lanes: Value) -> Value:
+def _same(code: Code, register: Raw, address: Value, lanes: Value) -> Value:
     b = code.builder
     wide = ir.VectorType(I64, LANES)
     loaded = b.load(b.bitcast(register, wide.as_pointer()))
@@ -496,7 +496,7 @@ def _same(code: Code, register: Any, address: Value, lanes: Value) -> Value:
 
 
 def _uncalled(
-    code: Code, warp: Any, register: Any, here: Value, lanes: Value, number: Value
+    code: Code, warp: Raw, register: Raw, here: Value, lanes: Value, number: Value
 ) -> Value:
     """A fault if a lane called what is not a function: it is still where it was."""
     b = code.builder
@@ -512,7 +512,7 @@ def _uncalled(
     return failed.value
 
 
-def _saved(code: Code, warp: Any, block: Any, lane: Value) -> tuple[Any, Value]:
+def _saved(code: Code, warp: Raw, block: Raw, lane: Value) -> tuple[Raw, Value]:
     """The words of saved registers of a lane, and how many there may be."""
     b = code.builder
     number = convert(field(code, warp, layout.WARP_NUMBER, I32)[0], I64)
@@ -523,11 +523,11 @@ def _saved(code: Code, warp: Any, block: Any, lane: Value) -> tuple[Any, Value]:
     return b.bitcast(memory, I64.as_pointer()), most
 
 
-def _push(bits: int) -> Any:
+def _push(bits: int) -> Trace:
     """Save a register for some lanes; 1 if there is no more room."""
 
     def trace(
-        code: Code, warp: Any, block: Any, register: Any, lanes: Value, number: Value
+        code: Code, warp: Raw, block: Raw, register: Raw, lanes: Value, number: Value
     ) -> Value:
         b = code.builder
         failed = code.variable(number.lift(0))
@@ -547,10 +547,10 @@ def _push(bits: int) -> Any:
     return trace
 
 
-def _pop(bits: int) -> Any:
+def _pop(bits: int) -> Trace:
     """Restore a register for some lanes."""
 
-    def trace(code: Code, warp: Any, block: Any, register: Any, lanes: Value) -> None:
+    def trace(code: Code, warp: Raw, block: Raw, register: Raw, lanes: Value) -> None:
         b = code.builder
         used = field(code, warp, layout.SAVED, I32)
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
@@ -563,7 +563,7 @@ def _pop(bits: int) -> Any:
     return trace
 
 
-def _lane_bits(code: Code, register: Any, bits: int, lane: Value) -> Value:
+def _lane_bits(code: Code, register: Raw, bits: int, lane: Value) -> Value:
     """What a lane has in a register, as 64 bits."""
     b = code.builder
     if bits == 1:
@@ -575,7 +575,7 @@ def _lane_bits(code: Code, register: Any, bits: int, lane: Value) -> Value:
 
 
 def _put_lane_bits(
-    code: Code, register: Any, bits: int, lane: Value, value: Value
+    code: Code, register: Raw, bits: int, lane: Value, value: Value
 ) -> None:
     b = code.builder
     if bits == 1:
@@ -591,7 +591,7 @@ def _put_lane_bits(
 
 
 def _enter_frame(
-    code: Code, warp: Any, block: Any, frame: Any, size: Value, lanes: Value,
+    code: Code, warp: Raw, block: Raw, frame: Raw, size: Value, lanes: Value,
     number: Value,
 ) -> Value:  # fmt: skip
     """Give some lanes a new frame in local memory."""
@@ -610,7 +610,7 @@ def _enter_frame(
     return failed.value
 
 
-def _leave_frame(code: Code, warp: Any, size: Value, lanes: Value) -> None:
+def _leave_frame(code: Code, warp: Raw, size: Value, lanes: Value) -> None:
     """Give the frame of some lanes back."""
     stack = field(code, warp, layout.STACK, I32)
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
@@ -618,7 +618,7 @@ def _leave_frame(code: Code, warp: Any, size: Value, lanes: Value) -> None:
 
 
 def _ask_host(
-    code: Code, warp: Any, block: Any, number: Value, table: Any, lanes: Value,
+    code: Code, warp: Raw, block: Raw, number: Value, table: Raw, lanes: Value,
     site: Value,
 ) -> Value:  # fmt: skip
     """Let a function of the host do something for some lanes; not 0 is a fault."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.errors import BadOperands, Error
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.module import (
     Instruction,
@@ -119,7 +118,7 @@ def brkpt(writer: Writer, instruction: Instruction) -> None:
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def return_addresses(code: Code, warp: Any, block: Any, lane: Value) -> Any:
+def return_addresses(code: Code, warp: Raw, block: Raw, lane: Value) -> Raw:
     """The calls that a lane is in: where to go on, what was called, the calls before.
 
     These are three lists, one behind the other.
@@ -132,7 +131,7 @@ def return_addresses(code: Code, warp: Any, block: Any, lane: Value) -> Any:
     return b.bitcast(b.gep(base, [place.raw]), I32.as_pointer())
 
 
-def _return(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+def _return(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)

@@ -7,11 +7,12 @@ one for all lanes, and one that leaves the lanes alone that are not in a mask.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from llvmlite import ir
 
-from fragmenta.jit.trace import I1, I8, I16, I32, I64, Code, Type, Value, convert
+from fragmenta.jit.llvm import Raw, Type
+from fragmenta.jit.trace import I1, I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define
@@ -72,7 +73,7 @@ def _define(
     count = CHUNK if large else LANES
     written = [each for each in operands if each is not None]
 
-    def lanes(code: Code, index: Value, given: list[Any]) -> None:
+    def lanes(code: Code, index: Value, given: list[Raw]) -> None:
         places = iter(given[len(results) :])
         values = [
             None if held is None else _load(code, next(places), held, index, count)
@@ -86,12 +87,14 @@ def _define(
         for held, place, value in zip(results, given, found, strict=False):
             _store(code, place, held, index, count, value, mask)
 
-    def trace(code: Code, *given: Any) -> None:
-        pointers = list(given)
+    def trace(code: Code, *given: Raw | Value) -> None:
+        pointers = [each for each in given if not isinstance(each, Value)]
         if masked:  # the mask in memory, where a part of it can be loaded
+            mask = given[-1]
+            assert isinstance(mask, Value)
             slot = code.array(I32)
-            code.builder.store(given[-1].raw, slot)
-            pointers[-1] = code.builder.bitcast(slot, POINTER)
+            code.builder.store(mask.raw, slot)
+            pointers.append(code.builder.bitcast(slot, POINTER))
         if large:
             with code.loop(LANES // CHUNK) as index:
                 lanes(code, index, pointers)
@@ -102,14 +105,18 @@ def _define(
     define(module, name + MASKED * masked, parameters, trace)
 
 
-def _place(code: Code, pointer: Any, of: Type, count: int, index: Value) -> Any:
+Loaded: TypeAlias = "Value | tuple[Loaded, ...]"
+"""A value, or the two halves of one of 128 bits."""
+
+
+def _place(code: Code, pointer: Raw, of: Type, count: int, index: Value) -> Raw:
     """Where chunk number ``index`` of a register begins."""
     b = code.builder
     wide = ir.VectorType(of, count)
     return b.gep(b.bitcast(pointer, wide.as_pointer()), [index.raw])
 
 
-def _bits(code: Code, pointer: Any, index: Value, count: int) -> Value:
+def _bits(code: Code, pointer: Raw, index: Value, count: int) -> Value:
     """A part of a predicate: one bit for each lane.
 
     Each lane tests a bit of its own: processors without masks do that faster than they
@@ -124,7 +131,7 @@ def _bits(code: Code, pointer: Any, index: Value, count: int) -> Value:
     return chosen
 
 
-def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any:
+def _load(code: Code, pointer: Raw, held: Held, index: Value, count: int) -> Loaded:
     if held.bits == 1:
         return _bits(code, pointer, index, count)
     if held.bits == 128:
@@ -139,20 +146,22 @@ def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any
 
 def _container(bits: int) -> Type:
     """The integer type that holds so many bits."""
-    return _WIDTHS.get(bits, I8)
+    made: Type = _WIDTHS.get(bits, I8)
+    return made
 
 
 def _store(
     code: Code,
-    pointer: Any,
+    pointer: Raw,
     held: Held,
     index: Value,
     count: int,
-    value: Any,
+    value: Loaded,
     mask: Value | None,
 ) -> None:
     b = code.builder
     if held.bits == 1:
+        assert isinstance(value, Value)
         of = ir.IntType(count)
         place = b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw])
         if mask is not None:
@@ -162,9 +171,11 @@ def _store(
         return
     if held.bits == 128:
         step = b.gep(pointer, [ir.Constant(I32, 8 * LANES)])
+        assert isinstance(value, tuple)
         for part, place in zip(value, (pointer, step), strict=True):
             _store(code, place, Held(64, 64), index, count, part, mask)
         return
+    assert isinstance(value, Value)
     value = convert(value, _WIDTHS[held.register], signed=held.signed)
     place = _place(code, pointer, _WIDTHS[held.register], count, index)
     if mask is not None:

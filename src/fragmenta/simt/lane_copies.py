@@ -6,11 +6,10 @@ waits as it has to sees no difference.  Bulk copies are events.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.jit.llvm import Builder, Raw
 from fragmenta.jit.trace import (
     I8,
     I32,
@@ -110,8 +109,8 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
     """The routine that copies some bytes for each lane; zeros where none are read."""
 
     def trace(
-        code: Code, warp: Any, block: Any, to: Any, to_offset: Value, of: Any,
-        of_offset: Value, used: Any, ignored: Value, lanes: Value, number: Value,
+        code: Code, warp: Raw, block: Raw, to: Raw, to_offset: Value, of: Raw,
+        of_offset: Value, used: Raw, ignored: Value, lanes: Value, number: Value,
     ) -> Value:  # fmt: skip
         b = code.builder
         goals = spill(code, addresses(code, to, to_bits, to_offset))
@@ -155,14 +154,14 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
     return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
 
 
-def _copy_all(b: Any, goal: Any, source: Any, size: int) -> None:
+def _copy_all(b: Builder, goal: Raw, source: Raw, size: int) -> None:
     of = ir.VectorType(I8, size).as_pointer()
     loaded = b.load(b.bitcast(source, of))
     loaded.align = 1
     b.store(loaded, b.bitcast(goal, of)).align = 1
 
 
-def _copy_some(code: Code, goal: Any, source: Any, count: Value, size: int) -> None:
+def _copy_some(code: Code, goal: Raw, source: Raw, count: Value, size: int) -> None:
     """The first bytes; the others become zero."""
     b = code.builder
     for index in range(size):

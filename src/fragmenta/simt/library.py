@@ -11,14 +11,16 @@ import hashlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 from llvmlite import __version__, ir
 
 from fragmenta.errors import Error, shortened
 from fragmenta.jit import compiler
 from fragmenta.jit.cache import Cache
-from fragmenta.jit.trace import I8, I32, Code, Memory, Type, Value
+from fragmenta.jit.llvm import Raw, Type
+from fragmenta.jit.trace import I8, I32, Code, Memory, Trace, Value
 from fragmenta.progress import notice
 
 POINTER = I8.as_pointer()
@@ -35,7 +37,7 @@ def define(
     module: ir.Module,
     name: str,
     parameters: list[Type],
-    trace: Callable[..., Value | None],
+    trace: Trace,
     returns: Type | None = None,
 ) -> None:
     """Add a function to a module; ``trace`` gets the code and the parameters."""
@@ -49,14 +51,14 @@ def define(
     code.close(trace(code, *given))
 
 
-def field(code: Code, base: Any, offset: int, of: Type) -> Memory:
+def field(code: Code, base: Raw, offset: int, of: Type) -> Memory:
     """The memory at a fixed distance from a pointer."""
     b = code.builder
     place = b.gep(base, [ir.Constant(I32, offset)])
     return Memory(b, b.bitcast(place, of.as_pointer()), of)
 
 
-def pointer_at(code: Code, base: Any, offset: int) -> Any:
+def pointer_at(code: Code, base: Raw, offset: int) -> Raw:
     """A pointer that is kept at a fixed distance from another."""
     b = code.builder
     place = b.gep(base, [ir.Constant(I32, offset)])
@@ -90,7 +92,7 @@ def digest() -> str:
     return total.hexdigest()
 
 
-def _texts(folder: Any) -> Iterable[bytes]:
+def _texts(folder: Traversable) -> Iterable[bytes]:
     for item in folder.iterdir():
         if item.is_dir():
             yield from _texts(item)

@@ -6,16 +6,17 @@ Here it becomes a table: where each register of each lane comes from.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.errors import BadOperands, Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
-from fragmenta.jit.trace import I8, I16, I32, I64, Code, Value, convert
+from fragmenta.jit.llvm import Raw, Type
+from fragmenta.jit.trace import I8, I16, I32, I64, Code, Value, Variable, convert
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import (
     Address,
@@ -81,7 +82,7 @@ def _registers(
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
     op = operation(instruction)
-    if op.family in ("wmma.load", "wmma.store"):
+    if op.unit == "wmma" and op.moves:
         _wmma_memory(writer, instruction, op)
         return
     given = list(instruction.operands)
@@ -179,7 +180,7 @@ class Plan(NamedTuple):
     """Whether the sign of a piece fills its place in the register."""
 
 
-def _plan(part: Fragment, line: Any, place: Any, bits: int) -> Plan:
+def _plan(part: Fragment, line: ArrayLike, place: ArrayLike, bits: int) -> Plan:
     """Elements that are side by side in memory are moved together."""
     slot = part.container.bits
     shape = (part.lanes, part.registers, -1)
@@ -213,7 +214,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     bits = packed.bits if packed else part.dtype.bits
     plan = _plan(part, grid["matrix"] * rows + grid["row"], grid["col"], bits)
     plan = plan._replace(signed=packed is not None and packed.signed)
-    stores = op.family == "stmatrix"
+    stores = op.stores
     address, registers = instruction.operands[:: 1 if stores else -1]
     if not isinstance(address, Address):
         raise Error(f"{instruction.mnemonic} needs an address")
@@ -267,7 +268,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
     line, place = (grid["row"], grid["col"]) if by_row else (grid["col"], grid["row"])
     bits = part.dtype.bits
     plan = _plan(part, line, place, bits)
-    stores = op.family == "wmma.store"
+    stores = op.stores
     operands = list(instruction.operands)
     registers = operands.pop(1 if stores else 0)
     address, *stride = operands
@@ -315,8 +316,9 @@ def _watch_lines(
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def _sized(bits: int) -> Any:
-    return ir.IntType(bits)
+def _sized(bits: int) -> Type:
+    made: Type = ir.IntType(bits)
+    return made
 
 
 class _Mover(NamedTuple):
@@ -325,10 +327,10 @@ class _Mover(NamedTuple):
     code: Code
     plan: Plan
     stores: bool
-    registers: tuple[Any, ...]
+    registers: tuple[Raw, ...]
     width: int = 32
 
-    def piece(self, memory: Any, register: Any, lane: Value, index: int) -> None:
+    def piece(self, memory: Raw, register: Raw, lane: Value, index: int) -> None:
         """Move one piece; ``memory`` points to its first byte."""
         b, plan = self.code.builder, self.plan
         slot = _sized(plan.slot)
@@ -344,7 +346,7 @@ class _Mover(NamedTuple):
             b.store(loaded, at)
 
     def packed(
-        self, memory: Any, shift: Value, register: Any, lane: Value, index: int
+        self, memory: Raw, shift: Value, register: Raw, lane: Value, index: int
     ) -> None:
         """Move one piece of fewer than 8 bits into a byte."""
         b, plan = self.code.builder, self.plan
@@ -360,7 +362,7 @@ class _Mover(NamedTuple):
 
 
 def _check(
-    code: Code, warp: Any, number: Value, failed: Any, lane: Value, address: Value,
+    code: Code, warp: Raw, number: Value, failed: Variable, lane: Value, address: Value,
     size: int, checks: dict[Fault, Value],
 ) -> None:  # fmt: skip
     """A fault for the first condition that does not hold, if there was none before."""
@@ -377,8 +379,8 @@ def move_rows(
     registers, pieces = plan.line.shape[1:]
 
     def trace(
-        code: Code, warp: Any, block: Any, register: Any, offset: Value, lines: Any,
-        places: Any, number: Value, *given: Any,
+        code: Code, warp: Raw, block: Raw, register: Raw, offset: Value, lines: Raw,
+        places: Raw, number: Value, *given: Raw,
     ) -> Value:  # fmt: skip
         b = code.builder
         at = addresses(code, register, bits, offset)
@@ -422,7 +424,7 @@ def gather_rows(plan: Plan) -> Routine:
     """The rows that a stmatrix stores, side by side."""
     registers, pieces = plan.line.shape[1:]
 
-    def trace(code: Code, goal: Any, lines: Any, places: Any, *given: Any) -> None:
+    def trace(code: Code, goal: Raw, lines: Raw, places: Raw, *given: Raw) -> None:
         b = code.builder
         mover = _Mover(code, plan, True, given)
         line_at, bit_at = (
@@ -449,8 +451,8 @@ def move_lines(
     registers, pieces = plan.line.shape[1:]
 
     def trace(
-        code: Code, warp: Any, block: Any, register: Any, offset: Value, stride: Any,
-        lines: Any, places: Any, number: Value, *given: Any,
+        code: Code, warp: Raw, block: Raw, register: Raw, offset: Value, stride: Raw,
+        lines: Raw, places: Raw, number: Value, *given: Raw,
     ) -> Value:  # fmt: skip
         b = code.builder
         spilled = spill(code, addresses(code, register, bits, offset))
@@ -495,8 +497,8 @@ def line_addresses(plan: Plan, element: int, bits: int) -> Routine:
     registers, pieces = plan.line.shape[1:]
 
     def trace(
-        code: Code, register: Any, offset: Value, stride: Any, lines: Any, places: Any,
-        number: Value, goal: Any,
+        code: Code, register: Raw, offset: Value, stride: Raw, lines: Raw, places: Raw,
+        number: Value, goal: Raw,
     ) -> None:  # fmt: skip
         b = code.builder
         spilled = spill(code, addresses(code, register, bits, offset))
@@ -517,7 +519,7 @@ def line_addresses(plan: Plan, element: int, bits: int) -> Routine:
     return routine(name, trace, [P, I64, P, P, P, I64, P], None)
 
 
-def _transpose(code: Code, d: Any, a: Any, table: Any) -> None:
+def _transpose(code: Code, d: Raw, a: Raw, table: Raw) -> None:
     b = code.builder
     halves = code.array(I16, 2 * LANES)
     source = b.bitcast(a, I16.as_pointer())

@@ -7,12 +7,13 @@ Otherwise each lane is looked at alone, and the first that is wrong is a fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     I8,
     I16,
@@ -20,8 +21,8 @@ from fragmenta.jit.trace import (
     I64,
     Code,
     Number,
-    Type,
     Value,
+    Variable,
     compare_unsigned,
     convert,
     select,
@@ -96,7 +97,7 @@ class Where(NamedTuple):
     """The host address of a note for each byte: how it was written."""
 
 
-def segment(code: Code, block: Any, address: Value) -> Where:
+def segment(code: Code, block: Raw, address: Value) -> Where:
     """The segment of an address; it has no bytes if there is none."""
     b = code.builder
     slot = Value(b, b.lshr(address.raw, ir.Constant(I64, layout.SLOT_BITS)))
@@ -111,7 +112,7 @@ def segment(code: Code, block: Any, address: Value) -> Where:
     return Where(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
 
 
-def shared(code: Code, block: Any) -> Where:
+def shared(code: Code, block: Raw) -> Where:
     """The shared memory of a block, without what belongs to the system."""
     b = code.builder
     pointer = pointer_at(code, block, layout.BLOCK_SHARED)
@@ -122,7 +123,7 @@ def shared(code: Code, block: Any) -> Where:
     return Where(base + start, size - start, first, nothing, nothing)
 
 
-def peer(code: Code, block: Any, address: Value, window: int = 0) -> Where:
+def peer(code: Code, block: Raw, address: Value, window: int = 0) -> Where:
     """The shared memory of the block of the cluster that an address names.
 
     It has no bytes if the cluster has no such block, or if the block has ended.
@@ -139,7 +140,7 @@ def peer(code: Code, block: Any, address: Value, window: int = 0) -> Where:
     return Where(base, select(known, size, 0), first, nothing, nothing)
 
 
-def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
+def local(code: Code, warp: Raw, block: Raw, lane: Value) -> Where:
     """The local memory of a lane."""
     base = field(code, warp, layout.LOCAL_BASE, I64)[0]
     size = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0]
@@ -160,14 +161,14 @@ def inside(where: Where, address: Value, size: Number) -> Value:
     )
 
 
-def pointer(code: Code, where: Where, address: Value, of: Type) -> Any:
+def pointer(code: Code, where: Where, address: Value, of: Type) -> Raw:
     """The host pointer of an address."""
     place = where.base + (address - where.start)
     return code.builder.inttoptr(place.raw, of.as_pointer())
 
 
 def fault(
-    code: Code, warp: Any, kind: Fault, number: Value, lane: Value, at: Value, size: int
+    code: Code, warp: Raw, kind: Fault, number: Value, lane: Value, at: Value, size: int
 ) -> None:
     """Write down what went wrong."""
     field(code, warp, layout.STATUS, I32)[0] = number.lift(Status.FAULT)
@@ -178,7 +179,7 @@ def fault(
     field(code, warp, layout.FAULT_ADDRESS, I64)[0] = at
 
 
-def addresses(code: Code, register: Any, bits: int, offset: Value) -> Value:
+def addresses(code: Code, register: Raw, bits: int, offset: Value) -> Value:
     """The lanes' addresses as 64-bit numbers."""
     b = code.builder
     of = ir.VectorType(_INTEGERS[bits], LANES)
@@ -187,14 +188,14 @@ def addresses(code: Code, register: Any, bits: int, offset: Value) -> Value:
     return convert(Value(b, loaded), I64, signed=False) + offset
 
 
-def spill(code: Code, vector: Value) -> Any:
+def spill(code: Code, vector: Value) -> Raw:
     """The lanes of a vector in memory, where a loop can reach them."""
     slot = code.array(vector.type)
     code.builder.store(vector.raw, slot)
     return code.builder.bitcast(slot, vector.type.element.as_pointer())
 
 
-def lane_of(code: Code, memory: Any, lane: Value) -> Value:
+def lane_of(code: Code, memory: Raw, lane: Value) -> Value:
     """One lane of a spilled vector or of a register."""
     b = code.builder
     return Value(b, b.load(b.gep(memory, [lane.raw])))
@@ -220,8 +221,28 @@ def store(access: Access) -> Routine:
 
 
 def _routine(name: str, access: Access, stores: bool) -> Routine:
-    def trace(code: Code, *given: Any) -> Value:
-        return _each(code, access, stores, *given)
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+        *registers: Raw,
+    ) -> Value:
+        return _each(
+            code,
+            access,
+            stores,
+            warp,
+            block,
+            register,
+            offset,
+            lanes,
+            number,
+            *registers,
+        )
 
     def build(module: ir.Module) -> None:
         registers = [POINTER] * access.elements
@@ -232,8 +253,8 @@ def _routine(name: str, access: Access, stores: bool) -> Routine:
 
 
 def _each(
-    code: Code, access: Access, stores: bool, warp: Any, block: Any, register: Any,
-    offset: Value, lanes: Value, number: Value, *registers: Any,
+    code: Code, access: Access, stores: bool, warp: Raw, block: Raw, register: Raw,
+    offset: Value, lanes: Value, number: Value, *registers: Raw,
 ) -> Value:  # fmt: skip
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
@@ -272,7 +293,9 @@ def _each(
     return failed.value
 
 
-def _if_else(code: Code, condition: Value, yes: Any, no: Any) -> None:
+def _if_else(
+    code: Code, condition: Value, yes: Callable[[], None], no: Callable[[], None]
+) -> None:
     with code.builder.if_else(condition.raw) as (then, otherwise):
         with then:
             yes()
@@ -281,7 +304,7 @@ def _if_else(code: Code, condition: Value, yes: Any, no: Any) -> None:
 
 
 def _all(
-    code: Code, move: _Move, where: Where, at: Value, one: Value, spilled: Any,
+    code: Code, move: _Move, where: Where, at: Value, one: Value, spilled: Raw,
     lanes: Value,
 ) -> None:  # fmt: skip
     """All lanes are in one segment."""
@@ -301,7 +324,7 @@ def _all(
 
 
 def _one_by_one(
-    code: Code, move: _Move, where: Where, spilled: Any, lanes: Value
+    code: Code, move: _Move, where: Where, spilled: Raw, lanes: Value
 ) -> None:
     """One lane after the other."""
     with _in_order(code, move, lanes) as lane:
@@ -324,8 +347,8 @@ def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
 
 
 def _alone(
-    code: Code, move: _Move, warp: Any, block: Any, access: Access, spilled: Any,
-    lanes: Value, number: Value, failed: Any,
+    code: Code, move: _Move, warp: Raw, block: Raw, access: Access, spilled: Raw,
+    lanes: Value, number: Value, failed: Variable,
 ) -> None:  # fmt: skip
     """Each lane may be in another segment, or in none: then nothing is stored."""
     # What was found when lanes were looked at is used when they store.
@@ -353,7 +376,7 @@ def _alone(
             note(code, where, address, access.bytes, PLAIN)
 
 
-def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> Where:
+def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> Where:
     """The memory of a generic address: also local memory, or that of another block."""
     found = segment(code, block, address)
     own = local(code, warp, block, lane)
@@ -391,8 +414,8 @@ def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None
 
 
 def _verdict(
-    code: Code, move: _Move, where: Where, address: Value, lane: Value, warp: Any,
-    number: Value, failed: Any,
+    code: Code, move: _Move, where: Where, address: Value, lane: Value, warp: Raw,
+    number: Value, failed: Variable,
 ) -> Value:  # fmt: skip
     """Whether a lane may access an address; if not, what is wrong is written down."""
     size = move.access.bytes
@@ -417,7 +440,7 @@ class _Move(NamedTuple):
     code: Code
     access: Access
     stores: bool
-    registers: tuple[Any, ...]
+    registers: tuple[Raw, ...]
 
     def lane(self, where: Where, address: Value, lane: Value) -> None:
         """The elements of one lane."""

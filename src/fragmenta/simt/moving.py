@@ -6,12 +6,11 @@ functions are words; a wider or narrower value is a piece of them.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from fragmenta.errors import Error
-from fragmenta.jit.trace import I32, Code, Value, convert, select
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import I32, Code, Trace, Value, convert, select
 from fragmenta.ptx.module import Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt import warps
@@ -163,7 +162,7 @@ def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) ->
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def load_lanes(code: Code, pointer: Any, bits: int) -> Value:
+def load_lanes(code: Code, pointer: Raw, bits: int) -> Value:
     """The values of all lanes of a register."""
     b = code.builder
     of = ir.VectorType(ir.IntType(bits), LANES)
@@ -172,7 +171,7 @@ def load_lanes(code: Code, pointer: Any, bits: int) -> Value:
     return Value(b, loaded)
 
 
-def store_lanes(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
+def store_lanes(code: Code, pointer: Raw, value: Value, lanes: Value) -> None:
     """Give some lanes of a register a value."""
     b = code.builder
     place = b.bitcast(pointer, value.type.as_pointer())
@@ -182,7 +181,7 @@ def store_lanes(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
     b.store(chosen.raw, place).align = 16
 
 
-def _two(name: str, trace: Any) -> Routine:
+def _two(name: str, trace: Trace) -> Routine:
     def build(module: ir.Module) -> None:
         define(module, name, [POINTER, POINTER, I32], trace)
 
@@ -192,7 +191,7 @@ def _two(name: str, trace: Any) -> Routine:
 def insert(goal: int, source: int, bit: int, width: int) -> Routine:
     """Put the low bits of one register into some bits of another."""
 
-    def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
+    def trace(code: Code, to: Raw, of: Raw, lanes: Value) -> None:
         before = load_lanes(code, to, goal)
         mask = (1 << width) - 1
         value = convert(load_lanes(code, of, source), ir.IntType(goal), signed=False)
@@ -205,7 +204,7 @@ def insert(goal: int, source: int, bit: int, width: int) -> Routine:
 def extract(goal: int, source: int, bit: int, width: int, signed: bool) -> Routine:
     """Take some bits out of a register."""
 
-    def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
+    def trace(code: Code, to: Raw, of: Raw, lanes: Value) -> None:
         b = code.builder
         value = load_lanes(code, of, source)
         moved = Value(b, b.lshr(value.raw, value.lift(bit).raw)) if bit else value
@@ -224,7 +223,7 @@ def resize(source: int, goal: int) -> Routine:
 def spread(goal: int, bits: int, signed: bool) -> Routine:
     """One number from memory in every lane."""
 
-    def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
+    def trace(code: Code, to: Raw, of: Raw, lanes: Value) -> None:
         number = field(code, of, 0, ir.IntType(bits))[0]
         wide = convert(number, ir.IntType(goal), signed=signed)
         store_lanes(code, to, wide.in_all_lanes(LANES), lanes)

@@ -6,14 +6,14 @@ to it.  An ``.aligned`` instruction names all lanes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from fragmenta.errors import Error
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     Code,
+    Trace,
     Value,
     compare_unsigned,
     convert,
@@ -173,7 +173,7 @@ _MODES = ("up", "down", "bfly", "idx")
 _VOTES = ("all", "any", "uni", "ballot")
 
 
-def _meet(code: Code, warp: Any, members: Any, here: Value) -> Value:
+def _meet(code: Code, warp: Raw, members: Raw, here: Value) -> Value:
     """Which of the lanes here may go on: those whose members are all here."""
     live = field(code, warp, layout.LIVE, I32)[0]
     waiting = field(code, warp, layout.WAITING, I32)
@@ -183,19 +183,19 @@ def _meet(code: Code, warp: Any, members: Any, here: Value) -> Value:
     return free
 
 
-def _put(code: Code, pointer: Any, lane: Value, value: Value) -> None:
+def _put(code: Code, pointer: Raw, lane: Value, value: Value) -> None:
     code.builder.store(value.raw, code.builder.gep(pointer, [lane.raw]))
 
 
-def _put_bit(code: Code, pointer: Any, lane: Value, bit: Value) -> None:
+def _put_bit(code: Code, pointer: Raw, lane: Value, bit: Value) -> None:
     """Set or clear the bit of a lane in a predicate."""
     word = field(code, pointer, 0, I32)
     one = word[0].lift(1) << convert(lane, I32)
     word[0] = select(bit, word[0] | one, word[0] & ~one)
 
 
-def _shuffle(mode: str) -> Any:
-    def trace(code: Code, d: Any, p: Any, a: Any, b: Any, c: Any, lanes: Value) -> None:
+def _shuffle(mode: str) -> Trace:
+    def trace(code: Code, d: Raw, p: Raw, a: Raw, b: Raw, c: Raw, lanes: Value) -> None:
         # d may be a register that is read as well.
         values, goal = code.array(I32, LANES), warps.words(code, d)
         source, steps, limits = (warps.words(code, each) for each in (a, b, c))
@@ -222,8 +222,8 @@ def _shuffle(mode: str) -> Any:
     return trace
 
 
-def _vote(mode: str) -> Any:
-    def trace(code: Code, d: Any, word: Value, members: Any, lanes: Value) -> None:
+def _vote(mode: str) -> Trace:
+    def trace(code: Code, d: Raw, word: Value, members: Raw, lanes: Value) -> None:
         part = warps.all_lanes(code, members) & lanes
         yes = part & word
         if mode == "ballot":
@@ -241,10 +241,10 @@ def _vote(mode: str) -> Any:
     return trace
 
 
-def _match(mode: str, bits: int) -> Any:
+def _match(mode: str, bits: int) -> Trace:
     of = ir.IntType(bits)
 
-    def trace(code: Code, d: Any, p: Any, a: Any, members: Any, lanes: Value) -> None:
+    def trace(code: Code, d: Raw, p: Raw, a: Raw, members: Raw, lanes: Value) -> None:
         b = code.builder
         values = b.bitcast(a, of.as_pointer())
         vector = ir.VectorType(of, LANES)
@@ -278,7 +278,7 @@ def reduce(operation: str, signed: bool) -> Routine:
             return select(less, first, second)
         return {"add": x + y, "and": x & y, "or": x | y, "xor": x ^ y}[operation]
 
-    def trace(code: Code, d: Any, a: Any, members: Any, lanes: Value) -> None:
+    def trace(code: Code, d: Raw, a: Raw, members: Raw, lanes: Value) -> None:
         source, named, goal = (warps.words(code, each) for each in (a, members, d))
         results = code.array(I32, LANES)
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
@@ -295,13 +295,13 @@ def reduce(operation: str, signed: bool) -> Routine:
     return routine(name, trace, [P, P, P, I32], None)
 
 
-def _spread(code: Code, d: Any, word: Value, lanes: Value) -> None:
+def _spread(code: Code, d: Raw, word: Value, lanes: Value) -> None:
     before = warps.all_lanes(code, d)
     chosen = select(warps.to_lanes(lanes), before.lift(word), before)
     warps.put_lanes(code, d, chosen)
 
 
-def _elect(code: Code, d: Any, p: Any, members: Any, lanes: Value) -> None:
+def _elect(code: Code, d: Raw, p: Raw, members: Raw, lanes: Value) -> None:
     named, goal = (warps.words(code, each) for each in (members, d))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         part = lane_of(code, named, lane) & lanes

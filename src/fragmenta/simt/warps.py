@@ -14,16 +14,18 @@ Volta, and lanes that nobody keeps waiting stay together.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Builder, Raw, Type
 from fragmenta.jit.trace import (
     I1,
     I8,
     I32,
     I64,
     Code,
+    Trace,
     Value,
     compare_unsigned,
     convert,
@@ -44,7 +46,7 @@ VECTOR = ir.VectorType(I32, LANES)
 MASK = ir.VectorType(I1, LANES)
 
 
-def all_lanes(code: Code, pointer: Any) -> Value:
+def all_lanes(code: Code, pointer: Raw) -> Value:
     """A register of 32 bits: 32 words."""
     b = code.builder
     loaded = b.load(b.bitcast(pointer, VECTOR.as_pointer()))
@@ -52,12 +54,12 @@ def all_lanes(code: Code, pointer: Any) -> Value:
     return Value(b, loaded)
 
 
-def words(code: Code, pointer: Any) -> Any:
+def words(code: Code, pointer: Raw) -> Raw:
     """A register of 32 bits as words, one for each lane."""
     return code.builder.bitcast(pointer, I32.as_pointer())
 
 
-def put_lanes(code: Code, pointer: Any, value: Value) -> None:
+def put_lanes(code: Code, pointer: Raw, value: Value) -> None:
     """Store a register of 32 bits."""
     b = code.builder
     b.store(value.raw, b.bitcast(pointer, VECTOR.as_pointer())).align = 16
@@ -80,7 +82,7 @@ def first_lane(word: Value) -> Value:
     return Value(b, intrinsic(b, "llvm.cttz.i32", I32, [word.raw, false.raw]))
 
 
-def place(code: Code, base: Any, offset: int) -> Any:
+def place(code: Code, base: Raw, offset: int) -> Raw:
     """A pointer so many bytes further on."""
     return code.builder.gep(base, [ir.Constant(I32, offset)])
 
@@ -94,7 +96,7 @@ def _least(code: Code, numbers: Value) -> Value:
 # ── choosing ────────────────────────────────────────────────────────────────
 
 
-def _choose(code: Code, warp: Any, block: Any) -> Value:
+def _choose(code: Code, warp: Raw, block: Raw) -> Value:
     """The code block to execute, twice its number, plus 1 if not all lanes take part.
 
     -1 if no lane can go on; the status then says why.
@@ -134,7 +136,7 @@ FIRST_GRANT, MOST_GRANT = 64, 1 << 16
 
 
 def _right_of_way(
-    code: Code, warp: Any, ready: Value, numbers: Value, lowest: Value
+    code: Code, warp: Raw, ready: Value, numbers: Value, lowest: Value
 ) -> tuple[Value, Value]:
     """The lane that has the right of way, or -1, and the code block to execute next.
 
@@ -152,14 +154,14 @@ def _right_of_way(
     return select(first, leader, left.lift(-1)), select(first, theirs, lowest)
 
 
-def spill_words(code: Code, vector: Value) -> Any:
+def spill_words(code: Code, vector: Value) -> Raw:
     """The lanes of a vector of words in memory, where one of them can be reached."""
     slot = code.array(vector.type)
     code.builder.store(vector.raw, slot)
     return code.builder.bitcast(slot, I32.as_pointer())
 
 
-def _diverge(code: Code, warp: Any, taken: Value, yes: Value, no: Value) -> None:
+def _diverge(code: Code, warp: Raw, taken: Value, yes: Value, no: Value) -> None:
     """The active lanes in ``taken`` go to one code block, the others to another."""
     active = field(code, warp, layout.ACTIVE, I32)[0]
     at = place(code, warp, layout.PC)
@@ -169,7 +171,7 @@ def _diverge(code: Code, warp: Any, taken: Value, yes: Value, no: Value) -> None
     field(code, warp, layout.MOVED, I32)[0] = active.lift(1)
 
 
-def _stay(code: Code, warp: Any, staying: Value, here: Value, after: Value) -> None:
+def _stay(code: Code, warp: Raw, staying: Value, here: Value, after: Value) -> None:
     """Some of the active lanes have to wait in this block; the others go on."""
     moved = field(code, warp, layout.MOVED, I32)
     before = moved[0]
@@ -178,7 +180,7 @@ def _stay(code: Code, warp: Any, staying: Value, here: Value, after: Value) -> N
     moved[0] = select((active & ~staying) != 0, before.lift(1), before)
 
 
-def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+def _leave(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     """Some lanes end."""
     live = field(code, warp, layout.LIVE, I32)
     ending = Value(code.builder, intrinsic(
@@ -197,7 +199,7 @@ def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
         alive[0] = alive[0] - 1
 
 
-def _spent(code: Code, warp: Any) -> None:
+def _spent(code: Code, warp: Raw) -> None:
     """The turn of the warp is over; who could not run has the right of way next."""
     turn = field(code, warp, layout.TURN, I32)
     ran = field(code, warp, layout.RAN, I32)
@@ -220,7 +222,7 @@ def _spent(code: Code, warp: Any) -> None:
     waiting[0] = ran[0] = turn[0].lift(0)
 
 
-def _fault(code: Code, warp: Any, kind: Value, number: Value, lanes: Value) -> None:
+def _fault(code: Code, warp: Raw, kind: Value, number: Value, lanes: Value) -> None:
     """An instruction cannot be executed; nothing happens if no lane does."""
     with code.when(lanes != 0):
         field(code, warp, layout.STATUS, I32)[0] = lanes.lift(Status.FAULT)
@@ -229,7 +231,7 @@ def _fault(code: Code, warp: Any, kind: Value, number: Value, lanes: Value) -> N
         field(code, warp, layout.FAULT_LANE, I32)[0] = first_lane(lanes)
 
 
-def _tick(code: Code, warp: Any) -> None:
+def _tick(code: Code, warp: Raw) -> None:
     """Time goes on, by the same amount each time it is asked for."""
     time = field(code, warp, layout.TIME, I64)
     now = time[0] + 32
@@ -249,7 +251,7 @@ def _tick(code: Code, warp: Any) -> None:
         b.store(value.raw, at).align = 16
 
 
-def _frame(code: Code, result: Any, frame: Any, offset: Value) -> None:
+def _frame(code: Code, result: Raw, frame: Raw, offset: Value) -> None:
     """The address of a variable in the frames of a recursive function."""
     b = code.builder
     value = convert(all_lanes(code, frame), I64, signed=False) + offset
@@ -257,7 +259,7 @@ def _frame(code: Code, result: Any, frame: Any, offset: Value) -> None:
 
 
 def _table_jump(
-    code: Code, warp: Any, index: Any, table: Any, count: Value, lanes: Value,
+    code: Code, warp: Raw, index: Raw, table: Raw, count: Value, lanes: Value,
     site: Value,
 ) -> Value:  # fmt: skip
     """Each lane goes to the code block that a table has for its index.
@@ -292,7 +294,7 @@ def _table_jump(
 # ── a block of threads ──────────────────────────────────────────────────────
 
 
-def _turns(code: Code, block: Any, kernel: Any, budget: Value) -> None:
+def _turns(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
     """Let the warps of a block run in turns, until all ended or none can go on."""
     b = code.builder
     warps = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
@@ -341,7 +343,7 @@ def _turns(code: Code, block: Any, kernel: Any, budget: Value) -> None:
         again(status[0] == Status.READY)
 
 
-def _grid(code: Code, block: Any, kernel: Any, budget: Value) -> None:
+def _grid(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
     """Run blocks of the grid one after the other, until one does not end.
 
     A block that is new (its status is ENDED, as after the block before it) gets fresh
@@ -368,7 +370,7 @@ def _grid(code: Code, block: Any, kernel: Any, budget: Value) -> None:
         again(ended & (index[0] < last[0]) & go_on)
 
 
-def _reset(code: Code, block: Any) -> None:
+def _reset(code: Code, block: Raw) -> None:
     """Make everything ready for the first instruction of a block."""
     b = code.builder
     warps = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
@@ -400,7 +402,7 @@ def _reset(code: Code, block: Any) -> None:
         b.call(b.bitcast(more, kind.as_pointer()), [block])
 
 
-def _place_block(code: Code, block: Any, warp: Any) -> None:
+def _place_block(code: Code, block: Raw, warp: Raw) -> None:
     """Say to a warp which block of the grid it is in."""
     rest = field(code, block, layout.BLOCK_INDEX, I64)[0]
     for axis, name in enumerate("xyz"):
@@ -413,24 +415,24 @@ def _place_block(code: Code, block: Any, warp: Any) -> None:
             put_lanes(code, place(code, warp, offset), lanes)
 
 
-def _copy_memory(b: Any, goal: Any, source: Any, size: Any) -> None:
+def _copy_memory(b: Builder, goal: Raw, source: Raw, size: Raw) -> None:
     kind = [POINTER, POINTER, I64, I1]
     _void(b, "llvm.memcpy.p0.p0.i64", kind, [goal, source, size, ir.Constant(I1, 0)])
 
 
-def fill_memory(b: Any, goal: Any, byte: Any, size: Any) -> None:
+def fill_memory(b: Builder, goal: Raw, byte: Raw, size: Raw) -> None:
     """Fill memory with a byte."""
     kind = [POINTER, I8, I64, I1]
     given = [goal, byte, size, ir.Constant(I1, 0)]
     _void(b, "llvm.memset.p0.i64", kind, given)
 
 
-def clear_memory(b: Any, goal: Any, size: Any) -> None:
+def clear_memory(b: Builder, goal: Raw, size: Raw) -> None:
     """Fill memory with zeros."""
     fill_memory(b, goal, ir.Constant(I8, 0), size)
 
 
-def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:
+def _void(b: Builder, name: str, kinds: list[Type], given: list[Raw]) -> None:
     function = b.module.globals.get(name)
     if function is None:
         function = ir.Function(b.module, ir.FunctionType(ir.VoidType(), kinds), name)
@@ -443,7 +445,7 @@ class repeat:
     def __init__(self, code: Code) -> None:
         self.code = code
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Callable[[Value], None]:
         b = self.code.builder
         self.body = b.append_basic_block()
         self.after = b.append_basic_block()
@@ -459,7 +461,9 @@ class repeat:
         self.code.builder.position_at_end(self.after)
 
 
-def routine(name: str, trace: Any, parameters: list[Any], returns: Any) -> Routine:
+def routine(
+    name: str, trace: Trace, parameters: list[Type], returns: Type | None
+) -> Routine:
     """A routine that consists of one function."""
 
     def build(module: ir.Module) -> None:

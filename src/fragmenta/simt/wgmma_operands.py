@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadOperands, Error
-from fragmenta.execution.warpgroup import FAMILIES, Ways
+from fragmenta.execution.warpgroup import Ways
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
 from fragmenta.isa.tables.wgmma import operands_from
@@ -146,7 +146,7 @@ def describe(instruction: Instruction) -> WgmmaForm:
     op = named(instruction.mnemonic)
     if isinstance(op, Remark):
         raise Error(op.message)
-    if op.family not in FAMILIES:
+    if not op.warpgroup:
         raise Error(f"{instruction.mnemonic} does not multiply")
     operands = instruction.operands
     in_registers = len(operands) > 1 and len(_items(operands[1])) > 1

@@ -29,11 +29,19 @@ on which independent implementations agree.  What is not known is refused with t
 reason.
 """
 
+from typing import TYPE_CHECKING
+
+from fragmenta.door import homes, opener
 from fragmenta.tensor_memory.allocator import Allocator
-from fragmenta.tensor_memory.copies import copies, copy, expanded
+from fragmenta.tensor_memory.copying import copy, expanded
 from fragmenta.tensor_memory.moves import load, reduce, shift, store
 from fragmenta.tensor_memory.reach import base_lanes, reach, reached
-from fragmenta.tensor_memory.scales import scale_blocks, scale_copy, scale_matrix
+from fragmenta.tensor_memory.scales import scale_blocks, scale_matrix
+
+if TYPE_CHECKING:
+    from fragmenta.api.tensor_memory import copies, scale_copy
+else:
+    __getattr__ = opener(__name__, homes({"api.tensor_memory": "copies scale_copy"}))
 
 __all__ = [
     "Allocator",

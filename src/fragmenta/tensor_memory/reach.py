@@ -176,7 +176,7 @@ def registers_of(op: Instruction) -> Fragment:
     """
     if not isinstance(op, Instruction):
         raise Error(f"op is an Instruction; given {type(op).__name__}")
-    if op.family not in ("tcgen05.ld", "tcgen05.st"):
+    if op.unit != "tcgen05" or not (op.loads or op.stores):
         raise Error(f"tcgen05.ld and tcgen05.st reach lanes of a warp; given {op}")
     if "R" not in op.fragments:
         raise Error(

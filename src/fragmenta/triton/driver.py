@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fragmenta.api.kernels import Kernel, Result, parse
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import (
     Error,
@@ -22,8 +23,6 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, number
-from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.result import Result
 
 try:
     from triton.backends.compiler import GPUTarget

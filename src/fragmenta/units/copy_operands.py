@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from fragmenta.errors import one_of
 from fragmenta.isa.table import read
 from fragmenta.ptx import rules
-from fragmenta.units import tensor_maps
 from fragmenta.units.bulk_copies import (
     AsyncStore,
     BulkCopy,
@@ -24,7 +23,7 @@ from fragmenta.units.tma_copies import (
     TensorPrefetch,
     TensorStore,
 )
-from fragmenta.units.work import Block, Copy, CopyFault, Range
+from fragmenta.units.work import Block, Copy, CopyFault
 
 #: The operands of each kind of copy.  One with a colon is there only if the
 #: instruction has the word behind it.
@@ -243,23 +242,3 @@ _MAKERS: dict[str, Callable[[Form, Issuer, dict[str, Any]], Copy]] = {
     "tensor prefetch": _tensor_prefetch,
     "registers": _registers,
 }
-
-
-class Changed(NamedTuple):
-    """What an instruction on tensor maps wrote and read."""
-
-    written: Range
-    read: Range
-
-
-def change_map(block: Block, mnemonic: str, values: list[Any]) -> Changed:
-    """Carry out ``tensormap.replace`` or ``tensormap.cp_fenceproxy`` at once."""
-    words = mnemonic.split(".")
-    if words[1] == "cp_fenceproxy":
-        written, taken = tensor_maps.copy_map(block, values[0], values[1])
-        return Changed(written.range, taken.range)
-    space = next((word for word in words if word in ("global", "shared::cta")), "")
-    address, value = values[0], int(values[-1])
-    ordinal = int(values[1]) if len(values) == 3 else 0
-    changed = tensor_maps.replace(block, address, words[3], value, ordinal, space)
-    return Changed(changed.range, changed.range)

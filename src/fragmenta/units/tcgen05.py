@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata, Error
-from fragmenta.execution.tcgen05 import check_apart
+from fragmenta.execution.tcgen05 import check_apart, execute
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
@@ -208,8 +208,8 @@ class Product(Queued):
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
-        found: Any = self.op.execute(
-            self.images(), a, b, smem=self.shared(), target=target, **given
+        found = execute(
+            self.op, self.images(), a, b, smem=self.shared(), target=target, **given
         )
         self.put(found)
 

@@ -18,7 +18,7 @@ from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.shared.elements import MajorAxis, stored
 from fragmenta.shared.operands import extent, major_of
 from fragmenta.simt.layout import SHARED_START
-from fragmenta.tensor_memory.copies import copies
+from fragmenta.tensor_memory.copying import copies
 from fragmenta.units.work import Range, pieces
 
 

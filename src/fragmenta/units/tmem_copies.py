@@ -14,7 +14,7 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.registers.tensor import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import Descriptor
-from fragmenta.tensor_memory.copies import copies, copy
+from fragmenta.tensor_memory.copying import copies, copy
 from fragmenta.tensor_memory.moves import shift as shifted
 from fragmenta.units.events import Event, carries_out, first, numbers
 from fragmenta.units.machine import Stop, Warp

@@ -22,10 +22,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fragmenta.cuda.source.emit import to_cuda, to_ptx
 from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import MULTIPLYING, Instruction
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import by_architecture
 from fragmenta.isa.spoken import UNNAMED_F16, meaning, vocabulary
 from fragmenta.isa.table import read
@@ -116,8 +117,8 @@ def holding() -> list[Instruction]:
     the page has some of each kind, group and layout.
     """
     found = [op for op in catalogue() if op.fragments]
-    moves = [op for op in found if op.family.startswith("tcgen05")]
-    others = [op for op in found if not op.family.startswith("tcgen05")]
+    moves = [op for op in found if op.unit == "tcgen05"]
+    others = [op for op in found if op.unit != "tcgen05"]
     return [*others, *_multiplications(), *moves]
 
 
@@ -184,7 +185,7 @@ def _instruction(
         "notes": [pools["notes"].add(note) for note in op.notes],
         "sass": [pools["sass"].add(code) for code in _machine_code(op)],
     }
-    if op.family in MULTIPLYING:
+    if op.multiplies:
         record["sums"] = _sums(op, pools)
     if op.tensor_memory:
         record["tensor"] = _tensor(op, pools["words"])
@@ -310,7 +311,7 @@ def sources_record() -> JsonRecord:
             for paragraph in text.rstrip("\n").split("\n\n")
         ]
 
-    texts = [[folded(op.to_cuda()), folded(op.to_ptx())] for op in holding()]
+    texts = [[folded(to_cuda(op)), folded(to_ptx(op))] for op in holding()]
     return {"lines": lines.items, "paragraphs": paragraphs.items, "texts": texts}
 
 

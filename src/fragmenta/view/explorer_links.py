@@ -21,7 +21,7 @@ class Held:
         self.known = {str(op): op for op in ops}
         self._kinds: dict[tuple[str, ...], list[Instruction]] = {}
         for op in self.known.values():
-            if ".mma" in op.family and op.tensor_memory:
+            if op.tensor_memory:
                 self._kinds.setdefault(_kind(op), []).append(op)
 
     def like(self, op: Instruction) -> Instruction | None:

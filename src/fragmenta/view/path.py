@@ -18,7 +18,7 @@ from fragmenta.errors import Error
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.registers.words import container
-from fragmenta.tensor_memory import scale_copy
+from fragmenta.tensor_memory.scales import scale_copy
 from fragmenta.view.svg import Drawing, document, down, words
 from fragmenta.view.tensor_memory import arrangement, blocks, summary
 

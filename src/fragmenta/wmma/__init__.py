@@ -44,8 +44,10 @@ in C++ and in PTX, which also has ``wmma.load`` and ``wmma.store``.
 (array([752.5, 752.5, 752.5], dtype=float32), True)
 """
 
+from typing import TYPE_CHECKING
+
+from fragmenta.door import homes, opener
 from fragmenta.errors import AlignmentError, OutOfBounds
-from fragmenta.isa.building import wmma_mma as mma
 from fragmenta.wmma.calls import (
     DeprecatedVariant,
     __float_to_tf32,
@@ -78,6 +80,11 @@ from fragmenta.wmma.names import (
     target,
     unsigned_char,
 )
+
+if TYPE_CHECKING:
+    from fragmenta.api.wmma import mma
+else:
+    __getattr__ = opener(__name__, homes({"api.wmma": "mma"}))
 
 __all__ = [
     "AlignmentError",

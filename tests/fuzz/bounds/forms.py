@@ -15,9 +15,9 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from fragmenta import catalogue
 from fragmenta.cuda.source import ptx as written
 from fragmenta.errors import BadOperands, Error
-from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor, type_codes
 from fragmenta.ptx.checking.registers import size
@@ -33,7 +33,7 @@ from fragmenta.simt import emitter
 from fragmenta.simt.admitting import admit
 from fragmenta.simt.compiling import write
 from fragmenta.simt.program import program
-from fragmenta.tensor_memory.copies import copies
+from fragmenta.tensor_memory.copying import copies
 from tests.ptx.opcodes.carried import Statement, registers, statements
 
 COLUMNS = 6

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from fragmenta import catalogue
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.families import catalogue
 from fragmenta.ptx.checking import check_text
 from tests.ptx.checking.kernels import errors, files
 

@@ -15,6 +15,7 @@ from fragmenta.ptx import parse
 from fragmenta.ptx.opcodes.contraction import contract
 from fragmenta.ptx.opcodes.flow import Flow
 from fragmenta.ptx.opcodes.quotients import contract_all
+from tests.disassembly import disassemble
 from tests.ptx.opcodes.judging import forms, lines, statement, supported
 from tests.thinning import some
 
@@ -137,7 +138,7 @@ def test_what_is_fused(of):
 
 def machine_code(text, *options):
     """The opcodes and operands of each kernel."""
-    said = assembler.disassemble(assembler.assemble(text, TARGET, *options))
+    said = disassemble(assembler.assemble(text, TARGET, *options))
     found = {}
     for part in re.split(r"\.section\s+\.text\.", said)[1:]:
         lines = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?(.*?)\s*;", part)

@@ -13,6 +13,7 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.jit.compiler import kernel, pointer
 from fragmenta.jit.trace import I32, LANES, joined
 from fragmenta.ptx.opcodes import special_tables, special_unit
+from tests.disassembly import disassemble
 from tests.ptx.opcodes import special_cases as cases
 from tests.ptx.opcodes.judging import forms, judged, lines
 
@@ -144,7 +145,7 @@ def test_ptxas_writes_the_sequences_that_are_modelled():
     head = ".version 8.7\n.target sm_90a\n.address_size 64\n"
     cubin = assembler.assemble(head + "\n".join(texts), "sm_90a")
     found, name = {}, ""
-    for line in assembler.disassemble(cubin).splitlines():
+    for line in disassemble(cubin).splitlines():
         if line.startswith(".text.k"):
             name = list(SEQUENCES)[int(line.strip(" :")[7:])]
         words = line.partition("*/")[2].split()

@@ -199,12 +199,12 @@ def companions(op: Instruction, *, a_registers: bool = False) -> Iterator[Piece]
     >>> [piece.name for piece in companions(op)][:2]
     ['load_a_m16k16_f16', 'load_b_k16n8_f16']
     """
-    if op.family == "wmma.mma":
+    if op.unit == "wmma" and op.multiplies:
         # No manual promises the layouts of wmma, so its own moves do the work.
         yield from (instruction_piece(each) for each in wmma_moves(op))
-    if op.family.startswith("wmma"):
+    if op.unit == "wmma":
         return
-    if op.family.startswith("tcgen05"):
+    if op.unit == "tcgen05":
         yield from tensor_usage.pieces(op)
         return
     for name, part in op.fragments.items():
@@ -259,10 +259,11 @@ def example(
     mma_m16n8k16_f32_f16_f16_f32(d, a, b, c);
     store_d_m16n8_f32_row_major(d, D, ldd);
     """
-    if op.family.startswith("tcgen05"):
+    if op.unit == "tcgen05":
         return tensor_usage.example(op, name, options)
     call = Call(op, name or function_name(op), a_registers)
-    loads, stores = _wmma_calls(op) if op.family == "wmma.mma" else _calls(op, call)
+    own_moves = op.unit == "wmma" and op.multiplies
+    loads, stores = _wmma_calls(op) if own_moves else _calls(op, call)
     before: list[str] = []
     after: list[str] = []
     if op.warpgroup:
@@ -301,7 +302,7 @@ def _calls(op: Instruction, call: Call) -> tuple[list[str], list[str]]:
     loads: list[str] = []
     stores: list[str] = []
     names = {each.name for each in call.arguments}
-    if op.family.startswith("wmma"):
+    if op.unit == "wmma":
         return [], []
     for part in op.fragments.values():
         tag, letter = function_tag(op, part), part.letter

@@ -58,15 +58,15 @@ def _entry(
     given: dict[str, int],
 ) -> tuple[str, dict[str, Parameter]]:
     """The entry, and what its parameters are."""
-    if op.family.startswith("tcgen05"):
+    if op.unit == "tcgen05":
         made = tensor_entry.entry(op, name, options, given)
     elif not op.fragments:
         made = _plain(op, name, given)
     elif op.warpgroup:
         made = _wgmma(op, name, a_registers, given)
-    elif op.family in ("ldmatrix", "stmatrix"):
+    elif op.unit == "matrix" and (op.loads or op.stores):
         made = _matrix(op, name)
-    elif op.family in ("wmma.load", "wmma.store"):
+    elif op.unit == "wmma" and op.moves:
         made = _wmma(op, name)
     else:
         return tiled.entry(op, name, a_registers=False, **given), _pointers(op)
@@ -74,7 +74,7 @@ def _entry(
 
 
 def _launch(op: Instruction, parameters: dict[str, Parameter]) -> list[str]:
-    if op.family.startswith("tcgen05"):
+    if op.unit == "tcgen05":
         return tensor_entry.launch(op, parameters)
     if not parameters:
         return comment("Blocks of 128 threads, a warpgroup; no parameters.")
@@ -142,7 +142,7 @@ def _matrix(op: Instruction, name: str) -> Entry:
     """Rows of 16 or 8 bytes, one after the other in global memory and in shared."""
     (part,) = op.fragments.values()
     rows, width = part.shape[0] * part.shape[1], row_bytes(op)
-    loads = op.family == "ldmatrix"
+    loads = op.loads
     held = next(each for each in op.operands if each.ptx == ".b32")
     way = "read" if loads else "write"
     parameters = {
@@ -180,7 +180,7 @@ def _matrix(op: Instruction, name: str) -> Entry:
 def _wmma(op: Instruction, name: str) -> Entry:
     """A matrix in global memory with a stride, or in shared memory without gaps."""
     (part,) = op.fragments.values()
-    loads = op.family == "wmma.load"
+    loads = op.loads
     held = next(each for each in op.operands if each.name == part.letter)
     shape = " x ".join(map(str, part.shape))
     way = "read" if loads else "write"

@@ -92,7 +92,7 @@ def function_tag(op: Instruction, part: Fragment) -> str:
     if len(part.layout.data) > 2:  # several small matrices
         words = [op.family, op.values["shape"], op.values.get("num", "")]
         words += [op.values.get("trans", "") or op.values.get(f"{letter}layout", "")]
-        if op.family == "movmatrix":
+        if op.moves == "transpose":
             words = [op.family, op.values["shape"]]
         return "_".join([letter, *filter(None, words), of])
     if part.name in _DIMENSIONS:

@@ -73,7 +73,7 @@ def tensor_needs(op: Instruction) -> tuple[str, ...]:
     >>> tensor_needs(fm.tcgen05("m128n64k32", a="s8"))
     ('tcgen05_descriptor', 'tcgen05_idesc_i8')
     """
-    if op.family == "tcgen05.cp":
+    if op.moves == "copy":
         return ("tcgen05_descriptor",)
     if not op.tensor_memory:
         return ()

@@ -33,11 +33,6 @@ from fragmenta.isa.taking import destination, is_written
 _SPARSITY = ("mdata", "cdata", "data")
 _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)
 """The operands that are arrays of registers, if they are in registers."""
-_IN_REGISTERS = (
-    *("mma", "mma.sp", "wmma.mma", "movmatrix"),
-    *("spcompress", "spdecompress"),
-)
-"""The families that leave memory alone: the compiler may move them past accesses."""
 
 
 def function_name(op: Instruction) -> str:
@@ -246,7 +241,7 @@ class Call:
         yield from _section(self.outputs)
         *lines, last = _section(self.inputs)
         yield from lines
-        if self.op.family not in _IN_REGISTERS:
+        if not _alone(self.op):
             yield last
             last = '    : "memory"'
         yield last + ");"
@@ -364,7 +359,7 @@ def describe(
     lines = [f"// {first}", *(f"//   {line}" for line in more)]
     does = tensor_words.does(op, options) or _does(op, a_registers)
     lines += [*comment(does), *comment(_needs(op))]
-    if op.family in ("mma", "mma.sp"):  # what there is to note of others is said below
+    if op.unit == "mma":  # what there is to note of others is said below
         lines += [line for note in op.notes for line in comment(note)]
     from_memory = op.warpgroup and not a_registers
     if op.tensor_memory:
@@ -380,6 +375,11 @@ def describe(
     return lines + comment(_legend(op))
 
 
+def _alone(op: Instruction) -> bool:
+    """Whether it leaves memory alone: the compiler may move it past accesses."""
+    return op.warp or op.moves == "transpose" or op.unit == "sparsity"
+
+
 def _needs(op: Instruction) -> str:
     """The version and the targets, spelled out."""
     words = op.requires.text
@@ -392,9 +392,9 @@ def _does(op: Instruction, a_registers: bool) -> str:
     """What it does, with which matrices."""
     if "does" in op.row.facts:
         return op.row.facts["does"]
-    if op.family in ("ldmatrix", "stmatrix", "movmatrix"):
+    if op.unit == "matrix":
         return _moves(op)
-    if op.family in ("wmma.load", "wmma.store"):
+    if op.unit == "wmma" and op.moves:
         return _moves_fragment(op)
     m, n, k = op.shape
     a, b, d = (f"{op.types[name]}" for name in "abd")
@@ -416,7 +416,7 @@ def _does(op: Instruction, a_registers: bool) -> str:
 def _moves_fragment(op: Instruction) -> str:
     (part,) = op.fragments.values()
     size = " x ".join(map(str, part.shape))
-    verb, way = ("Load", "from") if op.family == "wmma.load" else ("Store", "to")
+    verb, way = ("Load", "from") if op.loads else ("Store", "to")
     line = {"row": "row", "col": "column"}[op.values["layout"]]
     aligned = part.registers * part.register_bits // 8
     return (
@@ -429,9 +429,9 @@ def _moves_fragment(op: Instruction) -> str:
 def _moves(op: Instruction) -> str:
     part = next(iter(op.fragments.values()))
     count, rows, cols = part.shape
-    if op.family == "movmatrix":
+    if op.moves == "transpose":
         return f"Transpose one {rows} x {cols} matrix of {part.dtype} in registers."
-    verb, way = ("Load", "from") if op.family == "ldmatrix" else ("Store", "to")
+    verb, way = ("Load", "from") if op.loads else ("Store", "to")
     what = "matrices" if count > 1 else "matrix"
     whose = f"row L % {rows} of matrix L / {rows}" if count > 1 else "row L"
     every = count * rows < 32 and "sm_75" in op.requires.targets

@@ -66,7 +66,7 @@ def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> st
 
 def _name(loop: MatrixLoop) -> str:
     """What the function is named after: operand, tile and type."""
-    verb = "load" if loop.move.family == "ldmatrix" else "store"
+    verb = "load" if loop.move.loads else "store"
     sides = zip(SIDES[loop.operand], loop.tiles.shape, strict=True)
     shape = "".join(f"{side}{size}" for side, size in sides)
     return f"{verb}_{loop.operand.lower()}_{shape}_{loop.part.dtype}"
@@ -202,7 +202,7 @@ class _Text:
 
     def write(self, name: str) -> str:
         loop, register = self.loop, self.register
-        loads = loop.move.family == "ldmatrix"
+        loads = loop.move.loads
         const, memory = ("", "const void*") if loads else ("const ", "void*")
         sizes = "".join(f"[{size}]" for size in loop.fragments)
         parameters = [f"{const}unsigned (&{register}){sizes}", f"{memory} memory"]
@@ -213,7 +213,7 @@ class _Text:
         """What the function does, and what it needs."""
         loop, memory = self.loop, self.loop.memory
         rows, cols = loop.tiles.shape
-        verb = "Load" if loop.move.family == "ldmatrix" else "Store"
+        verb = "Load" if loop.move.loads else "Store"
         index = "".join(f"[{side}]" for side in loop.tiles.counts)
         align = max(memory.repeat, 16)
         begins = f" The tile begins {memory.start} bytes behind it." * bool(
@@ -264,7 +264,7 @@ class _Text:
         """The instruction, with 32-bit addresses of shared memory."""
         move = _in_shared(self.loop.move)
         count = moved_part(move).registers
-        loads = move.family == "ldmatrix"
+        loads = move.loads
         each = [self._index(number) for number in range(count)]
         first = 0 if loads else 1
         listed = ", ".join(f"%{first + number}" for number in range(count))

@@ -35,20 +35,20 @@ def entry(
     listed = ptx.operands(op, options=options)
     if op.idesc is not None:
         given = {**given, "idesc": f"{op.idesc:#010x}"}
-    if op.family == "tcgen05":
+    if not (op.multiplies or op.moves):
         return _alone(op, name, listed, given)
     made = _Frame(op, name)
     made.declare(each for each in listed if each.name not in given)
-    made.begin(image=op.tensor_memory or op.family == "tcgen05.cp")
+    made.begin(image=op.tensor_memory or op.moves == "copy")
     made.move("in")
-    if op.family in ("tcgen05.ld", "tcgen05.st"):
+    if op.loads or op.stores:
         _add_move(made, op, listed, given)
     else:
         for each in listed:
             if each.name not in given:
                 _add_operand(made, each)
         made.issue([_statement(op, given, options)])
-    if op.family != "tcgen05.ld":
+    if not op.loads:
         made.move("out")
     made.end()
     return made
@@ -288,7 +288,7 @@ def _add_move(
     given: Mapping[str, int | str],
 ) -> None:
     """Each warp loads or stores at the same address of its own quarter."""
-    loads = op.family == "tcgen05.ld"
+    loads = op.loads
     held = [each for each in listed if each.ptx == ".b32"]
     for each in held:
         way = "write" if loads else "read"
@@ -300,7 +300,8 @@ def _add_move(
     if not loads:
         for each in held:
             made.load(each, place="%thread")
-    made.do(_statement(op, given), f"tcgen05.wait::{op.family[-2:]}.sync.aligned;")
+    wait = f"tcgen05.wait::{'ld' if loads else 'st'}.sync.aligned;"
+    made.do(_statement(op, given), wait)
     if loads:
         for each in held:
             made.store(each, place="%thread")

@@ -16,7 +16,7 @@ from fragmenta.isa.reading import instruction
 
 def pieces(op: Instruction) -> Iterator[Piece]:
     """The functions of the instructions that go with it."""
-    needs: tuple[str, ...] = ("tcgen05_hold",) if op.family == "tcgen05.ld" else ()
+    needs: tuple[str, ...] = ("tcgen05_hold",) if op.loads else ()
     if op.tensor_memory:
         needs = ("tcgen05_hold", "warp_id", "elect_one", "mbarrier")
     for number, each in enumerate(_others(op)):
@@ -32,8 +32,9 @@ def _others(op: Instruction) -> list[Instruction]:
             return [instruction(names[0])]
         found = around(op)
         return [instruction(names[0]), *(found[n] for n in ("after", "load", "wait"))]
-    if op.family in ("tcgen05.ld", "tcgen05.st"):
-        return [instruction(f"tcgen05.wait::{op.family[-2:]}.sync.aligned")]
+    if op.loads or op.stores:
+        way = "ld" if op.loads else "st"
+        return [instruction(f"tcgen05.wait::{way}.sync.aligned")]
     return []
 
 

@@ -42,9 +42,9 @@ def does(op: Instruction, options: Options) -> str:
     """What it does; empty for instructions of other families."""
     if op.tensor_memory:
         return _multiplies(op, check_options(op, options))
-    if op.family in ("tcgen05.ld", "tcgen05.st"):
+    if op.unit == "tcgen05" and (op.loads or op.stores):
         return _moves(op)
-    if op.family == "tcgen05.cp":
+    if op.moves == "copy":
         return (
             f"Copy from shared memory, which s_descriptor describes, to tensor memory: "
             f"rows of {op.values['tile'].partition('x')[2][:-1]} bits, one to a lane. "
@@ -79,7 +79,7 @@ def _multiplies(op: Instruction, options: Options) -> str:
 
 
 def _moves(op: Instruction) -> str:
-    loads = op.family == "tcgen05.ld"
+    loads = op.loads
     tile, num = op.values["tile"], op.values["num"]
     verb, way = ("Load", "from") if loads else ("Store", "to")
     wait = "ld" if loads else "st"

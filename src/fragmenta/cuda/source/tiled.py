@@ -12,6 +12,7 @@ from __future__ import annotations
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, Entry, add_wgmma
 from fragmenta.errors import Error, one_of
+from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.descriptor import UNIT
 
@@ -24,7 +25,6 @@ MOVES = {
     "movmatrix": ("d", "a"),
 }
 """The parameters of each move."""
-_ON_REGISTERS = ("mma", "mma.sp", "wmma.mma")
 
 
 def parameters(op: Instruction, *, a_registers: bool = False) -> tuple[str, ...]:
@@ -46,12 +46,12 @@ def parameters(op: Instruction, *, a_registers: bool = False) -> tuple[str, ...]
         return MOVES[op.family]
     listed = ptx.operands(op, a_registers=a_registers)
     names = [each.name for each in listed if each.ptx != "immediate"]
-    if op.family in _ON_REGISTERS:
+    if op.warp:
         return tuple(names)
     if op.warpgroup:
         wanted = ["d", "c", "a", "b", "metadata", "scale_d"]
         return (*(w for w in wanted if w in names or w == "c"), "image")
-    known = one_of([*_ON_REGISTERS, "wgmma", "wgmma.sp", *MOVES])
+    known = one_of([*IN_REGISTERS, *MOVES])
     raise Error(f"there is no kernel here for {op}; it is one of {known}")
 
 
@@ -114,7 +114,7 @@ def _add_warp(
         if name not in ("d", "address"):
             made.load(each)
     made.do(ptx.statement(op, a_registers=False, options=ptx.PLAIN, **immediates))
-    if op.family == "stmatrix":
+    if op.stores:
         made.do("bar.sync 0;")
         made.point("d", "%tile", size)
         made.copy("out", size, WARP)

@@ -174,17 +174,6 @@ def assemble(text: str, target: str, *options: str, ptxas: Path | None = None) -
         return cubin.read_bytes()
 
 
-def disassemble(cubin: bytes) -> str:
-    """The machine instructions of a cubin, as nvdisasm prints them."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "in.cubin")
-        path.write_bytes(cubin)
-        done = _call("nvdisasm", "-c", path)
-        if done.returncode:
-            raise Error(f"nvdisasm fails: {done.stderr}")
-        return done.stdout
-
-
 def _virtual(target: str) -> str:
     """The virtual architecture to parse for; old targets need a newer one."""
     name = target.replace("sm_", "compute_")

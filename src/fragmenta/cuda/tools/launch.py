@@ -24,7 +24,8 @@ from fragmenta.cuda.tools import assembler, device
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.execution.wgmma import checked_scale_d, in_registers
-from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.families import check_multiplies
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import Version, check_target, number
 from fragmenta.jit.cache import Cache
 from fragmenta.registers.fragment import Fragment, Words
@@ -113,7 +114,7 @@ class TileKernel:
 
     def form(self, tiles: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Shape and type of D in registers (tiles, lanes, n), or of a stored image."""
-        if self.op.family == "stmatrix":
+        if self.op.stores:
             return (tiles, self.image_bytes), np.dtype(np.uint8)
         part = self.op.fragments["D"]
         kind = np.dtype(f"uint{part.register_bits}")

@@ -9,42 +9,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import compiler
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.launch.kernel import Kernel, parse
+from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.result import Result
 
 
 class RawKernel:
     """A kernel in CUDA C++ that runs on the CPU, with the bits that a GPU returns.
 
-    It is made and called as ``cupy.RawKernel``; the arrays are NumPy's, or CPU tensors
-    of another library, and are changed in place.
-
-    ``options`` are those of NVRTC, such as ``-std=c++20``.  CUDA's headers are found if
-    the wheel ``nvidia-cuda-runtime`` or a toolkit is installed.  A name that C++ has
-    mangled is found too, if only one kernel has it.  ``scale<float, 4>`` makes an
-    instance of a template, ``lib::scale`` is in a namespace.  As in CuPy, launches are
-    cooperative with ``enable_cooperative_groups=True``.
-
-    >>> import numpy as np
-    >>> from fragmenta import ptx
-    >>> add = ptx.RawKernel(r'''
-    ... extern "C" __global__
-    ... void add(const float *x, const float *y, float *z, int n)
-    ... {
-    ...     int i = blockDim.x * blockIdx.x + threadIdx.x;
-    ...     if (i < n) z[i] = x[i] + y[i];
-    ... }''', "add")
-    >>> x, z = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
-    >>> result = add((1,), (32,), (x, x, z, 5))
-    >>> z
-    array([0., 2., 4., 6., 8.], dtype=float32)
+    Its arguments and its call are those of ``cupy.RawKernel``; users have it as
+    ``fragmenta.ptx.RawKernel``.
     """
+
+    # The class of the PTX that was read.
+    modules: ClassVar[type[Loaded]] = Loaded
 
     def __init__(
         self,
@@ -87,7 +70,7 @@ class RawKernel:
     def kernel(self) -> Kernel:
         """The kernel as :mod:`fragmenta.ptx` has it."""
         text, name = self._compiled
-        kernels = parse(text, self.name).kernels
+        kernels = self.modules(parse(text, self.name).module).kernels
         mangled = f"_Z{len(name)}{name}"
         fitting = [each for each in kernels if each.startswith(mangled)]
         if name in kernels or len(fitting) == 1:

@@ -213,4 +213,12 @@ def rows_of(table: str, sp: tuple[str, ...] = ("",)) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-FORM = Form("mma", SPELLINGS, rows_of(TABLE), operands, parts)
+FORM = Form(
+    "mma",
+    SPELLINGS,
+    rows_of(TABLE),
+    operands,
+    parts,
+    unit="mma",
+    multiplies="registers",
+)

@@ -90,4 +90,7 @@ FORM = Form(
     operands,
     parts,
     later={"sp::ordered_metadata": "8.5"},
+    unit="mma",
+    multiplies="registers",
+    sparse=True,
 )

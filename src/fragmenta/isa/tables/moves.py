@@ -148,6 +148,8 @@ LDMATRIX = Form(
     load_operands,
     load_parts,
     later=LATER,
+    unit="matrix",
+    moves="load",
 )
 STMATRIX = Form(
     "stmatrix",
@@ -156,6 +158,8 @@ STMATRIX = Form(
     store_operands,
     store_parts,
     later=LATER,
+    unit="matrix",
+    moves="store",
 )
 MOVMATRIX = Form(
     "movmatrix",
@@ -163,4 +167,6 @@ MOVMATRIX = Form(
     _rows("movmatrix"),
     move_operands,
     move_parts,
+    unit="matrix",
+    moves="transpose",
 )

@@ -105,6 +105,7 @@ SPCOMPRESS = Form(
     compress_operands,
     parts,
     any_order="spcompress",
+    unit="sparsity",
 )
 SPDECOMPRESS = Form(
     "spdecompress",
@@ -113,4 +114,5 @@ SPDECOMPRESS = Form(
     decompress_operands,
     parts,
     any_order="spdecompress",
+    unit="sparsity",
 )

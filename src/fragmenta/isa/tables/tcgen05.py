@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fragmenta.isa.instruction import Instruction, Operand, Parts
-from fragmenta.isa.table import Form, Row, read
+from fragmenta.isa.table import Form, Move, Row, read
 from fragmenta.isa.tables.tcgen05_mma import GROUPS
 from fragmenta.isa.tables.tcgen05_registers import load_parts, store_parts
 from fragmenta.isa.target import Version
@@ -111,7 +111,7 @@ def move_operands(op: Instruction) -> tuple[Operand, ...]:
     if op.values["tile"] == "16x32bx2":
         address.append(Operand("imm_half_splitoff", "constant", vector=False))
     registers = [Operand("r", ".b32", count(op))]
-    if op.family == "tcgen05.st":
+    if op.stores:
         return (*address, *registers)
     if ".spcompress" in op.mnemonic:
         registers.insert(0, Operand("spmeta", ".b32", max(1, count(op) // 16)))
@@ -161,10 +161,20 @@ def _form(
     rows: tuple[Row, ...],
     takes: Callable[[Instruction], tuple[Operand, ...]],
     holds: Callable[[Instruction], Parts] = parts,
+    moves: Move = "",
 ) -> Form:
     head = f"tcgen05.{name}"
     spelling = f"{head}.{tail}" if tail else head
-    return Form(family, (spelling,), rows, takes, holds, any_order=head)
+    return Form(
+        family,
+        (spelling,),
+        rows,
+        takes,
+        holds,
+        any_order=head,
+        unit="tcgen05",
+        moves=moves,
+    )
 
 
 def _others() -> tuple[Form, ...]:
@@ -184,7 +194,8 @@ def _moves() -> tuple[Form, ...]:
         family = f"tcgen05.{name[:2]}"
         found = tuple(_row(each, tail) for each in rows)
         holds = store_parts if name == "st" else load_parts
-        forms.append(_form(family, name, tail, found, move_operands, holds))
+        moves: Move = "store" if name == "st" else "load"
+        forms.append(_form(family, name, tail, found, move_operands, holds, moves))
     return tuple(forms)
 
 
@@ -192,7 +203,7 @@ def _copies() -> Form:
     tail = "{cta_group}.{tile}.{multicast}.{source}"
     version = {"ptx": "8.6", "targets": "100a/f 110a/f"}
     rows = tuple(_row({**line, **version}, tail) for line in read(COPIES))
-    return _form("tcgen05.cp", "cp", tail, rows, copy_operands)
+    return _form("tcgen05.cp", "cp", tail, rows, copy_operands, moves="copy")
 
 
 FORMS = (*_moves(), _copies(), *_others())

@@ -120,7 +120,7 @@ def _options(has: bool) -> tuple[bool, ...]:
 
 
 def _weight_stationary(op: Instruction) -> bool:
-    return ".ws" in op.family
+    return op.ws
 
 
 def _has_mask(op: Instruction) -> bool:
@@ -185,6 +185,10 @@ def _form(words: str, head: str, tail: str, family: str) -> Form:
         parts,
         any_order=head,
         lists=lists,
+        unit="tcgen05",
+        multiplies="tensor memory",
+        sparse=family.endswith("sp"),
+        ws=family.startswith("ws"),
     )
 
 

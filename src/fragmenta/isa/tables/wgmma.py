@@ -112,6 +112,8 @@ DENSE = Form(
     _rows(sparse=False),
     operands,
     parts,
+    unit="wgmma",
+    multiplies="registers",
 )
 SPARSE = Form(
     "wgmma.sp",
@@ -119,4 +121,7 @@ SPARSE = Form(
     _rows(sparse=True),
     operands,
     parts,
+    unit="wgmma",
+    multiplies="registers",
+    sparse=True,
 )

@@ -185,6 +185,8 @@ MMA = Form(
     _mma_rows(implied=False),
     mma_operands,
     mma_parts,
+    unit="wmma",
+    multiplies="registers",
 )
 MMA_F16 = Form(
     "wmma.mma",
@@ -192,6 +194,8 @@ MMA_F16 = Form(
     _mma_rows(implied=True),
     mma_operands,
     mma_parts,
+    unit="wmma",
+    multiplies="registers",
 )
 LOAD = Form(
     "wmma.load",
@@ -203,6 +207,8 @@ LOAD = Form(
     load_operands,
     move_parts,
     later=LATER,
+    unit="wmma",
+    moves="load",
 )
 STORE = Form(
     "wmma.store",
@@ -214,4 +220,6 @@ STORE = Form(
     store_operands,
     move_parts,
     later=LATER,
+    unit="wmma",
+    moves="store",
 )

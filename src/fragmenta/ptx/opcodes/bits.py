@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I1,
     I8,
@@ -19,7 +20,6 @@ from fragmenta.jit.trace import (
     I32,
     I64,
     Number,
-    Type,
     Value,
     compare_unsigned,
     convert,
@@ -53,7 +53,8 @@ def type_named(kind: str) -> Type:
     >>> str(type_named("u16")), str(type_named("f64")), str(type_named("pred"))
     ('i16', 'i64', 'i1')
     """
-    return I1 if kind == "pred" else WIDTHS[kind.lstrip("bfsu")]
+    made: Type = I1 if kind == "pred" else WIDTHS[kind.lstrip("bfsu")]
+    return made
 
 
 def width(x: Value) -> int:

@@ -15,8 +15,13 @@ code that ptxas 13.0 writes for sm_90a, and its results were seen on an H200:
 
 A piece of code ends at a branch, a label that is jumped to, a call, and at what ptxas
 makes a call or several blocks of: IEEE division and square root, 64-bit integer
-division, memory fences.  A product from an earlier turn of a loop may be fused where
-ptxas unrolls the loop: this is not followed.
+division, memory fences.
+
+A product from an earlier turn of a loop is fused where ptxas unrolls the loop: this is
+not followed, unless the loop is written unrolled.  ptxas 13.0 and 13.4 unroll a loop
+whose number of turns is known when it begins, which has no exit in the middle, no call
+and no ``.pragma "nounroll"``, and is small: by four while four turns are left, then by
+two.  If the number of turns is a constant, they take other factors.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
@@ -15,7 +16,6 @@ from fragmenta.jit.trace import (
     I16,
     I32,
     I64,
-    Type,
     Value,
     bits_of,
     ceiling,

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
     I32,
     I64,
-    Type,
     Value,
     bits_of,
     compare_unsigned,

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F64,
     I32,
     I64,
     Memory,
-    Type,
     Value,
     bits_of,
     convert,

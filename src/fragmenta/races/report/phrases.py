@@ -26,6 +26,10 @@ AGENTS = {
 """Who does something, by the kind of agent."""
 
 SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
+ONE_STORE = (
+    "{other} wrote another value there by the same instruction, and which lane's stays "
+    "is left open by the PTX manual"
+)
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
 NEW = (
@@ -82,6 +86,8 @@ def spoken(text: str, language: str) -> str:
         text = text.replace(ours, theirs)
     return text
 
+
+ONE_LANE = "Let one lane store it, or let all of them store the same value."
 
 UNBALANCED = (
     "Check that the arrivals and bytes that are expected are those that come, and that "

@@ -178,6 +178,8 @@ class Teller:
         phrase = found.rule.before
         if found.more["same_value"]:
             phrase = phrases.SAME_VALUE
+        elif found.more.get("one_store"):
+            phrase = phrases.ONE_STORE
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
@@ -288,6 +290,8 @@ class Teller:
     def _repair(self, found: Found, now: Agent, before: Agent) -> str:
         if found.more["same_value"]:
             return ""
+        if found.more.get("one_store"):
+            return phrases.ONE_LANE
         writes = found.more["now_write"]
         mbarrier = ""
         if before.mbarrier is not None:

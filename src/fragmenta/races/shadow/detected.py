@@ -32,22 +32,25 @@ class Detected(IntEnum):
     UNINITIALISED = 5, rules.UNINITIALISED
     SAME_VALUE = 6, rules.SHARED_RACE, INFO
     """A race in which both wrote the same value."""
+    ONE_STORE = 7, rules.SHARED_RACE, INFO
+    """Lanes of one instruction wrote different values: the manual leaves open which
+    of them stays."""
 
     # Global memory.
-    WRITE_WRITE = 7, rules.GLOBAL_RACE
+    WRITE_WRITE = 8, rules.GLOBAL_RACE
     """Written again without order."""
-    READ_WRITE = 8, rules.GLOBAL_RACE
+    READ_WRITE = 9, rules.GLOBAL_RACE
     """Written after a read, without order."""
-    WRITE_READ = 9, rules.GLOBAL_RACE
+    WRITE_READ = 10, rules.GLOBAL_RACE
     """Read after a write, without order."""
-    GLOBAL_SAME_VALUE = 10, rules.GLOBAL_RACE, INFO
+    GLOBAL_SAME_VALUE = 11, rules.GLOBAL_RACE, INFO
     """Written again without order, but with the value that was there."""
-    GLOBAL_UNINITIALISED = 11, rules.UNINITIALISED, ERROR
-    SCOPE = 12, rules.GLOBAL_RACE
+    GLOBAL_UNINITIALISED = 12, rules.UNINITIALISED, ERROR
+    SCOPE = 13, rules.GLOBAL_RACE
     """Both are strong, but in the scope of different blocks."""
-    GLOBAL_PROXY = 13, rules.MISSING_PROXY_FENCE, WARNING
+    GLOBAL_PROXY = 14, rules.MISSING_PROXY_FENCE, WARNING
     """Ordered, but without a proxy fence between them."""
-    MIXED = 14, rules.GLOBAL_RACE, INFO
+    MIXED = 15, rules.GLOBAL_RACE, INFO
     """A plain load and an atomic operation without order.  Loops with
     compare-and-swap begin like that everywhere, and it does no harm there."""
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
@@ -108,7 +109,7 @@ def report(code: Code, head: Head, problem: Problem) -> None:
         again(~free & ~same & (left.value > 0))
 
 
-def _note(code: Code, head: Head, place: object, problem: Problem) -> None:
+def _note(code: Code, head: Head, place: Raw, problem: Problem) -> None:
     one = problem.rule.lift(1)
     for offset, value in (
         (layout.PROBLEM_RULE, problem.rule),
@@ -126,7 +127,7 @@ def _note(code: Code, head: Head, place: object, problem: Problem) -> None:
     field(code, place, layout.PROBLEM_BEFORE, I64)[0] = problem.before
 
 
-def _count(code: Code, place: object, problem: Problem) -> None:
+def _count(code: Code, place: Raw, problem: Problem) -> None:
     count = field(code, place, layout.PROBLEM_COUNT, I32)
     count[0] = count[0] + 1
     flags = field(code, place, layout.PROBLEM_FLAGS, I32)

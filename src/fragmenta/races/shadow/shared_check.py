@@ -86,7 +86,8 @@ def check(
 ) -> None:
     """Check an access of a word, and take it down.
 
-    ``equal`` says whether the bytes that are written are there already.
+    ``equal`` says whether the bytes that are written are there already, or those that
+    other lanes write by the same instruction.
     """
     write, reads = word.writes[word.number], word.reads[word.number]
     ever = part(write, layout.EVER_AT, layout.EVER_BITS)
@@ -137,14 +138,14 @@ def _after_write(
         )
         chosen = code.variable(rule)
         if equal is not None:
-            together = (agent == now.agent) & (site_of(write) == now.site)
-            together = together & (epoch_of(write) == now.epoch)
             plain = now.has(layout.WRITES) & ~now.has(layout.READS)
             with code.when(plain & _is(head, agent, "warp")):
-                same = convert(equal() | together, I32, signed=False)
-                chosen.value = select(
-                    same != 0, rule.lift(int(Detected.SAME_VALUE)), rule
-                )
+                same = convert(equal(), I32, signed=False)
+                together = (agent == now.agent) & (site_of(write) == now.site)
+                together = together & (epoch_of(write) == now.epoch)
+                other = select(together, rule.lift(int(Detected.ONE_STORE)), rule)
+                note = rule.lift(int(Detected.SAME_VALUE))
+                chosen.value = select(same != 0, note, other)
         _report(code, head, now, word, chosen.value, write, overlap, 2)
     if now.fenced is not None:
         contested = _is(head, agent, "cp.async") & _strict(head)

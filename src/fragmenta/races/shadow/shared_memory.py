@@ -91,8 +91,8 @@ def _lane(
 
                 def equal(at: Value = at, word: Word = word) -> Value:
                     lane = convert(now.lane, I64)
-                    same = _equal(code, block, values, lane, at, begin, word.mask)
-                    return local & same
+                    given = (values, lane, address, at, begin, word.mask)
+                    return _equal(code, block, local, *given)
 
                 check(code, head, now, word, equal)
 
@@ -134,26 +134,66 @@ def _copier(
 
 
 def _equal(
-    code: Code, block: Any, values: Any, lane: Value, at: Value, begin: Value,
-    mask: Value,
+    code: Code, block: Any, local: Value, values: Any, lane: Value, address: Value,
+    at: Value, begin: Value, mask: Value,
 ) -> Value:  # fmt: skip
-    """Whether shared memory has the bytes of a word already that a lane writes."""
+    """Whether a lane writes bytes of a word that leave it as it is.
+
+    If lanes before it write there by the same instruction, it is compared with them;
+    else with what is in shared memory, if that is the block's own.
+    """
     b = code.builder
     same = code.variable(mask.lift(0))
     with b.if_then(b.icmp_unsigned("!=", values, values.type(None))):
-        element = convert(field(code, values, 0, I32)[0], I64)
-        register = convert(field(code, values, 4, I32)[0], I64)
-        places = field(code, values, 8, I64)
+        written = _Written(code, values)
         memory_at = pointer_at(code, block, engine.BLOCK_SHARED)
+        first = code.variable(mask.lift(1))
         same.value = mask.lift(1)
-        with code.loop(4) as byte, code.when(((mask >> convert(byte, I32)) & 1) != 0):
-            index = at + byte - begin
-            base = b.inttoptr(places[index // element].raw, I8.as_pointer())
-            step = lane * register + index % element
-            new = Value(b, b.load(b.gep(base, [step.raw])))
-            old = Value(b, b.load(b.gep(memory_at, [(at + byte).raw])))
-            same.value = select(new == old, same.value, 0)
+
+        def compare(old: Callable[[Value, Value], Value]) -> None:
+            with (
+                code.loop(4) as byte,
+                code.when(((mask >> convert(byte, I32)) & 1) != 0),
+            ):
+                index = at + byte - begin
+                new = written.byte(lane, index)
+                same.value = select(new == old(at + byte, index), same.value, 0)
+
+        with code.loop(lane) as other, code.when(written.is_at(other, address)):
+            first.value = mask.lift(0)
+            compare(lambda _, index: written.byte(other, index))
+        with code.when((first.value != 0) & local):
+            compare(lambda place, _: Value(b, b.load(b.gep(memory_at, [place.raw]))))
+        with code.when((first.value != 0) & ~local):
+            same.value = mask.lift(0)
     return same.value > 0
+
+
+class _Written:
+    """What the lanes write by one instruction, and where."""
+
+    def __init__(self, code: Code, values: Any) -> None:
+        self._code = code
+        self._element = convert(field(code, values, 0, I32)[0], I64)
+        self._register = convert(field(code, values, 4, I32)[0], I64)
+        self._lanes = field(code, values, 8, I32)[0]
+        self._addresses = self._pointer(field(code, values, 16, I64)[0], I64)
+        self._places = field(code, values, 24, I64)
+
+    def _pointer(self, at: Value, of: ir.Type) -> Any:
+        return self._code.builder.inttoptr(at.raw, of.as_pointer())
+
+    def is_at(self, lane: Value, address: Value) -> Value:
+        """Whether a lane takes part and writes to this address."""
+        there: Value = memory.lane_of(self._code, self._addresses, lane) == address
+        found: Value = there & memory.has(self._lanes, lane)
+        return found
+
+    def byte(self, lane: Value, index: Value) -> Value:
+        """A byte of what a lane writes."""
+        base = self._pointer(self._places[index // self._element], I8)
+        step = lane * self._register + index % self._element
+        return memory.lane_of(self._code, base, step)
 
 
 LANE = routine("watch.lane", _lane, [P, P, I32, I32, I64, I32, I32, I32, P], None)
@@ -235,7 +275,9 @@ def _warp(
     first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
     one = memory.lane_of(code, spilled, first)
     number = field(code, warp, engine.WARP_NUMBER, I32)[0]
-    values = _values(code, access, registers) if kind == "write" else None
+    values = None
+    if kind == "write":
+        values = _values(code, access, registers, lanes, spilled)
     left = code.variable(lanes)
 
     def slow(some: Value, address: Value) -> None:
@@ -298,15 +340,19 @@ def _lanes(
             group.value = lanes.lift(0)
 
 
-def _values(code: Code, access: memory.Access, registers: tuple[Any, ...]) -> Any:
-    """Where the values are that lanes write: sizes, then registers."""
+def _values(
+    code: Code, access: memory.Access, registers: tuple[Any, ...], lanes: Value,
+    spilled: Any,
+) -> Any:  # fmt: skip
+    """What lanes write, and where: sizes, lanes, addresses, then registers."""
     b = code.builder
-    kept = b.bitcast(code.array(I64, 1 + access.elements), POINTER)
+    kept = b.bitcast(code.array(I64, 3 + access.elements), POINTER)
     sizes = code.constant(access.bits // 8, I32)
     field(code, kept, 0, I32)[0] = sizes
     field(code, kept, 4, I32)[0] = sizes.lift(access.register // 8)
-    for index, each in enumerate(registers):
-        field(code, kept, 8 + 8 * index, I64)[0] = Value(b, b.ptrtoint(each, I64))
+    field(code, kept, 8, I32)[0] = lanes
+    for index, each in enumerate((spilled, *registers)):
+        field(code, kept, 16 + 8 * index, I64)[0] = Value(b, b.ptrtoint(each, I64))
     return kept
 
 

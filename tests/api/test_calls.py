@@ -1,21 +1,21 @@
-"""How is an instruction called: signatures, help and errors that say the same?"""
+"""Is an instruction called as its unit takes it, and is a wrong call told the right one?"""
 
-import ast
 import copy
 import inspect
 import pickle
 import pydoc
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import methods
+from fragmenta.api import calls
+from fragmenta.cuda.source import emit
+from fragmenta.cuda.source import loops as loop_source
+from fragmenta.evidence import kernels
 from fragmenta.execution import explain, mma, tcgen05, wgmma
-from fragmenta.isa import calling
 from fragmenta.isa.taking import lists
 from fragmenta.shared import moves
 
@@ -26,7 +26,7 @@ WARPGROUP = fm.wgmma("m64n8k16", a="f16", d="f32")
 TENSOR = fm.tcgen05("m128n256k16", a="f16", d="f32")
 LOAD = fm.find("ldmatrix.m8n8.x1.b16")
 
-SIGNATURES = {
+CALLS = {
     DENSE: "(a, b, c, *, target=None)",
     SPARSE: "(a, b, c, *, metadata, selector=0, target=None)",
     SCALED: "(a, b, c, *, scale_a, scale_b, byte_a=0, thread_a=0, byte_b=0, thread_b=0, "
@@ -48,18 +48,17 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("op", SIGNATURES, ids=str)
-def test_execute_shows_the_operands_of_its_instruction(op):
-    assert str(inspect.signature(op.execute)) == SIGNATURES[op]
-    assert calling.call_line(op.execute) == f"op.execute{SIGNATURES[op]}"
-    page = pydoc.render_doc(op.execute, renderer=pydoc.plaintext)
-    assert f"execute{SIGNATURES[op]} method" in page
-    for name in inspect.signature(op.execute).parameters:
-        assert f"\n        {name} " in page
+@pytest.mark.parametrize("op", CALLS, ids=str)
+def test_help_shows_the_operands_of_its_instruction(op):
+    line, _, told = op.help().partition("\n\n")
+    assert " ".join(line.split()) == f"op.execute{CALLS[op]}"
+    rows = told.splitlines()
+    assert max(map(len, line.splitlines())) <= 80
     # Every argument is told in words that fit a terminal.
-    told = calling.arguments(op, inspect.signature(op.execute))
-    assert all(told.values())
-    assert max(map(len, page.partition("::")[2].splitlines()[:16])) <= 88
+    names = inspect.signature(op.execute).parameters
+    shown = [row.split()[0] for row in rows]
+    assert {*shown} <= {*names}
+    assert all(len(row.split()) > 2 and len(row) <= 80 for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -76,40 +75,36 @@ def test_execute_shows_the_operands_of_its_instruction(op):
     ids=str,
 )
 def test_matrices_and_explain(op, matrices, element):
-    assert str(inspect.signature(op.__call__)) == matrices
-    assert element in str(inspect.signature(op.explain))
-    assert all(calling.arguments(op, inspect.signature(op.explain)).values())
+    assert calls.call_line(op, "__call__") == f"op{matrices}"
+    assert element in calls.call_line(op, "explain")
+    assert all(calls.arguments(op, "explain").values())
 
 
 def test_on_device_takes_what_execute_takes():
-    assert str(inspect.signature(SPARSE.on_device)) == (
-        "(a, b, c, *, metadata, selector=0, target=None, gpu=None)"
+    assert calls.call_line(SPARSE, "on_device") == (
+        "op.on_device(a, b, c, *, metadata, selector=0, target=None, gpu=None)"
     )
+    with pytest.raises(fm.BadCall, match=r"needs c; the call is op\.on_device\(a, b"):
+        DENSE.on_device(1, 2)
 
 
-def test_the_class_has_help_of_its_own():
-    page = pydoc.render_doc(fm.Instruction.execute, renderer=pydoc.plaintext)
-    assert "execute(self, *operands, " in page
-    assert "smem=None" in page
-    assert "op.execute(d, a, b, smem=…)" in page
-    assert str(inspect.signature(fm.Instruction.__call__)) == (
-        "(self, A, B, C=None, *, scale_a=None, scale_b=None, target=None)"
-    )
-    whole = pydoc.render_doc(fm.Instruction, renderer=pydoc.plaintext)
-    assert "explain(self, A, B, C=None, *, row, col," in whole
-    assert "to_ptx(" in whole
+def test_every_method_has_a_real_signature():
+    page = pydoc.render_doc(fm.Mma, renderer=pydoc.plaintext)
+    assert "execute(" in page
+    assert "metadata: 'ArrayLike | None' = None" in page
+    assert str(inspect.signature(fm.Wgmma.execute)).startswith("(self, d: 'ArrayLike'")
+    assert pydoc.render_doc(DENSE.execute, renderer=pydoc.plaintext).count("*args") == 0
 
 
 def test_methods_of_the_class_are_those_of_the_instruction():
     words = [part.pack(np.ones(part.shape)) for part in (DENSE.a, DENSE.b, DENSE.c)]
-    found = fm.Instruction.execute(DENSE, *words)
+    found = fm.Mma.execute(DENSE, *words)
     assert (found == DENSE.execute(*words)).all()
     assert (found == DENSE.execute(c=words[2], b=words[1], a=words[0])).all()
-    assert DENSE.execute is DENSE.execute
     again = pickle.loads(pickle.dumps(DENSE.execute))
     assert (again(*words) == found).all()
-    assert copy.deepcopy(DENSE) == DENSE
-    assert pickle.loads(pickle.dumps(fm.Instruction.execute)) is fm.Instruction.execute
+    assert copy.deepcopy(DENSE) is DENSE
+    assert pickle.loads(pickle.dumps(fm.Mma.execute)) is fm.Mma.execute
 
 
 def test_moves_are_executed():
@@ -152,7 +147,7 @@ def test_a_wrong_call_says_the_right_one(call, error, why):
         call()
     assert isinstance(caught.value, fm.Error)
     line = str(caught.value).split("the call is ")[1]
-    assert line in {f"op.execute{each}" for each in SIGNATURES.values()}
+    assert line in {f"op.execute{each}" for each in CALLS.values()}
 
 
 def test_a_wrong_call_of_matrices_says_the_right_one():
@@ -176,12 +171,14 @@ def test_what_cannot_be_executed_says_so():
         fm.find("wgmma.fence").execute(1, 2, 3)
     with pytest.raises(fm.Error, match=r"fm\.tensor_memory\.load\("):
         fm.instruction("tcgen05.ld.sync.aligned.32x32b.x1.b32").execute()
-    assert not calling.call_line(fm.find("wgmma.fence").execute)
+    assert not calls.call_line(fm.find("wgmma.fence"))
+    assert "seen in a kernel" in fm.find("wgmma.fence").help()
+    with pytest.raises(fm.Error, match="did you mean explain"):
+        DENSE.help("explian")
 
 
 # ── one source ──────────────────────────────────────────────────────────────
 
-ROOMS = {"mma": mma.execute, "wmma": mma.execute, "wgmma": wgmma.execute}
 GIVEN = {"trans_a": 1, "trans_b": 1, "scale_d": 0, "selector": 1, "scale_input_d": 1}
 
 
@@ -189,7 +186,7 @@ def kinds():
     """One multiplying instruction for each set of operands."""
     found = {}
     for op in fm.catalogue():
-        if op.family in ("mma", "mma.sp", "wmma.mma", "wgmma", "wgmma.sp"):
+        if op.multiplies and not op.tensor_memory:
             names = tuple(each.name for each in lists(op)[0])
             found.setdefault((op.family, names), op)
     return list(found.values())
@@ -197,8 +194,7 @@ def kinds():
 
 @pytest.mark.parametrize("op", kinds(), ids=str)
 def test_what_is_not_shown_is_refused(op):
-    room = ROOMS[op.family.split(".")[0]]
-    shown = inspect.signature(op.execute).parameters
+    shown = calls.signature(op, "execute").parameters
     more = {"smem": np.zeros(8, np.uint8)} if "smem" in shown else {}
     needed = {n for n, p in shown.items() if p.default is p.empty and n not in "abcd"}
     for name in needed - {"smem"}:
@@ -209,46 +205,53 @@ def test_what_is_not_shown_is_refused(op):
             (op.shape.m, op.metadata.shape[-1]), op.granularity.empty, np.uint8
         )
         more["metadata"] = op.metadata.pack(codes)
-    for name in list(inspect.signature(room).parameters)[1:]:
+    for name in inspect.signature(op.execute).parameters:
         if name not in shown:
             value = GIVEN.get(name, -1 if op.warpgroup else 1)
             with pytest.raises(fm.Error, match=name.split("_")[0]):
                 op.execute(0, 0, 0, **more, **{name: value})
 
 
-def test_type_checkers_see_the_signatures_of_the_functions():
-    tree = ast.parse(Path(methods.__file__).read_text(encoding="utf-8"))
-    overloads = [
-        ast.unparse(node.args)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(each) == "overload" for each in node.decorator_list)
-    ]
-    functions = (mma.execute, wgmma.execute, tcgen05.execute, moves.ldmatrix,
-                 moves.stmatrix, moves.movmatrix)  # fmt: skip
-    wanted = []
-    for function in functions:
-        node = ast.parse(inspect.getsource(function)).body[0]
-        wanted.append(
-            ast.unparse(node.args).replace("op: Instruction | str", "op: Instruction")
-        )
-    assert overloads == wanted
+@pytest.mark.parametrize(
+    "method, function",
+    [
+        (fm.Mma.execute, mma.execute),
+        (fm.Wgmma.execute, wgmma.execute),
+        (fm.TensorMma.execute, tcgen05.execute),
+        (fm.LdMatrix.execute, moves.ldmatrix),
+        (fm.StMatrix.execute, moves.stmatrix),
+        (fm.MovMatrix.execute, moves.movmatrix),
+        (fm.Instruction.__call__, mma.call),
+        (fm.Instruction.explain, explain.explain),
+        (fm.Instruction.to_cuda, emit.to_cuda),
+        (fm.Instruction.to_ptx, emit.to_ptx),
+        (fm.MatrixLoop.to_cuda, loop_source.to_cuda),
+        (fm.ptx.Kernel.verify, kernels.verify),
+    ],
+)
+def test_a_method_takes_what_its_function_takes(method, function):
+    (_, *taken), (_, *wanted) = (
+        inspect.signature(each).parameters.values() for each in (method, function)
+    )
+    same = [each.replace(annotation=str(each.annotation)) for each in taken]
+    assert same == [each.replace(annotation=str(each.annotation)) for each in wanted]
 
 
 def test_every_argument_has_its_words():
-    for function in (mma.execute, wgmma.execute, tcgen05.execute):
-        unit = function.__module__.split(".")[-1]
-        for each in calling._parameters(function):
-            assert (unit, each.name) in calling._ARGUMENTS or each.name == "target"
-    for each in calling._parameters(explain.explain):
-        assert ("whole", each.name) in calling._ARGUMENTS or each.name == "target"
+    units = {"mma": fm.Mma, "wgmma": fm.Wgmma, "tcgen05": fm.TensorMma}
+    units |= dict.fromkeys(["matrix"], fm.StMatrix)
+    for unit, kind in units.items():
+        for each in calls.parameters(kind, "execute"):
+            assert (unit, each.name) in calls._ARGUMENTS or each.name == "target"
+    for each in calls.parameters(fm.Instruction, "explain"):
+        assert ("whole", each.name) in calls._ARGUMENTS or each.name == "target"
 
 
 def test_an_instruction_opens_no_later_room():
     code = (
         "import sys, fragmenta as fm; op = fm.mma('m16n8k16', a='f16', d='f32'); op.a; "
         "print([m for m in sys.modules if m.startswith(('fragmenta.execution', "
-        "'fragmenta.cuda', 'llvmlite'))])"
+        "'fragmenta.cuda', 'fragmenta.view', 'fragmenta.ptx', 'llvmlite'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

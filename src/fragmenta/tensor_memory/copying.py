@@ -61,7 +61,7 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Copied(TensorFragment):
     """The rows of a copy, as 32-bit words in tensor memory.
 
@@ -168,6 +168,6 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
 
 def _copying(op: Instruction | str) -> Instruction:
     found = instruction(op)
-    if found.family != "tcgen05.cp":
+    if found.moves != "copy":
         raise Error(f"tcgen05.cp copies to tensor memory; given {found}")
     return found

@@ -1,4 +1,4 @@
-"""From which addresses does ``wgmma`` read shared memory?"""
+"""The addresses from which a GPU's ``wgmma`` reads shared memory."""
 
 from __future__ import annotations
 
