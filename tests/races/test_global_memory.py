@@ -47,7 +47,7 @@ def test_a_warp_reads_what_another_wrote(
     assert machine.rules() == ([] if barrier else ["WRITE_READ"])
     for each in machine.watch.found():
         assert (each.now.site, each.before and each.before.site) == (3, 1)
-        assert each.times == max(8 * size, 32 // max(1, 4 // size))
+        assert each.count == max(8 * size, 32 // max(1, 4 // size))
 
 
 @pytest.mark.parametrize("barrier", [True, False])
@@ -71,7 +71,7 @@ def test_two_blocks_write_one_word() -> None:
     machine.blocks[1].access(0, "write", 4 * LANES + 64, site=2, value=5)
     found = machine.watch.found()
     assert [each.case.name for each in found] == ["WRITE_WRITE"]
-    assert found[0].times == 16
+    assert found[0].count == 16
     before = found[0].before
     assert before is not None
     assert (before.group, found[0].now.group) == (0, 1)

@@ -69,7 +69,7 @@ def test_a_copy_behind_a_read_and_without_a_proxy_fence() -> None:
     second.access(0, "read", 4 * LANES)
     copy(first, WRITE, 0, 4)
     (found,) = machine.watch.found()
-    assert (found.case.name, found.before, found.times) == ("READ_WRITE", None, 1)
+    assert (found.case.name, found.before, found.count) == ("READ_WRITE", None, 1)
     machine = Machine()
     block = machine.blocks[0]
     block.access(0, "write", 4 * LANES)
@@ -107,7 +107,7 @@ def test_copies_of_two_blocks_read_and_one_writes() -> None:
     machine.blocks[2].access(0, "write", 4 * LANES, lanes=1 << 15)
     machine.blocks[2].access(0, "write", 4 * LANES, lanes=1 << 16)
     (found,) = machine.watch.found()
-    assert (found.case.name, found.times) == ("READ_WRITE", 1)
+    assert (found.case.name, found.count) == ("READ_WRITE", 1)
 
 
 # ── memory that nobody has written ──────────────────────────────────────────
@@ -126,7 +126,7 @@ def test_reading_what_nobody_has_written() -> None:
     block.access(0, "read", 4 * LANES + 128, lanes=1 << 31, site=3)
     (found,) = machine.watch.found()
     assert found.case.name == "GLOBAL_UNINITIALISED"
-    assert (found.address, found.now.lane, found.before) == (BASE + 252, 31, None)
+    assert (found.first, found.now.lane, found.before) == (BASE + 252, 31, None)
 
 
 def test_an_atomic_operation_and_a_copy_read_what_nobody_has_written() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.races.shadow.layout import SET, knows, unpack
+from fragmenta.units.findings import Finding
 
 
 def visitors(observer: Any, block: Any) -> None:
@@ -78,5 +79,5 @@ def _copies(observer: Any, block: Any, number: int, queue: Any) -> None:
 def _report(
     block: Any, warp: Any, site: int, rule: Rule, message: str, severity: str = ""
 ) -> None:
-    problems = block.cluster.machine.problems
-    problems.add(rule, severity or rule.severity, site, message, warp, 0)
+    made = Finding(rule, site, message, warp.block.index, warp.number, 0, severity)
+    block.cluster.machine.problems.put(made)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from fragmenta.races.shadow.global_records import (
     Flags,
 )
 from fragmenta.races.shadow.layout import knows as row_knows
+from fragmenta.races.shadow.problem_table import Noted
 from fragmenta.races.shared_watch import Watch
 from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned
@@ -51,19 +53,6 @@ class Who(NamedTuple):
     lane: int
     epoch: int
     flags: Flags
-
-
-class Finding(NamedTuple):
-    """A problem in global memory, and how often it was found."""
-
-    case: Detected
-    address: int
-    now: Who
-    before: Who | None
-    """None if several groups had read, or if nobody had written."""
-    times: int
-    apart: int = 0
-    """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
 
 
 class Ledger:
@@ -228,7 +217,7 @@ class GlobalWatch:
         self._ledgers: list[Ledger] = []
         self._foreign: dict[int, Foreign] = {}
         self._shared: Foreign | None = None
-        self._findings: dict[tuple[int, int, int], Finding] = {}
+        self._findings: dict[tuple[int, int, int], Noted[Who]] = {}
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
         self.fenced: set[int] = set()
@@ -417,17 +406,17 @@ class GlobalWatch:
             int(entry["epoch"]), Flags(int(entry["flags"])),
         )  # fmt: skip
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Noted[Who]) -> None:
         """Keep a problem, once for each rule and pair of instructions."""
         before = finding.before.site if finding.before else -1
         key = (finding.case, finding.now.site, before)
         with self._lock:
             known = self._findings.get(key, finding)
-            times = finding.times + (known.times if known is not finding else 0)
+            count = finding.count + (known.count if known is not finding else 0)
             apart = known.apart | finding.apart
-            self._findings[key] = known._replace(times=times, apart=apart)
+            self._findings[key] = replace(known, count=count, apart=apart)
 
-    def found(self) -> list[Finding]:
+    def found(self) -> list[Noted[Who]]:
         """All problems so far; those of machine code are taken out of the ledgers."""
         for ledger in self._ledgers:
             count = int(ledger.narrow[global_records.FOUND // 4])
@@ -437,11 +426,11 @@ class GlobalWatch:
             ledger.narrow[global_records.FOUND // 4] = 0
         return sorted(self._findings.values(), key=lambda each: (each.case, each.now))
 
-    def _finding(self, problem: Any) -> Finding:
+    def _finding(self, problem: Any) -> Noted[Who]:
         now = self.who(int(problem["id"]), int(problem["lane"]))
         assert now is not None
         before = self.who(int(problem["id_before"]), int(problem["lane_before"]))
-        return Finding(
+        return _noted(
             BY_NUMBER[int(problem["rule"])], int(problem["address"]), now, before,
             int(problem["count"]), int(problem["apart"]),
         )  # fmt: skip
@@ -533,8 +522,20 @@ class _Touch(NamedTuple):
     ) -> None:
         """Keep a problem."""
         self.watch.add(
-            Finding(case, address, self.who, before, count, _apart(self.who, before))
+            _noted(case, address, self.who, before, count, _apart(self.who, before))
         )
+
+
+def _noted(
+    case: Detected, address: int, now: Who, before: Who | None, count: int, apart: int
+) -> Noted[Who]:
+    """A problem of a word."""
+    wrote = before is not None and bool(before.flags & Flags.WRITE)
+    writes = bool(now.flags & Flags.WRITE)
+    return Noted(
+        case, address, address + WORD, now, before, count, wrote, writes, now.group,
+        apart=apart,
+    )  # fmt: skip
 
 
 def _apart(who: Who, before: Who | None) -> int:

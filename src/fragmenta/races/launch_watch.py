@@ -1,4 +1,4 @@
-"""What is watched in a whole launch, and what was found in it?"""
+"""The race detectors of a whole launch, and what they found."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
-from fragmenta.races.global_watch import Finding, GlobalWatch, Who
+from fragmenta.races.global_watch import GlobalWatch, Who
 from fragmenta.races.observer import MBARRIERS, Observer
 from fragmenta.races.report.history import Mark, Recorded
-from fragmenta.races.report.stories import Agent, Story, key
+from fragmenta.races.report.stories import Agent, Collision, Story, key
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import LAST_EPOCH, Plan
-from fragmenta.races.shadow.problem_table import Found as SharedFound
+from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.simt.layout import RANK_BITS
-from fragmenta.units.findings import Found, Problems
+from fragmenta.units.findings import Finding, Problems
 
 
 class LaunchWatch:
@@ -62,17 +61,10 @@ class LaunchWatch:
                 "global memory was watched for a part of the launch only: there were "
                 "too many different accesses"
             )
-            problems.put(
-                Found(rules.UNWATCHED, rules.UNWATCHED.severity, -1, message, 0, 0, 0)
-            )
+            problems.put(Finding(rules.UNWATCHED, -1, message))
         for banks in self.banks.found():
-            problems.put(
-                Found(
-                    rules.BANK_CONFLICT, rules.BANK_CONFLICT.severity,
-                    self._site(banks.site), banks.message, 0, 0, 0,
-                    count=banks.executions,
-                )
-            )  # fmt: skip
+            site, count = self._site(banks.site), banks.executions
+            problems.put(Finding(rules.BANK_CONFLICT, site, banks.message, count=count))
         self._drop_consequences(problems)
 
     def close(self) -> None:
@@ -94,16 +86,12 @@ class LaunchWatch:
             members = launch.shape.members(number)
             marks = [
                 Mark(
-                    e.rule.name,
-                    e.severity,
-                    e.site,
-                    e.other,
-                    e.block,
-                    e.more.get("story"),
+                    e.rule.name, e.severity, e.site, e.other, e.block,
+                    e.story if isinstance(e, Collision) else None,
                 )
                 for e in found
                 if e.block in members
-            ]
+            ]  # fmt: skip
             blocks = tuple(launch.shape.block_at(each) for each in members)
             schedule = self.machine.schedule.given
             made.append(
@@ -137,7 +125,7 @@ class LaunchWatch:
 
     # ── shared memory ───────────────────────────────────────────────────────
 
-    def _shared(self, observer: Observer, found: SharedFound) -> Found:
+    def _shared(self, observer: Observer, found: Noted[Moment]) -> Collision:
         story = observer.seen.stories[key(found)]
         now = story.now
         low = (1 << RANK_BITS) - 1
@@ -147,20 +135,17 @@ class LaunchWatch:
         )
         if rule is rules.MISSING_PROXY_FENCE and contested:
             severity = WARNING  # only with strict=True: shipped kernels do without
-        made = Found(
-            rule, severity, self._site(now.site), "",
+        made = Collision(
+            rule, self._site(now.site), "",
             self.machine.launch.shape.members(story.cluster)[now.rank], now.number,
-            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF,
+            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF, severity,
             None if story.before is None else self._site(story.before.site),
-            found.count,
-            {
-                "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
-                "first": found.first & low, "last": found.last & low,
-                "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": found.case.same_value,
-                "one_store": found.case is Detected.ONE_STORE, "partly": found.partly,
-                "apart": found.apart,
-            },
+            found.count, apart=found.apart,
+            space="shared", story=story, owner=found.first >> RANK_BITS,
+            first=found.first & low, last=found.last & low,
+            now_write=found.now_write, was_write=found.was_write,
+            same_value=found.case.same_value,
+            one_store=found.case is Detected.ONE_STORE, partly=found.partly,
         )  # fmt: skip
         if found.before is not None and found.before.epoch == LAST_EPOCH:
             words = self._words(found.before.site)
@@ -173,7 +158,7 @@ class LaunchWatch:
 
     # ── global memory ───────────────────────────────────────────────────────
 
-    def _global(self, finding: Finding) -> Found:
+    def _global(self, finding: Noted[Who]) -> Collision:
         case, was = finding.case, finding.before
         now = self._who(finding.now)
         before = None if was is None else self._who(was)
@@ -181,17 +166,13 @@ class LaunchWatch:
         if case is Detected.READ_WRITE and was is not None and not finding.apart:
             # Triton lets all lanes of a warp load what one of them stores afterwards.
             severity = INFO
-        return Found(
-            case.rule, severity, self._site(now.site), "", now.block, now.number,
-            1 << now.lane, None if was is None else self._site(was.site), finding.times,
-            {
-                "space": "global", "first": finding.address,
-                "last": finding.address + 4,
-                "story": Story(finding.now.group, now, before, None),
-                "now_write": bool(finding.now.flags & Flags.WRITE),
-                "was_write": was is not None and bool(was.flags & Flags.WRITE),
-                "same_value": case.same_value, "apart": finding.apart,
-            },
+        return Collision(
+            case.rule, self._site(now.site), "", now.block, now.number, 1 << now.lane,
+            severity, None if was is None else self._site(was.site), finding.count,
+            apart=finding.apart, space="global", first=finding.first, last=finding.last,
+            story=Story(finding.now.group, now, before, None),
+            now_write=finding.now_write, was_write=finding.was_write,
+            same_value=case.same_value,
         )  # fmt: skip
 
     def _who(self, who: Who) -> Agent:

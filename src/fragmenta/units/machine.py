@@ -21,6 +21,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
 from fragmenta.units.events import Event, events, first
+from fragmenta.units.findings import Finding
 from fragmenta.units.port import Port
 from fragmenta.units.schedule import Schedule
 
@@ -98,13 +99,15 @@ class Warp:
 
     def report(
         self, rule: Rule, event: Event, lanes: int, message: str,
-        severity: str = "", **more: Any,
+        severity: str = "", *, other: int | None = None, repair: str | None = None,
+        use: str = "", register: str = "",
     ) -> None:  # fmt: skip
         """Say that something is wrong, and go on."""
-        problems = self.block.cluster.machine.problems
-        problems.add(
-            rule, severity or rule.severity, event.site, message, self, lanes, **more
-        )
+        made = Finding(
+            rule, event.site, message, self.block.index, self.number, lanes, severity,
+            other, repair=repair, use=use, register=register,
+        )  # fmt: skip
+        self.block.cluster.machine.problems.put(made)
 
 
 class Block:

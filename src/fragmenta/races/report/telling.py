@@ -17,10 +17,10 @@ from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
 from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
 from fragmenta.races.report import phrases
-from fragmenta.races.report.stories import Agent, Story, Wait
+from fragmenta.races.report.stories import Agent, Collision, Wait
 from fragmenta.simt import layout
 from fragmenta.simt.naming import Names, block_words, counted, element, place
-from fragmenta.units.findings import Found, Launched
+from fragmenta.units.findings import Finding, Launched
 
 ALL = 0xFFFFFFFF
 CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
@@ -29,14 +29,14 @@ NUMBA = "_ZN6cudapy"
 """How the names of Numba's kernels begin."""
 
 
-def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
+def tell_all(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
     accesses that race in either order.
     """
     tellers: dict[int, Teller] = {}
-    together: dict[tuple[Any, ...], list[tuple[Teller, Found]]] = {}
+    together: dict[tuple[Any, ...], list[tuple[Teller, Finding]]] = {}
     # Of two accesses the one that reads tells more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
         if id(launch) not in tellers:
@@ -53,18 +53,18 @@ def order(problem: Problem) -> tuple[int, bool, int]:
     return severity, named(problem.rule).consequence, problem.line
 
 
-def _tell_once(some: list[tuple[Teller, Found]]) -> Problem:
+def _tell_once(some: list[tuple[Teller, Finding]]) -> Problem:
     """Several findings as one problem; its repair is enough for all of them."""
     teller, first = some[0]
     apart = 0
     for _, each in some:
-        apart |= each.more.get("apart", 0)
-    told = teller.tell(replace(first, more={**first.more, "apart": apart}))
+        apart |= each.apart
+    told = teller.tell(replace(first, apart=apart))
     return replace(told, count=sum(each.count for _, each in some))
 
 
-def _writes(found: Found) -> bool:
-    return bool(found.more.get("now_write"))
+def _writes(found: Finding) -> bool:
+    return isinstance(found, Collision) and found.now_write
 
 
 def _key(problem: Problem) -> tuple[Any, ...]:
@@ -91,14 +91,13 @@ class Teller:
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
 
-    def tell(self, found: Found) -> Problem:
+    def tell(self, found: Finding) -> Problem:
         """A problem in the user's terms."""
-        story: Story | None = found.more.get("story")
-        if story is not None:
-            message, hint = self._accesses(found, story)
+        if isinstance(found, Collision):
+            message, hint = self._accesses(found)
         else:
             message, hint = self._said(found)
-        line, column, source = found.more.get("line", 0), 1, None
+        line, column, source = found.line, 1, None
         length = 1
         instruction = self.names.instruction(found.site) or self.names.at_line(line)
         if instruction is not None:
@@ -127,7 +126,7 @@ class Teller:
         found: tuple[int, int, int] = self.launch.shape.block_at(number)
         return found
 
-    def _related(self, found: Found) -> tuple[Related, ...]:
+    def _related(self, found: Finding) -> tuple[Related, ...]:
         other = -1 if found.other is None else found.other
         instruction = self.names.instruction(other)
         if instruction is None:
@@ -138,8 +137,8 @@ class Teller:
 
     # ── what an event said itself ───────────────────────────────────────────
 
-    def _said(self, found: Found) -> tuple[str, str]:
-        hint = found.more.get("repair", found.rule.repair)
+    def _said(self, found: Finding) -> tuple[str, str]:
+        hint = found.rule.repair if found.repair is None else found.repair
         hint = self.names.with_mbarriers(hint)
         message = self.names.with_mbarriers(found.message)
         if self.names.instruction(found.site) is None:
@@ -158,48 +157,49 @@ class Teller:
             message += f"; {title} is at {self.names.place(found.other)}"
         return message, hint
 
-    def _who(self, found: Found) -> str:
+    def _who(self, found: Finding) -> str:
         return f"{block_words(self._block(found.block))}: "
 
     # ── two accesses ────────────────────────────────────────────────────────
 
-    def _accesses(self, found: Found, story: Story) -> tuple[str, str]:
+    def _accesses(self, found: Collision) -> tuple[str, str]:
+        story = found.story
         now, before = story.now, story.before
-        verb = "writes" if found.more["now_write"] else "reads"
-        memory = self._memory(found, story)
+        verb = "writes" if found.now_write else "reads"
+        memory = self._memory(found)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule is rules.UNINITIALISED:
-            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
+            what = phrases.PARTLY if found.partly else phrases.UNWRITTEN
             uses = self._uses(found)
             return f"{start}, {what}{uses}", found.rule.repair
         if before is None:
-            rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
+            rest = phrases.SEVERAL if found.now_write else phrases.SOMEBODY
             return f"{start}; {rest}", found.rule.repair
         phrase = found.rule.before
-        if found.more["same_value"]:
+        if found.same_value:
             phrase = phrases.SAME_VALUE
-        elif found.more.get("one_store"):
+        elif found.one_store:
             phrase = phrases.ONE_STORE
         other = self._agent(before, now)
-        verb = "wrote" if found.more["was_write"] else "read"
+        verb = "wrote" if found.was_write else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
         if found.rule.symmetric:
-            rest += phrases.wider(found.more["apart"], now, before)
+            rest += phrases.wider(found.apart, now, before)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
 
-    def _uses(self, found: Found) -> str:
+    def _uses(self, found: Finding) -> str:
         """Where the value that was read is used, if that was followed."""
         told: dict[str, None] = {}
-        for kind, (function, index) in found.more.get("uses", ()):
+        for kind, (function, index) in found.uses:
             at = self.names.module.functions[function].instructions[index]
             told[f"{phrases.USES[kind]} at {place(at)}"] = None
         some = list(told)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
         harmless = phrases.HARMLESS if found.severity == INFO else ""
-        if found.more.get("alike"):
-            harmless += phrases.ALIKE.format(counted(found.more["alike"], "other load"))
+        if found.alike:
+            harmless += phrases.ALIKE.format(counted(found.alike, "other load"))
         first = one_of(some[: 2 if more else 3], "and")
         return f"; it {first}{more}{harmless}" if some else ""
 
@@ -235,11 +235,15 @@ class Teller:
             return "" if same else f" of {block_words(self._block(who.block))}"
         return "" if who.rank == than.rank else f" of block {who.rank} of the cluster"
 
-    def _memory(self, found: Found, story: Story) -> str:
-        first, last = found.more["first"], found.more["last"]
-        if found.more["space"] == "shared":
-            owner = found.more["owner"]
-            of = "" if owner == story.now.rank else f" of block {owner} of the cluster"
+    def _memory(self, found: Collision) -> str:
+        first, last = found.first, found.last
+        if found.space == "shared":
+            owner = found.owner
+            of = (
+                ""
+                if owner == found.story.now.rank
+                else f" of block {owner} of the cluster"
+            )
             return self.names.shared_range(first, last) + of
         slot, offset = first >> layout.SLOT_BITS, first & (1 << layout.SLOT_BITS) - 1
         for each in self.launch.places:
@@ -287,18 +291,18 @@ class Teller:
             mbarrier=self.names.mbarrier(wait.offset), **more,
         )  # fmt: skip
 
-    def _repair(self, found: Found, now: Agent, before: Agent) -> str:
-        if found.more["same_value"]:
+    def _repair(self, found: Collision, now: Agent, before: Agent) -> str:
+        if found.same_value:
             return ""
-        if found.more.get("one_store"):
+        if found.one_store:
             return phrases.ONE_LANE
-        writes = found.more["now_write"]
+        writes = found.now_write
         mbarrier = ""
         if before.mbarrier is not None:
             offset = before.mbarrier[1]
             mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
         phrase = phrases.repair(
-            found.rule, found.more["space"], writes, now, before, found.more["apart"]
+            found.rule, found.space, writes, now, before, found.apart
         )
         return phrase.format(
             access="the write" if writes else "the read", mbarrier=mbarrier,
