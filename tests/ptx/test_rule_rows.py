@@ -19,7 +19,8 @@ def test_a_row(constant: str) -> None:
     row = ROWS[constant]
     assert row.name == constant.lower().replace("_", "-")
     assert row.severity in SEVERITIES
-    assert row.meaning.endswith(".") and row.meaning[0].isupper()
+    assert row.meaning.endswith(".")
+    assert row.meaning[0].isupper()
     filled = {field for _, field, _, _ in string.Formatter().parse(row.before) if field}
     assert filled <= {"other", "verb", "user"}
     assert not (row.race or row.stops or row.page) or row.launch
