@@ -15,7 +15,8 @@ from typing import Any
 
 from fragmenta.errors import Error
 from fragmenta.launch.kernel import Kernel
-from fragmenta.ptx.checking.problem import INFO, Problem
+from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.rules import INFO
 
 FILE = re.compile(r'(?m)^\s*\.file\s+(\d+)\s+"([^"]*)"')
 LOC = re.compile(r"(?m)^\s*\.loc\s+(\d+)\s+(\d+)")

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import pytest
 
 import fragmenta
+from fragmenta.ptx.rules import RULES
 from fragmenta.simt.library import COMPILING
 
 SOURCE = Path(fragmenta.__file__).parent
@@ -311,6 +312,20 @@ def test_what_writes_code_is_part_of_the_key_of_the_cache() -> None:
         if room(each.source) in above and each.source not in compiling
     }
     assert writing <= {"fragmenta.launch.coverage"}  # it counts, and writes nothing
+
+
+def test_only_the_table_of_rules_spells_their_names() -> None:
+    """Others use its constants.  Names of one word are words of other things, too."""
+    names = {each for each in RULES if "-" in each}
+    assert len(names) > 20
+    spelled = [
+        f"{path.relative_to(SOURCE)}:{each.lineno} spells {each.value!r}"
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).as_posix() != "ptx/rules.py"
+        for each in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(each, ast.Constant) and each.value in names
+    ]
+    assert not spelled
 
 
 def test_a_launch_that_is_not_watched_loads_no_race_detector() -> None:

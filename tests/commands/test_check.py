@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fragmenta as fm
 from fragmenta.commands import app
 from fragmenta.ptx.checking import check_text
-from fragmenta.ptx.checking.problem import RULES
+from fragmenta.ptx.rules import RULES
 from tests.asking import answer, ask, complaint, page
 
 WRONG = """\

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.ptx.checking.problem import RULES
+from fragmenta.ptx.rules import RULES
 from tests.asking import answer, ask, complaint, page
 
 RACE = """

@@ -12,7 +12,7 @@ from fragmenta import ptx
 from fragmenta.commands.app import app
 from fragmenta.errors import Error, KernelFault, KernelHazard
 from fragmenta.launch import launching
-from fragmenta.ptx.checking.problem import WARNING
+from fragmenta.ptx.rules import WARNING
 
 #: ``this_grid().sync()``, as NVRTC 13 writes it; LOOK is the address of the workspace.
 LOOK = """mov.u32 %r3, %envreg2; cvt.u64.u32 %rd7, %r3;

@@ -188,4 +188,4 @@ class Machine:
 
     def rules(self) -> list[str]:
         """The names of all problems."""
-        return [each.rule.name for each in self.watch.found()]
+        return [each.case.name for each in self.watch.found()]

@@ -171,7 +171,7 @@ class Rig:
 
     def rules(self) -> set[str]:
         """The rules that were broken."""
-        return {each.rule for each in self.watch.found()}
+        return {each.case.name.lower().replace("_", "-") for each in self.watch.found()}
 
 
 def line(start: int = START, step: int = 4) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import Error
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shared_watch import Watch, machine
 from tests.races.rig import ALL, START, Rig, line
 
@@ -193,7 +194,7 @@ def test_two_copies_to_one_place() -> None:
     watch.touch(0, [START], 128, True, first, 0, 900, clock)
     watch.touch(0, [START + 64], 128, True, second, 0, 901, clock)
     (problem,) = watch.found()
-    assert problem.rule == "shared-race"
+    assert problem.case is Detected.SHARED_RACE
     assert (problem.first, problem.last) == (START + 64, START + 128)
 
 

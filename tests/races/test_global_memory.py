@@ -47,7 +47,7 @@ def test_a_warp_reads_what_another_wrote(
     assert machine.rules() == ([] if barrier else ["WRITE_READ"])
     for each in machine.watch.found():
         assert (each.now.site, each.before and each.before.site) == (3, 1)
-        assert each.times == max(8 * size, 32 // max(1, 4 // size))
+        assert each.count == max(8 * size, 32 // max(1, 4 // size))
 
 
 @pytest.mark.parametrize("barrier", [True, False])
@@ -70,8 +70,8 @@ def test_two_blocks_write_one_word() -> None:
     machine.blocks[1].syncwarp(0)
     machine.blocks[1].access(0, "write", 4 * LANES + 64, site=2, value=5)
     found = machine.watch.found()
-    assert [each.rule.name for each in found] == ["WRITE_WRITE"]
-    assert found[0].times == 16
+    assert [each.case.name for each in found] == ["WRITE_WRITE"]
+    assert found[0].count == 16
     before = found[0].before
     assert before is not None
     assert (before.group, found[0].now.group) == (0, 1)
@@ -85,7 +85,7 @@ def test_several_blocks_read_and_one_writes() -> None:
     assert machine.rules() == []
     machine.blocks[3].access(0, "write", 4 * LANES, site=5)
     (found,) = machine.watch.found()
-    assert found.rule.name == "READ_WRITE"
+    assert found.case.name == "READ_WRITE"
     assert found.before is None
 
 
@@ -151,7 +151,7 @@ def test_lanes_that_store_to_one_word() -> None:
     block = machine.blocks[0]
     block.access(0, "write", 0, value=5)  # all lanes the same
     block.access(1, "write", 0, value=5, site=2)
-    assert set(machine.rules()) == {"SAME_VALUE"}
+    assert set(machine.rules()) == {"GLOBAL_SAME_VALUE"}
 
 
 def test_bytes_of_one_word_are_told_apart() -> None:
@@ -175,7 +175,7 @@ def test_memory_that_cannot_be_written_and_wrong_addresses_are_left_out() -> Non
         block.access(0, "write", 4 * LANES + 60)
         block.access(0, "write", 4 * LANES + 4096)
         block.access(0, "read", -4 * LANES - 4)
-    assert machine.rules() == ["SAME_VALUE"]  # the last word
+    assert machine.rules() == ["GLOBAL_SAME_VALUE"]  # the last word
 
 
 def test_a_full_table_stops_recording() -> None:

@@ -86,7 +86,7 @@ class Reference:
             return
         if wrote and not self._ordered(block, wrote, now):
             same = equal and kind != "atomic"
-            name = "SAME_VALUE" if same else "WRITE_WRITE"
+            name = "GLOBAL_SAME_VALUE" if same else "WRITE_WRITE"
             self.found.add((name, now.site, wrote.site))
         if read and not self._ordered(block, read, now):
             name = "MIXED" if now.atomic else "READ_WRITE"
@@ -160,7 +160,7 @@ def test_random_accesses(seed: int) -> None:
             value=values,
         )  # fmt: skip
         found = {
-            (each.rule.name, each.now.site, each.before.site if each.before else -1)
+            (each.case.name, each.now.site, each.before.site if each.before else -1)
             for each in machine.watch.found()
         }
         assert found == slow.found, step

@@ -69,13 +69,13 @@ def test_a_copy_behind_a_read_and_without_a_proxy_fence() -> None:
     second.access(0, "read", 4 * LANES)
     copy(first, WRITE, 0, 4)
     (found,) = machine.watch.found()
-    assert (found.rule.name, found.before, found.times) == ("READ_WRITE", None, 1)
+    assert (found.case.name, found.before, found.count) == ("READ_WRITE", None, 1)
     machine = Machine()
     block = machine.blocks[0]
     block.access(0, "write", 4 * LANES)
     block.sync()
     copy(block, READ, 0, 128, fenced=False)
-    assert machine.rules() == ["PROXY"]
+    assert machine.rules() == ["GLOBAL_PROXY"]
 
 
 def test_the_last_lines_of_the_table() -> None:
@@ -107,7 +107,7 @@ def test_copies_of_two_blocks_read_and_one_writes() -> None:
     machine.blocks[2].access(0, "write", 4 * LANES, lanes=1 << 15)
     machine.blocks[2].access(0, "write", 4 * LANES, lanes=1 << 16)
     (found,) = machine.watch.found()
-    assert (found.rule.name, found.times) == ("READ_WRITE", 1)
+    assert (found.case.name, found.count) == ("READ_WRITE", 1)
 
 
 # ── memory that nobody has written ──────────────────────────────────────────
@@ -125,17 +125,17 @@ def test_reading_what_nobody_has_written() -> None:
     assert machine.rules() == []
     block.access(0, "read", 4 * LANES + 128, lanes=1 << 31, site=3)
     (found,) = machine.watch.found()
-    assert found.rule.name == "UNINITIALISED"
-    assert (found.address, found.now.lane, found.before) == (BASE + 252, 31, None)
+    assert found.case.name == "GLOBAL_UNINITIALISED"
+    assert (found.first, found.now.lane, found.before) == (BASE + 252, 31, None)
 
 
 def test_an_atomic_operation_and_a_copy_read_what_nobody_has_written() -> None:
     machine = Machine(data=empty(64).view(np.uint8))
     machine.blocks[0].access(0, "atomic", 4 * LANES, lanes=1)
-    assert machine.rules() == ["UNINITIALISED"]
+    assert machine.rules() == ["GLOBAL_UNINITIALISED"]
     machine = Machine(data=empty(64).view(np.uint8))
     copy(machine.blocks[0], READ, 0, 16)
-    assert machine.rules() == ["UNINITIALISED"]
+    assert machine.rules() == ["GLOBAL_UNINITIALISED"]
 
 
 def test_the_next_launch_knows_what_was_written() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.simt import layout
 from tests.races.rig import ALL, START, Rig, line
 
@@ -24,7 +25,7 @@ def test_two_warps(kinds: str, ordered: bool) -> None:
         assert not found
         return
     (problem,) = found
-    assert problem.rule == "shared-race"
+    assert problem.case is Detected.SHARED_RACE
     assert (problem.first, problem.last) == (START, START + 128)
     assert problem.count == 32
     assert (problem.now.site, problem.now.agent) == (now, 1)
@@ -68,7 +69,7 @@ def test_sizes_and_shapes(size: int, elements: int, lanes: int, shape: str) -> N
     if shape in ("line", "same"):
         rig.write(3, at, lanes if shape == "line" else 1 << 3, **more)
         found = rig.watch.found()
-        assert {each.rule for each in found} == {"shared-race"}
+        assert {each.case for each in found} == {Detected.SHARED_RACE}
         assert {each.before.agent for each in found if each.before} == {2}
         assert found[0].last - found[0].first == bytes_
 
@@ -94,7 +95,7 @@ def test_uninitialised() -> None:
     assert not rig.watch.found()
     rig.read(1, line())
     (problem,) = rig.watch.found()
-    assert problem.rule == "uninitialised"
+    assert problem.case is Detected.UNINITIALISED
     assert (problem.first, problem.last) == (START + 64, START + 128)
     assert problem.before is None
 

@@ -113,7 +113,7 @@ def test_another_cta_group_is_reported() -> None:
         strict=False, launch=SimpleNamespace(compiled=SimpleNamespace(dirty=0))
     )
     observer = TensorObserver(machine, SimpleNamespace(blocks=[None]))
-    warp = SimpleNamespace(report=lambda rule, *rest, **more: said.append(rule))
+    warp = SimpleNamespace(report=lambda rule, *rest, **more: said.append(rule.name))
     for word in ("cta_group::1", "cta_group::1", "cta_group::2"):
         event = SimpleNamespace(words=("tcgen05", "mma", word), site=3)
         observer._same_group(warp, event, 1)

@@ -10,9 +10,10 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.cuda.tools.raw import parameter_names
-from fragmenta.ptx.checking.problem import SEVERITIES, Problem
+from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.rules import RULES, SEVERITIES
 from fragmenta.races.report import phrases
-from fragmenta.races.report.telling import CONSEQUENCES, order
+from fragmenta.races.report.telling import order
 from tests.ptx.hazards.cases import cases
 from tests.races.test_telling import first, result
 
@@ -232,7 +233,7 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
     def problem(rule: str, severity: str, line: int) -> Problem:
         return Problem(rule, severity, line, 1, "", "")
 
-    for rule in sorted(CONSEQUENCES):
+    for rule in (each.name for each in RULES.values() if each.consequence):
         late, early = problem(rule, "error", 1), problem("shared-race", "error", 9)
         assert sorted([late, early], key=order) == [early, late]
         assert order(problem(rule, "error", 9)) < order(problem("leak", "info", 1))
@@ -244,5 +245,5 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
 )
 def test_the_order_of_real_reports(name: str) -> None:
     found = result(name).hazards
-    keys = [(SEVERITIES.index(e.severity), e.rule in CONSEQUENCES) for e in found]
+    keys = [(SEVERITIES.index(e.severity), RULES[e.rule].consequence) for e in found]
     assert keys == sorted(keys)

@@ -17,7 +17,8 @@ from fragmenta.commands.problems import problem_text, sarif
 from fragmenta.errors import Error
 from fragmenta.ptx.checking import Problem, check_line, check_text
 from fragmenta.ptx.checking.mnemonics import is_opcode
-from fragmenta.ptx.checking.problem import ERROR, counts
+from fragmenta.ptx.checking.problem import counts
+from fragmenta.ptx.rules import ERROR
 
 
 @command(

@@ -57,8 +57,9 @@ from fragmenta.launch.kernel import load as load_ptx
 from fragmenta.launch.limits import OUTPUT, SECONDS
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
-from fragmenta.ptx.checking.problem import ERROR, Problem, counts
+from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.module import Variable
+from fragmenta.ptx.rules import ERROR
 from fragmenta.view.svg import convert
 from fragmenta.view.timeline import timeline as draw_timeline
 

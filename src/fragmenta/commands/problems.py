@@ -11,14 +11,10 @@ from urllib.parse import quote
 from fragmenta import __version__
 from fragmenta.commands.output import printable, width
 from fragmenta.errors import KernelFault, KernelHazard
-from fragmenta.ptx.checking.problem import (
-    ERROR,
-    RULES,
-    Problem,
-    Related,
-    wrapped,
-)
+from fragmenta.ptx.checking.problem import Problem, Related, wrapped
 from fragmenta.ptx.module import Source, demangled
+from fragmenta.ptx.rules import ERROR, RULES
+from fragmenta.ptx.rules import of_fault as of_kind
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -64,10 +60,9 @@ def of_fault(fault: KernelFault) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
     if isinstance(fault, KernelHazard):
         return fault.problems
-    rule = fault.kind if fault.kind in RULES else "fault"
     last = Problem(
-        rule, ERROR, fault.line, 1, "", fault.message, source=fault.place,
-        block=fault.block,
+        of_kind(fault.kind).name, ERROR, fault.line, 1, "", fault.message,
+        source=fault.place, block=fault.block,
     )  # fmt: skip
     return [*fault.problems, last]
 
@@ -82,8 +77,8 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
         "name": "fragmenta",
         "version": __version__,
         "rules": [
-            {"id": rule, "shortDescription": {"text": text}}
-            for rule, text in RULES.items()
+            {"id": rule, "shortDescription": {"text": row.meaning}}
+            for rule, row in RULES.items()
         ],
     }
     results = [

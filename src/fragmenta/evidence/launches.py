@@ -33,7 +33,8 @@ from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
-from fragmenta.ptx.checking.problem import ERROR, Problem
+from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import pointer
 
 PARTS = ("index", "texts", "changes")

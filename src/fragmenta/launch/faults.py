@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fragmenta.errors import KernelFault, ranges
+from fragmenta.ptx import rules
 from fragmenta.ptx.module import Instruction, Module, Special, demangled
 from fragmenta.ptx.placement import reachable
+from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Segment
 from fragmenta.simt.compiled import Compiled
@@ -49,7 +51,11 @@ def explain(place: Place, why: str = "") -> KernelFault:
     hint = _no_workspace(place, kind, address)
     made = KernelFault(
         f"{what}\n  by {who}\n  at {place.module.where(instruction)}{hint}",
-        "unsupported" if why else "shared-race" if gone else kind.name.lower(),
+        rules.UNSUPPORTED.name
+        if why
+        else rules.SHARED_RACE.name
+        if gone
+        else kind.name.lower(),
         instruction.line,
         str(instruction.source or ""),
         block,
@@ -101,10 +107,10 @@ def _ended(place: Place, kind: Fault, address: int) -> str:
     )
 
 
-def stopped(place: Place, rule: str, what: str) -> KernelFault:
+def stopped(place: Place, rule: Rule, what: str) -> KernelFault:
     """The error for an event that could not be carried out."""
     fault = explain(place, what)
-    fault.kind = rule
+    fault.kind = rule.name
     return fault
 
 
@@ -248,7 +254,7 @@ def stuck(place: Place, cluster: Any = None) -> KernelFault:
         about += _allocations(place, cluster, each)
         for found in each.mbarriers.values():
             about += _mbarrier(place, each, found)
-    return _listed(place, about, "deadlock")
+    return _listed(place, about, rules.DEADLOCK.name)
 
 
 def _allocations(place: Place, cluster: Any, block: Any) -> str:
@@ -322,7 +328,7 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
         lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
-        if kind == "deadlock" and "aligned" in instruction.qualifiers:
+        if kind == rules.DEADLOCK.name and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
     made = KernelFault(
         "\n".join([about, *lines]),

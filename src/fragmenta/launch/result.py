@@ -72,7 +72,7 @@ class Result:
         Errors come first, then warnings, then what is worth knowing: first what
         ``kernel.problems`` says about the text, then what this launch showed.
         """
-        from fragmenta.ptx.checking.problem import SEVERITIES
+        from fragmenta.ptx.rules import SEVERITIES
 
         every = [*self.find(), *self.hazards]
         return sorted(every, key=lambda each: SEVERITIES.index(each.severity))

@@ -15,17 +15,16 @@ from fragmenta.arrays.checks import is_among
 from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.launch.launching import Launch
 from fragmenta.launch.result import told, total
-from fragmenta.ptx.checking.problem import RULES
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.naming import element
-from fragmenta.units.findings import Found, Launched
+from fragmenta.units.findings import Finding, Launched
 from fragmenta.units.schedule import EAGER, Schedule
 
 SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
 LEAST = 1_000_000
 """Warp instructions that a further run may have besides twice those of the first."""
-FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
-"""Faults of single instructions that are a rule by another name."""
 
 
 def check_reporting(problems: Any) -> None:
@@ -67,7 +66,7 @@ class Runs:
     ) -> None:
         self._prepare, self._run, self._schedules = prepare, run, schedules
         self._reports = reports
-        self.found: list[tuple[Launched, Found]] = []
+        self.found: list[tuple[Launched, Finding]] = []
         """What was found, with the first run in which it was."""
         self.recorded: list[Any] = []
         """What happened in some clusters of each run."""
@@ -119,7 +118,7 @@ class Runs:
 
     def _follow(
         self, launch: Launch, schedule: str | int, before: list[Any]
-    ) -> list[tuple[Launched, Found]]:
+    ) -> list[tuple[Launched, Finding]]:
         """Run a launch again, if it read what nobody had written.
 
         What nobody uses is no longer one of its problems.  What else is wrong is
@@ -176,10 +175,8 @@ class Runs:
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
-        rule = FAULTS.get(fault.kind, fault.kind)
-        rule = rule if rule in RULES else "fault"
-        made = Found(rule, "error", -1, str(fault), number, 0, 0)
-        made.more["line"], made.more["source"] = fault.line, fault.source
+        rule = rules.of_fault(fault.kind)
+        made = Finding(rule, -1, str(fault), number, severity=ERROR, line=fault.line)
         assert launch.machine is not None
         launch.machine.problems.put(made)
 
@@ -188,9 +185,9 @@ class Runs:
             return
         if launch.machine.watching is not None:
             self.recorded += launch.machine.watching.recorded()
-        known, kept = {_key(each) for _, each in self.found}, launch.kept
+        known, kept = {each.key for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
-            if _key(each) not in known:
+            if each.key not in known:
                 self.found.append((kept, each))
 
     def _compare(self, launch: Launch, schedule: str | int, after: list[Any]) -> None:
@@ -206,8 +203,8 @@ class Runs:
                 f"{different.size:,} bytes of {segment.name} differ, the first is "
                 f"{where}"
             )
-            made = Found("schedule", "error", -1, message, 0, 0, 0)
-            if _key(made) not in {_key(each) for _, each in self.found}:
+            made = Finding(rules.SCHEDULE, -1, message)
+            if made.key not in {each.key for _, each in self.found}:
                 self.found.append((launch.kept, made))
 
 
@@ -218,10 +215,6 @@ def _may_doubt(launch: Launch) -> bool:
     from fragmenta.races.suspicions import may_doubt
 
     return may_doubt(launch)
-
-
-def _key(found: Found) -> tuple[Any, ...]:
-    return found.rule, found.severity, found.site, found.other
 
 
 def _copies(launch: Launch) -> list[Any]:

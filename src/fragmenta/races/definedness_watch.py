@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.jit import compiler
+from fragmenta.ptx import rules
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.undefined_products import (
     UNSET,
@@ -111,7 +112,7 @@ class DefinedWatch:
         self, warp: Any, event: Any, lanes: int, addresses: NDArray[np.int64], use: str
     ) -> None:
         """A copy has put undefined bytes to global memory: say so once."""
-        warp.report("uninitialised", event, lanes, "", severity="warning", use=use)
+        warp.report(rules.UNINITIALISED, event, lanes, "", use=use)
         self._copied.append((self._key(warp, event), addresses))
         for slot, places in _by_slot(addresses):
             self.shadows[slot][places] = 0
@@ -285,7 +286,7 @@ class DefinedObserver(Port):
         used = copy.map_range
         shadow = self.shadows[warp.block.rank]
         if used is not None and _undefined_map(shadow, used):
-            warp.report("uninitialised", event, lanes, "", "warning", use="operand")
+            warp.report(rules.UNINITIALISED, event, lanes, "", use="operand")
         found = copy.follow(shadow, values)
         if found.size:
             use = "atomic" if copy.combines else "store"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import WAYS
+from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.races.shadow.layout import SET, knows, unpack
+from fragmenta.units.findings import Finding
 
 
 def visitors(observer: Any, block: Any) -> None:
@@ -24,7 +27,7 @@ def visitors(observer: Any, block: Any) -> None:
         if not knows(clock[0], record.agent, record.lane, record.epoch):
             other = observer.cluster.blocks[rank]
             _report(
-                block, other.warps[number], record.site, "shared-race", "error",
+                block, other.warps[number], record.site, rules.SHARED_RACE,
                 f"block {rank} of the cluster accesses the shared memory of block "
                 f"{block.rank}, and nothing keeps the threads of block {block.rank} "
                 "from ending before: a barrier of the cluster at the end does",
@@ -45,7 +48,7 @@ def _mbarriers(observer: Any, block: Any) -> None:
         if mbarrier.copied > mbarrier.observed:
             warp, site = mbarrier.copier
             _report(
-                block, warp, site, "leak", "error",
+                block, warp, site, rules.LEAK,
                 f"the block ends while this copy may still write into its shared "
                 f"memory: phase {mbarrier.copied} of {mbarrier} counts it, and no "
                 "thread saw the end of that phase",
@@ -62,7 +65,7 @@ def _product(block: Any, number: int, warpgroup: Any) -> None:
         left = warpgroup.in_flight(warp)
         if left:
             _report(
-                block, warp, warpgroup.last_site, "leak", "error",
+                block, warp, warpgroup.last_site, rules.LEAK,
                 f"warpgroup {number} ends with {left} wgmma that it did not wait for",
             )  # fmt: skip
             return
@@ -77,16 +80,16 @@ def _copies(observer: Any, block: Any) -> None:
 def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
     if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
         _report(
-            block, block.warps[number], queue.last_site, "leak", "warning",
-            f"warp {number} ends with cp.async that it did not wait for",
+            block, block.warps[number], queue.last_site, rules.LEAK,
+            f"warp {number} ends with cp.async that it did not wait for", WARNING,
         )  # fmt: skip
 
 
 def _report(
-    block: Any, warp: Any, site: int, rule: str, severity: str, message: str
+    block: Any, warp: Any, site: int, rule: Rule, message: str, severity: str = ""
 ) -> None:
-    problems = block.cluster.machine.problems
-    problems.add(rule, severity, site, message, warp, 0)
+    made = Finding(rule, site, message, warp.block.index, warp.number, 0, severity)
+    block.cluster.machine.problems.put(made)
 
 
 _LEFT = {"mbarrier": _mbarriers, "wgmma_group": _products, "async_group": _copies}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow import layout as clocks
+from fragmenta.races.shadow.detected import BY_NUMBER, Detected
 from fragmenta.races.shadow.global_records import (
     ENTRY,
     FIRST_ID,
@@ -27,9 +29,9 @@ from fragmenta.races.shadow.global_records import (
     SEVERAL_STRONG,
     WORD,
     Flags,
-    Rule,
 )
 from fragmenta.races.shadow.layout import knows as row_knows
+from fragmenta.races.shadow.problem_table import Noted
 from fragmenta.races.shared_watch import Watch
 from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned
@@ -51,19 +53,6 @@ class Who(NamedTuple):
     lane: int
     epoch: int
     flags: Flags
-
-
-class Finding(NamedTuple):
-    """A problem in global memory, and how often it was found."""
-
-    rule: Rule
-    address: int
-    now: Who
-    before: Who | None
-    """None if several groups had read, or if nobody had written."""
-    times: int
-    apart: int = 0
-    """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
 
 
 class Ledger:
@@ -228,7 +217,7 @@ class GlobalWatch:
         self._ledgers: list[Ledger] = []
         self._foreign: dict[int, Foreign] = {}
         self._shared: Foreign | None = None
-        self._findings: dict[tuple[int, int, int], Finding] = {}
+        self._findings: dict[tuple[int, int, int], Noted[Who]] = {}
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
         self.fenced: set[int] = set()
@@ -342,7 +331,7 @@ class GlobalWatch:
         own = np.int32(touch.number << ID_SHIFT | touch.who.lane << MASK_BITS | 0b1111)
         writing = bool(touch.who.flags & Flags.WRITE)
         writes, reads = shadow.writes[words], shadow.reads[words]
-        rule = Rule.WRITE_WRITE if writing else Rule.WRITE_READ
+        rule = Detected.WRITE_WRITE if writing else Detected.WRITE_READ
         touch.compare(writes, 0b1111, rule, base, words)
         marks = shadow.unwritten
         if marks is not None:
@@ -350,11 +339,11 @@ class GlobalWatch:
             missing = marks[bytes_]
             if (not writing or touch.who.flags & Flags.ATOMIC) and missing.any():
                 at = base + int(bytes_[missing.argmax()])
-                touch.report(Rule.UNINITIALISED, at, None, 1)
+                touch.report(Detected.GLOBAL_UNINITIALISED, at, None, 1)
             if writing:
                 marks[bytes_] = 0
         if writing:
-            touch.compare(reads, 0b1111, Rule.READ_WRITE, base, words)
+            touch.compare(reads, 0b1111, Detected.READ_WRITE, base, words)
             shadow.writes[words] = own
             shadow.reads[words] = 0
         else:
@@ -387,7 +376,7 @@ class GlobalWatch:
         own = np.int32(touch.number << ID_SHIFT | touch.who.lane << MASK_BITS)
         atomic = bool(touch.who.flags & Flags.ATOMIC)
         writing = bool(touch.who.flags & Flags.WRITE)
-        rule = Rule.WRITE_WRITE if writing else Rule.WRITE_READ
+        rule = Detected.WRITE_WRITE if writing else Detected.WRITE_READ
         base = address - (start - first * WORD)
         touch.compare(writes, masks, rule, base)
         marks = shadow.unwritten
@@ -395,11 +384,11 @@ class GlobalWatch:
             missing = marks[start : start + size]
             if (not writing or atomic) and missing.any():
                 at = address + int(missing.argmax())
-                touch.report(Rule.UNINITIALISED, at, None, 1)
+                touch.report(Detected.GLOBAL_UNINITIALISED, at, None, 1)
             if writing:
                 missing[:] = 0
         if writing:
-            touch.compare(reads, masks, Rule.READ_WRITE, base)
+            touch.compare(reads, masks, Detected.READ_WRITE, base)
             writes[:] = own | masks
             reads &= ~masks
             reads[(reads & 0b1111) == 0] = 0
@@ -417,17 +406,17 @@ class GlobalWatch:
             int(entry["epoch"]), Flags(int(entry["flags"])),
         )  # fmt: skip
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Noted[Who]) -> None:
         """Keep a problem, once for each rule and pair of instructions."""
         before = finding.before.site if finding.before else -1
-        key = (finding.rule, finding.now.site, before)
+        key = (finding.case, finding.now.site, before)
         with self._lock:
             known = self._findings.get(key, finding)
-            times = finding.times + (known.times if known is not finding else 0)
+            count = finding.count + (known.count if known is not finding else 0)
             apart = known.apart | finding.apart
-            self._findings[key] = known._replace(times=times, apart=apart)
+            self._findings[key] = replace(known, count=count, apart=apart)
 
-    def found(self) -> list[Finding]:
+    def found(self) -> list[Noted[Who]]:
         """All problems so far; those of machine code are taken out of the ledgers."""
         for ledger in self._ledgers:
             count = int(ledger.narrow[global_records.FOUND // 4])
@@ -435,14 +424,14 @@ class GlobalWatch:
                 self.add(self._finding(each))
             ledger.problems[:] = 0
             ledger.narrow[global_records.FOUND // 4] = 0
-        return sorted(self._findings.values(), key=lambda each: (each.rule, each.now))
+        return sorted(self._findings.values(), key=lambda each: (each.case, each.now))
 
-    def _finding(self, problem: Any) -> Finding:
+    def _finding(self, problem: Any) -> Noted[Who]:
         now = self.who(int(problem["id"]), int(problem["lane"]))
         assert now is not None
         before = self.who(int(problem["id_before"]), int(problem["lane_before"]))
-        return Finding(
-            Rule(int(problem["rule"])), int(problem["address"]), now, before,
+        return _noted(
+            BY_NUMBER[int(problem["rule"])], int(problem["address"]), now, before,
             int(problem["count"]), int(problem["apart"]),
         )  # fmt: skip
 
@@ -474,7 +463,7 @@ class _Touch(NamedTuple):
         self,
         records: NDArray[np.int32],
         masks: NDArray[np.int32] | int,
-        rule: Rule,
+        case: Detected,
         address: int,
         words: NDArray[np.int64] | None = None,
     ) -> None:
@@ -496,9 +485,9 @@ class _Touch(NamedTuple):
             first = places[0] if words is None else words[places[0]]
             at = address + WORD * int(first)
             if not good:
-                self.report(rule, at, before, len(places))
+                self.report(case, at, before, len(places))
             elif before is not None and self._unfenced(before):
-                self.report(Rule.PROXY, at, before, len(places))
+                self.report(Detected.GLOBAL_PROXY, at, before, len(places))
 
     def _unfenced(self, before: Who) -> bool:
         """Whether a plain write of the same group has no proxy fence behind it."""
@@ -528,11 +517,25 @@ class _Touch(NamedTuple):
                 found[places] = SEVERAL_STRONG if both else SEVERAL
         return found
 
-    def report(self, rule: Rule, address: int, before: Who | None, count: int) -> None:
+    def report(
+        self, case: Detected, address: int, before: Who | None, count: int
+    ) -> None:
         """Keep a problem."""
         self.watch.add(
-            Finding(rule, address, self.who, before, count, _apart(self.who, before))
+            _noted(case, address, self.who, before, count, _apart(self.who, before))
         )
+
+
+def _noted(
+    case: Detected, address: int, now: Who, before: Who | None, count: int, apart: int
+) -> Noted[Who]:
+    """A problem of a word."""
+    wrote = before is not None and bool(before.flags & Flags.WRITE)
+    writes = bool(now.flags & Flags.WRITE)
+    return Noted(
+        case, address, address + WORD, now, before, count, wrote, writes, now.group,
+        apart=apart,
+    )  # fmt: skip
 
 
 def _apart(who: Who, before: Who | None) -> int:

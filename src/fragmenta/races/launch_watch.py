@@ -1,27 +1,23 @@
-"""What is watched in a whole launch, and what was found in it?"""
+"""The race detectors of a whole launch, and what they found."""
 
 from __future__ import annotations
 
 from threading import Lock
 from typing import Any
 
-from fragmenta.races.global_watch import Finding, GlobalWatch, Who
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import INFO, WARNING
+from fragmenta.races.global_watch import GlobalWatch, Who
 from fragmenta.races.observer import MBARRIERS, Observer
 from fragmenta.races.report.history import Mark, Recorded
-from fragmenta.races.report.stories import Agent, Story, key
+from fragmenta.races.report.stories import Agent, Collision, Story, key
 from fragmenta.races.shadow.bank_counts import BankCounts
-from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.global_records import Rule as GlobalRule
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, Plan
-from fragmenta.races.shadow.problem_table import Found as SharedFound
+from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.simt.layout import RANK_BITS
-from fragmenta.units.findings import Found, Problems
-
-RACES = frozenset({
-    "shared-race", "global-race", "read-before-arrival", "overwrite-while-read",
-    "tensor-memory-race",
-})  # fmt: skip
+from fragmenta.units.findings import Finding, Problems
 
 
 class LaunchWatch:
@@ -65,12 +61,10 @@ class LaunchWatch:
                 "global memory was watched for a part of the launch only: there were "
                 "too many different accesses"
             )
-            problems.put(Found("unwatched", "info", -1, message, 0, 0, 0))
+            problems.put(Finding(rules.UNWATCHED, -1, message))
         for banks in self.banks.found():
-            problems.put(
-                Found("bank-conflict", "info", self._site(banks.site), banks.message,
-                      0, 0, 0, count=banks.executions)
-            )  # fmt: skip
+            site, count = self._site(banks.site), banks.executions
+            problems.put(Finding(rules.BANK_CONFLICT, site, banks.message, count=count))
         self._drop_consequences(problems)
 
     def close(self) -> None:
@@ -91,10 +85,13 @@ class LaunchWatch:
         for number, notes in sorted(kept.items()):
             members = launch.shape.members(number)
             marks = [
-                Mark(e.rule, e.severity, e.site, e.other, e.block, e.more.get("story"))
+                Mark(
+                    e.rule.name, e.severity, e.site, e.other, e.block,
+                    e.story if isinstance(e, Collision) else None,
+                )
                 for e in found
                 if e.block in members
-            ]
+            ]  # fmt: skip
             blocks = tuple(launch.shape.block_at(each) for each in members)
             schedule = self.machine.schedule.given
             made.append(
@@ -109,9 +106,11 @@ class LaunchWatch:
         """Who reads too early may find nothing there: that is said once."""
         sites = set()
         for each in problems:
-            if each.rule in RACES and each.severity != "info":
+            if each.rule.race and each.severity != INFO:
                 sites |= {each.site, each.other}
-        problems.drop(lambda each: each.rule == "uninitialised" and each.site in sites)
+        problems.drop(
+            lambda each: each.rule == rules.UNINITIALISED and each.site in sites
+        )
 
     def _words(self, site: int) -> list[str]:
         """The opcode and the qualifiers at a site."""
@@ -126,72 +125,54 @@ class LaunchWatch:
 
     # ── shared memory ───────────────────────────────────────────────────────
 
-    def _shared(self, observer: Observer, found: SharedFound) -> Found:
+    def _shared(self, observer: Observer, found: Noted[Moment]) -> Collision:
         story = observer.seen.stories[key(found)]
         now = story.now
         low = (1 << RANK_BITS) - 1
-        rule = found.rule
-        severity = "info" if rule in ("same-value", "one-store") else "error"
-        if rule == "uninitialised":
-            severity = "warning"
+        rule, severity = found.case.rule, found.case.severity
         contested = not found.was_write or (
             story.before is not None and story.before.kind == "cp.async"
         )
-        if rule == "missing-proxy-fence" and contested:
-            severity = "warning"  # only with strict=True: shipped kernels do without
-        made = Found(
-            "shared-race" if rule in ("same-value", "one-store") else rule, severity,
-            self._site(now.site), "",
+        if rule is rules.MISSING_PROXY_FENCE and contested:
+            severity = WARNING  # only with strict=True: shipped kernels do without
+        made = Collision(
+            rule, self._site(now.site), "",
             self.machine.launch.shape.members(story.cluster)[now.rank], now.number,
-            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF,
+            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF, severity,
             None if story.before is None else self._site(story.before.site),
-            found.count,
-            {
-                "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
-                "first": found.first & low, "last": found.last & low,
-                "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": rule == "same-value", "one_store": rule == "one-store",
-                "partly": found.partly,
-                "apart": found.apart,
-            },
+            found.count, apart=found.apart,
+            space="shared", story=story, owner=found.first >> RANK_BITS,
+            first=found.first & low, last=found.last & low,
+            now_write=found.now_write, was_write=found.was_write,
+            same_value=found.case.same_value,
+            one_store=found.case is Detected.ONE_STORE, partly=found.partly,
         )  # fmt: skip
         if found.before is not None and found.before.epoch == LAST_EPOCH:
             words = self._words(found.before.site)
             if words[:2] == ["mbarrier", "init"]:
-                made.rule = "mbarrier"
+                made.rule = rules.MBARRIER
                 # An mbarrier that nobody uses only lacks its mbarrier.inval.
                 if found.before.site not in self.used:
-                    made.severity = "info"
+                    made.severity = INFO
         return made
 
     # ── global memory ───────────────────────────────────────────────────────
 
-    def _global(self, finding: Finding) -> Found:
-        rule, was = finding.rule, finding.before
+    def _global(self, finding: Noted[Who]) -> Collision:
+        case, was = finding.case, finding.before
         now = self._who(finding.now)
         before = None if was is None else self._who(was)
-        name, severity = "global-race", "error"
-        if rule == GlobalRule.UNINITIALISED:
-            name = "uninitialised"
-        elif rule == GlobalRule.PROXY:
-            name, severity = "missing-proxy-fence", "warning"
-        elif rule in (GlobalRule.SAME_VALUE, GlobalRule.MIXED):
-            # Loops with compare-and-swap begin with a plain load: that is everywhere.
-            severity = "info"
-        elif rule == GlobalRule.READ_WRITE and was is not None:
+        severity = case.severity
+        if case is Detected.READ_WRITE and was is not None and not finding.apart:
             # Triton lets all lanes of a warp load what one of them stores afterwards.
-            severity = severity if finding.apart else "info"
-        return Found(
-            name, severity, self._site(now.site), "", now.block, now.number,
-            1 << now.lane, None if was is None else self._site(was.site), finding.times,
-            {
-                "space": "global", "first": finding.address,
-                "last": finding.address + 4,
-                "story": Story(finding.now.group, now, before, None),
-                "now_write": bool(finding.now.flags & Flags.WRITE),
-                "was_write": was is not None and bool(was.flags & Flags.WRITE),
-                "same_value": rule == GlobalRule.SAME_VALUE, "apart": finding.apart,
-            },
+            severity = INFO
+        return Collision(
+            case.rule, self._site(now.site), "", now.block, now.number, 1 << now.lane,
+            severity, None if was is None else self._site(was.site), finding.count,
+            apart=finding.apart, space="global", first=finding.first, last=finding.last,
+            story=Story(finding.now.group, now, before, None),
+            now_write=finding.now_write, was_write=finding.was_write,
+            same_value=case.same_value,
         )  # fmt: skip
 
     def _who(self, who: Who) -> Agent:

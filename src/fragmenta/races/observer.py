@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
@@ -202,7 +203,7 @@ class Observer(TensorObserver):
             return
         mbarrier.public = True  # once is enough
         warp.report(
-            "mbarrier", event, lanes,
+            rules.MBARRIER, event, lanes,
             f"{mbarrier} is used, but nothing orders its initialisation before that: "
             "a barrier of the block (or fence.mbarrier_init and a barrier of the "
             "cluster) has to be in between",

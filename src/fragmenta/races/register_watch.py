@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import ERROR, Rule
 from fragmenta.races.probes.register_roles import (
     COMPUTED,
     MOVED,
@@ -205,12 +207,12 @@ class Keeper:
         if not self._fenced:
             self._fenced = True  # once is enough
             self._report(
-                "missing-wgmma-fence", event, None,
+                rules.MISSING_WGMMA_FENCE, event, None,
                 f"there is no wgmma.fence before the first wgmma of a warp; {FENCED}",
             )  # fmt: skip
         elif done := self._changed(mine):
             self._report(
-                "missing-wgmma-fence", event, None,
+                rules.MISSING_WGMMA_FENCE, event, None,
                 f"registers of this wgmma were {done} after the last wgmma.fence; "
                 + FENCED,
             )  # fmt: skip
@@ -235,7 +237,7 @@ class Keeper:
         for other, site in self._since.items():
             if _misfit(of, other):
                 self._report(
-                    "missing-wgmma-fence", event, site,
+                    rules.MISSING_WGMMA_FENCE, event, site,
                     "this wgmma takes accumulators of a wgmma of another shape, or as "
                     f"its A, without a wgmma.fence between; {FENCED}",
                 )  # fmt: skip
@@ -248,7 +250,7 @@ class Keeper:
             if found is not None:
                 role, theirs = found
                 self._report(
-                    "wgmma-registers-in-flight", event, each.site,
+                    rules.WGMMA_REGISTERS_IN_FLIGHT, event, each.site,
                     f"this wgmma takes {_words(role)} that is {_words(theirs)} of a "
                     f"wgmma in flight: {SERIALISED}",
                 )  # fmt: skip
@@ -274,19 +276,19 @@ class Keeper:
         what = f"this instruction {verb} {_words(role)} of a wgmma that is in flight"
         if role & Role.METADATA:
             self._report(
-                "wgmma-registers-in-flight", event, flight.site,
+                rules.WGMMA_REGISTERS_IN_FLIGHT, event, flight.site,
                 f"{what}: the hardware reads it while the wgmma runs, so its results "
-                "are wrong", "error", lanes,
+                "are wrong", ERROR, lanes,
             )  # fmt: skip
         else:
             self._report(
-                "wgmma-registers-in-flight", event, flight.site,
-                f"{what}: {SERIALISED}", "warning", lanes,
+                rules.WGMMA_REGISTERS_IN_FLIGHT, event, flight.site,
+                f"{what}: {SERIALISED}", lanes=lanes,
             )  # fmt: skip
 
     def _report(
-        self, rule: str, event: Event, other: int | None, message: str,
-        severity: str = "warning", lanes: int = 0xFFFFFFFF,
+        self, rule: Rule, event: Event, other: int | None, message: str,
+        severity: str = "", lanes: int = 0xFFFFFFFF,
     ) -> None:  # fmt: skip
         self._warp.report(rule, event, lanes, message, severity, other=other)
 

@@ -14,7 +14,7 @@ from fragmenta.errors import Error, one_of
 from fragmenta.jit import compiler
 from fragmenta.races.shadow import layout, problem_table
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
-from fragmenta.races.shadow.problem_table import Found
+from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.simt import library
 from fragmenta.simt.compiled import aligned
 
@@ -338,7 +338,7 @@ class Watch:
 
     # ── results ─────────────────────────────────────────────────────────────
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[Noted[Moment]]:
         """The problems that were found so far."""
         return problem_table.decode(self._problems)
 

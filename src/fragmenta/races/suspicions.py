@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import one_of
-from fragmenta.races.launch_watch import RACES
+from fragmenta.ptx import rules
 from fragmenta.races.probes.undefined_flow import Followed, followed
 from fragmenta.simt.layout import SHARED_START
-from fragmenta.units.findings import Found
+from fragmenta.units.findings import Finding
 
 
 def may_doubt(launch: Any) -> bool:
@@ -26,15 +26,15 @@ def may_doubt(launch: Any) -> bool:
     return bool(shared or launch.compiled.doubtful or machine.watching.memory.unset)
 
 
-def suspected(launch: Any) -> list[Found]:
+def suspected(launch: Any) -> list[Finding]:
     """What a launch read that nobody had written, and whose use can be followed."""
     if launch.machine is None:
         return []
     return [each for each in launch.machine.problems if _can_be_followed(each)]
 
 
-def _can_be_followed(found: Found) -> bool:
-    return found.rule == "uninitialised" and "use" not in found.more
+def _can_be_followed(found: Finding) -> bool:
+    return found.rule == rules.UNINITIALISED and not found.use
 
 
 WAYS = frozenset({"branch", "guard"})
@@ -47,16 +47,16 @@ def in_doubt(again: Any) -> bool:
     Then only runs with other bits can tell.  ``(a + b) - b`` is ``a``; and a branch for
     a row behind the end of a tile may touch nothing but that row.
     """
-    uses = [each for each in again.machine.problems if "use" in each.more]
-    kinds = {each.more["use"] for each in uses}
+    uses = [each for each in again.machine.problems if each.use]
+    kinds = {each.use for each in uses}
     functions = {_place(again, each.site)[0] for each in uses}
     cancels = any(followed(again.module().functions[e]).cancels for e in functions)
     return "address" not in kinds and (cancels or bool(kinds & WAYS))
 
 
-def _same(use: Found, again: Any, others: list[Any]) -> bool:
+def _same(use: Finding, again: Any, others: list[Any]) -> bool:
     """Whether what is stored is the same, whatever the undefined bits are."""
-    if use.more["use"] != "store" or not others:
+    if use.use != "store" or not others:
         return False
     place = _place(again, use.site)
     every = [
@@ -66,7 +66,7 @@ def _same(use: Found, again: Any, others: list[Any]) -> bool:
     return bool(every[0]) and all(each == every[0] for each in every)
 
 
-def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
+def settle(launch: Any, again: Any, others: list[Any]) -> list[Finding]:
     """Keep the suspicions of a launch whose values were used when it was run again.
 
     Uses of registers that were not written are returned: they are found by ``again``.
@@ -76,13 +76,16 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
     left = {each.machine.watching.left for each in (again, *others)}
     if others and len(left) == 1 and () not in left:
         for each in again.machine.problems:
-            if each.more.get("use") in WAYS:
-                each.severity = "info"  # nothing that outlives the launch depends on it
-    reads = [each for each in suspicions if "register" not in each.more]
+            if each.use in WAYS:
+                each.severity = (
+                    rules.INFO
+                )  # nothing that outlives the launch depends on it
+    reads = [each for each in suspicions if not each.register]
+    uses_of: dict[int, list[Finding]] = {id(each): [] for each in reads}
     used = [
         each
         for each in again.machine.problems
-        if each.rule == "uninitialised" and not _same(each, again, others)
+        if each.rule == rules.UNINITIALISED and not _same(each, again, others)
     ]
     raced = _race_places(launch)
     slices = _Slices(again)
@@ -92,33 +95,33 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
         if not named and not names and not raced & places:
             named = reads  # it went through memory
         for each in named:
-            each.more.setdefault("uses", []).append(use)
+            uses_of[id(each)].append(use)
         if not named and (names or not raced & places):
             use.message = _words(use.message, names)
             use.other = None if names else _stored(launch, suspicions, again)
             more.append(use)
     launch.machine.problems.drop(
-        lambda each: _can_be_followed(each) and not each.more.get("uses")
+        lambda each: _can_be_followed(each) and not uses_of.get(id(each))
     )
     for each in reads:
-        uses = each.more.get("uses", ())
-        if uses and all(use.severity == "info" for use in uses):
-            each.severity = "info"
-        each.more["uses"] = [(use.more["use"], _place(again, use.site)) for use in uses]
+        uses = uses_of[id(each)]
+        if uses and all(use.severity == rules.INFO for use in uses):
+            each.severity = rules.INFO
+        each.uses = tuple((use.use, _place(again, use.site)) for use in uses)
     _once(launch, reads)
     return more
 
 
-def _once(launch: Any, reads: list[Found]) -> None:
+def _once(launch: Any, reads: list[Finding]) -> None:
     """Say once what does no harm: a tile is loaded by many instructions."""
-    known: dict[tuple[Any, ...], Found] = {}
-    alike: list[Found] = []
+    known: dict[tuple[Any, ...], Finding] = {}
+    alike: list[Finding] = []
     for each in reads:
-        if each.severity != "info" or not each.more["uses"]:
+        if each.severity != rules.INFO or not each.uses:
             continue
-        first = known.setdefault(tuple(each.more["uses"]), each)
+        first = known.setdefault(each.uses, each)
         if first is not each:
-            first.more["alike"] = first.more.get("alike", 0) + 1
+            first.alike += 1
             alike.append(each)
     launch.machine.problems.drop(lambda found: any(found is each for each in alike))
 
@@ -133,7 +136,7 @@ def _race_places(launch: Any) -> set[tuple[str, int]]:
     sites = {
         site
         for each in launch.machine.problems
-        if each.rule in RACES and each.severity != "info"
+        if each.rule.race and each.severity != rules.INFO
         for site in (each.site, each.other)
         if site is not None and site >= 0
     }
@@ -155,12 +158,12 @@ def _words(name: str, behind: list[str]) -> str:
     return f"{text} on their way here"
 
 
-def _stored(launch: Any, suspicions: list[Found], again: Any) -> int | None:
+def _stored(launch: Any, suspicions: list[Finding], again: Any) -> int | None:
     """Where a register that was not written was put into memory, if that is known."""
     places = [tuple(each) for each in again.compiled.places]
     for each in suspicions:
         found = _place(launch, each.site)
-        if "register" in each.more and found in places:
+        if each.register and found in places:
             return places.index(found)
     return None
 
@@ -172,7 +175,7 @@ class _Slices:
         self.launch = launch
         self._known: dict[str, Followed] = {}
 
-    def origins(self, use: Found) -> tuple[set[tuple[str, int]], list[str]]:
+    def origins(self, use: Finding) -> tuple[set[tuple[str, int]], list[str]]:
         """The loads that a use may depend on, and the registers."""
         name, index = _place(self.launch, use.site)
         function = self.launch.module().functions[name]
@@ -181,6 +184,6 @@ class _Slices:
         numbers = [e.number for e in function.registers if e.name == use.message]
         found = self._known[name].origins(numbers)
         places = {(name, each) for each in found if isinstance(each, int)}
-        if use.more["use"] == "atomic" or not use.message:  # it reads memory itself
+        if use.use == "atomic" or not use.message:  # it reads memory itself
             places.add((name, index))
         return places, [each for each in found if isinstance(each, str)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fragmenta.ptx import rules
 from fragmenta.races.shadow.layout import knows
 from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import first
@@ -58,7 +59,7 @@ class Maps:
         for agent, epoch, site in old.users:
             if epoch >= int(clock[0, 0, agent]):
                 warp.report(
-                    "overwrite-while-read", event, lanes,
+                    rules.OVERWRITE_WHILE_READ, event, lanes,
                     "a tensor map is changed while a copy that was issued with it may "
                     "still read it",
                     other=site,
@@ -102,7 +103,7 @@ class Maps:
 
     def _report(self, warp: Any, event: Any, lanes: int, found: _Map, why: str) -> None:
         warp.report(
-            "missing-proxy-fence", event, lanes,
+            rules.MISSING_PROXY_FENCE, event, lanes,
             f"a copy uses a tensor map that the kernel has changed, and {why}",
             other=found.site,
         )  # fmt: skip

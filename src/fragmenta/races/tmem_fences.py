@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import WARNING
 from fragmenta.races.shadow.layout import knows
 from fragmenta.races.tmem_shadow import QUEUED, RACE, Access, Conflict
 
-FENCE = "missing-tensor-fence"
+FENCE = rules.MISSING_TENSOR_FENCE
 _PLACES = {
     "after": "between the barrier or wait and this instruction",
     "before": "between that and the barrier",
@@ -44,7 +46,7 @@ class Fences:
                 RACE, event, lanes,
                 f"it writes {where}; {old.words} comes first only if the Tensor Core "
                 "keeps the order of issue, which the manual does not promise for this "
-                "pair", "warning", other=old.site,
+                "pair", WARNING, other=old.site,
             )  # fmt: skip
             return
         missing = self._missing(old, new, found.pipelined, agent)
@@ -53,7 +55,7 @@ class Fences:
                 FENCE, event, lanes,
                 f"it uses {where} after {old.words}, and no "
                 f"tcgen05.fence::{missing}_thread_sync is {_PLACES[missing]}",
-                "warning", other=old.site,
+                other=old.site,
             )  # fmt: skip
 
     def _missing(self, old: Access, new: Access, pipelined: bool, agent: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fragmenta.ptx import rules
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
 from fragmenta.simt.layout import IN_FLIGHT
 
@@ -67,9 +68,9 @@ class LoadedRegisters:
             if flight.places & (reads | writes):
                 verb = "reads" if flight.places & reads else "writes"
                 warp.report(
-                    "tensor-registers-in-flight", event, lanes,
+                    rules.TENSOR_REGISTERS_IN_FLIGHT, event, lanes,
                     f"this instruction {verb} a register that a tcgen05.ld in flight "
-                    "fills: undefined in PTX; ptxas waits here", "warning",
+                    "fills: undefined in PTX; ptxas waits here",
                     other=flight.site,
                 )  # fmt: skip
                 return

@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import ranges
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import LINES, in_order
 from fragmenta.races.shadow.layout import knows
 
 LANES, COLUMNS = 128, 512
-RACE = "tensor-memory-race"
+RACE = rules.TENSOR_MEMORY_RACE
 QUEUED = frozenset(each.kind for each in LINES if each.done_by == "commit")
 """What one thread issues, and a commit tells the end of."""
 

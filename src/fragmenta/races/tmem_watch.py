@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.ptx import rules
 from fragmenta.races.report import phrases
 from fragmenta.races.shared_watch import Watch
 from fragmenta.races.tmem_fences import Fences
@@ -231,9 +232,8 @@ class TensorObserver(Port):
         missing = self._cells.unwritten(reads)
         if missing is not None:
             warp.report(
-                "uninitialised", event, lanes,
+                rules.UNINITIALISED, event, lanes,
                 f"it reads {missing.words(new.rank)}, which nobody has written",
-                "warning",
             )  # fmt: skip
         if new.kind != "dealloc":
             self._cells.record(new, reads, writes)
@@ -246,7 +246,7 @@ class TensorObserver(Port):
         other, site = self._group
         if mine != other:
             warp.report(
-                "tensor-memory", event, lanes,
+                rules.TENSOR_MEMORY, event, lanes,
                 f"it has .{mine}, and another instruction of this kernel has .{other}: "
                 "all of them must have the same", other=site,
             )  # fmt: skip

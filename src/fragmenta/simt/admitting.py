@@ -16,7 +16,6 @@ from fragmenta.ptx.checking import tensor
 from fragmenta.ptx.checking.instructions import nearest_line
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.checking.operands import Finding, findings
-from fragmenta.ptx.checking.problem import ERROR
 from fragmenta.ptx.module import Address, Function, Instruction, Module, Not
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
@@ -62,7 +61,7 @@ def unknown(of: Instruction) -> str:
     Instructions of Tensor Cores are looked up where they are compiled.
     """
     said = reading(of.mnemonic)
-    return said.message if said.rule and said.severity == ERROR else ""
+    return said.message if said.refuses else ""
 
 
 def wrong_operands(of: Instruction) -> str:
@@ -96,7 +95,7 @@ def _operands(of: Instruction) -> str:
         return ""
     wrong = findings(of, nearest_line(of, matches))
     serious = (each for each in wrong if not _bounded(of, each))
-    return next((each.message for each in serious if each.severity == ERROR), "")
+    return next((each.message for each in serious if each.refuses), "")
 
 
 def _bounded(of: Instruction, wrong: Finding) -> bool:

@@ -77,6 +77,8 @@ def as_signed(number: int, bits: int) -> int:
 
 COMPILING = ("jit", "ptx", "simt", "races/shadow", "races/probes")
 """Folders whose modules write code.  Others may change without a new compilation."""
+DESCRIBING = ("rules.py",)
+"""Modules in them that only have words for people."""
 
 
 @cache
@@ -94,7 +96,7 @@ def _texts(folder: Traversable) -> Iterable[bytes]:
     for item in folder.iterdir():
         if item.is_dir():
             yield from _texts(item)
-        elif item.name.endswith(".py"):
+        elif item.name.endswith(".py") and item.name not in DESCRIBING:
             yield item.read_bytes()
 
 

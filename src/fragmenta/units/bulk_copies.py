@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
@@ -75,7 +76,7 @@ class BulkCopy(Copy):
         )
         if of != "global" and to != "global" and len(block.cluster.blocks) == 1:
             raise CopyFault(
-                "other-block",
+                rules.OTHER_BLOCK,
                 "a bulk copy from shared to shared memory needs a cluster of several "
                 "blocks; an H200 refuses it as an illegal instruction without one",
             )
@@ -156,7 +157,7 @@ class BulkCopy(Copy):
 def _whole_units(size: int, name: str) -> None:
     if size % UNIT:
         raise CopyFault(
-            "bad-size",
+            rules.BAD_SIZE,
             f"the size of a {name} must be a multiple of {UNIT} bytes; given {size}, "
             f"nearest {round(size / UNIT) * UNIT}",
         )
@@ -167,7 +168,7 @@ def _ignored(ignored: tuple[int, int], size: int) -> tuple[int, int]:
     left, right = ignored
     if not (0 <= left < UNIT and 0 <= right < UNIT) or left + right > size:
         raise CopyFault(
-            "bad-size",
+            rules.BAD_SIZE,
             f".ignore_oob leaves out 0 to {UNIT - 1} bytes on each side, at most all; "
             f"given {left} and {right} of {size}",
         )

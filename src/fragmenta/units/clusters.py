@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.machine import Warp
 
@@ -47,7 +48,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
     twice = barrier.arrived.get(key, 0) & lanes
     if twice:
         warp.report(
-            "deadlock", event, twice,
+            rules.DEADLOCK, event, twice,
             "a thread arrives at the barrier of the cluster a second time before it "
             "has waited there",
         )  # fmt: skip

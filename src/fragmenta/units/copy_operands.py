@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fragmenta.errors import one_of
 from fragmenta.isa.table import read
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import not_run
 from fragmenta.units.bulk_copies import (
     AsyncStore,
@@ -87,7 +88,7 @@ def form(mnemonic: str) -> Form:
     """
     words = tuple(mnemonic.split("."))
     if why := not_run(mnemonic):
-        raise CopyFault("unsupported", why)
+        raise CopyFault(rules.UNSUPPORTED, why)
     spaces = [
         word for word in words if word.startswith("shared") or word == "global"
     ] + ["", ""]
@@ -122,7 +123,7 @@ def copy_from(
     of = form(mnemonic)
     if len(values) != len(of.operands):
         raise CopyFault(
-            "bad-operands",
+            rules.BAD_OPERANDS,
             f"{mnemonic} has the operands {one_of(of.operands, 'and')}; given "
             f"{len(values)}",
         )
@@ -165,7 +166,8 @@ class _Tensor(NamedTuple):
 def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
     if not isinstance(given["tensor"], (list, tuple)):
         raise CopyFault(
-            "bad-operands", f"{of.mnemonic} takes [map, {{coordinates}}] in brackets"
+            rules.BAD_OPERANDS,
+            f"{of.mnemonic} takes [map, {{coordinates}}] in brackets",
         )
     address, coordinates, *more = given["tensor"]
     offsets = given.get("offsets", more[0] if more else ())
@@ -175,7 +177,7 @@ def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
         count = 5
     if len(found) != count:
         raise CopyFault(
-            "bad-operands",
+            rules.BAD_OPERANDS,
             f"{of.mnemonic} takes {count} coordinates; given {len(found)}",
         )
     return _Tensor(address, found, tuple(_word(each, 16) for each in _list(offsets)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
@@ -20,12 +21,12 @@ from fragmenta.units.machine import Warp
 def exited(warp: Warp, event: Event, lanes: int) -> int:
     """Lanes pass a barrier of all threads, some of which have ended."""
     warp.report(
-        "divergent-aligned",
+        rules.DIVERGENT_ALIGNED,
         event,
         lanes,
         "some threads of the block had returned before this barrier. It waits for "
         "those that have not, and what the others did precedes it",
-        severity="info",
+        severity=rules.INFO,
         repair="Return after the last barrier, if that is not meant.",
     )
     return lanes
@@ -51,7 +52,7 @@ def apart(warp: Warp, event: Event, lanes: int) -> int:
         if known:
             gone = [lane for lane in numbers(warp.live & ~lanes) if pcs[lane] == pc]
             warp.report(
-                "divergent-aligned", event, lanes,
+                rules.DIVERGENT_ALIGNED, event, lanes,
                 f"{event.words[1]} has to be executed by all lanes of a warp together; "
                 f"{len(gone)} lanes have passed it by",
             )  # fmt: skip

@@ -7,6 +7,7 @@ knows.
 from __future__ import annotations
 
 from fragmenta.errors import Error
+from fragmenta.ptx import rules
 from fragmenta.units import tensor_maps
 from fragmenta.units.events import Event, carries_out, numbers, together
 from fragmenta.units.machine import Stop, Warp, stopped
@@ -25,7 +26,7 @@ def setmaxnreg(warp: Warp, event: Event, lanes: int) -> int:
     count = event.operands[0].value(warp, 0)
     if not 24 <= count <= 256 or count % 8:
         raise Stop(
-            "divergent-aligned", event.site, warp, lanes,
+            rules.DIVERGENT_ALIGNED, event.site, warp, lanes,
             f"{event.mnemonic} takes a multiple of 8 from 24 to 256; given {count}",
         )  # fmt: skip
     return lanes

@@ -1,4 +1,4 @@
-"""What was found while a kernel ran, and how is it told?
+"""What was found while a kernel ran.
 
 The same problem in a loop, in many blocks or in many threads is one problem with a
 count.
@@ -6,12 +6,13 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from fragmenta.ptx.module import Module
+from fragmenta.ptx.rules import Rule
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
@@ -39,66 +40,81 @@ class Launched(NamedTuple):
     """What the kernel was written in: ``triton``, ``cuda``, ``numba``; else unknown."""
 
 
-@dataclass
-class Found:
-    """One problem of a launch, before it is put into words."""
+Use: TypeAlias = tuple[str, tuple[str, int]]
+"""How an undefined value is used, and the instruction: its function and its number."""
 
-    rule: str
-    severity: str
+
+@dataclass
+class Finding:
+    """One problem of a launch, before it is put into words.
+
+    What two accesses of memory are about is in a subclass of the race detector.
+    """
+
+    rule: Rule
     site: int
     """The instruction at which it was seen: a number of ``Compiled.places``."""
     message: str
-    block: int
+    block: int = 0
     """The number of the block in the grid."""
-    warp: int
-    lanes: int
+    warp: int = 0
+    lanes: int = 0
+    severity: str = ""
+    """The severity of the rule, if nothing else is given."""
     other: int | None = None
     """The instruction that it collides with, if there is one."""
     count: int = 1
-    more: dict[str, Any] = field(default_factory=dict)
+    repair: str | None = None
+    """What repairs it, if not what the rule says."""
+    line: int = 0
+    """The line of the text, if the instruction is not known."""
+    apart: int = 0
+    """How far apart the threads are, of all pairs: bits of ``shadow.layout.Apart``."""
+    use: str = ""
+    """How undefined bits are used, if this is such a use."""
+    register: str = ""
+    """The register that was read before it was written."""
+    uses: tuple[Use, ...] = ()
+    """Where a value that nobody has written is used."""
+    alike: int = 0
+    """How many other loads there are with the same uses."""
+
+    def __post_init__(self) -> None:
+        self.severity = self.severity or self.rule.severity
+
+    @property
+    def key(self) -> tuple[Rule, str, int, int | None]:
+        """By what it is known.  A note, such as one on equal values, hides no error."""
+        return self.rule, self.severity, self.site, self.other
 
 
 class Problems:
     """All problems of a launch; threads of the host add to it."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], Found] = {}
+        self._found: dict[tuple[Any, ...], Finding] = {}
         self._lock = Lock()
 
-    def add(
-        self, rule: str, severity: str, site: int, message: str, warp: Any, lanes: int,
-        other: int | None = None, count: int = 1, **more: Any,
-    ) -> None:  # fmt: skip
+    def put(self, made: Finding) -> None:
         """Add a problem, or count it if it is known."""
-        block = warp.block.index
-        made = Found(
-            rule, severity, site, message, block, warp.number, lanes, other, count, more
-        )
-        self.put(made)
-
-    def put(self, made: Found) -> None:
-        """Add a problem, or count it if it is known."""
-        # A note, such as that both wrote the same value, hides no error.
-        key = made.rule, made.severity, made.site, made.other
         with self._lock:
-            known = self._found.get(key)
+            known = self._found.get(made.key)
             if known is None:
-                self._found[key] = made
+                self._found[made.key] = made
                 return
             known.count += made.count
-            apart = known.more.get("apart", 0) | made.more.get("apart", 0)
-            known.more["apart"] = made.more["apart"] = apart
+            known.apart = made.apart = known.apart | made.apart
             # The first block says it, whichever thread of the host was the faster.
             if (made.block, made.warp) < (known.block, known.warp):
                 made.count = known.count
-                self._found[key] = made
+                self._found[made.key] = made
 
-    def drop(self, unwanted: Callable[[Found], bool]) -> None:
+    def drop(self, unwanted: Callable[[Finding], bool]) -> None:
         """Forget some problems."""
         with self._lock:
             self._found = {k: v for k, v in self._found.items() if not unwanted(v)}
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Finding]:
         return iter(sorted(self._found.values(), key=lambda each: each.site))
 
     def __len__(self) -> int:

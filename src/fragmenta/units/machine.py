@@ -15,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
 from fragmenta.units.events import Event, events, first
+from fragmenta.units.findings import Finding
 from fragmenta.units.port import Port
 from fragmenta.units.schedule import Schedule
 
@@ -35,7 +38,7 @@ class Stop(Error):
     """Something so wrong that the kernel cannot go on."""
 
     def __init__(
-        self, rule: str, site: int, warp: Warp, lanes: int, message: str
+        self, rule: Rule, site: int, warp: Warp, lanes: int, message: str
     ) -> None:
         super().__init__(message)
         self.rule, self.site, self.warp, self.lanes = rule, site, warp, lanes
@@ -43,7 +46,7 @@ class Stop(Error):
 
 def stopped(error: Error, event: Event, warp: Warp, lanes: int) -> Stop:
     """What a copy or a tensor map cannot do, as the end of the kernel."""
-    rule = getattr(error, "rule", "bad-tensor-map")
+    rule = getattr(error, "rule", rules.BAD_TENSOR_MAP)
     return Stop(rule, event.site, warp, lanes, str(error))
 
 
@@ -96,12 +99,16 @@ class Warp:
         self.asked = self.words[layout.STUCK >> 2] = 0
 
     def report(
-        self, rule: str, event: Event, lanes: int, message: str,
-        severity: str = "error", **more: Any,
+        self, rule: Rule, event: Event, lanes: int, message: str,
+        severity: str = "", *, other: int | None = None, repair: str | None = None,
+        use: str = "", register: str = "",
     ) -> None:  # fmt: skip
         """Say that something is wrong, and go on."""
-        problems = self.block.cluster.machine.problems
-        problems.add(rule, severity, event.site, message, self, lanes, **more)
+        made = Finding(
+            rule, event.site, message, self.block.index, self.number, lanes, severity,
+            other, repair=repair, use=use, register=register,
+        )  # fmt: skip
+        self.block.cluster.machine.problems.put(made)
 
 
 class Block:
@@ -180,14 +187,14 @@ class Block:
         blocks = self.cluster.blocks
         if address >> 32 or rank >= len(blocks):
             raise Stop(
-                "mbarrier", event.site, warp, lanes,
+                rules.MBARRIER, event.site, warp, lanes,
                 f"{event.mnemonic} names shared {address:#x}, which is in no block of "
                 f"the cluster of {len(blocks)}",
             )  # fmt: skip
         found = blocks[rank]
         if found.ended:
             raise Stop(
-                "shared-race", event.site, warp, lanes,
+                rules.SHARED_RACE, event.site, warp, lanes,
                 f"{event.mnemonic} reaches into the shared memory of block {rank} of "
                 "the cluster, whose threads have all ended",
             )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx import rules
 from fragmenta.simt.layout import (
     RANK_BITS,
     SHARED_SLOT,
@@ -117,13 +118,13 @@ def find(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
         near = ", ".join(hex(each) for each in sorted(block.mbarriers)[:8])
         there = f"; there are mbarriers at {near}" if near else ""
         raise Stop(
-            "mbarrier", event.site, warp, lanes,
+            rules.MBARRIER, event.site, warp, lanes,
             f"{event.mnemonic} at shared {offset:#x}, where no mbarrier was "
             f"initialised{there}",
         )  # fmt: skip
     if not found.intact():
         raise Stop(
-            "mbarrier", event.site, warp, lanes,
+            rules.MBARRIER, event.site, warp, lanes,
             f"{found} was written over by an ordinary access or a copy",
         )  # fmt: skip
     return found
@@ -140,7 +141,7 @@ def shared_address(warp: Warp, event: Event, address: int, lanes: int) -> int:
         return address
     if address >> SLOT_BITS != SHARED_SLOT:
         raise Stop(
-            "mbarrier", event.site, warp, lanes,
+            rules.MBARRIER, event.site, warp, lanes,
             f"{event.mnemonic} takes a generic address; {address:#x} is not in shared "
             "memory",
         )  # fmt: skip
@@ -157,20 +158,23 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
         inside = SHARED_START <= offset <= block.shared.size - 8
         if address >> RANK_BITS != block.rank or not inside or offset % 8:
             raise Stop(
-                "mbarrier", event.site, warp, members,
+                rules.MBARRIER, event.site, warp, members,
                 f"an mbarrier is 8 bytes of the block's shared memory at a multiple of "
                 f"8; given the address {address:#x}",
             )  # fmt: skip
         if not 1 <= count <= MOST:
             raise Stop(
-                "mbarrier", event.site, warp, members,
+                rules.MBARRIER, event.site, warp, members,
                 f"an mbarrier expects 1 to {MOST:,} arrivals; given {count:,}",
             )  # fmt: skip
         old = block.mbarriers.get(offset)
         busy = old.busy() if old is not None else ""
         if busy:
             warp.report(
-                "mbarrier", event, members, f"{old} is initialised again while {busy}"
+                rules.MBARRIER,
+                event,
+                members,
+                f"{old} is initialised again while {busy}",
             )
         slot = old.slot if old is not None else len(block.mbarriers)
         block.mbarriers[offset] = Mbarrier(block, offset, count, slot)
@@ -187,7 +191,7 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
         busy = found.busy()
         if busy:
             warp.report(
-                "mbarrier", event, members, f"{found} is made invalid while {busy}"
+                rules.MBARRIER, event, members, f"{found} is made invalid while {busy}"
             )
         found.again = True
         warp.block.retire(found)
@@ -216,7 +220,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         arrivals = possible(warp, event, members, found, count * threads)
         if "noComplete" in event.words and arrivals == found.pending:
             warp.report(
-                "mbarrier", event, members,
+                rules.MBARRIER, event, members,
                 f"an arrival with .noComplete would complete phase {found.phase} of "
                 f"{found}",
             )  # fmt: skip
@@ -235,7 +239,7 @@ def possible(
     """How many of some arrivals there can be; more are reported."""
     if arrivals > found.pending:
         warp.report(
-            "mbarrier", event, lanes,
+            rules.MBARRIER, event, lanes,
             f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
             f"expects {found.expected} in all, and {found.pending} more",
         )  # fmt: skip
@@ -267,7 +271,7 @@ def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
 def _expect(warp: Warp, event: Event, lanes: int, found: Mbarrier, count: int) -> None:
     if not -MOST <= found.bytes + count <= MOST:
         raise Stop(
-            "mbarrier", event.site, warp, lanes,
+            rules.MBARRIER, event.site, warp, lanes,
             f"{found} counts at most {MOST:,} bytes at a time; "
             f"{found.bytes + count:,} would be pending",
         )  # fmt: skip
@@ -294,7 +298,7 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
         address = shared_address(warp, event, place, members)
         if address >> RANK_BITS != warp.block.rank:
             raise Stop(
-                "mbarrier", event.site, warp, members,
+                rules.MBARRIER, event.site, warp, members,
                 f"a thread cannot wait for the mbarrier of another block; given "
                 f"{address:#x} in block {warp.block.rank} of the cluster",
             )  # fmt: skip
@@ -330,7 +334,7 @@ def _wanted(warp: Warp, event: Event, lanes: int, found: Mbarrier, given: int) -
     phase = given >> 32
     if not found.phase - 1 <= phase <= found.phase:
         warp.report(
-            "mbarrier", event, lanes,
+            rules.MBARRIER, event, lanes,
             f"a wait for phase {phase} of {found}, which is in phase {found.phase}: a "
             "state is of the present phase or the one before it",
         )  # fmt: skip

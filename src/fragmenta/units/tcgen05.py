@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadMetadata, Error
 from fragmenta.execution.tcgen05 import check_apart, execute
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
+from fragmenta.ptx.rules import Rule
 from fragmenta.registers.tensor import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
@@ -85,7 +87,7 @@ class Queued(Work):
         for each in self.blocks:
             if each.ended:
                 raise self.stop(
-                    "shared-race",
+                    rules.SHARED_RACE,
                     f"{event.mnemonic} reaches into block {each.rank} of the cluster, "
                     "whose threads have all ended",
                 )
@@ -116,7 +118,7 @@ class Queued(Work):
             raise
         except Error as error:
             metadata = isinstance(error, BadMetadata)
-            rule = "illegal-metadata" if metadata else "bad-descriptor"
+            rule = rules.ILLEGAL_METADATA if metadata else rules.BAD_DESCRIPTOR
             raise self.stop(rule, str(error)) from error
 
     def read_shared(self, name: str, descriptor: int) -> None:
@@ -124,12 +126,12 @@ class Queued(Work):
         try:
             self.sources += sources(self.op, name, descriptor, self.blocks)
         except Error as error:
-            raise self.stop("bad-descriptor", str(error)) from error
+            raise self.stop(rules.BAD_DESCRIPTOR, str(error)) from error
 
     def compute(self) -> None:
         """What it does to tensor memory."""
 
-    def stop(self, rule: str, message: str) -> Stop:
+    def stop(self, rule: Rule, message: str) -> Stop:
         """The end of the kernel, because of this work."""
         return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
 
@@ -169,7 +171,7 @@ class Product(Queued):
         try:
             self.op = complete(event.mnemonic, given.pop("idesc"))
         except Error as error:
-            raise self.stop("bad-descriptor", str(error)) from error
+            raise self.stop(rules.BAD_DESCRIPTOR, str(error)) from error
         check_target(warp, event, 1 << lane, self.op)
         self.given = given
         self.places()
@@ -184,7 +186,7 @@ class Product(Queued):
             try:
                 cells = operand_cells(self.op, part, address, self.blocks)
             except Error as error:
-                raise self.stop("tensor-memory", str(error)) from error
+                raise self.stop(rules.TENSOR_MEMORY, str(error)) from error
             if name == "d":
                 self.writes += cells
             if name != "d" or self.given["enable_input_d"]:
@@ -192,7 +194,7 @@ class Product(Queued):
         try:
             check_apart(self.op, self.given["d"], self.given)
         except Error as error:
-            raise self.stop("tensor-memory", str(error)) from error
+            raise self.stop(rules.TENSOR_MEMORY, str(error)) from error
         for name in ("a", "b"):
             if not isinstance(self.given[name], TensorAddress):
                 self.read_shared(name.upper(), self.given[name])
@@ -319,7 +321,7 @@ def _check_arrivals(
         if threads > each.expected:
             expected = counted(each.expected, "arrival")
             warp.report(
-                "mbarrier", event, lanes,
+                rules.MBARRIER, event, lanes,
                 f"{threads} threads commit their work, which makes {threads} arrivals "
                 f"at {each}; a phase of it expects {expected}",
                 repair="Let one thread of the warp (elect.sync) issue the work and "

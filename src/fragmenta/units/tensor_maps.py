@@ -15,6 +15,7 @@ import numpy as np
 
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.table import read
+from fragmenta.ptx import rules
 from fragmenta.shared.tensor_map import BYTES, FIELD, TensorMap
 from fragmenta.simt import layout
 from fragmenta.units.work import (
@@ -63,7 +64,7 @@ def replaced(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
     """
     if field not in REPLACED:
         raise CopyFault(
-            "unsupported",
+            rules.UNSUPPORTED,
             f"tensormap.replace on sm_90a changes {one_of(REPLACED)}; given {field!r}"
             + nearest(field, REPLACED),
         )
@@ -85,13 +86,13 @@ def replaced(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
 def _check(field: str, value: int, ordinal: int, many: int) -> None:
     if not 0 <= ordinal < many:
         raise CopyFault(
-            "unsupported",
+            rules.UNSUPPORTED,
             f"a tensor map has {field} 0 to {many - 1}; given {ordinal}",
         )
     most = _LIMITS.get(field)
     if most is not None and not 0 <= value <= most:
         raise CopyFault(
-            "unsupported", f"{field} on sm_90a is 0 to {most}; given {value}"
+            rules.UNSUPPORTED, f"{field} on sm_90a is 0 to {most}; given {value}"
         )
 
 
@@ -148,14 +149,14 @@ def map_used(block: Block, address: int) -> Place:
     if slot in (0, layout.SHARED_SLOT, layout.LOCAL_SLOT):
         where = {layout.SHARED_SLOT: "shared", layout.LOCAL_SLOT: "local"}.get(slot)
         raise CopyFault(
-            "bad-tensor-map",
+            rules.BAD_TENSOR_MAP,
             "a copy takes its tensor map from global memory, a constant or a parameter "
             f"of the kernel; given the address {address:#x}"
             + (f", which is in {where} memory" if where else ", where nothing is"),
         )
     if address % ALIGNMENT:
         raise CopyFault(
-            "bad-tensor-map",
+            rules.BAD_TENSOR_MAP,
             f"a tensor map must be at a multiple of {ALIGNMENT} bytes; given "
             f"{address:#x}",
         )
@@ -180,7 +181,7 @@ type 0, swizzle 0
         return TensorMap.decode(data)
     except Error as error:
         raise CopyFault(
-            "bad-tensor-map",
+            rules.BAD_TENSOR_MAP,
             f"these {BYTES} bytes are no tensor map that a copy can use: {error}; they "
             f"say: {shown(data)}",
         ) from error

@@ -24,7 +24,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fragmenta.errors import Error, one_of
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
+from fragmenta.ptx.rules import Rule
 from fragmenta.shared.boxes import check_copy, plan, slice_bytes
 from fragmenta.shared.descriptor import UNIT, swizzled
 from fragmenta.shared.reductions import TYPES_OF
@@ -59,6 +61,15 @@ WORDS = {
     Problem.OFFSET: "an offset has too many bits",
 }
 """What was wrong with a copy that the machine code refused."""
+_KINDS = {
+    Problem.MAP: rules.BAD_TENSOR_MAP,
+    Problem.OPERATION: rules.BAD_TENSOR_MAP,
+    Problem.SHARED_ALIGNMENT: rules.MISALIGNED,
+    Problem.SHARED_BOUNDS: rules.OUT_OF_BOUNDS,
+    Problem.GLOBAL_BOUNDS: rules.OUT_OF_BOUNDS,
+    Problem.READ_ONLY: rules.READ_ONLY,
+}
+"""The kind of fault that it is; the same as if Python had refused it."""
 
 
 class TensorCopy(Copy):
@@ -99,20 +110,20 @@ class TensorCopy(Copy):
         kind, map_ = self.kind, self.map
         if map_.rank != kind.rank or (map_.im2col is not None) != kind.im2col:
             raise self._fault(
-                "bad-tensor-map",
+                rules.BAD_TENSOR_MAP,
                 f"the instruction needs a map of {_mode(kind.rank, kind.im2col)}; "
                 f"given one of {_mode(map_.rank, map_.im2col is not None)}",
             )
         if len(self.boxes) > 1 and (map_.box[1] != 1 or map_.interleave):
             raise self._fault(
-                "bad-tensor-map",
+                rules.BAD_TENSOR_MAP,
                 "a copy of four rows needs a box of one row, without an interleave; "
                 f"given {map_.box[1]} rows, interleave {map_.interleave}",
             )
         allowed = TYPES_OF.get(kind.operation)
         if allowed is not None and map_.dtype not in allowed:
             raise self._fault(
-                "bad-tensor-map",
+                rules.BAD_TENSOR_MAP,
                 f"{kind.operation} takes a map of {one_of(allowed)}; "
                 f"given {map_.dtype}",
             )
@@ -120,9 +131,9 @@ class TensorCopy(Copy):
             for box in self.boxes:
                 check_copy(map_, box, self.offsets, at=self.at, store=not kind.loads)
         except Error as error:
-            raise self._fault("bad-copy", str(error)) from error
+            raise self._fault(rules.BAD_COPY, str(error)) from error
 
-    def _fault(self, rule: str, message: str) -> CopyFault:
+    def _fault(self, rule: Rule, message: str) -> CopyFault:
         given = f"coordinates {self.coordinates}"
         if self.offsets:
             given += f", offsets {self.offsets}"
@@ -204,7 +215,9 @@ class TensorCopy(Copy):
         )  # fmt: skip
         if problem:
             place = f", at {address:#x}" if problem == Problem.GLOBAL_BOUNDS else ""
-            raise self._fault(problem.name.lower(), f"{WORDS[problem]}{place}")
+            raise self._fault(
+                _KINDS.get(problem, rules.BAD_COPY), f"{WORDS[problem]}{place}"
+            )
 
     def _on(self, shadow: Block) -> Self:
         """A copy of the same bytes of shadows: bits are moved, and 0 fills."""
@@ -227,12 +240,12 @@ class TensorCopy(Copy):
         first, stop = (each - self.map.address + index for each in self.extent)
         if first < 0 or stop > memory.size:
             raise self._fault(
-                "out-of-bounds",
+                rules.OUT_OF_BOUNDS,
                 f"the box is at bytes {first} to {stop - 1} of the memory that the "
                 f"tensor is in, which has {memory.size} bytes",
             )
         if writes and not memory.flags.writeable:
-            raise self._fault("read-only", WORDS[Problem.READ_ONLY])
+            raise self._fault(rules.READ_ONLY, WORDS[Problem.READ_ONLY])
 
 
 def _mode(rank: int, im2col: bool) -> str:

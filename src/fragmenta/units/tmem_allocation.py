@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import Error
+from fragmenta.ptx import rules
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, carries_out, first
 from fragmenta.units.machine import Block, Stop, Warp, WrongAddress
@@ -39,7 +40,7 @@ def _checked(warp: Warp, event: Event, lanes: int) -> None:
     check_target(warp, event, lanes, named_op(event.mnemonic))
     if "exclusive" in event.words:
         raise Stop(
-            "tensor-memory", event.site, warp, lanes,
+            rules.TENSOR_MEMORY, event.site, warp, lanes,
             f"{event.mnemonic}: it is not known how a GPU allocates with .exclusive",
         )  # fmt: skip
 
@@ -93,10 +94,10 @@ def _take(
     try:
         found = {_memory(each).allocator.allocate(columns) for each in blocks}
     except Error as error:
-        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
+        raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
     if len(found) > 1:
         raise Stop(
-            "tensor-memory", event.site, warp, lanes,
+            rules.TENSOR_MEMORY, event.site, warp, lanes,
             "the blocks of a pair have not allocated the same columns so far",
         )  # fmt: skip
     (address,) = found
@@ -124,7 +125,7 @@ def _meet(
         return None
     if there[1] != columns:
         raise Stop(
-            "tensor-memory", event.site, warp, lanes,
+            rules.TENSOR_MEMORY, event.site, warp, lanes,
             f"both blocks of a pair allocate the same number of columns; given "
             f"{columns} here, and {there[1]} in block {other} of the cluster",
         )  # fmt: skip
@@ -148,7 +149,7 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
     try:
         of.allocator.free(address, columns)
     except Error as error:
-        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
+        raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
     of.takers.pop(address, None)
     cluster = warp.block.cluster
     cluster.watch.tensor_freed(warp, event, lanes, address, columns)

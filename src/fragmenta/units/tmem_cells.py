@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_of
+from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index
 from fragmenta.registers.tensor import COLUMNS, LANES
 from fragmenta.simt.layout import POISON
 from fragmenta.tensor_memory.allocator import Allocator
+from fragmenta.units.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,10 @@ class TensorMemory:
         for address, (warp, site) in sorted(self.takers.items()):
             last = address + self.allocator.blocks[address] - 1
             own = warp if warp.block is block else block.warps[0]
-            block.cluster.machine.problems.add(
-                "tensor-memory", "error", site,
+            made = Finding(
+                rules.TENSOR_MEMORY, site,
                 f"the block ends, and columns {address} to {last} of its tensor memory "
                 "are still allocated: tcgen05.dealloc must free them",
-                own, 0,
+                own.block.index, own.number,
             )  # fmt: skip
+            block.cluster.machine.problems.put(made)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import Descriptor
@@ -36,10 +37,10 @@ class Fill(Queued):
         try:
             lanes, columns = _reached(self.op, self.at.lane)
         except Error as error:
-            raise self.stop("tensor-memory", str(error)) from error
+            raise self.stop(rules.TENSOR_MEMORY, str(error)) from error
         if self.at.column + columns > COLUMNS:
             raise self.stop(
-                "tensor-memory",
+                rules.TENSOR_MEMORY,
                 f"{event.mnemonic} writes {columns} columns; from column "
                 f"{self.at.column} on they do not fit in {COLUMNS}",
             )
@@ -76,5 +77,5 @@ def shift(warp: Warp, event: Event, lanes: int) -> int:
     try:
         shifted(None, event.mnemonic, address)  # type: ignore[arg-type]
     except Error as error:
-        raise Stop("fault", event.site, warp, lanes, str(error)) from error
+        raise Stop(rules.FAULT, event.site, warp, lanes, str(error)) from error
     return lanes

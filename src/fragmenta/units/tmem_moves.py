@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
@@ -110,7 +111,7 @@ class Load(Move):
         try:
             return reduce(self.op, words.T)
         except Error as error:
-            raise Stop("fault", self.site, self.warp, ALL, str(error)) from error
+            raise Stop(rules.FAULT, self.site, self.warp, ALL, str(error)) from error
 
 
 class Store(Move):
@@ -159,7 +160,7 @@ def _way(
     try:
         return way(op, given, warp.number % WARPS, imm)
     except Error as error:
-        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
+        raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
 
 
 def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
@@ -170,7 +171,7 @@ def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
         live = np.unique(given[list(numbers(lanes))])
     if live.size > 1:
         raise Stop(
-            "divergent-aligned", event.site, warp, lanes,
+            rules.DIVERGENT_ALIGNED, event.site, warp, lanes,
             f"the address of {event.mnemonic} must be the same in all lanes of the "
             f"warp; given {int(live[0]):#x} and {int(live[-1]):#x}",
         )  # fmt: skip

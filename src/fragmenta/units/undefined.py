@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.execution.undefined import depending
 from fragmenta.isa.reading import instruction
+from fragmenta.ptx import rules
 from fragmenta.simt.layout import LANES
 from fragmenta.units.events import Event, Operand, carries_out
 
@@ -18,7 +19,7 @@ from fragmenta.units.events import Event, Operand, carries_out
 def reached(warp: Any, event: Event, lanes: int) -> int:
     """Undefined bits of a register reach memory, a branch or an address."""
     _, kind, name = event.words
-    warp.report("uninitialised", event, lanes, name, severity="warning", use=kind)
+    warp.report(rules.UNINITIALISED, event, lanes, name, use=kind)
     if kind == "store":
         warp.block.cluster.machine.watching.note(warp, event, lanes)
     return lanes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
 
 
@@ -11,5 +12,5 @@ from fragmenta.units.events import Event, carries_out
 def read_too_early(warp: Any, event: Event, lanes: int) -> int:
     """Lanes need a register that they have not written."""
     name = event.words[1]
-    warp.report("uninitialised", event, lanes, name, "warning", register=name)
+    warp.report(rules.UNINITIALISED, event, lanes, name, register=name)
     return lanes

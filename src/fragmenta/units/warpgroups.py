@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
+from fragmenta.ptx.rules import Rule
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
@@ -50,7 +52,7 @@ class Warp(Protocol):
 class WgmmaError(Error):
     """A mistake that leaves no right result."""
 
-    def __init__(self, rule: str, message: str, site: int) -> None:
+    def __init__(self, rule: Rule, message: str, site: int) -> None:
         super().__init__(rule, message, site)  # all of them, for pickling
         self.rule = rule
         self.message = message
@@ -298,7 +300,7 @@ class Warpgroup:
         if place == len(self._queue):
             wrong = _bad(located, given, self.shared.size)
             if wrong:
-                raise WgmmaError("descriptor", wrong, site)
+                raise WgmmaError(rules.BAD_DESCRIPTOR, wrong, site)
             work = Wgmma(self, located, site, given, number, self._committed[own])
             self._queue.append(work)
         else:
@@ -320,7 +322,7 @@ class Warpgroup:
             self._ends.append(end)
         elif self._ends[group] != end:
             raise WgmmaError(
-                "wgmma-warps-differ",
+                rules.DIVERGENT_ALIGNED,
                 f"warp {warp.number} commits a group after {end} wgmma; another warp "
                 f"of its warpgroup did so after {self._ends[group]}",
                 site,
@@ -435,7 +437,7 @@ class Warpgroup:
             self.run(min(self._issued))
         if any(any(each.pending) for each in others):
             raise WgmmaError(
-                "wgmma-registers-in-flight",
+                rules.WGMMA_REGISTERS_IN_FLIGHT,
                 "D has registers in common with the D of another wgmma that is in "
                 "flight, but not all of them; that is undefined in PTX",
                 site,
@@ -457,14 +459,14 @@ class Warpgroup:
         if len(self.warps) != WARPS:
             first = WARPS * (warp.number // WARPS)
             raise WgmmaError(
-                "warpgroup",
+                rules.DIVERGENT_ALIGNED,
                 f"a warpgroup has four warps; warp {first} and those after it are only "
                 f"{len(self.warps)}",
                 site,
             )
         if lanes & ALL != ALL:
             raise WgmmaError(
-                "aligned",
+                rules.DIVERGENT_ALIGNED,
                 f"all threads of a warp execute wgmma together; in warp {warp.number} "
                 f"only the lanes {lanes & ALL:#010x} did",
                 site,
@@ -495,7 +497,7 @@ class Warpgroup:
 
     def _unequal(self, own: int, what: str, site: int) -> None:
         raise WgmmaError(
-            "wgmma-lanes-differ",
+            rules.DIVERGENT_ALIGNED,
             f"{what} of wgmma is not the same in all lanes of warp "
             f"{self.warps[own].number}",
             site,
@@ -516,7 +518,7 @@ class Warpgroup:
             )
             what = f"has the descriptor {other:#018x}; it is {first:#018x} in"
         raise WgmmaError(
-            "wgmma-warps-differ",
+            rules.DIVERGENT_ALIGNED,
             f"wgmma number {work.number} of warp {number} {what} another warp of its "
             "warpgroup",
             site,
@@ -526,12 +528,14 @@ class Warpgroup:
         if status == _ILLEGAL:
             why = illegal_code(work.located.op, bound.metadata, work.located.selector)
             raise WgmmaError(
-                "illegal-metadata",
+                rules.ILLEGAL_METADATA,
                 f"{work.located.mnemonic} was given illegal metadata: {why}",
                 work.site,
             )
         raise WgmmaError(
-            "descriptor", f"{work.located.mnemonic} cannot read its operands", work.site
+            rules.BAD_DESCRIPTOR,
+            f"{work.located.mnemonic} cannot read its operands",
+            work.site,
         )
 
 

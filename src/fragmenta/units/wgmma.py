@@ -12,9 +12,6 @@ from fragmenta.units.warpgroups import (
     WgmmaError,
 )
 
-_RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata",
-          "wgmma-registers-in-flight": "wgmma-registers-in-flight"}  # fmt: skip
-
 
 def group(warp: Warp) -> Warpgroup:
     """The warpgroup of a warp."""
@@ -30,8 +27,7 @@ def group(warp: Warp) -> Warpgroup:
 
 
 def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
-    rule = _RULES.get(error.rule, "divergent-aligned")
-    return Stop(rule, site, warp, lanes, str(error))
+    return Stop(error.rule, site, warp, lanes, str(error))
 
 
 @carries_out("wgmma.mma_async")

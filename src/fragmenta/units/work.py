@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
+from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
+from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.layout import POISON, RANK_BITS
 
@@ -27,10 +29,10 @@ Starts: TypeAlias = NDArray[np.int64]
 class CopyFault(Error):
     """A copy that hardware refuses, or that has no defined result.
 
-    ``rule`` is a short name of what is wrong.
+    ``rule`` is the row of what is wrong.
     """
 
-    def __init__(self, rule: str, message: str) -> None:
+    def __init__(self, rule: Rule, message: str) -> None:
         super().__init__(rule, message)  # both, for pickling
         self.rule = rule
 
@@ -176,20 +178,20 @@ def shared_address(
     elif generic or not space:
         hint = "; cvta.to.shared converts it" if generic == layout.SHARED_SLOT else ""
         raise CopyFault(
-            "out-of-bounds",
+            rules.OUT_OF_BOUNDS,
             f"{what} must be in shared memory; given the generic address "
             f"{address:#x}{hint}",
         )
     count = len(block.cluster.blocks)
     if not 0 <= rank < count:
         raise CopyFault(
-            "out-of-bounds",
+            rules.OUT_OF_BOUNDS,
             f"{what} is in block {rank} of the cluster, which has {count}; given the "
             f"address {address:#x}",
         )
     if rank != block.rank and space in ("shared", "shared::cta"):
         raise CopyFault(
-            "other-block",
+            rules.OTHER_BLOCK,
             f"{what} must be in the shared memory of the own block, {block.rank}; "
             f"given the address {address:#x}, which is in block {rank}",
         )
@@ -201,7 +203,7 @@ def in_shared(block: Block, rank: int, offset: int, size: int, what: str) -> Pla
     memory = block.cluster.blocks[rank].shared
     if offset < layout.SHARED_START or offset + size > memory.size:
         raise CopyFault(
-            "out-of-bounds",
+            rules.OUT_OF_BOUNDS,
             f"{what} is at bytes {offset - layout.SHARED_START} to "
             f"{offset + size - 1 - layout.SHARED_START} of shared memory, which has "
             f"{memory.size - layout.SHARED_START} bytes",
@@ -219,12 +221,14 @@ def in_global(
     memory, index = block.memory(address)
     if index < 0 or index + size > memory.size:
         raise CopyFault(
-            "out-of-bounds",
+            rules.OUT_OF_BOUNDS,
             f"{what} is at bytes {index} to {index + size - 1} of its memory, which "
             f"has {memory.size} bytes",
         )
     if writes and not memory.flags.writeable:
-        raise CopyFault("read-only", f"{what} is in memory that must not be written")
+        raise CopyFault(
+            rules.READ_ONLY, f"{what} is in memory that must not be written"
+        )
     return Place(memory, index, range_)
 
 
@@ -232,7 +236,7 @@ def aligned(address: int, unit: int, what: str) -> None:
     """Refuse an address that is not a multiple of so many bytes."""
     if address % unit:
         raise CopyFault(
-            "misaligned",
+            rules.MISALIGNED,
             f"{what} must be at a multiple of {unit} bytes; given {address:#x}, "
             f"nearest {(address + unit // 2) // unit * unit:#x}",
         )
@@ -436,7 +440,7 @@ class Copy(Work):
         away = rank ^ goal_rank
         if away > self.paired and self.mask is None:
             raise CopyFault(
-                "other-block",
+                rules.OTHER_BLOCK,
                 f"{what} must be in the block that the data goes to, {goal_rank}; "
                 f"given the address {address:#x}, which is in block {rank}; an H200 "
                 "signals the mbarrier at this place of the other block",
@@ -470,7 +474,7 @@ def destinations(block: Block, rank: int, mask: int | None, name: str) -> list[i
     count = len(block.cluster.blocks)
     if mask >> count:
         raise CopyFault(
-            "bad-mask",
+            rules.BAD_MASK,
             f"the mask of a {name} names blocks of the cluster, 0 to {count - 1}; "
             f"given {mask:#b}",
         )

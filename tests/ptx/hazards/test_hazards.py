@@ -14,7 +14,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.target import number as target_number
-from fragmenta.ptx.checking.problem import INFO
+from fragmenta.ptx.rules import INFO
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import GLOBAL, READ, SHARED, WRITE, Case, cases
 

@@ -2,8 +2,11 @@
 
 import pytest
 
-from fragmenta.ptx.checking.problem import RULES
+from fragmenta.ptx.rules import RULES
 from tests.ptx.hazards import pages
+from tests.ptx.hazards.cases import cases
+
+ROOT = pages.FOLDER.parents[1]
 
 
 @pytest.mark.parametrize("rule", pages.LAUNCHES)
@@ -25,10 +28,13 @@ def test_a_picture_is_drawn_from_a_launch(name: str) -> None:
     assert (pages.IMAGES / f"{name}.svg").read_text("utf-8") == drawn
 
 
-def test_every_rule_has_a_page() -> None:
-    written = {path.stem for path in pages.FOLDER.glob("*.md")}
-    assert written == {*pages.LAUNCHES}
-    assert written <= {*RULES}
+def test_every_rule_of_a_launch_has_a_page_and_a_case() -> None:
+    ruled = {each.name for each in RULES.values() if each.page}
+    assert {path.stem for path in pages.FOLDER.glob("*.md")} == ruled
+    assert {*pages.LAUNCHES} == ruled
+    assert all((ROOT / each.page).is_file() for each in RULES.values() if each.page)
+    wrong = [case.row.mistakes[case.bug] for case in cases() if case.bug]
+    assert ruled <= {rule for each in wrong for rule in each.rules}
 
 
 def test_the_index_explains_a_report_of_today() -> None:

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from fragmenta.errors import nearest
 from fragmenta.isa.target import TARGETS, Version, check_target, number
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.functions import cta_groups, flow, shared_memory
 from fragmenta.ptx.checking.instructions import wrong_with
 from fragmenta.ptx.checking.names import Names
 from fragmenta.ptx.checking.places import Place, Places
-from fragmenta.ptx.checking.problem import ERROR, WARNING, Problem
+from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.tensor import signature
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.placement import reachable
+from fragmenta.ptx.rules import ERROR, WARNING
 
 
 def check(
@@ -111,15 +113,15 @@ def _header(context: Context, wanted: str | None) -> Iterator[Problem]:
     if target not in TARGETS:
         if not re.fullmatch(r"sm_[1-6]\d", target):  # those had no Tensor Cores
             message = f"no target {target}{nearest(target, TARGETS)}"
-            yield context.problem_at(place, "target", WARNING, message)
+            yield context.problem_at(place, rules.TARGET, message, severity=WARNING)
         return
     if version < TARGETS[target]:
         have = Version(*version)
         message = f"{target} needs PTX {TARGETS[target]}; the file has {have}"
-        yield context.problem_at(place, "version", ERROR, message)
+        yield context.problem_at(place, rules.VERSION, message)
     if wanted and not runs_on(target, wanted):
         message = f"PTX for {target} cannot be assembled for {wanted}"
-        yield context.problem_at(place, "target", ERROR, message)
+        yield context.problem_at(place, rules.TARGET, message)
 
 
 def runs_on(written: str, target: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fragmenta.ptx.checking.places import Place, Places
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import Function, Instruction, Module
+from fragmenta.ptx.rules import Rule
 
 
 @dataclass
@@ -38,25 +39,30 @@ class Context:
     def problem(
         self,
         of: Instruction,
-        rule: str,
-        severity: str,
+        rule: Rule,
         message: str,
         hint: str = "",
         place: Place | None = None,
+        severity: str = "",
     ) -> Problem:
         """A problem of an instruction: of its mnemonic, or at a place in it."""
         made = self.problem_at(
-            place or self.places.whole(of), rule, severity, message, hint
+            place or self.places.whole(of), rule, message, hint, severity
         )
         return replace(made, source=of.source)
 
     def problem_at(
-        self, place: Place, rule: str, severity: str, message: str, hint: str = ""
+        self,
+        place: Place,
+        rule: Rule,
+        message: str,
+        hint: str = "",
+        severity: str = "",
     ) -> Problem:
         """A problem at a place of the text."""
         return Problem(
-            rule,
-            severity,
+            rule.name,
+            severity or rule.severity,
             place.line,
             place.column,
             self.places.line(place.line),

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking import memory
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.divergence import Divergence
 from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.places import Place
-from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
+from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.reaching import Unwritten, unwritten
 from fragmenta.ptx.module import Function
+from fragmenta.ptx.rules import INFO, WARNING
 
 #: What is said about a register that is read too early.
 _WHEN = {
@@ -48,7 +50,7 @@ def cta_groups(function: Function, context: Context) -> Iterator[Problem]:
                 f"{function.shown} has tcgen05 with .{first} before this .{found[1]}"
             )
             hint = "all tcgen05 of a function have the same .cta_group"
-            yield context.problem(each, "cta-group", ERROR, message, hint)
+            yield context.problem(each, rules.CTA_GROUP, message, hint)
             return
 
 
@@ -71,7 +73,7 @@ def _early(
         message = f"{read}, but {'are' if more else 'is'} {_WHEN[str(when)]}"
         of = function.instructions[first.instruction]
         severity = WARNING if place else INFO
-        yield context.problem(of, "uninitialised", severity, message)
+        yield context.problem(of, rules.UNINITIALISED, message, severity=severity)
 
 
 def _split(
@@ -87,7 +89,7 @@ def _split(
         if index == branch:
             why = "its guard differs between threads of a warp"
         message = f"all threads of a warp must run {of.mnemonic} together, but {why}"
-        yield context.problem(of, "aligned", WARNING, message)
+        yield context.problem(of, rules.ALIGNED, message)
 
 
 def shared_memory(function: Function, context: Context) -> Iterator[Problem]:
@@ -104,5 +106,5 @@ def shared_memory(function: Function, context: Context) -> Iterator[Problem]:
             )
             hint = f"shared memory of a size known at launch may have {dynamic:,} bytes"
             place = Place(function.line or 1, 1, 1)
-            yield context.problem_at(place, "shared-memory", ERROR, message, hint)
+            yield context.problem_at(place, rules.SHARED_MEMORY, message, hint)
             return

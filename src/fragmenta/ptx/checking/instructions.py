@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.target import Version
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking import mnemonics, requirements, tensor
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, told
 from fragmenta.ptx.checking.places import Place
-from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
+from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.registers import fits
 from fragmenta.ptx.host_functions import missing
 from fragmenta.ptx.module import (
@@ -27,6 +28,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
+from fragmenta.ptx.rules import ERROR, WARNING
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
@@ -35,7 +37,7 @@ def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
     if guard is not None and guard.type not in ("pred", ""):
         message = f"a guard is a predicate; {guard.name} is declared as .{guard.type}"
         place = context.places.guard(of)
-        yield context.problem(of, "register", ERROR, message, place=place)
+        yield context.problem(of, rules.REGISTER, message, place=place)
     if of.opcode in TENSOR:
         yield from _tensor(of, context)
     else:
@@ -52,7 +54,7 @@ def _place(of: Instruction, context: Context, operand: int | None) -> Place | No
 def _tensor(of: Instruction, context: Context) -> Iterator[Problem]:
     op = tensor.named(of.mnemonic)
     if isinstance(op, tensor.Remark):
-        yield context.problem(of, *op[:4])
+        yield _remarked(of, context, op)
         return
     given, manual = of.mnemonic.split("."), str(op).split(".")
     if given != manual and sorted(given) == sorted(manual):
@@ -60,16 +62,17 @@ def _tensor(of: Instruction, context: Context) -> Iterator[Problem]:
             yield _reordered(of, context, str(op))
     elif "aligned" in manual and "aligned" not in given:
         message = f"{of.mnemonic} lacks .aligned"
-        yield context.problem(of, "tensor", WARNING, message)
+        yield context.problem(of, rules.TENSOR, message, severity=WARNING)
     if of.operands or context.declared:  # not a mnemonic alone
         yield from _tensor_operands(of, op, context)
     whole = tensor.described(op, of)
     if isinstance(whole, tensor.Remark):
-        yield context.problem(of, *whole[:4], _place(of, context, whole.operand))
+        yield _remarked(of, context, whole)
         whole = op
     for each in tensor.remarks(whole, context.targets, context.version):
-        if each.severity == ERROR or context.first(each):
-            yield context.problem(of, *each[:4])
+        problem = _remarked(of, context, each)
+        if problem.severity == ERROR or context.first(each):
+            yield problem
 
 
 def _tensor_operands(
@@ -79,22 +82,30 @@ def _tensor_operands(
     written = context.places.operands_text(text)
     found = tensor.fit(op, of, written, context.declared)
     if isinstance(found, tensor.Remark):
-        yield context.problem(of, *found[:4], _place(of, context, found.operand))
+        yield _remarked(of, context, found)
         return
     lacks = tensor.unsupported(op, found, context.targets)
     if lacks:
-        yield context.problem(of, *lacks[:4], _place(of, context, lacks.operand))
+        yield _remarked(of, context, lacks)
     among = tensor.predicate(of)
     if among:
         said = predicate_among(among)
-        yield context.problem(of, said.rule, said.severity, said.message)
+        yield context.problem(of, said.rule, said.message, severity=said.severity)
+
+
+def _remarked(of: Instruction, context: Context, remark: tensor.Remark) -> Problem:
+    """What the catalogue says about an instruction, as a problem."""
+    place = _place(of, context, remark.operand)
+    return context.problem(
+        of, remark.rule, remark.message, remark.hint, place, remark.severity
+    )
 
 
 def _reordered(of: Instruction, context: Context, manual: str) -> Problem:
     """What is said about modifiers in another order than the manual's."""
     message = f"ptxas takes {of.mnemonic}, but the manual has another order"
     hint = f"the manual has {manual}"
-    return context.problem(of, "modifier-order", INFO, message, hint)
+    return context.problem(of, rules.MODIFIER_ORDER, message, hint)
 
 
 # ── all others ──────────────────────────────────────────────────────────────
@@ -102,11 +113,11 @@ def _reordered(of: Instruction, context: Context, manual: str) -> Problem:
 
 def _ordinary(of: Instruction, context: Context) -> Iterator[Problem]:
     said = mnemonics.reading(of.mnemonic)
-    if said.rule:
-        if said.severity == ERROR or context.first(said.message):
+    if said.rule is not None:
+        if said.refuses or context.first(said.message):
             at = None if said.at is None else context.places.qualifier(of, said.at)
             yield context.problem(
-                of, said.rule, said.severity, said.message, said.hint, at
+                of, said.rule, said.message, said.hint, at, said.severity
             )
         return
     if not said.matches:
@@ -126,7 +137,7 @@ def nearest_line(of: Instruction, matches: Sequence[Match]) -> Match:
 
 def _weight(found: list[Finding]) -> int:
     """How far a line is from what was written: operands that miss count most."""
-    return sum(100 if each.rule == "operand-count" else 1 for each in found)
+    return sum(100 if each.rule == rules.OPERAND_COUNT else 1 for each in found)
 
 
 def _operands(of: Instruction, match: Match, context: Context) -> Iterator[Problem]:
@@ -134,7 +145,7 @@ def _operands(of: Instruction, match: Match, context: Context) -> Iterator[Probl
     for each in found:
         place = _place(of, context, each.operand)
         yield context.problem(
-            of, each.rule, each.severity, each.message, each.hint, place
+            of, each.rule, each.message, each.hint, place, each.severity
         )
     if not found:
         yield from _lacks(of, match, context)
@@ -147,13 +158,13 @@ def _lacks(of: Instruction, match: Match, context: Context) -> Iterator[Problem]
         if need.ptx and version and version < need.ptx:
             have = Version(*version)
             message = f"{need.what} needs PTX {need.ptx}; the file has {have}"
-            yield context.problem(of, "version", ERROR, message)
+            yield context.problem(of, rules.VERSION, message)
             return
         for target in context.targets:
             if need.targets is not None and target not in need.targets:
                 message = f"{target} does not have {need.what}"
                 hint = f"it needs {requirements.told(need.text)}"
-                yield context.problem(of, "target", ERROR, message, hint)
+                yield context.problem(of, rules.TARGET, message, hint)
                 return
 
 
@@ -169,11 +180,11 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
         return
     if called.kernel:
         message = f"{called.shown} is a kernel, which cannot be called"
-        yield context.problem(of, "operand", ERROR, message)
+        yield context.problem(of, rules.OPERAND, message)
         return
     why = missing(name) if called.declared_only else ""
     if why and context.first(("missing", name)):
-        yield context.problem(of, "unsupported", WARNING, why)
+        yield context.problem(of, rules.UNSUPPORTED, why)
     first = bool(groups) and of.operands[0] is groups[0]
     given = len(groups[-1].items) if len(groups) > first else 0
     results = len(groups[0].items) if first else 0
@@ -183,7 +194,7 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
             f"{called.shown} has {takes} parameters, {returns} results; the call has "
             f"{given} and {results}"
         )
-        yield context.problem(of, "operand-count", ERROR, message)
+        yield context.problem(of, rules.OPERAND_COUNT, message)
         return
     formals = [*(called.returns if first else ()), *called.parameters]
     actuals = [item for group in groups for item in group.items]
@@ -192,7 +203,7 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
             kind = f".v{formal.elements} " * (formal.elements != 1) + f".{formal.type}"
             message = f"{demangled(formal.name)} of {called.shown} is a {kind} register"
             message += f"; given {told(actual)}"
-            yield context.problem(of, "register", ERROR, message)
+            yield context.problem(of, rules.REGISTER, message)
 
 
 def _passes(formal: Variable, actual: Operand) -> bool:

@@ -14,12 +14,13 @@ from functools import cache
 
 from fragmenta.errors import nearest, one_of
 from fragmenta.isa.families import OTHERS
-from fragmenta.ptx.checking.problem import ERROR, WARNING
+from fragmenta.ptx import rules
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
+from fragmenta.ptx.rules import ERROR, WARNING, Rule
 
 #: Words that are a part of the name of an instruction: they keep their place.
 _NAMES = {
@@ -68,14 +69,19 @@ class Reading:
     matches: tuple[Match, ...] = ()
     ordered: bool = True
     """Whether the modifiers stand in the order of the manual."""
-    rule: str = ""
+    rule: Rule | None = None
     """The rule that is broken, if no line fits."""
     message: str = ""
     hint: str = ""
     at: int | None = None
     """The number of the qualifier that is wrong."""
-    severity: str = ERROR
-    """How bad it is that no line fits."""
+    severity: str = ""
+    """How bad it is that no line fits, if not as the rule says."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no line fits, and that is an error."""
+        return self.rule is not None and (self.severity or self.rule.severity) == ERROR
 
 
 @cache
@@ -90,7 +96,7 @@ def reading(mnemonic: str) -> Reading:
     opcode, *words = mnemonic.split(".")
     newer = not_covered(mnemonic)
     if newer:
-        return Reading(rule="not-covered", message=newer, severity=WARNING)
+        return Reading(rule=rules.NOT_COVERED, message=newer)
     lines = TABLE.lines.get(opcode, [])
     if not lines:
         return _without_lines(opcode)
@@ -122,7 +128,7 @@ def _without_lines(opcode: str) -> Reading:
     if is_opcode(opcode):
         return Reading()
     return Reading(
-        rule="unknown-opcode",
+        rule=rules.UNKNOWN_OPCODE,
         message=f"no instruction {opcode}{nearest(opcode, sorted(_opcodes()))}",
     )
 
@@ -218,9 +224,9 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
             message = f"{opcode} has no modifier .{word}{nearest(word, sorted(known))}"
             rest = ".".join((opcode, *words[:number], *words[number + 1 :]))
             ignored = word in _IGNORED and reading(rest).matches
-            lax = WARNING if ignored else ERROR
+            lax = WARNING if ignored else ""
             return Reading(
-                rule="unknown-modifier", message=message, at=number, severity=lax
+                rule=rules.UNKNOWN_MODIFIER, message=message, at=number, severity=lax
             )
     line = max(lines, key=lambda each: _likeness(each, words))
     missing = [
@@ -231,7 +237,7 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     if missing:
         allowed = one_of(f".{word}" for word in missing[0].words)
         message = f"{'.'.join((opcode, *words))} lacks {allowed}"
-        return Reading(rule="modifiers", message=message, hint=hint)
+        return Reading(rule=rules.MODIFIERS, message=message, hint=hint)
     places = {word for piece in line.pieces for word in piece.words}
     strange = (i for i, word in enumerate(words) if word not in places)
     twice = (i for i, word in enumerate(words) if word in words[:i])
@@ -240,7 +246,7 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
         f".{words[at]} does not go with the other modifiers"
     )  # fmt: skip
     return Reading(
-        rule="modifiers",
+        rule=rules.MODIFIERS,
         message=f"{'.'.join((opcode, *words))}: {what}",
         hint=hint,
         at=at,

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from fragmenta.errors import nearest
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.places import Place
-from fragmenta.ptx.checking.problem import ERROR, Problem
+from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.module import (
     Address,
     Function,
@@ -68,12 +69,12 @@ class Names:
         have = [each.name for each in self.function.registers if each.type]
         known = chain(have, *self._tables)
         message = f"{name} is not declared{nearest(name, known)}"
-        return self.context.problem(of, "undeclared", ERROR, message, place=place)
+        return self.context.problem(of, rules.UNDECLARED, message, place=place)
 
     def _no_label(self, of: Instruction, label: Label, place: Place) -> Problem:
         hint = nearest(label.text, self.function.labels)
         message = f"there is no label {label.text}{hint}"
-        return self.context.problem(of, "label", ERROR, message, place=place)
+        return self.context.problem(of, rules.LABEL, message, place=place)
 
     def _spaces(self, of: Instruction) -> Iterator[Problem]:
         """Whether variables are in the state spaces that the instruction names."""
@@ -97,9 +98,7 @@ class Names:
                 )
                 message += "is wanted"
                 place = self.context.places.operand(of, number)
-                yield self.context.problem(
-                    of, "state-space", ERROR, message, place=place
-                )
+                yield self.context.problem(of, rules.STATE_SPACE, message, place=place)
 
 
 def _reaches(space: str, variable: Variable) -> bool:

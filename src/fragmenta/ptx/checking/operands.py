@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fragmenta.errors import one_of
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking import registers
-from fragmenta.ptx.checking.problem import ERROR, WARNING
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -25,17 +25,24 @@ from fragmenta.ptx.module import (
     Vector,
 )
 from fragmenta.ptx.opcodes.table import Match, Slot
+from fragmenta.ptx.rules import ERROR, WARNING, Rule
 
 
 class Finding(NamedTuple):
     """What is wrong with one operand."""
 
-    rule: str
+    rule: Rule
     message: str
     hint: str = ""
     operand: int | None = None
     """Its number; None for the whole instruction."""
-    severity: str = ERROR
+    severity: str = ""
+    """If not as the rule says."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it is an error."""
+        return (self.severity or self.rule.severity) == ERROR
 
 
 #: Opcodes that take registers wider than their type.
@@ -92,9 +99,11 @@ def _slots(of: Instruction, match: Match) -> list[Slot] | Finding:
     given = len(of.operands)
     lax = _passes(of, match)
     if lax and given == len(there) + lax:
-        return Finding("operand-count", _miscounted(of, there, free), severity=WARNING)
+        return Finding(
+            rules.OPERAND_COUNT, _miscounted(of, there, free), severity=WARNING
+        )
     if not len(there) - free <= given <= len(there):
-        return Finding("operand-count", _miscounted(of, there, free))
+        return Finding(rules.OPERAND_COUNT, _miscounted(of, there, free))
     out = len(there) - given
     slots = []
     for slot in reversed(there):  # the last operands that may be left out are
@@ -158,7 +167,7 @@ def _count(qualifiers: Mapping[str, str], slot: Slot) -> int:
 
 
 def _no(slot: Slot, allowed: str, operand: Operand) -> Finding:
-    return Finding("operand", f"{slot.name} is {allowed}; given {told(operand)}")
+    return Finding(rules.OPERAND, f"{slot.name} is {allowed}; given {told(operand)}")
 
 
 # ── registers and constants ─────────────────────────────────────────────────
@@ -210,7 +219,7 @@ def _wrong_register(
     if "pred" not in (kind, have) and same:
         hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
     return Finding(
-        "register",
+        rules.REGISTER,
         f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is "
         f"declared as .{have}",
         hint,
@@ -220,7 +229,7 @@ def _wrong_register(
 def _constant(slot: Slot, operand: Immediate, kind: str) -> Finding | None:
     if not registers.constant_fits(operand.form, kind):
         return Finding(
-            "constant",
+            rules.CONSTANT,
             f"{slot.name} is of type .{kind}; given {registers.described(operand)}",
             "a constant is written as 0f3F800000 or 1.0"
             if kind in ("f32", "f64")
@@ -235,7 +244,7 @@ def _in_range(slot: Slot, operand: Operand) -> Finding | None:
     if any(_allows(each, int(operand.value)) for each in slot.values):
         return None
     return Finding(
-        "constant", f"{slot.name} is {one_of(slot.values)}; given {operand.value}"
+        rules.CONSTANT, f"{slot.name} is {one_of(slot.values)}; given {operand.value}"
     )
 
 
@@ -255,14 +264,14 @@ def _special(
             f"read it with mov.{have.replace('u', 'b')} first" if have != "pred" else ""
         )
         return Finding(
-            "operand",
+            rules.OPERAND,
             f"{of.mnemonic} does not take the special register {operand.name}",
             hint,
         )
     if kind in ("u16", "b16", "s16") or registers.fits(have, kind, of.opcode == "cvt"):
         return None
     return Finding(
-        "register",
+        rules.REGISTER,
         f"{slot.name} of {of.mnemonic} is of type .{kind}; {operand.name} is .{have}",
     )
 
@@ -275,7 +284,7 @@ def _selected(of: Instruction, slot: Slot, operand: Part | Negative) -> Finding 
     if not minus and not part:
         return None
     name = told(inner if part else operand)
-    return Finding("operand", f"{slot.name} of {of.mnemonic} cannot be {name}")
+    return Finding(rules.OPERAND, f"{slot.name} of {of.mnemonic} cannot be {name}")
 
 
 # ── several registers ───────────────────────────────────────────────────────
@@ -295,7 +304,7 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
     count, total = len(operand.items), registers.size(kind) if kind else 0
     if registers.kind(kind) != "b" and count > 1:
         return Finding(
-            "operand", f"{of.mnemonic} takes no braces; mov.b{8 * total} does"
+            rules.OPERAND, f"{of.mnemonic} takes no braces; mov.b{8 * total} does"
         )
     sizes = {registers.size(kind) for kind in map(_type, operand.items) if kind}
     for each in operand.items:
@@ -305,11 +314,11 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
             return _no(slot, "written, so that it is registers", each)
     if len(sizes) > 1:
         return Finding(
-            "register", f"{slot.name} has registers of different sizes in braces"
+            rules.REGISTER, f"{slot.name} has registers of different sizes in braces"
         )
     if sizes and total and sizes.pop() * count != total:
         return Finding(
-            "register",
+            rules.REGISTER,
             f"{slot.name} has {count} registers, which are not {8 * total} bits",
         )
     return None
@@ -353,7 +362,7 @@ def _elements(
         return predicate_among(predicates[0])
     if len({registers.size(_type(each)) for each in have}) > 1:
         return Finding(
-            "register", f"{slot.name} has registers of different sizes in braces"
+            rules.REGISTER, f"{slot.name} has registers of different sizes in braces"
         )
     wider = of.opcode in _WIDER
     wrong = [
@@ -390,7 +399,9 @@ def _type(operand: Operand) -> str:
 def predicate_among(register: Register) -> Finding:
     """A predicate in braces beside registers: ptxas lets it pass, PTX does not."""
     return Finding(
-        "register", f"{register.name} is a predicate among registers", severity=WARNING
+        rules.REGISTER,
+        f"{register.name} is a predicate among registers",
+        severity=WARNING,
     )
 
 
@@ -421,15 +432,17 @@ def _address(
     if not isinstance(operand, Address):
         wrong = f"{slot.name} is an address in [ ]; given {told(operand)}"
         lax = "bulk" in of.qualifiers and isinstance(operand, Register)
-        return Finding("operand", wrong, severity=WARNING if lax else ERROR)
+        return Finding(rules.OPERAND, wrong, severity=WARNING if lax else "")
     base = operand.base
     if isinstance(base, int) and "local" not in of.qualifiers and of.opcode != "fence":
-        return Finding("operand", "an address that is a constant is for .local only")
+        return Finding(
+            rules.OPERAND, "an address that is a constant is for .local only"
+        )
     if isinstance(base, Register) and not registers.is_address(base.type):
         return Finding(
-            "register",
+            rules.REGISTER,
             f"an address is in an integer register; {base.name} is .{base.type}",
-            severity=WARNING if slot.type == "tensor" else ERROR,
+            severity=WARNING if slot.type == "tensor" else "",
         )
     if slot.type == "tensor":
         return _coordinates(match, slot, operand)
@@ -448,7 +461,7 @@ def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
             if each.type == "pred":
                 return predicate_among(each)
             wrong = f"coordinates have 32 bits; {each.name} is .{each.type}"
-            return Finding("register", wrong)
+            return Finding(rules.REGISTER, wrong)
     return None
 
 
@@ -534,13 +547,13 @@ def _together(of: Instruction, match: Match) -> Iterator[Finding]:
     space = found.get("space", "")
     everywhere = space in ("", "global")
     if found.get("L2__cache_hint") and not everywhere and of.opcode != "cp":
-        yield Finding("modifiers", f".L2::cache_hint does not go with .{space}")
+        yield Finding(rules.MODIFIERS, f".L2::cache_hint does not go with .{space}")
     bits = bits_at_once(of, match)
     wide = everywhere and of.opcode != "ldu" and "async" not in of.qualifiers
     wide = wide and found.get("type") != "b128"
     if bits > (256 if wide else 128):
         most = 256 if wide else 128
-        yield Finding("modifiers", f"{of.mnemonic} has {bits} bits; at most {most}")
+        yield Finding(rules.MODIFIERS, f"{of.mnemonic} has {bits} bits; at most {most}")
     if of.opcode in ("bar", "barrier") and "cluster" not in of.qualifiers:
         yield from _threads(of)
 
@@ -549,7 +562,7 @@ def _both_vectors(of: Instruction) -> Iterator[Finding]:
     """``mov`` without ``.v2`` or ``.v4`` packs or unpacks one register."""
     if all(isinstance(each, Vector) for each in of.operands):
         yield Finding(
-            "operand",
+            rules.OPERAND,
             f"{of.mnemonic} has a vector on both sides",
             "mov.v2 and mov.v4 move a vector",
         )
@@ -573,7 +586,7 @@ def _threads(of: Instruction) -> Iterator[Finding]:
     threads = int(given.value)
     if threads % 32 or (not threads and "arrive" in of.qualifiers):
         yield Finding(
-            "constant",
+            rules.CONSTANT,
             f"a barrier counts warps, multiples of 32 threads; given {given.value}",
             operand=number,
         )

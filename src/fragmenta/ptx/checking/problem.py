@@ -1,4 +1,4 @@
-"""What is a problem of a PTX file, and how is it shown?"""
+"""A problem of a PTX text or a launch, and the ways to show it."""
 
 from __future__ import annotations
 
@@ -9,59 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fragmenta.ptx.module import Source
-
-ERROR, WARNING, INFO = "error", "warning", "info"
-SEVERITIES = (ERROR, WARNING, INFO)
-
-#: Every rule, and what breaks it.
-RULES = {
-    "syntax": "The text is not PTX.",
-    "unknown-opcode": "There is no such instruction.",
-    "unknown-modifier": "The instruction has no such modifier.",
-    "not-covered": "The instruction exists, and is neither checked nor run here.",
-    "modifiers": "These modifiers do not go together, or one of them is missing.",
-    "modifier-order": "The modifiers stand in another order than in the manual.",
-    "operand-count": "There are too many or too few operands.",
-    "operand": "An operand is not what the instruction takes.",
-    "register": "A register has the wrong type or width.",
-    "constant": "A constant is out of range, or not of the type of the instruction.",
-    "state-space": "A variable is in another state space than the instruction says.",
-    "undeclared": "A register or a name is not declared.",
-    "label": "A branch goes to a label that does not exist.",
-    "version": "The instruction needs a newer PTX version than the file has.",
-    "target": "The target does not have the instruction.",
-    "tensor": "A Tensor Core instruction does not exist, or its operands do not fit.",
-    "cta-group": "One function has tcgen05 of single CTAs and of pairs.",
-    "deprecated": "The instruction is deprecated.",
-    "unsupported": "A GPU may do it, but fragmenta does not.",
-    "expanded": "The assembler replaces the instruction by others on this target.",
-    "uninitialised": "A register or memory is read before it is written.",
-    "aligned": "Not all threads of the warp can run the instruction together.",
-    "shared-memory": "A kernel has more shared memory than the target allows.",
-    # What only a launch shows.
-    "shared-race": "Nothing orders two accesses of one place in shared memory.",
-    "global-race": "Nothing orders two accesses of one place in global memory.",
-    "read-before-arrival": "What an asynchronous copy writes is read too early.",
-    "overwrite-while-read": "Something is overwritten that may still be read.",
-    "missing-proxy-fence": "The async proxy may not see what threads have written.",
-    "wgmma-registers-in-flight": "A register of a wgmma that still runs is touched.",
-    "missing-wgmma-fence": "Nothing orders registers before the wgmma that takes them.",
-    "mbarrier": "An mbarrier is used as it must not be.",
-    "deadlock": "All threads wait, and nothing can wake one of them.",
-    "divergent-aligned": "Not all threads run an .aligned instruction together.",
-    "bad-descriptor": "A product is given a descriptor that it cannot use.",
-    "tensor-memory": "Tensor memory is allocated or used as it must not be.",
-    "tensor-memory-race": "Nothing orders two accesses of one place in tensor memory.",
-    "tensor-registers-in-flight": "A register is used that a tcgen05.ld still fills.",
-    "missing-tensor-fence": "A barrier orders tcgen05 only with its own fences.",
-    "illegal-metadata": "The metadata of a sparse product has an illegal code.",
-    "bad-tensor-map": "A copy is given a tensor map that it cannot use.",
-    "leak": "The kernel ends, and nobody has waited for asynchronous work.",
-    "bank-conflict": "An access of shared memory takes more passes than it needs.",
-    "unwatched": "A part of the launch was not watched.",
-    "fault": "The kernel does what it must not do, and cannot go on.",
-    "schedule": "The result depends on when asynchronous work is done.",
-}
+from fragmenta.ptx.rules import SEVERITIES
 
 
 def wrapped(text: str, width: int, indent: str) -> str:
@@ -106,7 +54,7 @@ class Problem:
     """One thing that is wrong, or worth knowing, at one place of a PTX text."""
 
     rule: str
-    """A key of ``RULES``."""
+    """The name of a row of :mod:`fragmenta.ptx.rules`."""
     severity: str
     """``error``, ``warning`` or ``info``."""
     line: int

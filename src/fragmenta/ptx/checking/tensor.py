@@ -19,7 +19,7 @@ from fragmenta.isa.instruction import Operand as Taken
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.reasons import why_not
 from fragmenta.isa.target import TARGETS, expand
-from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking.registers import kind
 from fragmenta.ptx.module import (
     Address,
@@ -34,6 +34,7 @@ from fragmenta.ptx.module import (
     Symbol,
     Vector,
 )
+from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.registers.dtype import DTYPES
 
 _TYPES = frozenset(DTYPES) | frozenset(("b8", "b16", "b8x16"))
@@ -46,12 +47,13 @@ _FLOAT = re.compile(r"\b0[fd][0-9A-F]{8,16}\b")
 class Remark(NamedTuple):
     """What the catalogue says about an instruction."""
 
-    rule: str
-    severity: str
+    rule: Rule
     message: str
     hint: str = ""
     operand: int | None = None
     """The number of the operand that is wrong."""
+    severity: str = ""
+    """If not as the rule says."""
 
 
 @cache
@@ -71,7 +73,7 @@ def named(mnemonic: str) -> Tensor | Remark:
         if found is not None:
             return found
         message, _, hint = str(why).partition("; ")
-        return Remark("tensor", ERROR, message, hint)
+        return Remark(rules.TENSOR, message, hint)
 
 
 def _may_lack_aligned(mnemonic: str) -> bool:
@@ -128,7 +130,7 @@ def fit(
                 why = refusal
     message, _, hint = str(why).partition("; its operands")
     hint = f"its operands{hint}" if hint else ""
-    return Remark("tensor", ERROR, message, hint, _wrong_one(op, message))
+    return Remark(rules.TENSOR, message, hint, _wrong_one(op, message))
 
 
 def described(op: Tensor, of: Instruction) -> Tensor | Remark:
@@ -146,7 +148,7 @@ def described(op: Tensor, of: Instruction) -> Tensor | Remark:
         return op.with_descriptor(int(given.value) & 0xFFFF_FFFF)
     except UnknownInstruction as why:
         message, _, hint = str(why).partition("; ")
-        return Remark("tensor", WARNING, f"idesc: {message}", hint, number)
+        return Remark(rules.TENSOR, f"idesc: {message}", hint, number, severity=WARNING)
 
 
 def unsupported(
@@ -159,7 +161,7 @@ def unsupported(
             name = taking.word(op, each)
             have = one_of(expand(each.targets), "and")
             message = f"{lacks[0]} does not have {name} of {op}"
-            return Remark("target", ERROR, message, f"{have} have it", number)
+            return Remark(rules.TARGET, message, f"{have} have it", number)
     return None
 
 
@@ -299,8 +301,7 @@ def remarks(
             continue
         if not op.supported_on(target):
             yield Remark(
-                "target",
-                ERROR,
+                rules.TARGET,
                 f"{target} does not have {op}",
                 "; ".join(
                     filter(None, (f"it needs {op.requires}", why_not(op, target)))
@@ -309,8 +310,7 @@ def remarks(
             return
         if version is not None and version < op.requires.ptx_on(target):
             yield Remark(
-                "version",
-                ERROR,
+                rules.VERSION,
                 f"{op} needs PTX {op.requires.ptx_on(target)}; the file has "
                 f"{version[0]}.{version[1]}",
             )
@@ -318,7 +318,8 @@ def remarks(
         instead = op.expanded_to(target)
         if instead:
             yield Remark(
-                "expanded", INFO, f"on {target} the assembler makes {instead} of {op}"
+                rules.EXPANDED,
+                f"on {target} the assembler makes {instead} of {op}",
             )
     yield from _deprecated(op, targets)
 
@@ -328,6 +329,6 @@ def _deprecated(op: Tensor, targets: Iterable[str]) -> Iterator[Remark]:
     for note in op.notes:
         if "deprecates" in note:
             if new:
-                yield Remark("deprecated", WARNING, note)
+                yield Remark(rules.DEPRECATED, note)
         elif "advises" in note:
-            yield Remark("deprecated", WARNING, note)
+            yield Remark(rules.DEPRECATED, note)

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from fragmenta.errors import Error, PtxSyntaxError
 from fragmenta.isa.target import TARGETS, check_target
+from fragmenta.ptx import rules
 from fragmenta.ptx.checking.checker import check, problems
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.places import Places
-from fragmenta.ptx.checking.problem import ERROR, Problem
+from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.reading import parse
 
 
@@ -35,7 +36,15 @@ def _unreadable(text: str, why: PtxSyntaxError) -> Problem:
     message = str(why).split("\n", maxsplit=1)[0]
     message = re.sub(r"^.*?, line \d+, column \d+: ", "", message)
     message, _, hint = message.partition("; ")
-    return Problem("syntax", ERROR, why.line, why.column, shown, message, hint)
+    return Problem(
+        rules.SYNTAX.name,
+        rules.SYNTAX.severity,
+        why.line,
+        why.column,
+        shown,
+        message,
+        hint,
+    )
 
 
 _HEAD = ".version {} .target {} .address_size 64 .entry f() {{ "

@@ -1,6 +1,7 @@
-"""In which words is a problem told?
+"""The phrases of reports on launches.
 
-Each phrase is here once.  Words in braces are filled in by :mod:`telling`.
+Each phrase is here once, or in the row of its rule (:mod:`fragmenta.ptx.rules`).
+Words in braces are filled in by :mod:`telling`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import ranges
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import ATOMIC, FENCED, Rule
 from fragmenta.races.shadow.layout import Apart
 
 AGENTS = {
@@ -21,21 +24,6 @@ AGENTS = {
     "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
 }
 """Who does something, by the kind of agent."""
-
-BEFORE = {
-    "shared-race": "{other} {verb} it, and nothing orders the two",
-    "global-race": "{other} {verb} it, and nothing orders the two",
-    "read-before-arrival": "{other} fills it and need not be complete",
-    "overwrite-while-read": "{other} may still read it",
-    "mbarrier": (
-        "an mbarrier is there, which only instructions for mbarriers may access"
-    ),
-    "missing-proxy-fence": (
-        "{other} wrote it through the generic proxy, and no fence.proxy.async is "
-        "between that and {user}"
-    ),
-}
-"""What happened before, and what is missing."""
 
 SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
 ONE_STORE = (
@@ -60,23 +48,6 @@ ANOTHER = (
 )
 COUNTED = "it belongs to phase {phase} of {mbarrier}"
 
-RELATED = {
-    "shared-race": "the other access",
-    "global-race": "the other access",
-    "read-before-arrival": "the copy",
-    "overwrite-while-read": "the read",
-    "missing-proxy-fence": "the write",
-    "wgmma-registers-in-flight": "that wgmma",
-    "missing-wgmma-fence": "the other wgmma",
-    "mbarrier": "its mbarrier.init",
-    "tensor-memory-race": "the other access",
-    "uninitialised": "the store",
-    "tensor-registers-in-flight": "that tcgen05.ld",
-    "missing-tensor-fence": "the other access",
-}
-"""What the other place of a problem is."""
-OTHER = "the other place"
-
 HARMLESS = ", but with other bits there the kernel left the same"
 ALIKE = "; so it is with {}"
 UNWRITTEN = "which nobody has written"
@@ -92,16 +63,15 @@ USES = {
 """How an undefined value is used."""
 
 _WARP, _BLOCK = "bar.warp.sync", "a barrier (bar.sync)"
-_ADD, _FENCED = "an atomic operation", "a fence and an atomic flag"
 SPOKEN = {
-    "cuda": {_WARP: "__syncwarp()", _BLOCK: "__syncthreads()", _ADD: "atomicAdd",
-             _FENCED: "__threadfence() and an atomic flag"},
+    "cuda": {_WARP: "__syncwarp()", _BLOCK: "__syncthreads()", ATOMIC: "atomicAdd",
+             FENCED: "__threadfence() and an atomic flag"},
     "triton": {_WARP: "tl.debug_barrier()", _BLOCK: "tl.debug_barrier()",
-               _ADD: "tl.atomic_add",
-               _FENCED: 'an atomic flag with sem="release" and sem="acquire"'},
+               ATOMIC: "tl.atomic_add",
+               FENCED: 'an atomic flag with sem="release" and sem="acquire"'},
     "numba": {_WARP: "cuda.syncwarp()", _BLOCK: "cuda.syncthreads()",
-              _ADD: "cuda.atomic.add",
-              _FENCED: "cuda.threadfence() and an atomic flag"},
+              ATOMIC: "cuda.atomic.add",
+              FENCED: "cuda.threadfence() and an atomic flag"},
 }  # fmt: skip
 """What repairs are called in the language that a kernel was written in."""
 
@@ -117,40 +87,8 @@ def spoken(text: str, language: str) -> str:
     return text
 
 
-REPAIRS = {
-    "shared-race": "Let a barrier come between the two.",
-    "global-race": (
-        f"If both add to it, use {_ADD}. Otherwise let one release and the other "
-        f"acquire, with {_FENCED}, or use two launches."
-    ),
-    "uninitialised": "Write it first, or do not read it.",
-    "wgmma-registers-in-flight": (
-        "Execute wgmma.wait_group for that wgmma before the instruction."
-    ),
-    "missing-wgmma-fence": "Execute wgmma.fence before the wgmma.",
-    "tensor-registers-in-flight": "Execute tcgen05.wait::ld before the instruction.",
-    "missing-tensor-fence": (
-        "Execute tcgen05.fence::before_thread_sync before the barrier, and "
-        "tcgen05.fence::after_thread_sync after it."
-    ),
-    "divergent-aligned": (
-        "Let all threads of the warp, or warpgroup, execute it, with the same operands."
-    ),
-    "leak": "Wait for it before the kernel ends.",
-    "schedule": "A problem of these lines, or a result that depends on chance.",
-}
-"""What repairs a problem, whoever takes part in it."""
 ONE_LANE = "Let one lane store it, or let all of them store the same value."
 
-FATAL = {
-    "shared-race": (
-        "Let no block of a cluster end before the others are done with its shared "
-        "memory: a barrier of the cluster before the end."
-    ),
-    "deadlock": "Let every thread that is expected come to the barrier.",
-    "divergent-aligned": REPAIRS["divergent-aligned"],
-}
-"""What repairs a problem with which a kernel cannot go on."""
 UNBALANCED = (
     "Check that the arrivals and bytes that are expected are those that come, and that "
     "every thread waits for the phase that it means."
@@ -203,21 +141,21 @@ _FENCE = (
 
 
 def repair(
-    rule: str, space: str, now_write: bool, now: Any, before: Any, apart: int
+    rule: Rule, space: str, now_write: bool, now: Any, before: Any, apart: int
 ) -> str:
     """What would order two accesses, and all others that are as far ``apart``."""
     same_warp = (now.rank, now.number) == (before.rank, before.number)
     others = "" if same_warp else ", and the others wait for that thread"
-    if rule == "missing-proxy-fence":
+    if rule is rules.MISSING_PROXY_FENCE:
         return _FENCE
-    if rule == "mbarrier":
+    if rule is rules.MBARRIER:
         return "Keep away from it, or execute mbarrier.inval first."
     if (
         space == "global"
         and before.kind == "warp"
         and (apart & Apart.GROUP or now.kind != "warp")
     ):
-        return REPAIRS["global-race"]
+        return rules.GLOBAL_RACE.repair
     match before.kind:
         case "mbarrier" if before.mbarrier is not None:
             return _WAIT

@@ -1,4 +1,4 @@
-"""What happened before a problem, as far as it explains it?
+"""What happened before a problem, as far as it explains it.
 
 Compiled code notes who took part in a problem, and no more.  When a cluster ends, the
 notes of its events say who had issued a copy, and which waits came before.
@@ -6,10 +6,12 @@ notes of its events say who had issued a copy, and which waits came before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fragmenta.races.report.history import Note, issuer, moment, waits_of
 from fragmenta.simt.layout import RANK_BITS
+from fragmenta.units.findings import Finding
 
 LATEST = 1 << 62
 
@@ -72,12 +74,37 @@ class Story(NamedTuple):
     """Of whoever did the later access, for what concerns the earlier one."""
 
 
-Key = tuple[str, int, int]
+NOBODY = Story(-1, Agent("warp", 0, 0, -1, 0, -1), None, None)
+
+
+@dataclass
+class Collision(Finding):
+    """A problem of one access of memory, and mostly of an earlier one."""
+
+    space: str = "shared"
+    story: Story = NOBODY
+    owner: int = 0
+    """The rank of the block whose shared memory it is."""
+    first: int = 0
+    """The first address."""
+    last: int = 0
+    """The address after the last."""
+    now_write: bool = False
+    was_write: bool = False
+    same_value: bool = False
+    """Whether both wrote the same value."""
+    one_store: bool = False
+    """Whether both are lanes of one instruction."""
+    partly: bool = False
+    """Whether a part of what was read was written."""
+
+
+Key = tuple[int, int, int]
 
 
 def key(found: Any) -> Key:
     """By what a problem is known."""
-    return found.rule, found.now.site, -1 if found.before is None else found.before.site
+    return found.case, found.now.site, -1 if found.before is None else found.before.site
 
 
 class Seen:

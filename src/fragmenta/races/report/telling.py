@@ -1,4 +1,4 @@
-"""How is a problem of a launch put into words?
+"""The reports: problems of a launch in words.
 
 A message says who did what, where, to which memory; what it collides with; and which
 wait or barrier would have ordered the two.  The hint says what repairs it.  All phrases
@@ -12,34 +12,31 @@ from dataclasses import replace
 from typing import Any
 
 from fragmenta.errors import one_of, ranges
-from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
+from fragmenta.ptx import rules
+from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
+from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
 from fragmenta.races.report import phrases
-from fragmenta.races.report.stories import Agent, Story, Wait
+from fragmenta.races.report.stories import Agent, Collision, Wait
 from fragmenta.simt import layout
 from fragmenta.simt.naming import Names, block_words, counted, element, place
-from fragmenta.units.findings import Found, Launched
+from fragmenta.units.findings import Finding, Launched
 
 ALL = 0xFFFFFFFF
-CONSEQUENCES = frozenset({
-    "uninitialised", "illegal-metadata", "bad-descriptor", "schedule", "leak",
-    "deadlock", "fault",
-})  # fmt: skip
-"""What a race, a missing wait or a misused mbarrier may lead to."""
 CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
 """Files of CUDA C++."""
 NUMBA = "_ZN6cudapy"
 """How the names of Numba's kernels begin."""
 
 
-def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
+def tell_all(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
     accesses that race in either order.
     """
     tellers: dict[int, Teller] = {}
-    together: dict[tuple[Any, ...], list[tuple[Teller, Found]]] = {}
+    together: dict[tuple[Any, ...], list[tuple[Teller, Finding]]] = {}
     # Of two accesses the one that reads tells more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
         if id(launch) not in tellers:
@@ -53,34 +50,34 @@ def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
 def order(problem: Problem) -> tuple[int, bool, int]:
     """By what problems are sorted: the cause before what may follow from it."""
     severity = SEVERITIES.index(problem.severity)
-    return severity, problem.rule in CONSEQUENCES, problem.line
+    return severity, named(problem.rule).consequence, problem.line
 
 
-def _tell_once(some: list[tuple[Teller, Found]]) -> Problem:
+def _tell_once(some: list[tuple[Teller, Finding]]) -> Problem:
     """Several findings as one problem; its repair is enough for all of them."""
     teller, first = some[0]
     apart = 0
     for _, each in some:
-        apart |= each.more.get("apart", 0)
-    told = teller.tell(replace(first, more={**first.more, "apart": apart}))
+        apart |= each.apart
+    told = teller.tell(replace(first, apart=apart))
     return replace(told, count=sum(each.count for _, each in some))
 
 
-def _writes(found: Found) -> bool:
-    return bool(found.more.get("now_write"))
+def _writes(found: Finding) -> bool:
+    return isinstance(found, Collision) and found.now_write
 
 
 def _key(problem: Problem) -> tuple[Any, ...]:
     """By what problems are one: rule and lines, those of the source if there are."""
     places: list[Problem | Related] = [problem, *problem.related]
     where = [str(each.source.words if each.source else each.line) for each in places]
-    if problem.rule.endswith("-race"):
+    if named(problem.rule).symmetric:
         where.sort()
     return problem.rule, problem.severity, *where
 
 
 def _with_count(problem: Problem) -> Problem:
-    if problem.count == 1 or problem.rule == "bank-conflict":
+    if problem.count == 1 or problem.rule == rules.BANK_CONFLICT.name:
         return problem
     message = f"{problem.message} (seen {problem.count:,} times)"
     return replace(problem, message=message)
@@ -94,14 +91,13 @@ class Teller:
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
 
-    def tell(self, found: Found) -> Problem:
+    def tell(self, found: Finding) -> Problem:
         """A problem in the user's terms."""
-        story: Story | None = found.more.get("story")
-        if story is not None:
-            message, hint = self._accesses(found, story)
+        if isinstance(found, Collision):
+            message, hint = self._accesses(found)
         else:
             message, hint = self._said(found)
-        line, column, source = found.more.get("line", 0), 1, None
+        line, column, source = found.line, 1, None
         length = 1
         instruction = self.names.instruction(found.site) or self.names.at_line(line)
         if instruction is not None:
@@ -109,8 +105,8 @@ class Teller:
             source, length = instruction.source, len(instruction.mnemonic)
         hint = phrases.spoken(hint, self._language(source))
         return Problem(
-            found.rule, found.severity, line, column, self._text(line), message, hint,
-            self.names.function(found.site), source, length, count=found.count,
+            found.rule.name, found.severity, line, column, self._text(line), message,
+            hint, self.names.function(found.site), source, length, count=found.count,
             block=self._block(found.block), related=self._related(found),
         )  # fmt: skip
 
@@ -130,79 +126,80 @@ class Teller:
         found: tuple[int, int, int] = self.launch.shape.block_at(number)
         return found
 
-    def _related(self, found: Found) -> tuple[Related, ...]:
+    def _related(self, found: Finding) -> tuple[Related, ...]:
         other = -1 if found.other is None else found.other
         instruction = self.names.instruction(other)
         if instruction is None:
             return ()
         line = instruction.line
-        what = phrases.RELATED.get(found.rule, phrases.OTHER)
+        what = found.rule.other
         return (Related(line, self._text(line).strip(), what, instruction.source),)
 
     # ── what an event said itself ───────────────────────────────────────────
 
-    def _said(self, found: Found) -> tuple[str, str]:
-        hint = found.more.get("repair", phrases.REPAIRS.get(found.rule, ""))
+    def _said(self, found: Finding) -> tuple[str, str]:
+        hint = found.rule.repair if found.repair is None else found.repair
         hint = self.names.with_mbarriers(hint)
         message = self.names.with_mbarriers(found.message)
         if self.names.instruction(found.site) is None:
-            hint = phrases.FATAL.get(found.rule, "")
-            counts = found.rule == "deadlock" and "mbarrier" in message
+            hint = found.rule.fatal
+            counts = found.rule is rules.DEADLOCK and "mbarrier" in message
             return message, phrases.UNBALANCED if counts else hint
         where = self.names.place(found.site)
         what = self.names.mnemonic(found.site)
-        if found.rule == "bank-conflict":  # it is about all warps
+        if found.rule is rules.BANK_CONFLICT:  # it is about all warps
             return f"{what} at {where}: {message}", hint
         who = f"warp {found.warp}{_lanes(found.lanes)}"
         message += self._uses(found)
         message = f"{self._who(found)}{what} of {who} at {where}: {message}"
         if found.other is not None and self.names.instruction(found.other) is not None:
-            title = phrases.RELATED.get(found.rule, phrases.OTHER)
+            title = found.rule.other
             message += f"; {title} is at {self.names.place(found.other)}"
         return message, hint
 
-    def _who(self, found: Found) -> str:
+    def _who(self, found: Finding) -> str:
         return f"{block_words(self._block(found.block))}: "
 
     # ── two accesses ────────────────────────────────────────────────────────
 
-    def _accesses(self, found: Found, story: Story) -> tuple[str, str]:
+    def _accesses(self, found: Collision) -> tuple[str, str]:
+        story = found.story
         now, before = story.now, story.before
-        verb = "writes" if found.more["now_write"] else "reads"
-        memory = self._memory(found, story)
+        verb = "writes" if found.now_write else "reads"
+        memory = self._memory(found)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
-        if found.rule == "uninitialised":
-            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
+        if found.rule is rules.UNINITIALISED:
+            what = phrases.PARTLY if found.partly else phrases.UNWRITTEN
             uses = self._uses(found)
-            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
+            return f"{start}, {what}{uses}", found.rule.repair
         if before is None:
-            rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
-            return f"{start}; {rest}", phrases.REPAIRS[found.rule]
-        phrase = phrases.BEFORE[found.rule]
-        if found.more["same_value"]:
+            rest = phrases.SEVERAL if found.now_write else phrases.SOMEBODY
+            return f"{start}; {rest}", found.rule.repair
+        phrase = found.rule.before
+        if found.same_value:
             phrase = phrases.SAME_VALUE
-        elif found.more.get("one_store"):
+        elif found.one_store:
             phrase = phrases.ONE_STORE
         other = self._agent(before, now)
-        verb = "wrote" if found.more["was_write"] else "read"
+        verb = "wrote" if found.was_write else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
-        if found.rule.endswith("-race"):
-            rest += phrases.wider(found.more["apart"], now, before)
+        if found.rule.symmetric:
+            rest += phrases.wider(found.apart, now, before)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
 
-    def _uses(self, found: Found) -> str:
+    def _uses(self, found: Finding) -> str:
         """Where the value that was read is used, if that was followed."""
         told: dict[str, None] = {}
-        for kind, (function, index) in found.more.get("uses", ()):
+        for kind, (function, index) in found.uses:
             at = self.names.module.functions[function].instructions[index]
             told[f"{phrases.USES[kind]} at {place(at)}"] = None
         some = list(told)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
-        harmless = phrases.HARMLESS if found.severity == "info" else ""
-        if found.more.get("alike"):
-            harmless += phrases.ALIKE.format(counted(found.more["alike"], "other load"))
+        harmless = phrases.HARMLESS if found.severity == INFO else ""
+        if found.alike:
+            harmless += phrases.ALIKE.format(counted(found.alike, "other load"))
         first = one_of(some[: 2 if more else 3], "and")
         return f"; it {first}{more}{harmless}" if some else ""
 
@@ -238,11 +235,15 @@ class Teller:
             return "" if same else f" of {block_words(self._block(who.block))}"
         return "" if who.rank == than.rank else f" of block {who.rank} of the cluster"
 
-    def _memory(self, found: Found, story: Story) -> str:
-        first, last = found.more["first"], found.more["last"]
-        if found.more["space"] == "shared":
-            owner = found.more["owner"]
-            of = "" if owner == story.now.rank else f" of block {owner} of the cluster"
+    def _memory(self, found: Collision) -> str:
+        first, last = found.first, found.last
+        if found.space == "shared":
+            owner = found.owner
+            of = (
+                ""
+                if owner == found.story.now.rank
+                else f" of block {owner} of the cluster"
+            )
             return self.names.shared_range(first, last) + of
         slot, offset = first >> layout.SLOT_BITS, first & (1 << layout.SLOT_BITS) - 1
         for each in self.launch.places:
@@ -252,13 +253,13 @@ class Teller:
 
     # ── what is missing between them ────────────────────────────────────────
 
-    def _why(self, rule: str, now: Agent, before: Agent, wait: Wait | None) -> str:
+    def _why(self, rule: Rule, now: Agent, before: Agent, wait: Wait | None) -> str:
         """Which waits came before, and why they do not help."""
-        if rule == "mbarrier":
+        if rule is rules.MBARRIER:
             return ""
         if before.kind == "mbarrier" and before.mbarrier is not None:
             return self._counted_copy(now, before, wait)
-        if rule != "overwrite-while-read" or wait is None:
+        if rule is not rules.OVERWRITE_WHILE_READ or wait is None:
             return ""
         readers = phrases.warps([number for _, number in before.warps])
         arrival = "" if wait.arrival < 0 else self.names.place(wait.arrival)
@@ -290,18 +291,18 @@ class Teller:
             mbarrier=self.names.mbarrier(wait.offset), **more,
         )  # fmt: skip
 
-    def _repair(self, found: Found, now: Agent, before: Agent) -> str:
-        if found.more["same_value"]:
+    def _repair(self, found: Collision, now: Agent, before: Agent) -> str:
+        if found.same_value:
             return ""
-        if found.more.get("one_store"):
+        if found.one_store:
             return phrases.ONE_LANE
-        writes = found.more["now_write"]
+        writes = found.now_write
         mbarrier = ""
         if before.mbarrier is not None:
             offset = before.mbarrier[1]
             mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
         phrase = phrases.repair(
-            found.rule, found.more["space"], writes, now, before, found.more["apart"]
+            found.rule, found.space, writes, now, before, found.apart
         )
         return phrase.format(
             access="the write" if writes else "the read", mbarrier=mbarrier,

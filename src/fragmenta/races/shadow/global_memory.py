@@ -26,8 +26,9 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.races.shadow import global_check, global_records
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.global_check import CLOCKS, Order
-from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD, Flags, Rule
+from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD, Flags
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import (
@@ -344,7 +345,7 @@ def _word(
     own_lane = convert(lane, I32)
     mine = site.own << ID_SHIFT | own_lane << MASK_BITS | mask
     if not site.flags & Flags.WRITE:
-        _compare(site, where, address, lane, wrote, mask, Rule.WRITE_READ)
+        _compare(site, where, address, lane, wrote, mask, Detected.WRITE_READ)
         state = code.variable(code.constant(0, I32))
         before = shift_unsigned(has_read, ID_SHIFT)
         with code.when((has_read != 0) & (before != site.own)):
@@ -357,8 +358,8 @@ def _word(
         new = select(now == 0, mine, select(now == 3, has_read, several))
         b.store(new.raw, read)
         return
-    _compare(site, where, address, lane, wrote, mask, Rule.WRITE_WRITE)
-    _compare(site, where, address, lane, has_read, mask, Rule.READ_WRITE)
+    _compare(site, where, address, lane, wrote, mask, Detected.WRITE_WRITE)
+    _compare(site, where, address, lane, has_read, mask, Detected.READ_WRITE)
     b.store(mine.raw, write)
     rest = has_read & ~mask
     b.store(select((rest & 0b1111) == 0, rest.lift(0), rest).raw, read)
@@ -371,7 +372,7 @@ def _lane_in(record: Value) -> Value:
 
 def _compare(
     site: _Site, where: Where, address: Value, lane: Value, record: Value, mask: Value,
-    rule: Rule,
+    rule: Detected,
 ) -> None:  # fmt: skip
     """Report an access that is not ordered after the one in a record."""
     code = site.code
@@ -384,13 +385,17 @@ def _compare(
             before.lift(int(site.flags)),
         )  # fmt: skip
         with code.when(verdict != 1):
-            name = select(verdict == 3, verdict.lift(Rule.MIXED), verdict.lift(rule))
-            found = code.variable(select(verdict == 2, verdict.lift(Rule.SCOPE), name))
-            if rule is Rule.WRITE_WRITE and not site.flags & Flags.ATOMIC:
+            name = select(
+                verdict == 3, verdict.lift(Detected.MIXED), verdict.lift(rule)
+            )
+            found = code.variable(
+                select(verdict == 2, verdict.lift(Detected.SCOPE), name)
+            )
+            if rule is Detected.WRITE_WRITE and not site.flags & Flags.ATOMIC:
                 equal = _equal(site, where, address, lane, before, earlier)
                 plain = verdict == 0
                 found.value = select(
-                    plain & equal, verdict.lift(Rule.SAME_VALUE), found.value
+                    plain & equal, verdict.lift(Detected.GLOBAL_SAME_VALUE), found.value
                 )
             site.call(
                 "report", found.value, site.number, before, site.own, earlier, own_lane,
@@ -438,6 +443,6 @@ def _initialised(
             with code.when(missing.value != 0):
                 nothing, own_lane = code.constant(0, I32), convert(lane, I32)
                 site.call(
-                    "report", nothing.lift(Rule.UNINITIALISED), site.number, nothing,
-                    site.own, nothing, own_lane, address,
+                    "report", nothing.lift(Detected.GLOBAL_UNINITIALISED),
+                    site.number, nothing, site.own, nothing, own_lane, address,
                 )  # fmt: skip

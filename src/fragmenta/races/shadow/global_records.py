@@ -12,7 +12,7 @@ A *ledger* is what one context needs to find all that; a block has a pointer to 
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from enum import IntFlag
 
 import numpy as np
 
@@ -75,27 +75,6 @@ class Flags(IntFlag):
     WRITE = 8
     ASYNC = 16
     """By the copy engine, or another agent that is not a thread."""
-
-
-class Rule(IntEnum):
-    """What can be found in global memory."""
-
-    WRITE_WRITE = 1
-    """Written again without order."""
-    READ_WRITE = 2
-    """Written after a read, without order."""
-    WRITE_READ = 3
-    """Read after a write, without order."""
-    SAME_VALUE = 4
-    """Written again without order, but with the value that was there."""
-    UNINITIALISED = 5
-    SCOPE = 6
-    """Both are strong, but in the scope of different blocks."""
-    PROXY = 7
-    """Ordered, but without a proxy fence between them."""
-    MIXED = 8
-    """A plain load and an atomic operation without order.  Loops with
-    compare-and-swap begin like that, and it does no harm there."""
 
 
 PROBLEM = np.dtype([

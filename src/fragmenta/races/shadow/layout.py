@@ -130,27 +130,6 @@ KINDS = {
 another; ``strong write`` is also for an exchange whose old value nobody needs."""
 
 
-class Rule(IntEnum):
-    """What is wrong with an access."""
-
-    SHARED_RACE = 1
-    READ_BEFORE_ARRIVAL = 2
-    OVERWRITE_WHILE_READ = 3
-    MISSING_PROXY_FENCE = 4
-    UNINITIALISED = 5
-    SAME_VALUE = 6
-    ONE_STORE = 7
-
-    @property
-    def words(self) -> str:
-        """Its name in reports.
-
-        >>> Rule.SHARED_RACE.words
-        'shared-race'
-        """
-        return self.name.lower().replace("_", "-")
-
-
 class Apart(IntFlag):
     """How far apart two threads are that take part in a problem.
 

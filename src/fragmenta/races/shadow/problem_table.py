@@ -7,7 +7,7 @@ access before.  Python reads the table at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.clocks import Head
-from fragmenta.races.shadow.layout import Lanes, Rule
+from fragmenta.races.shadow.detected import BY_NUMBER, Detected
+from fragmenta.races.shadow.layout import Lanes
 from fragmenta.races.shadow.shared_records import site_of
 from fragmenta.simt.library import field
 from fragmenta.simt.warps import repeat
@@ -41,23 +42,28 @@ class Moment(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True)
-class Found:
-    """A problem."""
+AccessT = TypeVar("AccessT", bound=tuple[Any, ...])
 
-    rule: str
+
+@dataclass(frozen=True)
+class Noted(Generic[AccessT]):
+    """A problem as a race detector noted it, in shared or in global memory."""
+
+    case: Detected
     first: int
-    """The first address, with the rank of the block from bit 24 up."""
+    """The first address; in shared memory with the rank of the block from bit 24 up."""
     last: int
     """The address after the last."""
-    now: Moment
-    before: Moment | None
+    now: AccessT
+    before: AccessT | None
+    """None if nobody had written, or if several groups had read."""
     count: int
     """How many words it was found in, all in all."""
     was_write: bool
     now_write: bool
     cluster: int
-    """How many clusters were watched before the one it was first found in."""
+    """The cluster that it was first found in; in shared memory, how many clusters were
+    watched before it."""
     partly: bool = False
     """Whether a part of what was read was written."""
     apart: int = 0
@@ -138,7 +144,7 @@ def _count(code: Code, place: Raw, problem: Problem) -> None:
     high[0] = select(adjacent, larger(high[0], problem.high), high[0])
 
 
-def decode(table: NDArray[np.uint8]) -> list[Found]:
+def decode(table: NDArray[np.uint8]) -> list[Noted[Moment]]:
     """The problems of a table, in the order of their sites."""
     rows = table[layout.PROBLEMS_TABLE :].reshape(-1, layout.PROBLEM_BYTES)
     words = rows.view(np.int32)
@@ -149,8 +155,8 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
         record = int(rows[row].view(np.uint64)[layout.PROBLEM_BEFORE // 8])
         now = Moment(site, agent, lane, epoch)
         found.append(
-            Found(
-                Rule(rule).words,
+            Noted(
+                BY_NUMBER[rule],
                 low,
                 high,
                 now,
@@ -163,7 +169,7 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
                 flags & layout.APART,
             )
         )
-    return sorted(found, key=lambda each: (each.now.site, each.rule, each.first))
+    return sorted(found, key=lambda each: (each.now.site, each.case.name, each.first))
 
 
 def _moment(record: int) -> Moment | None:

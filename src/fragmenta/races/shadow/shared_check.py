@@ -12,7 +12,8 @@ from typing import NamedTuple
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.clocks import Head
-from fragmenta.races.shadow.layout import Apart, Lanes, Rule
+from fragmenta.races.shadow.detected import Detected
+from fragmenta.races.shadow.layout import Apart, Lanes
 from fragmenta.races.shadow.problem_table import Problem, report
 from fragmenta.races.shadow.readers import added, each_reader, is_set
 from fragmenta.races.shadow.shared_records import (
@@ -92,7 +93,7 @@ def check(
     ever = part(write, layout.EVER_AT, layout.EVER_BITS)
     missing = word.mask & ~ever
     with code.when(now.has(layout.READS) & (missing != 0)):
-        rule = missing.lift(int(Rule.UNINITIALISED))
+        rule = missing.lift(int(Detected.UNINITIALISED))
         # The range is as wide as the access, so that those side by side are one.
         partly = select(missing == word.mask, missing.lift(0), 4)
         _report(code, head, now, word, rule, write.lift(0), word.mask, partly)
@@ -132,8 +133,8 @@ def _after_write(
         late = _is(head, agent, "cp.async") | _is(head, agent, "mbarrier")
         rule = select(
             late & ~now.has(layout.WRITES),
-            agent.lift(int(Rule.READ_BEFORE_ARRIVAL)),
-            int(Rule.SHARED_RACE),
+            agent.lift(int(Detected.READ_BEFORE_ARRIVAL)),
+            int(Detected.SHARED_RACE),
         )
         chosen = code.variable(rule)
         if equal is not None:
@@ -142,8 +143,9 @@ def _after_write(
                 same = convert(equal(), I32, signed=False)
                 together = (agent == now.agent) & (site_of(write) == now.site)
                 together = together & (epoch_of(write) == now.epoch)
-                other = select(together, rule.lift(int(Rule.ONE_STORE)), rule)
-                chosen.value = select(same != 0, rule.lift(int(Rule.SAME_VALUE)), other)
+                other = select(together, rule.lift(int(Detected.ONE_STORE)), rule)
+                note = rule.lift(int(Detected.SAME_VALUE))
+                chosen.value = select(same != 0, note, other)
         _report(code, head, now, word, chosen.value, write, overlap, 2)
     if now.fenced is not None:
         contested = _is(head, agent, "cp.async") & _strict(head)
@@ -151,7 +153,7 @@ def _after_write(
         with code.when(ordered & generic):
             seen = known(now.fenced, write, lane_in(write), overlap)
             with code.when(~seen):
-                rule = agent.lift(int(Rule.MISSING_PROXY_FENCE))
+                rule = agent.lift(int(Detected.MISSING_PROXY_FENCE))
                 _report(code, head, now, word, rule, write, overlap, 2)
 
 
@@ -171,8 +173,8 @@ def _after_reads(
             under_way = under_way | _is(head, agent, "tcgen05")
             rule = select(
                 under_way,
-                agent.lift(int(Rule.OVERWRITE_WHILE_READ)),
-                int(Rule.SHARED_RACE),
+                agent.lift(int(Detected.OVERWRITE_WHILE_READ)),
+                int(Detected.SHARED_RACE),
             )
             whole = with_part(entry, layout.LANE_AT, layout.LANE_BITS, lane)
             _report(code, head, now, word, rule, whole, common, 0)
@@ -180,7 +182,7 @@ def _after_reads(
             generic = _is(head, agent_of(entry), "warp") & now.through & _strict(head)
             unseen = ~known(now.fenced, entry, lane, common)
             with code.when((common != 0) & ordered & generic & unseen):
-                fence = agent_of(entry).lift(int(Rule.MISSING_PROXY_FENCE))
+                fence = agent_of(entry).lift(int(Detected.MISSING_PROXY_FENCE))
                 whole = with_part(entry, layout.LANE_AT, layout.LANE_BITS, lane)
                 _report(code, head, now, word, fence, whole, common, 0)
 
