@@ -43,10 +43,12 @@ def classifier() -> nn.Sequential:
     """Three layers; the last one is small and stays dense."""
     torch.manual_seed(1)
     return nn.Sequential(
-        nn.Linear(WIDTH, HIDDEN), nn.ReLU(),
-        nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
+        nn.Linear(WIDTH, HIDDEN),
+        nn.ReLU(),
+        nn.Linear(HIDDEN, HIDDEN),
+        nn.ReLU(),
         nn.Linear(HIDDEN, CLASSES),
-    )  # fmt: skip
+    )
 
 
 def masks(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -149,8 +151,10 @@ def report(results: dict[str, dict]) -> None:
     for name, score in results["accuracy"].items():
         print(f"{name:28} {100 * score:6.2f} %")
     for batch, (dense, fast) in results["times"].items():
-        print(f"batch {batch:>5}  dense {dense:8.1f} us  sparse {fast:8.1f} us  "
-              f"{dense / fast:.2f}x")  # fmt: skip
+        print(
+            f"batch {batch:>5}  dense {dense:8.1f} us  sparse {fast:8.1f} us  "
+            f"{dense / fast:.2f}x"
+        )
 
 
 def plot(path: Path, results: dict[str, dict]) -> None:
@@ -197,8 +201,11 @@ def draw_speed(axes: Any, times: dict[str, tuple[float, float]]) -> None:
         axes.annotate(text, (dense / fast, place), (9, -4), textcoords="offset points")
     axes.set_yticks(range(len(times)), [f"batch {batch}" for batch in times])
     axes.set_xticks([1, 1.25, 1.5, 1.75, 2], ["1", "1.25", "1.5", "1.75", "2"])
-    axes.set(xlabel="times as fast as dense; 2 would be half of the time", xlim=(1, 2),
-             ylim=(len(times) - 0.5, -0.5))  # fmt: skip
+    axes.set(
+        xlabel="times as fast as dense; 2 would be half of the time",
+        xlim=(1, 2),
+        ylim=(len(times) - 0.5, -0.5),
+    )
     axes.set_title("A pruned layer, 8192 x 8192, bf16")
 
 

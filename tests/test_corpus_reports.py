@@ -19,9 +19,7 @@ from corpus import child, table
 from tests.clock import HANG
 
 LIBRARY = "cce"
-REPORT = {
-    "state": "right", "reason": "", "error": 0, "compared": 1, "kernels": []
-}  # fmt: skip
+REPORT = {"state": "right", "reason": "", "error": 0, "compared": 1, "kernels": []}
 
 PROGRAM = """
 import json, os, signal, sys

@@ -384,18 +384,30 @@ KNOWN = frozenset({"fragmenta.isa.target", "fragmenta.view.svg", "fragmenta.isa"
         ("from fragmenta.view.svg import f", "fragmenta.view.svg", "load"),
         ("from fragmenta.isa import target", "fragmenta.isa.target", "load"),
         ("import fragmenta.view.svg as svg", "fragmenta.view.svg", "load"),
-        ("try:\n import fragmenta.view.svg\nexcept E: pass",
-         "fragmenta.view.svg", "load"),
-        ("def f():\n  if x:\n    from fragmenta.view import svg",
-         "fragmenta.view.svg", "call"),
-        ("class A:\n  async def f(self):\n    import fragmenta.view.svg",
-         "fragmenta.view.svg", "call"),
+        (
+            "try:\n import fragmenta.view.svg\nexcept E: pass",
+            "fragmenta.view.svg",
+            "load",
+        ),
+        (
+            "def f():\n  if x:\n    from fragmenta.view import svg",
+            "fragmenta.view.svg",
+            "call",
+        ),
+        (
+            "class A:\n  async def f(self):\n    import fragmenta.view.svg",
+            "fragmenta.view.svg",
+            "call",
+        ),
         ("from fragmenta import matmul", "fragmenta", "load"),
         ("if TYPE_CHECKING:\n  from fragmenta.isa import X", "fragmenta.isa", "types"),
-        ("if typing.TYPE_CHECKING:\n  pass\nelse:\n  from fragmenta.isa import X",
-         "fragmenta.isa", "load"),
+        (
+            "if typing.TYPE_CHECKING:\n  pass\nelse:\n  from fragmenta.isa import X",
+            "fragmenta.isa",
+            "load",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_import_is_read(text: str, target: str, when: str) -> None:
     found = read("fragmenta.registers.words", text, KNOWN).found
     assert found == [Import("fragmenta.registers.words", target, when)]

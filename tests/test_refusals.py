@@ -181,7 +181,16 @@ def test_a_leading_dimension_may_be_any_number_that_fits(ldm):
         wmma.store_matrix_sync(memory, c, ldm, wmma.mem_row_major)
 
 
-@pytest.mark.parametrize("error", [getattr(fm, name) for name in fm._HOME if isinstance(getattr(fm, name), type) and issubclass(getattr(fm, name), fm.Error)], ids=lambda each: each.__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        getattr(fm, name)
+        for name in fm._HOME
+        if isinstance(getattr(fm, name), type)
+        and issubclass(getattr(fm, name), fm.Error)
+    ],
+    ids=lambda each: each.__name__,
+)
 def test_errors_are_also_the_ones_python_programs_catch(error):
     """What does not exist is a LookupError, a wrong value a ValueError.
 

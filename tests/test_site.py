@@ -20,7 +20,18 @@ from fragmenta.view import explorer as view
 from fragmenta.view.explorer_data import holding
 from tests.test_docs import DOCS, PAGES, generator, name, prose, script
 
-ROWS = ("name", "family", "shape", "inputs", "result", "requires", "numbers", "targets", "words", "link")  # fmt: skip
+ROWS = (
+    "name",
+    "family",
+    "shape",
+    "inputs",
+    "result",
+    "requires",
+    "numbers",
+    "targets",
+    "words",
+    "link",
+)
 
 
 @cache
@@ -120,7 +131,12 @@ def test_the_gallery_shows_what_it_lists() -> None:
             assert (DOCS / each.page).exists()
             assert each.op or (DOCS / each.file).exists()
             assert not each.op or site().explorer.link(each.op)
-    files = {file for file, _ in site().drawings("<!-- generated: gallery:moves -->\n<!-- /generated -->")}  # fmt: skip
+    files = {
+        file
+        for file, _ in site().drawings(
+            "<!-- generated: gallery:moves -->\n<!-- /generated -->"
+        )
+    }
     assert {Path(each.file).name for each in made.pictures("moves")} == files
 
 

@@ -77,8 +77,15 @@ class Described:
     def geometry(self, kernel: Kernel) -> Geometry:
         """The launch, without its pointers."""
         grid, block, cluster, shared, sizes, *boxes = self.launch
-        return Geometry(kernel, grid, block, tuple(cluster), shared, tuple(sizes),
-                        *(Box(*each) for each in boxes))  # fmt: skip
+        return Geometry(
+            kernel,
+            grid,
+            block,
+            tuple(cluster),
+            shared,
+            tuple(sizes),
+            *(Box(*each) for each in boxes),
+        )
 
     def plan(self, kernel: Kernel) -> LaunchPlan:
         """The launch on this card."""
@@ -174,9 +181,12 @@ def compared(
 
 def table(rows: list[Row], about: dict[str, str]) -> str:
     """Markdown, the greatest ratio first."""
-    lines = [", ".join(f"{name} {value}" for name, value in about.items()), "",
-             "| what | m x n x k | before | us | after | us | ratio |",
-             "|---|---|---|---:|---|---:|---:|"]  # fmt: skip
+    lines = [
+        ", ".join(f"{name} {value}" for name, value in about.items()),
+        "",
+        "| what | m x n x k | before | us | after | us | ratio |",
+        "|---|---|---|---:|---|---:|---:|",
+    ]
     lines += [
         f"| {r.what} | {' x '.join(map(str, r.size))} | {r.before} | "
         f"{r.before_us:.1f} | {r.after} | {r.after_us:.1f} | {r.ratio:.3f} |"

@@ -99,8 +99,9 @@ def packed(of: str, m: int, k: int) -> Tensor:
     data[..., :VALUE_BYTES] = values.view(torch.uint8).reshape(*shape[:3], -1)
     codes = Kernel(of, tile=Tile(64, 8)).instruction.granularity.codes()
     table = torch.tensor(codes, dtype=torch.uint8, device="cuda")
-    pick = torch.randint(0, len(codes), (tall, slabs, blocks, size - VALUE_BYTES, 2),
-                         device="cuda")  # fmt: skip
+    pick = torch.randint(
+        0, len(codes), (tall, slabs, blocks, size - VALUE_BYTES, 2), device="cuda"
+    )
     both = table[pick]
     data[..., VALUE_BYTES:] = both[..., 0] | both[..., 1] << 4
     return data
@@ -139,8 +140,11 @@ def timed(row: Row, make: Callable[[], Call], bytes_each: int) -> Row:
     torch.cuda.empty_cache()
     rate = f"{row.rate:8.0f}" if row.microseconds == row.microseconds else "       -"
     size = "x".join(map(str, row.size))
-    print(f"{row.what:42} {row.type:5} {size:17} {row.microseconds:9.1f} us {rate}  "
-          f"sustained {row.sustained:.0f} {row.note}", flush=True)  # fmt: skip
+    print(
+        f"{row.what:42} {row.type:5} {size:17} {row.microseconds:9.1f} us {rate}  "
+        f"sustained {row.sustained:.0f} {row.note}",
+        flush=True,
+    )
     return row
 
 
@@ -281,10 +285,11 @@ def table(rows: list[Row], about: dict[str, str]) -> str:
     lines = [", ".join(f"{name} {value}" for name, value in about.items()), ""]
     for size in dict.fromkeys(row.size for row in rows):
         lines += [
-            "### " + " x ".join(map(str, size)) + " (m n k)", "",
+            "### " + " x ".join(map(str, size)) + " (m n k)",
+            "",
             "| type | what | us | spread | TFLOP/s | than dense | sustained us | |",
             "|---|---|---:|---:|---:|---:|---:|---|",
-        ]  # fmt: skip
+        ]
         here = [r for r in rows if r.size == size and r.microseconds == r.microseconds]
         base = {r.type: r for r in here if r.what.startswith("torch.")}
         for r in sorted(here, key=lambda r: (r.type, r.microseconds)):

@@ -52,9 +52,33 @@ LAYERS = (
     (1024, 4096),
 )
 BATCHES = (
-    1, 2, 5, 8, 16, 17, 32, 48, 64, 65, 96, 100, 128, 160, 192, 200, 256, 320, 384,
-    512, 700, 1024, 1536, 2000, 4096, 8192,
-)  # fmt: skip
+    1,
+    2,
+    5,
+    8,
+    16,
+    17,
+    32,
+    48,
+    64,
+    65,
+    96,
+    100,
+    128,
+    160,
+    192,
+    200,
+    256,
+    320,
+    384,
+    512,
+    700,
+    1024,
+    1536,
+    2000,
+    4096,
+    8192,
+)
 TYPES = ("bf16", "e4m3", "s8", "tf32")
 SETS_BYTES = 160 << 20  # the L2 holds 50 MB
 MOST_SETS = 40
@@ -140,8 +164,10 @@ def mean(ratios: list[float]) -> float:
 
 def summary(cases: list[Case]) -> str:
     """Means by type and batch, and every case slower than dense."""
-    lines = ["| type | n | cases | geometric mean | least | slower than dense |",
-             "|---|---|---:|---:|---:|---:|"]  # fmt: skip
+    lines = [
+        "| type | n | cases | geometric mean | least | slower than dense |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for of in dict.fromkeys(case.type for case in cases):
         for low, high in ((1, 64), (65, 512), (513, max(BATCHES))):
             some = [c.ratio for c in cases if c.type == of and low <= c.n <= high]
@@ -159,8 +185,12 @@ def table(cases: list[Case]) -> str:
     lines: list[str] = []
     for of in dict.fromkeys(case.type for case in cases):
         batches = list(dict.fromkeys(c.n for c in cases if c.type == of))
-        lines += [f"### {of}", "", "| layer | " + " | ".join(map(str, batches)) + " |",
-                  "|---|" + "---:|" * len(batches)]  # fmt: skip
+        lines += [
+            f"### {of}",
+            "",
+            "| layer | " + " | ".join(map(str, batches)) + " |",
+            "|---|" + "---:|" * len(batches),
+        ]
         for m, k in dict.fromkeys((c.m, c.k) for c in cases if c.type == of):
             row = {c.n: c for c in cases if (c.type, c.m, c.k) == (of, m, k)}
             cells = [f"{row[n].ratio:.2f}" if n in row else "" for n in batches]
@@ -203,8 +233,9 @@ def main() -> int:
         judge(options.judge)
         return 0
     begun = time.time()
-    layers = [tuple(map(int, each.split("x"))) for each in options.layers.split(",")
-              if each] or LAYERS  # fmt: skip
+    layers = [
+        tuple(map(int, each.split("x"))) for each in options.layers.split(",") if each
+    ] or LAYERS
     batches = [int(n) for n in options.batches.split(",")]
     types = options.types.split(",")
     needed = {

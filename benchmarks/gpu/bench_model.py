@@ -425,8 +425,9 @@ def table(rows: list[Row], about: dict[str, str], shape: Shape) -> str:
         columns = sorted({(row.batch, row.tokens) for row in here})
         if not columns:
             continue
-        titles = [f"batch {b}" if phase == "decode" else f"{t} tokens"
-                  for b, t in columns]  # fmt: skip
+        titles = [
+            f"batch {b}" if phase == "decode" else f"{t} tokens" for b, t in columns
+        ]
         lines += [f"### {phase}", "", f"| linears | {' | '.join(titles)} | weights |"]
         lines.append("|---" + "|---:" * (len(columns) + 1) + "|")
         for what in dict.fromkeys(row.what for row in here):
@@ -500,18 +501,23 @@ def main() -> int:
     print(f"kernels compiled in {time.time() - begun:.0f} s", flush=True)
     about, rows, rests = versions(), [], {}
     bench = Bench(
-        shape, options.layers, compiled=not options.eager,
+        shape,
+        options.layers,
+        compiled=not options.eager,
         until=begun + options.seconds,
-    )  # fmt: skip
+    )
     for what in VARIANTS:
         if options.only not in what:
             continue
         try:
             for row in bench.rows(what, batches, options.prefill, rests):
                 rows.append(row)
-                print(f"{time.time() - begun:5.0f} s  {row.what:26} {row.phase:8}"
-                      f"{row.batch:5} x {row.tokens:<5}{row.total / 1e3:9.3f} ms "
-                      f"{row.rate:12,.0f} tokens/s {row.note}", flush=True)  # fmt: skip
+                print(
+                    f"{time.time() - begun:5.0f} s  {row.what:26} {row.phase:8}"
+                    f"{row.batch:5} x {row.tokens:<5}{row.total / 1e3:9.3f} ms "
+                    f"{row.rate:12,.0f} tokens/s {row.note}",
+                    flush=True,
+                )
         except Exception as why:
             print(f"{what}: {type(why).__name__}: {why}", flush=True)
         torch.compiler.reset()

@@ -36,10 +36,18 @@ from fragmenta.registers.dtype import dtype
 from fragmenta.torch.matrix import DTYPES
 
 PAIRS = (
-    ("e4m3", "e4m3"), ("s8", "s8"), ("bf16", "bf16"), ("tf32", "tf32"),
-    ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("u8", "u8"), ("s8", "u8"),
-    ("u8", "s8"), ("f16", "f16"),
-)  # fmt: skip
+    ("e4m3", "e4m3"),
+    ("s8", "s8"),
+    ("bf16", "bf16"),
+    ("tf32", "tf32"),
+    ("e5m2", "e5m2"),
+    ("e4m3", "e5m2"),
+    ("e5m2", "e4m3"),
+    ("u8", "u8"),
+    ("s8", "u8"),
+    ("u8", "s8"),
+    ("f16", "f16"),
+)
 GUARD = 4096
 POISON = 0xA5
 
@@ -293,8 +301,10 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
     counts = None
     if kernel.xor:
         counts = left.sum(1, dtype=np.int32), right.sum(1, dtype=np.int32)
-        given |= {"count_m": torch.from_numpy(counts[0]).cuda(),
-                  "count_n": torch.from_numpy(counts[1]).cuda()}  # fmt: skip
+        given |= {
+            "count_m": torch.from_numpy(counts[0]).cuda(),
+            "count_n": torch.from_numpy(counts[1]).cuda(),
+        }
     wanted = finish(kernel, total, epilogue, counts)
     raw = raw_rows(right, kernel.b)
     b = Guarded(*raw.shape, raw)
@@ -312,10 +322,13 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
 
     def go() -> None:
         launch(
-            planned, a, b.matrix(), d.matrix(),
+            planned,
+            a,
+            b.matrix(),
+            d.matrix(),
             stream=torch.cuda.current_stream().cuda_stream,
             epilogue={name: part.data_ptr() for name, part in given.items()},
-        )  # fmt: skip
+        )
 
     go()
     torch.cuda.synchronize()
@@ -369,11 +382,11 @@ def operators(a: str) -> str:
     """The operators on the GPU and on the CPU: the same bits?"""
     rng = np.random.default_rng(7)
     weight, x = (
-        torch.from_numpy(drawn(a, rows, 272, "random", rng).view(np.uint8)).view(
-            DTYPES[a]
-        ).reshape(rows, 272)
+        torch.from_numpy(drawn(a, rows, 272, "random", rng).view(np.uint8))
+        .view(DTYPES[a])
+        .reshape(rows, 272)
         for rows in (200, 33)
-    )  # fmt: skip
+    )
     sparse, bias = ft.compress(weight), torch.randn(200)
     scales = {"scale_weight": torch.rand(200), "scale_x": torch.rand(33)}
     on_gpu = {name: each.cuda() for name, each in scales.items()}

@@ -53,8 +53,10 @@ def _fused(rng, model, kind, shapes):
         scale = edge - top if model.scale else 0
     x, y = split(np.where(steady, large, small) - scale, A, B)
     x = x + np.where(steady, 0, _around(rows))
-    x, y = (np.broadcast_to(x, (batch, rows, k.size)),
-            np.broadcast_to(y[:, None], (batch, k.size, columns)))  # fmt: skip
+    x, y = (
+        np.broadcast_to(x, (batch, rows, k.size)),
+        np.broadcast_to(y[:, None], (batch, k.size, columns)),
+    )
     a, b = powers(rng, A, x, kind == "floor"), powers(rng, B, y, kind == "floor")
     if kind == "cut":
         a |= signs(rng, A, a.shape)

@@ -70,8 +70,15 @@ def test_fp4_with_block_scales_is_one_step_of_four_groups():
                 how.scale_vec, 127 if how.scale == "ue8m0" else 56, np.uint8
             )
             index = {"index": np.arange(0, how.k, 2)} if how.sparse else {}
-            step, = explain_steps(a, np.full(how.k, 2, np.uint8), 0, how, **index,
-                                  scale_a=scales, scale_b=scales).steps  # fmt: skip
+            (step,) = explain_steps(
+                a,
+                np.full(how.k, 2, np.uint8),
+                0,
+                how,
+                **index,
+                scale_a=scales,
+                scale_b=scales,
+            ).steps
             assert [len(term.k) for term in step.terms] == [16, 16, 16, 16, 0]
 
 
@@ -122,8 +129,12 @@ def test_a_model_is_the_same_after_pickling():
         (("sm_80", "f17", *["f16"] * 3, 16), {}, UnknownType, "no element type f17"),
         (("sm_75", "bf16", "bf16", "f32", "f32", 16), {}, UnsupportedTarget, "sm_80"),
         (("sm_90", *["e2m1"] * 2, "f32", "f32", 32), {}, UnsupportedTarget, "sm_120"),
-        (("sm_80", "f16", "f16", "f32", "f32", 16), {"unit": "wgmma"},
-         UnsupportedTarget, "targets with it: sm_90"),
+        (
+            ("sm_80", "f16", "f16", "f32", "f32", 16),
+            {"unit": "wgmma"},
+            UnsupportedTarget,
+            "targets with it: sm_90",
+        ),
         (("sm_80", "f16", "bf16", "f32", "f32", 16), {}, Error, "B must be f16"),
         (("sm_80", "f16", "f16", "f32", "f32", 0), {}, ShapeError, "k is 0"),
         (("sm_80", "f16", "f16", "f32", "f32", 12), {}, ShapeError, "steps of 8"),
@@ -131,18 +142,38 @@ def test_a_model_is_the_same_after_pickling():
         (("sm_80", "s8", "s8", "f32", "f32", 32), {}, Error, "must be s32"),
         (("sm_80", "b1", "b1", "s32", "s32", 128), {}, Error, "bitop='xor'"),
         (("sm_80", *["f64"] * 4, 4), {"rounding": "up"}, Error, "rn, rz, rm and rp"),
-        (("sm_90", *["e4m3"] * 2, "f32", "f32", 32), {"toolkit": "12.4"}, Error,
-         "from toolkit 13.0"),
-        (("sm_90", *["e4m3"] * 2, "f32", "f32", 32), {"toolkit": "new"}, Error,
-         "not a toolkit version"),
-        (("sm_90", *["e4m3"] * 2, "f32", "f32", 32), {"toolkit": "13.0abc"}, Error,
-         "not a toolkit version"),
-        (("sm_120a", *["e2m1"] * 2, "f32", "f32", 64), {"kind": "mxf4nvf4"}, Error,
-         "scale_vec=4"),
-        (("sm_100a", *["e4m3"] * 2, "f32", "f32", 32), {"kind": "mxf8f6f4"},
-         UnsupportedTarget, "targets with it: .*sm_120 and sm_121"),
+        (
+            ("sm_90", *["e4m3"] * 2, "f32", "f32", 32),
+            {"toolkit": "12.4"},
+            Error,
+            "from toolkit 13.0",
+        ),
+        (
+            ("sm_90", *["e4m3"] * 2, "f32", "f32", 32),
+            {"toolkit": "new"},
+            Error,
+            "not a toolkit version",
+        ),
+        (
+            ("sm_90", *["e4m3"] * 2, "f32", "f32", 32),
+            {"toolkit": "13.0abc"},
+            Error,
+            "not a toolkit version",
+        ),
+        (
+            ("sm_120a", *["e2m1"] * 2, "f32", "f32", 64),
+            {"kind": "mxf4nvf4"},
+            Error,
+            "scale_vec=4",
+        ),
+        (
+            ("sm_100a", *["e4m3"] * 2, "f32", "f32", 32),
+            {"kind": "mxf8f6f4"},
+            UnsupportedTarget,
+            "targets with it: .*sm_120 and sm_121",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_exist_is_refused(arguments, more, error, message):
     with pytest.raises(error, match=message):
         model(*arguments, **more)
@@ -221,20 +252,31 @@ def test_an_assumption_changes_no_number():
 @pytest.mark.parametrize(
     "asked, error, message",
     [
-        (lambda: tcgen05("e2m1", k=96, target="sm_103a", **SCALED), Error,
-         "nobody has published how sm_103a adds .*k = 96.*; k = 64 is known"),
+        (
+            lambda: tcgen05("e2m1", k=96, target="sm_103a", **SCALED),
+            Error,
+            "nobody has published how sm_103a adds .*k = 96.*; k = 64 is known",
+        ),
         (lambda: tcgen05("e4m3", k=64, target="sm_107a"), Error, "k = 32 is known"),
         (lambda: tcgen05("e4m3", k=128, sparse=True), Error, "k = 64 is known"),
         (lambda: tcgen05("s8", "s32", 64), Error, "k = 32 is known"),
         (lambda: tcgen05("bf16", "f16"), UnsupportedTarget, "no tcgen05 of bf16"),
         (lambda: tcgen05(b="bf16"), Error, "B must be f16"),
-        *((lambda target=target: tcgen05(target=target), UnsupportedTarget,
-           "targets with it: sm_100, sm_103, sm_107 and sm_110")
-          for target in ("sm_90a", "sm_120a", "sm_121a")),
-        (lambda: tcgen05("e2m1", k=64, target="sm_120a", **SCALED), UnsupportedTarget,
-         "targets with it: sm_100, sm_103, sm_107 and sm_110"),
+        *(
+            (
+                lambda target=target: tcgen05(target=target),
+                UnsupportedTarget,
+                "targets with it: sm_100, sm_103, sm_107 and sm_110",
+            )
+            for target in ("sm_90a", "sm_120a", "sm_121a")
+        ),
+        (
+            lambda: tcgen05("e2m1", k=64, target="sm_120a", **SCALED),
+            UnsupportedTarget,
+            "targets with it: sm_100, sm_103, sm_107 and sm_110",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_tcgen05_has_not_is_refused(asked, error, message):
     with pytest.raises(error, match=message):
         asked()

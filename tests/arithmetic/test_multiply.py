@@ -60,10 +60,22 @@ FLOATING = [
     ("sm_120a", "e5m2", "e2m3", F32, 64, MX | SPARSE),
     ("sm_120a", "e2m1", "e2m1", F32, 64, {"kind": "mxf4"}),
     ("sm_120a", "e2m1", "e2m1", F32, 64, {"kind": "mxf4nvf4", "scale_vec": 4}),
-    ("sm_120a", "e2m1", "e2m1", F32, 64,
-     {"kind": "mxf4nvf4", "scale": "ue4m3", "scale_vec": 4}),
-    ("sm_120a", "e2m1", "e2m1", F32, 128,
-     {"kind": "mxf4nvf4", "scale": "ue4m3", "scale_vec": 4, "sparse": True}),
+    (
+        "sm_120a",
+        "e2m1",
+        "e2m1",
+        F32,
+        64,
+        {"kind": "mxf4nvf4", "scale": "ue4m3", "scale_vec": 4},
+    ),
+    (
+        "sm_120a",
+        "e2m1",
+        "e2m1",
+        F32,
+        128,
+        {"kind": "mxf4nvf4", "scale": "ue4m3", "scale_vec": 4, "sparse": True},
+    ),
     ("sm_80", "f16", "f16", F32, 4, {}),
     ("sm_90a", "f16", "f16", ("f16", "f32"), 4, {}),
     ("sm_120", "f16", "f16", F16, 4, {}),
@@ -71,7 +83,7 @@ FLOATING = [
     ("sm_90a", "f64", "f64", ("f64", "f64"), 8, {"rounding": "rz"}),
     ("sm_90a", "f64", "f64", ("f64", "f64"), 16, {"rounding": "rm"}),
     ("sm_90a", "f64", "f64", ("f64", "f64"), 4, {"rounding": "rp"}),
-]  # fmt: skip
+]
 
 EXACT = [
     ("sm_75", "s8", "s8", S32, 16, {}),

@@ -96,8 +96,11 @@ def floor_shows(how):
 
 
 def test_the_floor_is_pinned_where_it_can_be():
-    pinned = {(row.model.a, row.model.d) for row in ROWS if row.model.form == "fused"
-              and not row.model.scale and floor_shows(row.model)}  # fmt: skip
+    pinned = {
+        (row.model.a, row.model.d)
+        for row in ROWS
+        if row.model.form == "fused" and not row.model.scale and floor_shows(row.model)
+    }
     assert pinned == {("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")}
 
 

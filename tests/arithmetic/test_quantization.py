@@ -23,13 +23,21 @@ Numbers = NDArray[np.float64]
 
 # exponent bits, fraction bits, largest magnitude
 TYPES = {
-    "e2m1": (2, 1, 6), "e2m3": (2, 3, Fraction(15, 2)), "e3m2": (3, 2, 28),
-    "e4m3": (4, 3, 448), "e5m2": (5, 2, 57344), "f32": (8, 23, None),
-}  # fmt: skip
+    "e2m1": (2, 1, 6),
+    "e2m3": (2, 3, Fraction(15, 2)),
+    "e3m2": (3, 2, 28),
+    "e4m3": (4, 3, 448),
+    "e5m2": (5, 2, 57344),
+    "f32": (8, 23, None),
+}
 FORMATS = {
-    "nvfp4": ("e2m1", 16), "mxfp4": ("e2m1", 32), "mxfp6_e2m3": ("e2m3", 32),
-    "mxfp6_e3m2": ("e3m2", 32), "mxfp8_e4m3": ("e4m3", 32), "mxfp8_e5m2": ("e5m2", 32),
-}  # fmt: skip
+    "nvfp4": ("e2m1", 16),
+    "mxfp4": ("e2m1", 32),
+    "mxfp6_e2m3": ("e2m3", 32),
+    "mxfp6_e3m2": ("e3m2", 32),
+    "mxfp8_e4m3": ("e4m3", 32),
+    "mxfp8_e5m2": ("e5m2", 32),
+}
 POWERS = [Fraction(2) ** n for n in range(-127, 128)]  # every ue8m0
 MX = [name for name in FORMATS if name != "nvfp4"]
 NVFP4 = "mma.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
@@ -214,8 +222,14 @@ def test_b_is_a_transposed(name: str) -> None:
 def test_rows_columns_groups_and_matrices() -> None:
     X = np.arange(1.0, 25).reshape(4, 6)
     shapes: dict[str | int, tuple[int, int]]
-    shapes = {"row": (4, 1), "column": (1, 6), "tensor": (1, 1), 3: (4, 2), 4: (4, 2),
-              10**15: (4, 1)}  # fmt: skip
+    shapes = {
+        "row": (4, 1),
+        "column": (1, 6),
+        "tensor": (1, 1),
+        3: (4, 2),
+        4: (4, 2),
+        10**15: (4, 1),
+    }
     for per, shape in shapes.items():
         q = fm.quantize(X, "s8", per=per)
         assert q.scales.shape == shape
@@ -227,11 +241,17 @@ def test_rows_columns_groups_and_matrices() -> None:
 
 SCALED = {
     "mma, nvfp4": NVFP4,
-    "mma, mxfp8": fm.mma("m16n8k32", a="e4m3", b="e2m3", kind="mxf8f6f4",
-                         block_scale="block_scale", stype="ue8m0"),
+    "mma, mxfp8": fm.mma(
+        "m16n8k32",
+        a="e4m3",
+        b="e2m3",
+        kind="mxf8f6f4",
+        block_scale="block_scale",
+        stype="ue8m0",
+    ),
     "tcgen05, nvfp4": fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4"),
     "tcgen05, mxfp6": fm.tcgen05("m128n64k32", a="e3m2", b="e5m2", kind="mxf8f6f4"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("op", SCALED.values(), ids=SCALED)

@@ -217,8 +217,13 @@ def test_bad_operands_are_refused():
     wide = np.full((2, 16, 64), 16, np.uint8)
     _refused(ValueRangeError, "a holds 0x10; e2m1 has 4 bits", MODELS["mxf4"], a=wide)
     mixed = model("sm_90", "f16", "f16", "f32", "f16", 16, unit="wmma")
-    _refused(ShapeError, "cannot use the f16 result", mixed,
-             a=zeros((2, 16, 32), np.uint16), b=zeros((2, 32, 8), np.uint16))  # fmt: skip
+    _refused(
+        ShapeError,
+        "cannot use the f16 result",
+        mixed,
+        a=zeros((2, 16, 32), np.uint16),
+        b=zeros((2, 32, 8), np.uint16),
+    )
 
 
 def test_llvm_is_imported_only_to_execute():

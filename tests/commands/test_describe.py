@@ -14,8 +14,11 @@ def test_formula_of_one_operand_and_of_all() -> None:
     assert one == f"{S4_FULL}\n\nC:\n{find(S4).c.formula()}\n"
     every = answer("formula", S4)
     assert [line for line in every.splitlines() if line.endswith(":")] == [
-        "A:", "B:", "C:", "D:",
-    ]  # fmt: skip
+        "A:",
+        "B:",
+        "C:",
+        "D:",
+    ]
 
 
 def test_formula_breaks_lines_not_formulas() -> None:

@@ -54,8 +54,12 @@ def test_process_substitution_is_a_pipe(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.ones((16, 8)))
     said = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m fragmenta run {OP} <(cat b.npy) b.npy"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
     assert said.returncode == 2
     assert "is a pipe" in said.stderr
     assert "empty" not in said.stderr
@@ -258,8 +262,11 @@ def test_a_closed_output_is_named() -> None:
     for words in ("list", "show mma.m16n8k16.f32.f16 --json", "--version"):
         said = subprocess.run(
             ["bash", "-c", f"{program} {words} >&-"],
-            capture_output=True, text=True, timeout=HANG, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=HANG,
+            check=False,
+        )
         assert said.returncode == 2, said.stderr
         assert "the standard output is closed" in said.stderr
         assert "Traceback" not in said.stderr

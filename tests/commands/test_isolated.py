@@ -117,12 +117,16 @@ START = "import os, sys; sys.stdin.buffer.read(); "
         ("pass", "no answer that can be read"),
         ("os.write(1, b'x' * 100)", "no answer that can be read"),
         ("os.write(1, bytes([255]) * 8)", "no answer that can be read"),
-        ("os.write(1, (13).to_bytes(8, 'little') + b'{\"arrays\":[9]}'[:13])",
-         "no answer that can be read"),
-        ("os.write(1, (14).to_bytes(8, 'little') + b'{\"arrays\":[9]}')",
-         "other arrays"),
+        (
+            "os.write(1, (13).to_bytes(8, 'little') + b'{\"arrays\":[9]}'[:13])",
+            "no answer that can be read",
+        ),
+        (
+            "os.write(1, (14).to_bytes(8, 'little') + b'{\"arrays\":[9]}')",
+            "other arrays",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_child_that_dies_is_an_error_in_words(
     monkeypatch: pytest.MonkeyPatch, child: str, said: str
 ) -> None:
@@ -151,7 +155,10 @@ def test_a_child_may_not_do_much(tmp_path: Path, deed: str, said: str) -> None:
         f"try:\n    {deed}\nexcept Exception as why:\n    print(type(why).__name__)"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         timeout=HANG,
-    )  # fmt: skip
+    )
     assert found.stdout.strip() == said

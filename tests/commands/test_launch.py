@@ -230,7 +230,7 @@ def test_a_limit_ends_what_never_ends() -> None:
         ("pointer:x", "a pointer is pointer:INDEX[+OFFSET]"),
         ("", "neither a .npy file nor an argument"),
     ],
-)  # fmt: skip
+)
 def test_arguments_that_are_none(text: str, said: str) -> None:
     told = complaint("launch", "axpy.ptx", "--block", "1", "--arg", text)
     assert said in told
@@ -249,20 +249,53 @@ def test_arguments_that_are_none(text: str, said: str) -> None:
         (("axpy.ptx", "--block", "1", "--grid", "-1"), "grid is one to three"),
         (("axpy.ptx", "--block", "1"), "axpy has 4 parameters: a (a f32), x"),
         (("axpy.ptx", "--block", "1", "--save", "0=y.npy"), "argument 0 is no array"),
-        (("axpy.ptx", "--block", "1", "--save", "y.npy"), "--save takes INDEX=FILE.npy"),
-        (("axpy.ptx", "--block", "1", "--arg", "i32:2"),
-         "argument 0 (a) is a .f32 of 4 bytes, i32 has 4; write f32:2"),
+        (
+            ("axpy.ptx", "--block", "1", "--save", "y.npy"),
+            "--save takes INDEX=FILE.npy",
+        ),
+        (
+            ("axpy.ptx", "--block", "1", "--arg", "i32:2"),
+            "argument 0 (a) is a .f32 of 4 bytes, i32 has 4; write f32:2",
+        ),
         (("axpy.ptx", "--block", "1", "--arg", "f64:2"), "f64 has 8; write f32:2"),
-        (("axpy.ptx", "--block", "1", "--shared", "999999", *ARGS, "--arg", "i32:1"),
-         "has 166,912 bytes of shared memory"),
-        (("axpy.ptx", "--block", "1", "--target", "sm_1", *ARGS, "--arg", "i32:1"),
-         "sm_1"),
-        (("more.ptx", "fixed", "--block", "32", "--arg", "i32:1",
-          "--arg", "bytes:" + "00" * 16, "--arg", "u16:1"), "needs blocks of (64, 1, 1)"),
-        (("more.ptx", "fixed", "--arg", "i32:1", "--arg", "bytes:0011",
-          "--arg", "u16:1"), "pair) has 16 bytes; given bytes of 2"),
+        (
+            ("axpy.ptx", "--block", "1", "--shared", "999999", *ARGS, "--arg", "i32:1"),
+            "has 166,912 bytes of shared memory",
+        ),
+        (
+            ("axpy.ptx", "--block", "1", "--target", "sm_1", *ARGS, "--arg", "i32:1"),
+            "sm_1",
+        ),
+        (
+            (
+                "more.ptx",
+                "fixed",
+                "--block",
+                "32",
+                "--arg",
+                "i32:1",
+                "--arg",
+                "bytes:" + "00" * 16,
+                "--arg",
+                "u16:1",
+            ),
+            "needs blocks of (64, 1, 1)",
+        ),
+        (
+            (
+                "more.ptx",
+                "fixed",
+                "--arg",
+                "i32:1",
+                "--arg",
+                "bytes:0011",
+                "--arg",
+                "u16:1",
+            ),
+            "pair) has 16 bytes; given bytes of 2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_questions_that_have_no_answer(words: tuple[str, ...], said: str) -> None:
     assert said in complaint("launch", *words)
 
@@ -306,8 +339,14 @@ def test_values_in_every_type(kind: str) -> None:
     assert ones.elements.astype(float).tolist() == [1, 1, 1]
     assert counted.elements.astype(float).tolist() == [0, 1, 2, 3]
     assert scalar.elements is None
-    exact = {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn,
-             "e5m2": ml_dtypes.float8_e5m2, "f16": "f2", "f32": "f4", "f64": "f8"}  # fmt: skip
+    exact = {
+        "bf16": ml_dtypes.bfloat16,
+        "e4m3": ml_dtypes.float8_e4m3fn,
+        "e5m2": ml_dtypes.float8_e5m2,
+        "f16": "f2",
+        "f32": "f4",
+        "f64": "f8",
+    }
     assert scalar.value.tobytes() == np.array(3, exact[kind]).tobytes()
 
 

@@ -151,7 +151,7 @@ COMPILED = """
     "    .loc 2 40 1, function_name $L__info_string0, inlined_at 1 4 9\n"
     "    .loc 1 7 2, function_name $L__info_string0, inlined_at 2 40 1\n"
     "    ld.shared.u32 %r6, [%r5];",
-)  # fmt: skip
+)
 
 
 def located(places: list[dict[str, Any]]) -> list[tuple[str, int]]:

@@ -63,8 +63,11 @@ def test_files_keep_everything(
         assert kept["values"].tobytes() == q.values.tobytes()
         assert kept["scales"].tobytes() == q.scales.tobytes()
         assert [str(kept[name]) for name in ("format", "rule", "block", "axis")] == [
-            q.format, q.rule, str(q.block), str(q.axis),
-        ]  # fmt: skip
+            q.format,
+            q.rule,
+            str(q.block),
+            str(q.axis),
+        ]
 
 
 def test_run_takes_the_files() -> None:

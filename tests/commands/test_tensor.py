@@ -62,8 +62,12 @@ def test_where_names_cta_lane_column_and_warp() -> None:
     ]
     (place,) = json.loads(answer("where", PAIR, "D", 100, 40, "--json"))["places"]
     assert place == {
-        "cta": 1, "lane": 100, "column": 8, "bits": [0, 31], "reached_by_warp": 3
-    }  # fmt: skip
+        "cta": 1,
+        "lane": 100,
+        "column": 8,
+        "bits": [0, 31],
+        "reached_by_warp": 3,
+    }
 
 
 def test_where_lists_copies() -> None:
@@ -146,8 +150,19 @@ def test_writing_a_descriptor() -> None:
     assert found["instruction"] == f"{F16} 0x08400010"
     (told,) = found["descriptors"]
     assert {"name": "m", "bits": [24, 28], "code": 8, "value": 128} in told["fields"]
-    text = answer("idesc", "--shape", "m256n64k32", "--a", "e4m3", "--cta-group", 2,
-                  "--set", "transpose_b", "--set", "negate-a=1")  # fmt: skip
+    text = answer(
+        "idesc",
+        "--shape",
+        "m256n64k32",
+        "--a",
+        "e4m3",
+        "--cta-group",
+        2,
+        "--set",
+        "transpose_b",
+        "--set",
+        "negate-a=1",
+    )
     op = fm.tcgen05(
         "m256n64k32", a="e4m3", cta_group=2, transpose_b=True, negate_a=True
     )

@@ -90,8 +90,15 @@ def test_an_instruction_in_several_words(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "element",
-    [("B[9,3]",), ("B[9, 3]",), ("b[9][3]",), ("B(9,3)",), ("B", "9,3"), ("B", "9,", "3")],
-)  # fmt: skip
+    [
+        ("B[9,3]",),
+        ("B[9, 3]",),
+        ("b[9][3]",),
+        ("B(9,3)",),
+        ("B", "9,3"),
+        ("B", "9,", "3"),
+    ],
+)
 def test_an_element_as_it_is_written(element: tuple[str, ...]) -> None:
     told = answer("where", F16, *element)
     assert told == answer("where", F16, "B", 9, 3)
@@ -174,8 +181,10 @@ def test_words_of_several_instructions(given: str, known: list[str]) -> None:
 def test_quotes_still_work() -> None:
     statement = "mma.sync.aligned {%r1, %r2}, {%r3}"
     assert grouped(["mma int8", statement, "mma fp8"]) == [
-        "mma int8", statement, "mma fp8",
-    ]  # fmt: skip
+        "mma int8",
+        statement,
+        "mma fp8",
+    ]
     assert "no instruction is named; given ','" in complaint("compare", ",")
 
 
@@ -195,11 +204,16 @@ def test_compare_takes_words() -> None:
     words = ("mma", "m16n8k16", "bf16,", "mma", "m16n8k32", "int8", "--k", 16, "--json")
     parsed = json.loads(answer("compare", *words, "--targets", "ampere,Hopper"))
     assert {row["instruction"].split(".", 3)[3] for row in parsed["rows"]} == {
-        "m16n8k16.row.col.f32.bf16.bf16.f32", "m16n8k32.row.col.s32.s8.s8.s32",
-    }  # fmt: skip
+        "m16n8k16.row.col.f32.bf16.bf16.f32",
+        "m16n8k32.row.col.s32.s8.s8.s32",
+    }
     assert {row["target"] for row in parsed["rows"]} == {
-        "sm_80", "sm_86", "sm_87", "sm_88", "sm_90a",
-    }  # fmt: skip
+        "sm_80",
+        "sm_86",
+        "sm_87",
+        "sm_88",
+        "sm_90a",
+    }
 
 
 def test_sparsity_takes_words_before_or_after_the_file(
@@ -226,18 +240,36 @@ def test_explore_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", F16, "a.npy", "b.npy", "--target", "H100"], "target  sm_90a"),
         (["run", F16, "a.npy", "b.npy", "--target", "ada"], "target  sm_89"),
         (["run", F16, "a.npy", "b.npy", "--target", "ampere"], "target  sm_80"),
-        (["explain", F16, "--random", "1", "--row", "0", "--col", "0",
-          "--target", "turing"], "needs PTX 7.0, sm_80+; given sm_75"),
+        (
+            [
+                "explain",
+                F16,
+                "--random",
+                "1",
+                "--row",
+                "0",
+                "--col",
+                "0",
+                "--target",
+                "turing",
+            ],
+            "needs PTX 7.0, sm_80+; given sm_75",
+        ),
         (["emit", F16, "--language", "ptx", "--target", "hopper"], ".target sm_90a"),
-        (["emit", F16, "--language", "ptx", "--target", "hoper"], "did you mean hopper?"),
+        (
+            ["emit", F16, "--language", "ptx", "--target", "hoper"],
+            "did you mean hopper?",
+        ),
         (["list", "--target", "hoper"], "no target 'hoper' (did you mean hopper?)"),
         (["check", "add.s32 %r1, %r2, 5;", "--target", "ada"], "no problems"),
-        (["check", "add.s32 %r1, %r2, 5;", "--target", "ampere"],
-         "ampere is sm_80, sm_86, sm_87 or sm_88; name one of them"),
+        (
+            ["check", "add.s32 %r1, %r2, 5;", "--target", "ampere"],
+            "ampere is sm_80, sm_86, sm_87 or sm_88; name one of them",
+        ),
         (["compare", F16, "--targets", "sm_91"], "did you mean sm_90?"),
         (["compare", F16, "--targets", "sm_80,amper"], "did you mean ampere?"),
     ],
-)  # fmt: skip
+)
 def test_targets_by_words(
     command: list[str], known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,12 +296,16 @@ def test_formula_names_variables() -> None:
     assert str(part.to_cuda("where")) in text  # lane is the result
     words = ("--name", "lane=thread", "--name", "row=i", "--name", "bit=b", "--name")
     text = answer("formula", F16, "A", "--python", *words, "register=0")
-    assert str(
-        part.to_cuda("where", language="python", lane="thread", row="i", bit="b")
-    ) in text  # fmt: skip
-    assert str(
-        part.to_cuda("holds", language="python", lane="thread", row="i", register=0)
-    ) in text  # fmt: skip
+    assert (
+        str(part.to_cuda("where", language="python", lane="thread", row="i", bit="b"))
+        in text
+    )
+    assert (
+        str(
+            part.to_cuda("holds", language="python", lane="thread", row="i", register=0)
+        )
+        in text
+    )
     for given, message in (
         (["--name", "L=x"], "--name is for the variables of --cuda or --python"),
         (["--cuda", "--name", "Lx"], "--name is VARIABLE=NAME"),

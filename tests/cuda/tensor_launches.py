@@ -58,9 +58,13 @@ def launch(op, *, tiles=(1, 1), chunks=2, a_tensor=False, seed=0, **options):
     grid = (tiles[0] * op.cta_group, tiles[1])
     text = compiler.to_ptx(kernel.text(), "sm_100a")
     ptx.parse(text).kernels["multiply"].launch(
-        grid, 128, [*arguments, d, m, n, k], shared=kernel.shared_bytes,
-        target="sm_100a", **options,
-    )  # fmt: skip
+        grid,
+        128,
+        [*arguments, d, m, n, k],
+        shared=kernel.shared_bytes,
+        target="sm_100a",
+        **options,
+    )
     return d, fm.matmul(a, b, op, **scales)
 
 
@@ -72,8 +76,10 @@ def random_scales(rng, op, m, n, k):
     of_a = rng.integers(*bits, (m, factors)).astype(np.uint8)
     of_b = rng.integers(*bits, (n, factors)).astype(np.uint8)
     blocks = [scale_blocks(of_a)]
-    blocks.append(np.concatenate([
-        scale_blocks(of_b[at : at + op.shape.n]) for at in range(0, n, op.shape.n)
-    ]))  # fmt: skip
+    blocks.append(
+        np.concatenate(
+            [scale_blocks(of_b[at : at + op.shape.n]) for at in range(0, n, op.shape.n)]
+        )
+    )
     named = {"scale_a": of.decode(of_a), "scale_b": of.decode(of_b.T)}
     return named, [np.ascontiguousarray(each) for each in blocks]

@@ -275,8 +275,10 @@ def test_a_store_that_would_share_a_byte_is_refused():
 
 
 def test_metadata_is_loaded_for_one_tile_or_for_one_per_selector():
-    names = [[p.name for p in metadata_pieces(fm.mma(shape, a=a, d="f32", sp="sp"))]
-             for shape, a in (("m16n8k16", "f16"), ("m16n8k64", "e4m3"))]  # fmt: skip
+    names = [
+        [p.name for p in metadata_pieces(fm.mma(shape, a=a, d="f32", sp="sp"))]
+        for shape, a in (("m16n8k16", "f16"), ("m16n8k64", "e4m3"))
+    ]
     assert names == [
         ["load_metadata_m16k16_f16", "load_metadata_m16k16_f16_tiles"],
         ["load_metadata_m16k64_e4m3"],

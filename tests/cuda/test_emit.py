@@ -98,8 +98,11 @@ def calls(op, source):
     names = [name for name in names if name != "scale_d"]
     listed = ", ".join(names)
     yield f"{call.name}({listed});"
-    other = [str(min(a.operand.values, key=lambda v, d=a.default: (v == d, -v)))
-             for a in call.arguments if a.template]  # fmt: skip
+    other = [
+        str(min(a.operand.values, key=lambda v, d=a.default: (v == d, -v)))
+        for a in call.arguments
+        if a.template
+    ]
     if other:
         yield f"{call.name}<{', '.join(other)}>({listed});"
 
@@ -134,9 +137,10 @@ def test_wgmma_compiles(part):
 @pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
 def test_every_immediate_compiles(target):
     ops = [
-        op for op in OTHERS
+        op
+        for op in OTHERS
         if target_of(op) == target and any(len(o.values) > 1 for o in op.operands)
-    ]  # fmt: skip
+    ]
     assert len(ops) >= 48
     ops, kernels = some(ops, 3), []
     for number, op in enumerate(ops):
@@ -279,8 +283,20 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100f",
-                                    "sm_103a", "sm_120", "sm_120f", "sm_121a"])  # fmt: skip
+@pytest.mark.parametrize(
+    "target",
+    [
+        "sm_75",
+        "sm_80",
+        "sm_90",
+        "sm_90a",
+        "sm_100f",
+        "sm_103a",
+        "sm_120",
+        "sm_120f",
+        "sm_121a",
+    ],
+)
 def test_a_header_has_what_the_target_has(target):
     """The rest is not there, so that using it is an error and including it none."""
     text = emit.header(MIXED) + "using namespace fragmenta;\n"

@@ -113,8 +113,11 @@ def test_wgmma_is_the_same_in_both_kernels():
 def test_immediates_are_checked_in_one_place():
     op = fm.wgmma("m64n8k16", a="f16", d="f32")
     assert ptx.immediates(op, {"trans_b": 1}) == {
-        "scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 1,
-    }  # fmt: skip
+        "scale_a": 1,
+        "scale_b": 1,
+        "trans_a": 0,
+        "trans_b": 1,
+    }
     for given, said in (
         ({"trans_b": 2}, "trans_b 2"),
         ({"sat": 1}, "no immediate sat"),

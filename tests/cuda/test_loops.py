@@ -21,40 +21,89 @@ WGMMA = fm.wgmma("m64n8k16", a="f16", d="f32")
 
 # The instruction, the tile, how it is stored, and the address in a step.
 LOADS = [
-    (F16, "A", (32, 64), {"order": "row", "swizzle": 128},
-     "(address ^ 32 * k) + 2048 * m"),
+    (
+        F16,
+        "A",
+        (32, 64),
+        {"order": "row", "swizzle": 128},
+        "(address ^ 32 * k) + 2048 * m",
+    ),
     (F16, "B", (64, 32), {"order": "col", "pitch": 144}, "address + 32 * k + 2304 * n"),
-    (F16, "B", (64, 32), {"order": "col", "swizzle": 128, "along": "k"},
-     "(address ^ 64 * k) + 1024 * n"),
-    (F16, "B", (32, 64), {"order": "row", "swizzle": 128},
-     "(address ^ 32 * n) + 2048 * k"),
+    (
+        F16,
+        "B",
+        (64, 32),
+        {"order": "col", "swizzle": 128, "along": "k"},
+        "(address ^ 64 * k) + 1024 * n",
+    ),
+    (
+        F16,
+        "B",
+        (32, 64),
+        {"order": "row", "swizzle": 128},
+        "(address ^ 32 * n) + 2048 * k",
+    ),
     # The lines are longer than the swizzle, so its bits change with k.
-    (F16, "A", (16, 128), {"order": "row", "swizzle": 128},
-     "address ^ swizzle_3_4_3(32 * k)"),
+    (
+        F16,
+        "A",
+        (16, 128),
+        {"order": "row", "swizzle": 128},
+        "address ^ swizzle_3_4_3(32 * k)",
+    ),
     # In boxes they are not, and k goes on to the next box.
-    (F16, "A", (16, 128), {"order": "row", "swizzle": 128, "span": 128},
-     "(address ^ 32 * (k & 3)) + 2048 * (k >> 2)"),
+    (
+        F16,
+        "A",
+        (16, 128),
+        {"order": "row", "swizzle": 128, "span": 128},
+        "(address ^ 32 * (k & 3)) + 2048 * (k >> 2)",
+    ),
     # Two n-tiles are a pattern of the swizzle.
-    (F16, "B", (16, 32), {"order": "col", "swizzle": 128, "num": "x2", "pitch": 64},
-     "(address ^ swizzle_3_4_3(512 * (n & 1))) + 1024 * (n >> 1)"),
-    (F16, "A", (32, 64), {"order": "row", "swizzle": 128, "pitch": 144},
-     "shared + swizzle_3_4_3(offset + 32 * k + 2304 * m)"),
-    (F16, "A", (32, 32), {"order": "row", "swizzle": (2, 4, 4), "start": 96},
-     "shared + swizzle_2_4_4(offset + 32 * k + 1024 * m)"),
+    (
+        F16,
+        "B",
+        (16, 32),
+        {"order": "col", "swizzle": 128, "num": "x2", "pitch": 64},
+        "(address ^ swizzle_3_4_3(512 * (n & 1))) + 1024 * (n >> 1)",
+    ),
+    (
+        F16,
+        "A",
+        (32, 64),
+        {"order": "row", "swizzle": 128, "pitch": 144},
+        "shared + swizzle_3_4_3(offset + 32 * k + 2304 * m)",
+    ),
+    (
+        F16,
+        "A",
+        (32, 32),
+        {"order": "row", "swizzle": (2, 4, 4), "start": 96},
+        "shared + swizzle_2_4_4(offset + 32 * k + 1024 * m)",
+    ),
     (F16, "A", (16, 32), {"order": "row", "num": "x1", "swizzle": (2, 4, -3)}, None),
     (F16, "B", (16, 24), {"order": "col"}, "address + 256 * n"),
-    (S8, "B", (64, 32), {"order": "col", "swizzle": 64},
-     "(address ^ 32 * k) + 1024 * n"),
+    (
+        S8,
+        "B",
+        (64, 32),
+        {"order": "col", "swizzle": 64},
+        "(address ^ 32 * k) + 1024 * n",
+    ),
     (TF32, "A", (16, 16), {"order": "row", "swizzle": 64}, "address ^ 32 * k"),
     (WGMMA, "A", (64, 32), {"order": "row", "swizzle": 64}, "address ^ 32 * k"),
-]  # fmt: skip
+]
 STORES = [
     (D16, "D", (32, 32), {"order": "row", "swizzle": 64}),
     (D16, "D", (16, 24), {"order": "row", "pitch": 80}),
-    (fm.wgmma("m64n64k16", a="f16", d="f16"), "D", None,
-     {"order": "row", "swizzle": 128}),
+    (
+        fm.wgmma("m64n64k16", a="f16", d="f16"),
+        "D",
+        None,
+        {"order": "row", "swizzle": 128},
+    ),
     (fm.wgmma("m64n24k16", a="f16", d="f16"), "D", None, {"order": "col"}),
-]  # fmt: skip
+]
 
 KERNEL = """
 extern "C" __global__ void kernel(const unsigned* before, unsigned* after, unsigned* out)

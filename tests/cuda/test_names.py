@@ -7,9 +7,23 @@ from fragmenta.cuda.source import emit
 
 OP = fm.find("movmatrix")
 WRONG = (
-    "f() { } void g", "a b", "", "9lives", "a-b", "a;b", "a\nb", "größe", "_", "x" * 2000,
-    "a//b", 5, b"f", "a.b", "%f", "a::b",
-)  # fmt: skip
+    "f() { } void g",
+    "a b",
+    "",
+    "9lives",
+    "a-b",
+    "a;b",
+    "a\nb",
+    "größe",
+    "_",
+    "x" * 2000,
+    "a//b",
+    5,
+    b"f",
+    "a.b",
+    "%f",
+    "a::b",
+)
 
 
 @pytest.mark.parametrize("name", WRONG)

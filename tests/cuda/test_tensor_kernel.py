@@ -93,9 +93,14 @@ def test_a_module_multiplies(group):
     before = op.d.pack(random_matrix(rng, op.d.shape, op.types["d"]), address=8)
     after = before.copy()
     arguments = {
-        "p_image": image, "image_words": image.shape[-1] // 4, "p_tensor": after,
-        "d": 8, "a": of_a.encode(), "b": of_b.encode(), "enable_input_d": 1,
-    }  # fmt: skip
+        "p_image": image,
+        "image_words": image.shape[-1] // 4,
+        "p_tensor": after,
+        "d": 8,
+        "a": of_a.encode(),
+        "b": of_b.encode(),
+        "enable_input_d": 1,
+    }
     run(op, "multiply", arguments, shared=1024 + image.shape[-1])
     right = op.execute(before, of_a, of_b, smem=image, d=8, target="sm_100a")
     assert (after == right).all()
@@ -111,18 +116,32 @@ def test_a_module_leaves_lanes_alone():
     mask = np.array([1, 0, 0xFFFF0000, 2], np.uint32)
     after = before.copy()
     arguments = {
-        "p_image": image, "image_words": image.shape[-1] // 4, "p_tensor": after,
-        "d": 0, "a": 100, "b": of_b.encode(), "enable_input_d": 0,
+        "p_image": image,
+        "image_words": image.shape[-1] // 4,
+        "p_tensor": after,
+        "d": 0,
+        "a": 100,
+        "b": of_b.encode(),
+        "enable_input_d": 0,
         "p_disable_output_lane": mask,
-    }  # fmt: skip
+    }
     run(
-        op, "masked", arguments, shared=1024 + image.shape[-1],
-        a_tensor=True, disable_output_lane=True,
-    )  # fmt: skip
+        op,
+        "masked",
+        arguments,
+        shared=1024 + image.shape[-1],
+        a_tensor=True,
+        disable_output_lane=True,
+    )
     right = op.execute(
-        before, TensorAddress(0, 100), of_b, smem=image, enable_input_d=0,
-        disable_output_lane=mask, target="sm_100a",
-    )  # fmt: skip
+        before,
+        TensorAddress(0, 100),
+        of_b,
+        smem=image,
+        enable_input_d=0,
+        disable_output_lane=mask,
+        target="sm_100a",
+    )
     assert (after == right).all()
     assert not (after[0, :16]).any()
     assert after[1, :16].any()
@@ -154,8 +173,12 @@ def test_a_module_copies():
     memory = np.zeros((128, 512), np.uint32)
     word = Descriptor(512, 16, 128, 0, family="tcgen05").encode()
     arguments = {
-        "p_image": image, "image_words": 1024, "p_tensor": memory, "taddr": 4, "s": word,
-    }  # fmt: skip
+        "p_image": image,
+        "image_words": 1024,
+        "p_tensor": memory,
+        "taddr": 4,
+        "s": word,
+    }
     run(op, "copy", arguments, shared=1024 + image.size)
     rows = np.arange(128, 128 + 32 * 4).reshape(32, 4)
     assert (copies(op).unpack_bits(memory, address=4) == rows).all()

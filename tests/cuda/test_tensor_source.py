@@ -151,8 +151,13 @@ def sample(ops):
     seen, found = set(), []
     for op in ops:
         for options in choices(op):
-            key = (op.family, op.values.get("kind"), op.values.get("scale_vec"),
-                   op.idesc, options)  # fmt: skip
+            key = (
+                op.family,
+                op.values.get("kind"),
+                op.values.get("scale_vec"),
+                op.idesc,
+                options,
+            )
             if not op.tensor_memory or key not in seen:
                 seen.add(key)
                 found.append((op, options))
@@ -256,13 +261,23 @@ def test_descriptors_are_those_of_the_package():
     ]
     found = [
         InstructionDescriptor("f16", 128, 256, "bf16", "bf16", "f32", negate_a=True),
-        InstructionDescriptor("tf32", 64, 8, "tf32", "tf32", "f32", sparse=True, selector=1),
-        InstructionDescriptor("f8f6f4", 256, 32, "e2m1", "e5m2", "f16", transpose_b=True),
+        InstructionDescriptor(
+            "tf32", 64, 8, "tf32", "tf32", "f32", sparse=True, selector=1
+        ),
+        InstructionDescriptor(
+            "f8f6f4", 256, 32, "e2m1", "e5m2", "f16", transpose_b=True
+        ),
         InstructionDescriptor("i8", 128, 96, "s8", "u8", "s32", saturate=True),
-        InstructionDescriptor("mxf8f6f4", 128, 8, "e3m2", "e4m3", "f32", "ue8m0", scale_a_id=3),
-        InstructionDescriptor("mxf4", 256, 16, "e2m1", "e2m1", "f32", "ue8m0", wide=True),
-        InstructionDescriptor("mxf4nvf4", 128, 64, "e2m1", "e2m1", "f32", "ue4m3", scale_b_id=2),
-    ]  # fmt: skip
+        InstructionDescriptor(
+            "mxf8f6f4", 128, 8, "e3m2", "e4m3", "f32", "ue8m0", scale_a_id=3
+        ),
+        InstructionDescriptor(
+            "mxf4", 256, 16, "e2m1", "e2m1", "f32", "ue8m0", wide=True
+        ),
+        InstructionDescriptor(
+            "mxf4nvf4", 128, 64, "e2m1", "e2m1", "f32", "ue4m3", scale_b_id=2
+        ),
+    ]
     assert [each.kind for each in found] == list(TABLES)
     lines = []
     for i, (mode, each) in enumerate(zip(modes, words, strict=True)):
@@ -290,9 +305,10 @@ def idesc_call(d):
     fields = {each.name: each for each in d.fields()}
     names = [n for n in order if n in fields]
     signature = next(
-        piece.text for piece in emit.needed([instruction_piece(_of_kind(d.kind))])
+        piece.text
+        for piece in emit.needed([instruction_piece(_of_kind(d.kind))])
         if piece.name == f"tcgen05_idesc_{d.kind}"
-    )  # fmt: skip
+    )
     taken = re.findall(r"unsigned (\w+)(?: = 0)?[,)]", signature)
     assert taken[: len(names)] == names
     values = [

@@ -120,10 +120,12 @@ def test_the_cases_cover_all_there_is():
             tiles_like_it = [
                 Descriptor.for_tile(
                     *(rows, k, op.types[name.lower()]),
-                    major=major, swizzle=d.swizzle, order=order,
+                    major=major,
+                    swizzle=d.swizzle,
+                    order=order,
                 )
                 for order in ("k", "mn")
-            ]  # fmt: skip
+            ]
             canonical = [(tile.leading, tile.stride) for tile in tiles_like_it]
             strange = (d.leading, d.stride) not in canonical
             advanced = d.start % (8 * d.swizzle or 128) > 0

@@ -29,10 +29,15 @@ def kernels(element: Any, cluster: int) -> Any:  # noqa: PLR0915 (one kernel)
 
     @cute.kernel
     def gemm(
-        copy_a: cute.CopyAtom, a: cute.Tensor, copy_b: cute.CopyAtom, b: cute.Tensor,
-        c: cute.Tensor, mma: cute.TiledMma, layout_a: cute.ComposedLayout,
+        copy_a: cute.CopyAtom,
+        a: cute.Tensor,
+        copy_b: cute.CopyAtom,
+        b: cute.Tensor,
+        c: cute.Tensor,
+        mma: cute.TiledMma,
+        layout_a: cute.ComposedLayout,
         layout_b: cute.ComposedLayout,
-    ) -> None:  # fmt: skip
+    ) -> None:
         thread, _, _ = cute.arch.thread_idx()
         row, column, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
@@ -59,13 +64,19 @@ def kernels(element: Any, cluster: int) -> Any:  # noqa: PLR0915 (one kernel)
         tile_b = cute.local_tile(b, (N, K), (column, None))
         tile_c = cute.local_tile(c, (M, N), (row, column))
         to_a, from_a = cpasync.tma_partition(
-            copy_a, 0, cute.make_layout(1),
-            cute.group_modes(shared_a, 0, 2), cute.group_modes(tile_a, 0, 2),
-        )  # fmt: skip
+            copy_a,
+            0,
+            cute.make_layout(1),
+            cute.group_modes(shared_a, 0, 2),
+            cute.group_modes(tile_a, 0, 2),
+        )
         to_b, from_b = cpasync.tma_partition(
-            copy_b, rank, cute.make_layout(cluster),
-            cute.group_modes(shared_b, 0, 2), cute.group_modes(tile_b, 0, 2),
-        )  # fmt: skip
+            copy_b,
+            rank,
+            cute.make_layout(cluster),
+            cute.group_modes(shared_b, 0, 2),
+            cute.group_modes(tile_b, 0, 2),
+        )
         steps = cute.size(tile_a, mode=[2])
         if warp == 4:
             state = pipeline.make_pipeline_state(
@@ -75,14 +86,19 @@ def kernels(element: Any, cluster: int) -> Any:  # noqa: PLR0915 (one kernel)
                 ring.producer_acquire(state)
                 full = ring.producer_get_barrier(state)
                 cute.copy(
-                    copy_a, from_a[None, state.count], to_a[None, state.index],
-                    tma_bar_ptr=full, mcast_mask=0,
-                )  # fmt: skip
+                    copy_a,
+                    from_a[None, state.count],
+                    to_a[None, state.index],
+                    tma_bar_ptr=full,
+                    mcast_mask=0,
+                )
                 cute.copy(
-                    copy_b, from_b[None, state.count], to_b[None, state.index],
+                    copy_b,
+                    from_b[None, state.count],
+                    to_b[None, state.index],
                     tma_bar_ptr=full,
                     mcast_mask=cutlass.Int16((1 << cluster) - 1),
-                )  # fmt: skip
+                )
                 ring.producer_commit(state)
                 state.advance()
             ring.producer_tail(state)
@@ -113,21 +129,31 @@ def kernels(element: Any, cluster: int) -> Any:  # noqa: PLR0915 (one kernel)
     def host(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor) -> None:
         major = tensor_utils.LayoutEnum.from_tensor(a)
         mma = hopper_helpers.make_trivial_tiled_mma(
-            element, element, major.sm90_mma_major_mode(),
-            major.sm90_mma_major_mode(), cutlass.Float32, (1, 1, 1), tiler_mn=(64, N),
-        )  # fmt: skip
+            element,
+            element,
+            major.sm90_mma_major_mode(),
+            major.sm90_mma_major_mode(),
+            cutlass.Float32,
+            (1, 1, 1),
+            tiler_mn=(64, N),
+        )
         tile = (M, N, K)
         layout_a = hopper_helpers.make_smem_layout_a(major, tile, element, STAGES)
         layout_b = hopper_helpers.make_smem_layout_b(major, tile, element, STAGES)
         copy_a, map_a = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), a,
-            cute.slice_(layout_a, (None, None, 0)), (M, K),
-        )  # fmt: skip
+            cpasync.CopyBulkTensorTileG2SOp(),
+            a,
+            cute.slice_(layout_a, (None, None, 0)),
+            (M, K),
+        )
         kind = cpasync.CopyBulkTensorTileG2SMulticastOp
         copy_b, map_b = cpasync.make_tiled_tma_atom(
-            kind() if cluster > 1 else cpasync.CopyBulkTensorTileG2SOp(), b,
-            cute.slice_(layout_b, (None, None, 0)), (N, K), cluster,
-        )  # fmt: skip
+            kind() if cluster > 1 else cpasync.CopyBulkTensorTileG2SOp(),
+            b,
+            cute.slice_(layout_b, (None, None, 0)),
+            (N, K),
+            cluster,
+        )
         gemm(copy_a, map_a, copy_b, map_b, c, mma, layout_a, layout_b).launch(
             grid=(a.shape[0] // M, b.shape[0] // N, 1),
             block=(160, 1, 1),
@@ -144,9 +170,11 @@ def text(kind: str, cluster: int, m: int, n: int, k: int) -> str:
     a, b, c = (
         make_fake_compact_tensor(of, shape, stride_order=(1, 0), assumed_align=16)
         for of, shape in [
-            (element, (m, k)), (element, (n, k)), (cutlass.Float32, (m, n)),
+            (element, (m, k)),
+            (element, (n, k)),
+            (cutlass.Float32, (m, n)),
         ]
-    )  # fmt: skip
+    )
     cute.compile(kernels(element, cluster), a, b, c)
     (found,) = Path(WRITTEN.name).glob("*.ptx")
     try:

@@ -32,10 +32,14 @@ def test_a_gemm_of_the_dsl(kind: str, cluster: int) -> None:
         ptx.tensor_map(b, (N // cluster, K), swizzle=128),
     ]
     result = kernel.launch(
-        (m // M, n // N), 160, [*maps, ptx.struct(c), b"\0"],
-        cluster=cluster, shared=1024 + STAGES * (M + N) * K * 2,
-        schedules=SCHEDULES, problems="report",
-    )  # fmt: skip
+        (m // M, n // N),
+        160,
+        [*maps, ptx.struct(c), b"\0"],
+        cluster=cluster,
+        shared=1024 + STAGES * (M + N) * K * 2,
+        schedules=SCHEDULES,
+        problems="report",
+    )
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     short = {"Float16": "f16", "BFloat16": "bf16"}[kind]
     op = f"wgmma.mma_async.sync.aligned.m64n64k16.f32.{short}.{short}"

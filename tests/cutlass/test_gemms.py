@@ -19,9 +19,13 @@ WGMMA = "wgmma.mma_async.sync.aligned."
 KINDS: dict[str, tuple[int, Any, str, tuple[int, int, int]]] = {
     "warp-specialised": (0, np.float16, "m64n128k16.f32.f16.f16", (192, 256, 192)),
     "pingpong": (1, ml_dtypes.bfloat16, "m64n64k16.f32.bf16.bf16", (256, 192, 320)),
-    "cooperative": (2, ml_dtypes.float8_e4m3fn, "m64n64k32.f32.e4m3.e4m3",
-                    (256, 256, 384)),
-}  # fmt: skip
+    "cooperative": (
+        2,
+        ml_dtypes.float8_e4m3fn,
+        "m64n64k32.f32.e4m3.e4m3",
+        (256, 256, 384),
+    ),
+}
 
 
 def product(a: Any, b: Any, op: str) -> Any:
@@ -46,10 +50,14 @@ def test_a_gemm_of_cutlass(kind: str) -> None:
     kernel = ptx.parse(text("hopper", number), kind).kernels["cutlass_gemm"]
     made = prepared("hopper", number, m, n, k)
     result = kernel.launch(
-        made.grid, made.block, [made.parameter([a, b, c, d])],
-        cluster=made.cluster, shared=made.shared,
-        schedules=SCHEDULES, problems="report",
-    )  # fmt: skip
+        made.grid,
+        made.block,
+        [made.parameter([a, b, c, d])],
+        cluster=made.cluster,
+        shared=made.shared,
+        schedules=SCHEDULES,
+        problems="report",
+    )
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     total = product(a, b, WGMMA + op)
     # alpha times the sum plus (beta times C), the last two fused.

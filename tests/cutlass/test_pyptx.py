@@ -60,9 +60,13 @@ def tensor_map(number: int, rows: int, columns: int, box: tuple[int, ...]) -> An
     """A tensor map as ``fast.cu`` makes it: columns of 64 elements, side by side."""
     swizzle = 128 if box[0] == 64 else 0  # the result has padded rows instead
     made = TensorMap(
-        "bf16", (64, rows, columns // 64), (2 * columns, 128), box,
-        swizzle=swizzle, address=address(number),
-    )  # fmt: skip
+        "bf16",
+        (64, rows, columns // 64),
+        (2 * columns, 128),
+        box,
+        swizzle=swizzle,
+        address=address(number),
+    )
     return in_memory(made)
 
 
@@ -83,9 +87,14 @@ def launched(text: str, schedules: Any = SCHEDULES) -> tuple[Any, Counter[str], 
     ]
     kernel = ptx.parse(text, "pyptx").kernels["gemm_warp_specialized"]
     result = kernel.launch(
-        2, 384, [a, b, tiles, c, M, N, K, *maps], shared=gemm.SMEM_TOTAL,
-        target="sm_90a", schedules=schedules, problems="report",
-    )  # fmt: skip
+        2,
+        384,
+        [a, b, tiles, c, M, N, K, *maps],
+        shared=gemm.SMEM_TOTAL,
+        target="sm_90a",
+        schedules=schedules,
+        problems="report",
+    )
     op = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
     want = fm.matmul(a, b.T, op, target="sm_90a").astype(ml_dtypes.bfloat16).T
     rules = Counter(each.rule for each in result.problems if each.severity != "info")
@@ -130,21 +139,31 @@ def test_a_grouped_gemm(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     c = np.zeros((groups * m, n), np.float32)
     maps = [
-        in_memory(TensorMap(
-            "bf16", each.shape[::-1], (2 * each.shape[1],), (64, 64), swizzle=128,
-            address=address(number),
-        ))
+        in_memory(
+            TensorMap(
+                "bf16",
+                each.shape[::-1],
+                (2 * each.shape[1],),
+                (64, 64),
+                swizzle=128,
+                address=address(number),
+            )
+        )
         for number, each in enumerate([a, b])
-    ]  # fmt: skip
+    ]
     text = grouped.build_grouped_gemm(groups, m, n, k).ptx()
     result = (
         ptx.parse(text)
         .kernels["grouped_gemm"]
         .launch(
-            (n // 64, m // 64, groups), 128, [a, b, c, *maps],
-            target="sm_90a", schedules=SCHEDULES, problems="report",
+            (n // 64, m // 64, groups),
+            128,
+            [a, b, c, *maps],
+            target="sm_90a",
+            schedules=SCHEDULES,
+            problems="report",
         )
-    )  # fmt: skip
+    )
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     op = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
     for left, right, got in zip(

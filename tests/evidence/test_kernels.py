@@ -40,8 +40,11 @@ def test_the_same_is_the_same(kernel: ptx.Kernel, launched: dict[str, Any]) -> N
     assert not y.any()  # both sides had copies
     (asked,) = launched["programs"]
     assert asked.parameters == [
-        (0, 0), (1, 0), np.int32(8).tobytes(), np.float32(0.5).tobytes(),
-    ]  # fmt: skip
+        (0, 0),
+        (1, 0),
+        np.int32(8).tobytes(),
+        np.float32(0.5).tobytes(),
+    ]
     assert (asked.grid, asked.block) == ((1, 1, 1), (32, 1, 1))
     assert asked.code[:4] == b"\x7fELF"
 

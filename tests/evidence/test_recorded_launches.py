@@ -20,9 +20,23 @@ from tests.asking import answer, ask, complaint
 from tests.evidence.fake import TEXT, Fake, install
 
 RECORD = (
-    "record", "--launch", "add.ptx", "add", "--block", "32", "--arg", "x.npy",
-    "--arg", "zeros:f32:2x4", "--arg", "i32:8", "--arg", "f32:0.5", "-o", "rec.npz",
-)  # fmt: skip
+    "record",
+    "--launch",
+    "add.ptx",
+    "add",
+    "--block",
+    "32",
+    "--arg",
+    "x.npy",
+    "--arg",
+    "zeros:f32:2x4",
+    "--arg",
+    "i32:8",
+    "--arg",
+    "f32:0.5",
+    "-o",
+    "rec.npz",
+)
 
 
 @pytest.fixture
@@ -70,8 +84,11 @@ def test_a_launch_is_recorded_and_replayed(gpu: dict[str, Any]) -> None:
     (launch,) = found.launches
     assert found.made["gpu"] == "a fake"
     assert [each["kind"] for each in launch.arguments] == [
-        "stored", "full", "scalar", "scalar",
-    ]  # fmt: skip
+        "stored",
+        "full",
+        "scalar",
+        "scalar",
+    ]
     assert [each.argument for each in launch.changes] == [1]
     assert found.arguments(launch)[0].tolist() == list(range(8))
     assert found.expected(launch)[1].tolist() == [
@@ -208,16 +225,28 @@ def test_a_field_that_is_wrong_is_named(
         ({"kind": "bits", "type": "f32", "shape": [2**40]}, "at most 4,294,967,296"),
         ({"kind": "values", "type": "f32", "shape": [8], "data": [1]}, "8 elements"),
         ({"kind": "stored", "type": "f32", "shape": [8], "start": 8}, "behind the 32"),
-        ({"kind": "wide", "type": "f32", "shape": [8], "low": 1, "high": 2**50}, "1100"),
-        ({"kind": "integers", "type": "i32", "shape": [8], "low": 2, "high": 2,
-          "ordered": False}, "low is below high"),
+        (
+            {"kind": "wide", "type": "f32", "shape": [8], "low": 1, "high": 2**50},
+            "1100",
+        ),
+        (
+            {
+                "kind": "integers",
+                "type": "i32",
+                "shape": [8],
+                "low": 2,
+                "high": 2,
+                "ordered": False,
+            },
+            "low is below high",
+        ),
         ({"kind": "pointer", "argument": 2, "offset": 0}, "into 2, which is no array"),
         ({"kind": "pointer", "argument": 7, "offset": 0}, "into 7, which is no array"),
         ({"kind": "struct", "bytes": "0g"}, "hexadecimal digits"),
         ({"kind": "scalar", "type": "i32", "value": "1"}, "value is a number"),
         ({"kind": "normal", "type": "f32", "shape": [8], "scale": 10**400}, "finite"),
     ],
-)  # fmt: skip
+)
 def test_an_argument_that_is_wrong_is_named(
     parts: dict[str, Any], spec: Any, said: str
 ) -> None:
@@ -239,10 +268,12 @@ def test_an_argument_that_is_wrong_is_named(
         (b'{"made": {"target": "sm_1"}}', "sm_1"),
         (b'{"made": {"target": "sm_90a"}}', "it has no texts"),
         (b'{"made": {"target": "sm_90a"}, "texts": [{}]}', "name is missing"),
-        (b'{"made": {"target": "sm_90a"}, "texts": [{"name": "a", "bytes": 1}]}',
-         "other sizes are named"),
+        (
+            b'{"made": {"target": "sm_90a"}, "texts": [{"name": "a", "bytes": 1}]}',
+            "other sizes are named",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_index_that_says_nothing_is_refused(
     parts: dict[str, Any], index: bytes, said: str
 ) -> None:
@@ -278,8 +309,25 @@ def test_a_text_that_has_no_such_kernel(parts: dict[str, Any]) -> None:
 
 def test_whatever_is_changed_is_refused_or_compared(parts: dict[str, Any]) -> None:
     rng = random.Random(7)
-    anything = [None, True, -1, 0, 1, 2**31, 2**64, 1e9, float("nan"), "", "sm_90a",
-                [], [1], {}, {"a": 1}, [1, 1, 1], "0123456789abcdef"]  # fmt: skip
+    anything = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2**31,
+        2**64,
+        1e9,
+        float("nan"),
+        "",
+        "sm_90a",
+        [],
+        [1],
+        {},
+        {"a": 1},
+        [1, 1, 1],
+        "0123456789abcdef",
+    ]
     for _ in range(200):
         index = index_of(parts)
         launch = index["launches"][0]

@@ -115,9 +115,27 @@ def test_whatever_is_changed_is_refused_or_compared(few, tmp_path):
     """Fields exchanged for anything: an error, or bits that are counted."""
     about, words = few
     rng = random.Random(5)
-    anything = [None, True, -1, 0, 1, 3, 2**31, 2**64, 1e9, float("nan"), "", "sm_90a",
-                [], [1], {}, {"a": 1}, "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
-                [5, 32, 4], "0123456789abcdef"]  # fmt: skip
+    anything = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        3,
+        2**31,
+        2**64,
+        1e9,
+        float("nan"),
+        "",
+        "sm_90a",
+        [],
+        [1],
+        {},
+        {"a": 1},
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+        [5, 32, 4],
+        "0123456789abcdef",
+    ]
     for _ in range(150):
         changed = copied(about)
         case = rng.choice(changed["cases"])

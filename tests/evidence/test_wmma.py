@@ -67,8 +67,12 @@ def test_a_kernel_says_what_it_does():
     }
     statements = re.findall(r"(?m)^\s+(wmma\.\S+)", text)
     assert [fm.instruction(each).family for each in statements] == [
-        "wmma.load", "wmma.load", "wmma.load", "wmma.mma", "wmma.store",
-    ]  # fmt: skip
+        "wmma.load",
+        "wmma.load",
+        "wmma.load",
+        "wmma.mma",
+        "wmma.store",
+    ]
     assert "wmma.store.d.sync.aligned.col.m8n8k32.global.s32" in statements
 
 

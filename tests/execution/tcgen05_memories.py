@@ -16,8 +16,18 @@ from tests.arithmetic.inputs import raw
 
 from . import tcgen05_places as at
 
-BITS = {"tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
-        "e2m3": 6, "e3m2": 6, "e2m1": 4}  # fmt: skip
+BITS = {
+    "tf32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "e4m3": 8,
+    "e5m2": 8,
+    "s8": 8,
+    "u8": 8,
+    "e2m3": 6,
+    "e3m2": 6,
+    "e2m1": 4,
+}
 SHARED = 1 << 17
 A_START, B_START = 1024, 66 * 1024
 A_COLUMN, META_COLUMN, SCALE_A_COLUMN, SCALE_B_COLUMN = 384, 400, 416, 448
@@ -63,9 +73,16 @@ class Case:
         if self.selector:
             options["selector"] = self.selector
         return fm.tcgen05(
-            self.shape, a=self.a, b=self.b or self.a, d=self.d, kind=self.kind or None,
-            cta_group=self.group, ws=self.ws, sp=self.sp, **options,
-        )  # fmt: skip
+            self.shape,
+            a=self.a,
+            b=self.b or self.a,
+            d=self.d,
+            kind=self.kind or None,
+            cta_group=self.group,
+            ws=self.ws,
+            sp=self.sp,
+            **options,
+        )
 
     @property
     def packed(self):
@@ -284,9 +301,23 @@ class Memories:
             numbers = (25, -21, 10) if case.d == "f16" else (25, -133, 23)
         fraction, floor, keep = numbers
         return SimpleNamespace(
-            form=form, a=case.a, b=case.b or case.a, c=case.d, d=case.d, k=self.k,
-            stored=self.stored, accumulator=case.d, c_enters=case.d, operand=None,
-            fraction=fraction, floor=floor, keep=keep, start="c", scale=case.scale,
-            rounding="rn" if case.d == "f16" else "rz", steps=[range(self.stored)],
-            scale_vec=case.vectors, satfinite="saturate" in dict(case.more),
-        )  # fmt: skip
+            form=form,
+            a=case.a,
+            b=case.b or case.a,
+            c=case.d,
+            d=case.d,
+            k=self.k,
+            stored=self.stored,
+            accumulator=case.d,
+            c_enters=case.d,
+            operand=None,
+            fraction=fraction,
+            floor=floor,
+            keep=keep,
+            start="c",
+            scale=case.scale,
+            rounding="rn" if case.d == "f16" else "rz",
+            steps=[range(self.stored)],
+            scale_vec=case.vectors,
+            satfinite="saturate" in dict(case.more),
+        )

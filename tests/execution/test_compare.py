@@ -110,8 +110,11 @@ def test_two_floats_hold_a_sum_of_f64_products():
 def test_targets_that_add_alike_are_computed_once_and_shown_together():
     told = fm.compare([F16, FP8], "sm_80,sm_89 sm_90", k=[64, 16, 64])
     assert [(r.target, r.k) for r in told.rows[:4]] == [
-        ("sm_80", 16), ("sm_80", 64), ("sm_89", 16), ("sm_89", 64),
-    ]  # fmt: skip
+        ("sm_80", 16),
+        ("sm_80", 64),
+        ("sm_89", 16),
+        ("sm_89", 64),
+    ]
     assert told.missing == {(str(FP8), "sm_80"): "needs PTX 8.4, sm_89+"}
     text = str(told).splitlines()
     assert max(map(len, text)) <= 80
@@ -175,7 +178,7 @@ def test_what_is_not_finite_is_left_out():
         ({"input": (np.eye(4), np.eye(4)), "k": 5}, "from 1 to 4; given 5"),
         ({"seed": -1}, "a seed is a whole number from 0; given -1"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_compared(given, said):
     with pytest.raises(fm.Error, match=said):
         fm.compare(**{"ops": F16, "targets": "sm_80", "k": None, **given})

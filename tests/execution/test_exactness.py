@@ -88,10 +88,21 @@ LARGEST = float(np.finfo(np.float64).max)
 EXTREMES = {
     np.int64: [0, 1, -(2**63), 2**63 - 1, 2**53, 2**53 + 1, -(2**62)],
     np.uint64: [0, 1, 2**63, 2**64 - 1, 2**64 - 2, 2**53 + 1],
-    np.float64: [0.0, 5e-324, 1.0, 2.0**-60, 1 + 2.0**-52, LARGEST, 2.0**1023,
-                 float("inf"), float("nan"), -LARGEST, LARGEST / 2],
+    np.float64: [
+        0.0,
+        5e-324,
+        1.0,
+        2.0**-60,
+        1 + 2.0**-52,
+        LARGEST,
+        2.0**1023,
+        float("inf"),
+        float("nan"),
+        -LARGEST,
+        LARGEST / 2,
+    ],
     np.float32: [0.0, 1.0, 2.0**-149, 2.0**-60, 2.0**127, float("inf"), -1.0],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", EXTREMES, ids=lambda kind: kind.__name__)

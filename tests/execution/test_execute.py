@@ -163,34 +163,74 @@ def sparse_call(**changes):
 
 
 BAD = {
-    "lanes": (lambda: S8.execute(regs(S8.a)[:31], regs(S8.b), regs(S8.c)),
-              fm.ShapeError, "32 lanes"),
-    "registers": (lambda: S8.execute(regs(S8.a, 3), regs(S8.b), regs(S8.c)),
-                  fm.ShapeError, "A is in registers"),
+    "lanes": (
+        lambda: S8.execute(regs(S8.a)[:31], regs(S8.b), regs(S8.c)),
+        fm.ShapeError,
+        "32 lanes",
+    ),
+    "registers": (
+        lambda: S8.execute(regs(S8.a, 3), regs(S8.b), regs(S8.c)),
+        fm.ShapeError,
+        "A is in registers",
+    ),
     "selector": (lambda: sparse_call(selector=2), fm.ShapeError, "selector 2"),
     "metadata missing": (lambda: sparse_call(metadata=None), fm.BadMetadata, "needs"),
-    "metadata twice": (lambda: sparse_call(metadata=np.full((32, 1), 0x55555555, "u4")),
-                       fm.BadMetadata, "twice"),
-    "metadata unordered": (lambda: sparse_call(metadata=np.full((32, 1), 0x11111111, "u4")),
-                           fm.BadMetadata, "ordered metadata"),
-    "metadata for dense": (lambda: S8.execute(regs(S8.a), regs(S8.b), regs(S8.c),
-                                              metadata=regs(S8.a)), fm.Error, "dense"),
-    "register type": (lambda: S8.execute(regs(S8.a).astype(float), regs(S8.b), regs(S8.c)),
-                      fm.ShapeError, "registers are uint32"),
-    "matrix type": (lambda: S8(np.full((16, 32), 0.5), np.zeros((32, 8))),
-                    fm.ValueRangeError, "0.5"),
-    "matrix shape": (lambda: S8(np.zeros((16, 31), np.int8), np.zeros((32, 8))),
-                     fm.ShapeError, "16x32"),
-    "target": (lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), target="sm_75"),
-               fm.UnsupportedTarget, r"needs PTX 7\.0, sm_80\+"),
-    "no such target": (lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), target="sm_91"),
-                       fm.UnsupportedTarget, "did you mean"),
-    "not sparse": (lambda: SP(np.ones((16, 64), np.int8), np.zeros((64, 8), np.int8)),
-                   fm.NotSparse, "row 0"),
-    "scales": (lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), scale_a=1),
-               fm.Error, "takes no scales"),
-    "family": (lambda: execute(fm.find("movmatrix"), 0, 0, 0), fm.Error, "other operands"),
-}  # fmt: skip
+    "metadata twice": (
+        lambda: sparse_call(metadata=np.full((32, 1), 0x55555555, "u4")),
+        fm.BadMetadata,
+        "twice",
+    ),
+    "metadata unordered": (
+        lambda: sparse_call(metadata=np.full((32, 1), 0x11111111, "u4")),
+        fm.BadMetadata,
+        "ordered metadata",
+    ),
+    "metadata for dense": (
+        lambda: S8.execute(regs(S8.a), regs(S8.b), regs(S8.c), metadata=regs(S8.a)),
+        fm.Error,
+        "dense",
+    ),
+    "register type": (
+        lambda: S8.execute(regs(S8.a).astype(float), regs(S8.b), regs(S8.c)),
+        fm.ShapeError,
+        "registers are uint32",
+    ),
+    "matrix type": (
+        lambda: S8(np.full((16, 32), 0.5), np.zeros((32, 8))),
+        fm.ValueRangeError,
+        "0.5",
+    ),
+    "matrix shape": (
+        lambda: S8(np.zeros((16, 31), np.int8), np.zeros((32, 8))),
+        fm.ShapeError,
+        "16x32",
+    ),
+    "target": (
+        lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), target="sm_75"),
+        fm.UnsupportedTarget,
+        r"needs PTX 7\.0, sm_80\+",
+    ),
+    "no such target": (
+        lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), target="sm_91"),
+        fm.UnsupportedTarget,
+        "did you mean",
+    ),
+    "not sparse": (
+        lambda: SP(np.ones((16, 64), np.int8), np.zeros((64, 8), np.int8)),
+        fm.NotSparse,
+        "row 0",
+    ),
+    "scales": (
+        lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), scale_a=1),
+        fm.Error,
+        "takes no scales",
+    ),
+    "family": (
+        lambda: execute(fm.find("movmatrix"), 0, 0, 0),
+        fm.Error,
+        "other operands",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -92,8 +92,9 @@ def unchanged(memories, before, after):
     """Whether all cells without an element of D are as they were."""
     other = np.ones((memories.case.group, 128, 512), bool)
     other[memories.cells] = False
-    return np.array_equal(before.reshape(other.shape)[other],
-                          after.reshape(other.shape)[other])  # fmt: skip
+    return np.array_equal(
+        before.reshape(other.shape)[other], after.reshape(other.shape)[other]
+    )
 
 
 # -- what depends on undefined elements ---------------------------------------
@@ -183,10 +184,19 @@ def test_scale_input_d_divides_the_old_d(case, scale):
     assert np.array_equal(memories.taken(after)[rows, columns], bits)
 
 
-@pytest.mark.parametrize("bits, fine", [
-    (0, True), (0x80000000, True), (0x7F800000, True), (0x7FC00000, True),
-    (0x01000000, True), (0x00FFFFFF, False), (0x00000001, False), (0x80400000, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "bits, fine",
+    [
+        (0, True),
+        (0x80000000, True),
+        (0x7F800000, True),
+        (0x7FC00000, True),
+        (0x01000000, True),
+        (0x00FFFFFF, False),
+        (0x00000001, False),
+        (0x80400000, False),
+    ],
+)
 def test_a_subnormal_d_is_not_scaled(bits, fine):
     """A scale of 1 makes 2**-125 the least normal number; below it nobody knows."""
     op = fm.tcgen05("m128n16k16", a="f16", d="f32")
@@ -222,11 +232,14 @@ def test_disabled_lanes_keep_what_they_have(case):
     assert case.letter == "F" or not np.array_equal(plain[off], before[off])
 
 
-@pytest.mark.parametrize("m, mask", [
-    (128, fm.ZeroColumnMask(3, 5, first_zero=(1, 0, 0, 0))),
-    (64, fm.ZeroColumnMask(4, 4, start_count=(0, 2, 0, 0))),
-    (32, fm.ZeroColumnMask(1, 7, first_zero=(0, 1, 1, 0))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "m, mask",
+    [
+        (128, fm.ZeroColumnMask(3, 5, first_zero=(1, 0, 0, 0))),
+        (64, fm.ZeroColumnMask(4, 4, start_count=(0, 2, 0, 0))),
+        (32, fm.ZeroColumnMask(1, 7, first_zero=(0, 1, 1, 0))),
+    ],
+)
 def test_columns_of_the_mask_are_zero(m, mask):
     memories = Memories(Case(f"m{m}n64k16", "f16", ws=True))
     after = memories.execute(zero_column_mask=mask)
@@ -246,8 +259,9 @@ def test_columns_of_the_mask_are_zero(m, mask):
 )
 def test_a_batch_is_its_parts(case):
     some = [Memories(case, seed) for seed in range(3)]
-    tensor, shared = (np.stack(each) for each in zip(*(m.images for m in some),
-                                                     strict=True))  # fmt: skip
+    tensor, shared = (
+        np.stack(each) for each in zip(*(m.images for m in some), strict=True)
+    )
     a, b = some[0].words
     after = case.op.execute(tensor, a, b, smem=shared, **some[0].options)
     assert np.array_equal(after, [each.execute() for each in some])
@@ -256,11 +270,18 @@ def test_a_batch_is_its_parts(case):
     flags = np.array([0, 1, 0])
     if not case.in_tensor:
         a = np.full(3, a, np.uint64)
-    after = case.op.execute(tensor, a, words, smem=shared[0], enable_input_d=flags,
-                            **some[0].options)  # fmt: skip
+    after = case.op.execute(
+        tensor, a, words, smem=shared[0], enable_input_d=flags, **some[0].options
+    )
     for one, image, flag in zip(after, tensor, flags, strict=True):
-        alone = case.op.execute(image, some[0].words[0], b, smem=shared[0],
-                                enable_input_d=flag, **some[0].options)  # fmt: skip
+        alone = case.op.execute(
+            image,
+            some[0].words[0],
+            b,
+            smem=shared[0],
+            enable_input_d=flag,
+            **some[0].options,
+        )
         assert np.array_equal(one, alone)
 
 
@@ -323,10 +344,15 @@ def test_dense_equals_sparse_where_sums_are_exact(case):
     op, rng = case.op, np.random.default_rng(1)
     k = op.shape.k
     dense = fm.tcgen05(
-        f"m{op.shape.m}n{op.shape.n}k{k // 2}", a=case.a, b=case.b or case.a, d=case.d,
-        kind=case.kind or None, ws=case.ws, scale=case.scale or None,
+        f"m{op.shape.m}n{op.shape.n}k{k // 2}",
+        a=case.a,
+        b=case.b or case.a,
+        d=case.d,
+        kind=case.kind or None,
+        ws=case.ws,
+        scale=case.scale or None,
         scale_vec=case.vectors or None,
-    )  # fmt: skip
+    )
     A = fm.prune(rng.integers(0, 4, (op.shape.m, k)).astype(op.types["a"].storage), op)
     B = rng.integers(0, 4, (k, op.shape.n)).astype(op.types["b"].storage)
     one, two = {}, {}
@@ -341,8 +367,10 @@ def test_dense_equals_sparse_where_sums_are_exact(case):
 def test_dask_gives_the_same_bits():
     da = pytest.importorskip("dask.array")
     op, rng = fm.tcgen05("m128n64k32", a="e4m3", d="f32"), np.random.default_rng(0)
-    A, B = (rng.standard_normal(s).astype(op.types["a"].storage)
-            for s in ((70, 160), (160, 50)))  # fmt: skip
+    A, B = (
+        rng.standard_normal(s).astype(op.types["a"].storage)
+        for s in ((70, 160), (160, 50))
+    )
     lazy = fm.matmul(da.from_array(A, (32, 64)), da.from_array(B, (64, 25)), op)
     found = lazy.compute(scheduler="synchronous")
     assert np.array_equal(found.view("u4"), fm.matmul(A, B, op).view("u4"))
@@ -353,34 +381,47 @@ def test_dask_gives_the_same_bits():
 F16 = DENSE[0].op
 
 
-@pytest.mark.parametrize("case, more, error, message", [
-    (DENSE[0], {"enable_input_d": 2}, ShapeError, "enable_input_d is 0 or 1"),
-    (DENSE[0], {"enable_input_d": 0.5}, ShapeError, "enable_input_d is 0 or 1"),
-    (DENSE[0], {"scale_input_d": 16}, ShapeError, "scale_input_d is 0 to 15"),
-    (DENSE[0], {"scale_input_d": -1}, ShapeError, "scale_input_d is 0 to 15"),
-    (DENSE[9], {"scale_input_d": 1}, Error, "kinds f16 and tf32 do"),
-    (WS[0], {"scale_input_d": 1}, Error, "takes no scale_input_d"),
-    (DENSE[0], {"scale_input_d": 1, "target": "sm_110a"}, UnsupportedTarget, "sm_110"),
-    (DENSE[0], {"disable_output_lane": [0] * 8}, ShapeError, "4 words of 32 bits"),
-    (PAIRS[0], {"disable_output_lane": [0] * 4}, ShapeError, "8 words of 32 bits"),
-    (DENSE[0], {"disable_output_lane": [1 << 32] * 4}, ShapeError, "given more"),
-    (WS[0], {"disable_output_lane": [0] * 4}, Error, "no disable_output_lane"),
-    (SCALED[0], {"disable_output_lane": [0] * 4}, Error, "no disable_output_lane"),
-    (DENSE[0], {"zero_column_mask": 0}, Error, "only .ws does"),
-    (WS[0], {"zero_column_mask": 1 << 56}, Error, "column shift of 1 is not known"),
-    (DENSE[0], {"scale_a": 0}, Error, "takes no scale_a"),
-    (SCALED[0], {"scale_b": None}, Error, "needs scale_b"),
-    (DENSE[0], {"metadata": 0}, Error, "takes no metadata"),
-    (SPARSE[0], {"metadata": None}, Error, "needs metadata"),
-    (DENSE[0], {"d": 449}, AddressError, "do not fit in 512"),
-    (DENSE[0], {"d": 16 << 16}, AddressError, "lane 16"),
-    (DENSE[3], {"d": 0}, AddressError, "begin at the same lane, 0 or 16"),
-    (SCALED[0], {"d": 0, "scale_a": 63}, AddressError, "scale_A and D of .*column 63 "),
-    (SCALED[0], {"d": 0, "scale_b": 1}, AddressError, "scale_B and D .*umns 1 to "),
-    (SPARSE[0], {"d": 8, "metadata": 8}, AddressError, "metadata and D .*: column"),
-    (DENSE[0], {"target": "sm_90a"}, UnsupportedTarget, "given sm_90a"),
-    (DENSE[0], {"target": "sm_120a"}, UnsupportedTarget, "given sm_120a"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "case, more, error, message",
+    [
+        (DENSE[0], {"enable_input_d": 2}, ShapeError, "enable_input_d is 0 or 1"),
+        (DENSE[0], {"enable_input_d": 0.5}, ShapeError, "enable_input_d is 0 or 1"),
+        (DENSE[0], {"scale_input_d": 16}, ShapeError, "scale_input_d is 0 to 15"),
+        (DENSE[0], {"scale_input_d": -1}, ShapeError, "scale_input_d is 0 to 15"),
+        (DENSE[9], {"scale_input_d": 1}, Error, "kinds f16 and tf32 do"),
+        (WS[0], {"scale_input_d": 1}, Error, "takes no scale_input_d"),
+        (
+            DENSE[0],
+            {"scale_input_d": 1, "target": "sm_110a"},
+            UnsupportedTarget,
+            "sm_110",
+        ),
+        (DENSE[0], {"disable_output_lane": [0] * 8}, ShapeError, "4 words of 32 bits"),
+        (PAIRS[0], {"disable_output_lane": [0] * 4}, ShapeError, "8 words of 32 bits"),
+        (DENSE[0], {"disable_output_lane": [1 << 32] * 4}, ShapeError, "given more"),
+        (WS[0], {"disable_output_lane": [0] * 4}, Error, "no disable_output_lane"),
+        (SCALED[0], {"disable_output_lane": [0] * 4}, Error, "no disable_output_lane"),
+        (DENSE[0], {"zero_column_mask": 0}, Error, "only .ws does"),
+        (WS[0], {"zero_column_mask": 1 << 56}, Error, "column shift of 1 is not known"),
+        (DENSE[0], {"scale_a": 0}, Error, "takes no scale_a"),
+        (SCALED[0], {"scale_b": None}, Error, "needs scale_b"),
+        (DENSE[0], {"metadata": 0}, Error, "takes no metadata"),
+        (SPARSE[0], {"metadata": None}, Error, "needs metadata"),
+        (DENSE[0], {"d": 449}, AddressError, "do not fit in 512"),
+        (DENSE[0], {"d": 16 << 16}, AddressError, "lane 16"),
+        (DENSE[3], {"d": 0}, AddressError, "begin at the same lane, 0 or 16"),
+        (
+            SCALED[0],
+            {"d": 0, "scale_a": 63},
+            AddressError,
+            "scale_A and D of .*column 63 ",
+        ),
+        (SCALED[0], {"d": 0, "scale_b": 1}, AddressError, "scale_B and D .*umns 1 to "),
+        (SPARSE[0], {"d": 8, "metadata": 8}, AddressError, "metadata and D .*: column"),
+        (DENSE[0], {"target": "sm_90a"}, UnsupportedTarget, "given sm_90a"),
+        (DENSE[0], {"target": "sm_120a"}, UnsupportedTarget, "given sm_120a"),
+    ],
+)
 def test_wrong_operands_are_refused(case, more, error, message):
     with pytest.raises(error, match=message):
         Memories(case).execute(**more)
@@ -405,13 +446,16 @@ def test_two_d_share_columns_in_different_lanes():
     assert (op.d.unpack(tmem, address=16 << 16) == 16).all()
 
 
-@pytest.mark.parametrize("case, column, what", [
-    (SCALED[2], 416, "scale_A has 4 copies.*differ"),
-    (PAIRS[5], 448, "scale_B has 8 copies.*differ"),
-    (WS[2], 384, "A has 4 copies.*differ"),
-    (PAIRS[3], 384, "A has 2 copies.*differ"),
-    (SPARSE[10], 400, "metadata has 2 copies.*differ"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "case, column, what",
+    [
+        (SCALED[2], 416, "scale_A has 4 copies.*differ"),
+        (PAIRS[5], 448, "scale_B has 8 copies.*differ"),
+        (WS[2], 384, "A has 4 copies.*differ"),
+        (PAIRS[3], 384, "A has 2 copies.*differ"),
+        (SPARSE[10], 400, "metadata has 2 copies.*differ"),
+    ],
+)
 def test_copies_that_differ_are_refused(case, column, what):
     memories = Memories(case)
     before, shared = memories.images
@@ -428,11 +472,14 @@ def test_metadata_of_64_rows_is_refused():
         op.execute(tensor, 1 << 46, 1 << 46, smem=shared, metadata=0)
 
 
-@pytest.mark.parametrize("op, message", [
-    (fm.tcgen05("m128n64k96", a="e2m1", kind="mxf4"), "nobody has published how"),
-    (fm.tcgen05("m128n64k16", a="f16", ashift=True), r"\.ashift .* not known"),
-    (fm.instruction("tcgen05.mma.cta_group::1.kind::f16"), "give idesc="),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "op, message",
+    [
+        (fm.tcgen05("m128n64k96", a="e2m1", kind="mxf4"), "nobody has published how"),
+        (fm.tcgen05("m128n64k16", a="f16", ashift=True), r"\.ashift .* not known"),
+        (fm.instruction("tcgen05.mma.cta_group::1.kind::f16"), "give idesc="),
+    ],
+)
 def test_what_nobody_knows_is_refused(op, message):
     tensor, shared = Memories(DENSE[0]).images
     scales = {"scale_a": 64, "scale_b": 96} if op.scale_vec else {}

@@ -44,7 +44,7 @@ SOME = [
     ("wmma.mma.row.col.m8n32k16.f16.f32", "sm_90a"),
     ("wmma.mma.row.row.m16n16k8.tf32", "sm_90a"),
     ("wmma.mma.col.row.m32n8k16.s32.s8.s8.s32", "sm_90a"),
-]  # fmt: skip
+]
 KINDS = ("near", "special", "cut", "c", "registers")
 
 

@@ -303,9 +303,12 @@ def looped(ask: Ask) -> None:
 
 
 MULTIPLIED = [
-    ("m16n8k16", "f16"), ("m16n8k8", "bf16"), ("m16n8k32", "s8"), ("m16n8k64", "s4"),
+    ("m16n8k16", "f16"),
+    ("m16n8k8", "bf16"),
+    ("m16n8k32", "s8"),
+    ("m16n8k64", "s4"),
     ("m16n8k32", "e4m3"),
-]  # fmt: skip
+]
 DS: dict[str, dict[str, str]] = {of: {"d": "f32"} for of in ("f16", "bf16", "e4m3")}
 
 

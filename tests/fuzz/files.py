@@ -227,9 +227,29 @@ def small_recording(kind: str) -> tuple[dict[str, Any], Any]:
     return {"made": found.made, "cases": cases}, np.concatenate(words)
 
 
-ANYTHING = (None, True, -1, 0, 1, 3, 2**31, 2**64, 2**70, 1e9, "", "sm_90a", "sm_80", [],
-            [1], {}, {"a": 1}, [5, 32, 4], "0123456789abcdef", "\x1b[2J",
-            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")  # fmt: skip
+ANYTHING = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    3,
+    2**31,
+    2**64,
+    2**70,
+    1e9,
+    "",
+    "sm_90a",
+    "sm_80",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    [5, 32, 4],
+    "0123456789abcdef",
+    "\x1b[2J",
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+)
 
 
 def tampered_recordings(ask: Ask) -> None:

@@ -72,14 +72,74 @@ SOURCE = """.version 8.8
     L2: @%p1 exit; st.local.u8 [own+31], 1; ret;
 }
 """
-ODD = ("", "0", "1", "-1", "-4", "3", "64", "400", "65536", "1048576", "4294967296",
-       "18446744073709551615", "0f3F800000", "1.5", "_", "%r1", "%rd1", "%p1", "%f1",
-       "%v", "%v.x", "%v.q", "%tid.x", "%q", "!%p1", "-%r1", "{}", "{%r1}", "()", "(a)",
-       "{%r1, %r2, %r3, %r4, %r5}", "[%rd1]", "[x]", "[x+4096]", "[nothing]", "[]",
-       "tile", "own", "text", "add", "f", "deep", "nothing", "vprintf", "L1", "ts",
-       "proto", "call", "ret", "bra", ".b8", ".f64", ".pred", ".v4", ".v8", ".x4",
-       ".param", ".reg", ".local", ".shared", ";", ",", ".align 3", "%r1|%p1",
-       "<1000000000>", "[2][2][65536]")  # fmt: skip
+ODD = (
+    "",
+    "0",
+    "1",
+    "-1",
+    "-4",
+    "3",
+    "64",
+    "400",
+    "65536",
+    "1048576",
+    "4294967296",
+    "18446744073709551615",
+    "0f3F800000",
+    "1.5",
+    "_",
+    "%r1",
+    "%rd1",
+    "%p1",
+    "%f1",
+    "%v",
+    "%v.x",
+    "%v.q",
+    "%tid.x",
+    "%q",
+    "!%p1",
+    "-%r1",
+    "{}",
+    "{%r1}",
+    "()",
+    "(a)",
+    "{%r1, %r2, %r3, %r4, %r5}",
+    "[%rd1]",
+    "[x]",
+    "[x+4096]",
+    "[nothing]",
+    "[]",
+    "tile",
+    "own",
+    "text",
+    "add",
+    "f",
+    "deep",
+    "nothing",
+    "vprintf",
+    "L1",
+    "ts",
+    "proto",
+    "call",
+    "ret",
+    "bra",
+    ".b8",
+    ".f64",
+    ".pred",
+    ".v4",
+    ".v8",
+    ".x4",
+    ".param",
+    ".reg",
+    ".local",
+    ".shared",
+    ";",
+    ",",
+    ".align 3",
+    "%r1|%p1",
+    "<1000000000>",
+    "[2][2][65536]",
+)
 WORDS = re.compile(r"[%.]?[\w:]+|[^\s\w]")
 
 
@@ -122,8 +182,16 @@ def mutated(rng: random.Random) -> str:
             new = similar(word, rng) if plain else word
         else:
             other = spelled(rng.choice(tokens()))
-            new = rng.choice((rng.choice(ODD), "", f"{word} {word}", other,
-                              f"{word}, {other}", word[:-1]))  # fmt: skip
+            new = rng.choice(
+                (
+                    rng.choice(ODD),
+                    "",
+                    f"{word} {word}",
+                    other,
+                    f"{word}, {other}",
+                    word[:-1],
+                )
+            )
         text = (
             f"{text[:start]}{new}{text[stop:]}"
             if not wild

@@ -41,8 +41,19 @@ def forms() -> list[fm.Instruction]:
     return list(found.values())
 
 
-ANY = (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.uint64,
-       np.int32, np.int16, np.int8, np.uint8, np.bool_)  # fmt: skip
+ANY = (
+    np.float64,
+    np.float32,
+    np.float16,
+    ml_dtypes.bfloat16,
+    np.int64,
+    np.uint64,
+    np.int32,
+    np.int16,
+    np.int8,
+    np.uint8,
+    np.bool_,
+)
 
 
 def raw(array: Any) -> Any:
@@ -126,9 +137,16 @@ def pruned(ask: Ask) -> None:
     same(raw(found), np.where(mask, raw(A), 0), f"pruned {kind}")
 
 
-_NARROW = [np.dtype(x) for x in (ml_dtypes.int4, ml_dtypes.uint4,
-           ml_dtypes.float4_e2m1fn, ml_dtypes.float6_e2m3fn,
-           ml_dtypes.float6_e3m2fn)]  # fmt: skip
+_NARROW = [
+    np.dtype(x)
+    for x in (
+        ml_dtypes.int4,
+        ml_dtypes.uint4,
+        ml_dtypes.float4_e2m1fn,
+        ml_dtypes.float6_e2m3fn,
+        ml_dtypes.float6_e3m2fn,
+    )
+]
 
 
 def compressed(ask: Ask) -> None:

@@ -18,7 +18,14 @@ from tests.fuzz.engine import Surface
 SURFACES: dict[str, Surface] = {
     module.SURFACE.name: module.SURFACE
     for module in (
-        parser, packing, sparsity, execution, descriptors, files, commands,
-        wrong_types, ptx_texts,
+        parser,
+        packing,
+        sparsity,
+        execution,
+        descriptors,
+        files,
+        commands,
+        wrong_types,
+        ptx_texts,
     )
-}  # fmt: skip
+}

@@ -34,15 +34,56 @@ class Odd:
 
 
 WRONG: tuple[Any, ...] = (
-    None, True, 0, 1, -1, 32, 2**62, 2**64, -(2**70), 1.5, float("nan"), float("inf"),
-    1j, "", "x", "é\0", "m16n8k16", b"", b"x", [], [None], [[1], [2, 3]], ["x"], (),
-    (1, 2, 3), {}, {"a": 1}, {1}, range(3), object, Odd(), np.zeros(2), np.zeros(0),
-    np.zeros((2, 1, 1, 0)), np.array(1), np.array("x"), np.array(["a", "b"]),
-    np.array([None, 1], object), np.array([[Odd()]], object), np.zeros(3, "M8[s]"),
-    np.zeros(2, [("a", "i4")]), np.zeros((16, 16), complex), np.ones((16, 16), bool),
-    np.full((16, 16), np.nan), np.float16(1), np.zeros((16, 16), np.float16)[::2, ::2],
-    np.zeros((3, 5, 7), np.uint32), np.ma.masked_array([1.0], [True]), lambda: None,
-)  # fmt: skip
+    None,
+    True,
+    0,
+    1,
+    -1,
+    32,
+    2**62,
+    2**64,
+    -(2**70),
+    1.5,
+    float("nan"),
+    float("inf"),
+    1j,
+    "",
+    "x",
+    "é\0",
+    "m16n8k16",
+    b"",
+    b"x",
+    [],
+    [None],
+    [[1], [2, 3]],
+    ["x"],
+    (),
+    (1, 2, 3),
+    {},
+    {"a": 1},
+    {1},
+    range(3),
+    object,
+    Odd(),
+    np.zeros(2),
+    np.zeros(0),
+    np.zeros((2, 1, 1, 0)),
+    np.array(1),
+    np.array("x"),
+    np.array(["a", "b"]),
+    np.array([None, 1], object),
+    np.array([[Odd()]], object),
+    np.zeros(3, "M8[s]"),
+    np.zeros(2, [("a", "i4")]),
+    np.zeros((16, 16), complex),
+    np.ones((16, 16), bool),
+    np.full((16, 16), np.nan),
+    np.float16(1),
+    np.zeros((16, 16), np.float16)[::2, ::2],
+    np.zeros((3, 5, 7), np.uint32),
+    np.ma.masked_array([1.0], [True]),
+    lambda: None,
+)
 
 
 class Right(NamedTuple):
@@ -80,8 +121,14 @@ def right() -> dict[str, Right]:
     add(fm.quantization_report, X=x, q=q)
     scaled = fm.to_scaled_mm(q)
     add(fm.to_scaled_mm, q=q)
-    add(fm.from_scaled_mm, values=scaled.values, scales=scaled.scales, format=q.format,
-        operand="A", tensor_scale=scaled.tensor_scale)  # fmt: skip
+    add(
+        fm.from_scaled_mm,
+        values=scaled.values,
+        scales=scaled.scales,
+        format=q.format,
+        operand="A",
+        tensor_scale=scaled.tensor_scale,
+    )
     a, b = np.ones((16, 16), np.float16), np.ones((16, 8), np.float16)
     add(fm.matmul, A=a, B=b, op=op, C=None, scale_a=None, scale_b=None, target="sm_90")
     add(fm.compare, ops=op, targets="sm_90", k=16, input="normal", seed=0)
@@ -99,13 +146,36 @@ def _instructions(add: Any, op: fm.Instruction) -> None:
     add(fm.from_sass, text="HMMA.16816.F32", target="sm_90")
     add(fm.mma, shape="m16n8k16", a="f16", b=None, d="f32")
     add(fm.wgmma, shape="m64n8k16", a="f16", b=None, d="f32")
-    add(fm.tcgen05, shape="m128n64k16", a="f16", b=None, d="f32", kind=None,
-        cta_group=1, sp=False, ws=False, scale=None, scale_vec=None, collector="",
-        ashift=False)  # fmt: skip
+    add(
+        fm.tcgen05,
+        shape="m128n64k16",
+        a="f16",
+        b=None,
+        d="f32",
+        kind=None,
+        cta_group=1,
+        sp=False,
+        ws=False,
+        scale=None,
+        scale_vec=None,
+        collector="",
+        ashift=False,
+    )
     add(fm.catalogue, family="mma", form=None)
     add(fm.dtype, name="f16")
-    add(fm.shuffle, order=str(op), operand="B", shape=(64, 64), bits=4, load_bytes=None,
-        k_steps=None, n_steps=None, inner=None, memory=None, nibbles=None)  # fmt: skip
+    add(
+        fm.shuffle,
+        order=str(op),
+        operand="B",
+        shape=(64, 64),
+        bits=4,
+        load_bytes=None,
+        k_steps=None,
+        n_steps=None,
+        inner=None,
+        memory=None,
+        nibbles=None,
+    )
 
 
 def _sparse(add: Any, sp: fm.Instruction) -> None:
@@ -125,23 +195,49 @@ def _sparse(add: Any, sp: fm.Instruction) -> None:
     packed, meta = fm.to_sparse_marlin(made, sp)
     add(fm.from_sparse_marlin, packed=packed, meta=meta, op=sp)
     add(fm.to_cutlass_sm90, sp=made, op=sp, tile_k=128)
-    add(fm.from_cutlass_sm90, values=made.values,
-        metadata=fm.to_cutlass_sm90(made, sp), op=sp, tile_k=128)  # fmt: skip
+    add(
+        fm.from_cutlass_sm90,
+        values=made.values,
+        metadata=fm.to_cutlass_sm90(made, sp),
+        op=sp,
+        tile_k=128,
+    )
     add(fm.to_bitmask, sp=made)
-    add(fm.from_bitmask, values=made.values, bitmask=fm.to_bitmask(made), op=sp,
-        width=-1)  # fmt: skip
-    add(fm.from_marlin_24, weight_packed=np.zeros((4, 128), np.int32),
+    add(
+        fm.from_bitmask,
+        values=made.values,
+        bitmask=fm.to_bitmask(made),
+        op=sp,
+        width=-1,
+    )
+    add(
+        fm.from_marlin_24,
+        weight_packed=np.zeros((4, 128), np.int32),
         scale_packed=np.ones((1, 64), np.float16),
-        meta=np.full((4, 128), 0x4444, np.int16))  # fmt: skip
+        meta=np.full((4, 128), 0x4444, np.int16),
+    )
 
 
 def _shared(add: Any, wg: fm.Instruction) -> None:
     image, place = fm.shared_tile(np.ones((64, 16), np.float16), wg, "A")
     more = {"swizzle": None, "major": None, "start": None, "order": None}
-    add(fm.shared_tile, matrix=np.ones((64, 16), np.float16), op=wg, operand="A",
-        image=None, **more)  # fmt: skip
-    add(fm.read_tile, image=image, descriptor=place, op=wg, operand="A", major=None,
-        packed=False)  # fmt: skip
+    add(
+        fm.shared_tile,
+        matrix=np.ones((64, 16), np.float16),
+        op=wg,
+        operand="A",
+        image=None,
+        **more,
+    )
+    add(
+        fm.read_tile,
+        image=image,
+        descriptor=place,
+        op=wg,
+        operand="A",
+        major=None,
+        packed=False,
+    )
     load, rows = fm.find("ldmatrix.m8n8.x1.b16"), np.arange(32) * 16 % 128
     store, words = fm.find("stmatrix.m8n8.x1.b16"), np.zeros((32, 1), np.uint32)
     memory = np.zeros(512, np.uint8)
@@ -151,13 +247,38 @@ def _shared(add: Any, wg: fm.Instruction) -> None:
     op = fm.mma("m16n8k16", a="f16", d="f16")
     same = {"order": "row", "pitch": None, "start": 0, "swizzle": 0, "along": None}
     for each in (fm.ldmatrix_loop, fm.stmatrix_loop):
-        add(each, op=op, operand="A" if each is fm.ldmatrix_loop else "D", tile=None,
-            span=None, num=None, target="sm_90a", **same)  # fmt: skip
+        add(
+            each,
+            op=op,
+            operand="A" if each is fm.ldmatrix_loop else "D",
+            tile=None,
+            span=None,
+            num=None,
+            target="sm_90a",
+            **same,
+        )
     for each in (fm.ldmatrix_addresses, fm.stmatrix_addresses):
-        add(each, op=op, operand="A" if each is fm.ldmatrix_addresses else "D", tiles=1,
-            target="sm_90a", **same)  # fmt: skip
-    add(fm.suggest_swizzle, op=op, operand="A", tile=(64, 64), order="row", copy=None,
-        move=None, num=None, along=None, packed=False, target="sm_90a")  # fmt: skip
+        add(
+            each,
+            op=op,
+            operand="A" if each is fm.ldmatrix_addresses else "D",
+            tiles=1,
+            target="sm_90a",
+            **same,
+        )
+    add(
+        fm.suggest_swizzle,
+        op=op,
+        operand="A",
+        tile=(64, 64),
+        order="row",
+        copy=None,
+        move=None,
+        num=None,
+        along=None,
+        packed=False,
+        target="sm_90a",
+    )
     add(fm.bank_conflicts, addresses=rows, width=16)
     add(fm.swizzle_picture, 32, rows=8, row_bytes=128, pitch=None, access="ldmatrix")
     add(fm.Descriptor, start=0, leading=16, stride=256, swizzle=0, base_offset=0)
@@ -169,8 +290,15 @@ def _methods(
 ) -> None:
     a, b, c = (np.zeros(shape) for shape in ((16, 32), (32, 8), (16, 8)))
     made = fm.compress(a, sp)
-    add(sp.execute, sp.a.pack(made.values), sp.b.pack(b), sp.c.pack(c),
-        metadata=sp.metadata.pack(made.indices), selector=0, target="sm_90")  # fmt: skip
+    add(
+        sp.execute,
+        sp.a.pack(made.values),
+        sp.b.pack(b),
+        sp.c.pack(c),
+        metadata=sp.metadata.pack(made.indices),
+        selector=0,
+        target="sm_90",
+    )
     add(op.explain, a[:, :16], b[:16], c, row=3, col=5, target="sm_90")
     add(op.supported_on, target="sm_90")
     add(op.native_on, target="sm_90")
@@ -192,15 +320,42 @@ def _launches(add: Any) -> None:
     add(ptx.parse, text=KERNEL, name="k.ptx")
     add(ptx.pointer, array=data, offset=8)
     add(ptx.struct, np.int32(1), size=None)
-    add(ptx.tensor_map, array=data, box=(8, 8), strides=None, swizzle=0, interleave=0,
-        fill="zeros", element_strides=None, l2="none", dtype=None, im2col=None)  # fmt: skip
+    add(
+        ptx.tensor_map,
+        array=data,
+        box=(8, 8),
+        strides=None,
+        swizzle=0,
+        interleave=0,
+        fill="zeros",
+        element_strides=None,
+        l2="none",
+        dtype=None,
+        im2col=None,
+    )
     add(ptx.RawKernel, code="", name="f", options=(), backend="nvrtc", target="sm_90a")
     add(made.check, target="sm_80")
     add(made.kernels["f"].problems, target="sm_80")
-    add(made.kernels["f"].launch, grid=1, block=32, arguments=[data, 5], cluster=None,
-        shared=0, target="sm_80", contract=True, limit=1000, seconds=60, memory=None,
-        output=100, stack=1024, check=False, problems="raise", strict=False,
-        schedule="eager", schedules=None)  # fmt: skip
+    add(
+        made.kernels["f"].launch,
+        grid=1,
+        block=32,
+        arguments=[data, 5],
+        cluster=None,
+        shared=0,
+        target="sm_80",
+        contract=True,
+        limit=1000,
+        seconds=60,
+        memory=None,
+        output=100,
+        stack=1024,
+        check=False,
+        problems="raise",
+        strict=False,
+        schedule="eager",
+        schedules=None,
+    )
 
 
 def _tensor_memory(add: Any) -> None:
@@ -209,15 +364,28 @@ def _tensor_memory(add: Any) -> None:
     image, words = np.zeros((128, 512), np.uint32), np.zeros((32, 1), np.uint32)
     add(tensor_memory.base_lanes, op=load, warp=0)
     add(tensor_memory.load, image=image, op=load, address=0, warp=0, imm=None)
-    add(tensor_memory.store, image=image, op=store, address=0, registers=words, warp=0,
-        imm=None)  # fmt: skip
+    add(
+        tensor_memory.store,
+        image=image,
+        op=store,
+        address=0,
+        registers=words,
+        warp=0,
+        imm=None,
+    )
     add(tensor_memory.reach, warp=0)
     add(tensor_memory.reached, op=load, address=0, warp=0, imm=None)
     copy = fm.find("tcgen05.cp.cta_group::1.128x128b")
     add(tensor_memory.copies, op=copy)
     place = fm.Descriptor(0, 128, 128, 0, family="tcgen05")
-    add(tensor_memory.copy, image=image, smem=np.zeros(4096, np.uint8), op=copy,
-        address=0, descriptor=place)  # fmt: skip
+    add(
+        tensor_memory.copy,
+        image=image,
+        smem=np.zeros(4096, np.uint8),
+        op=copy,
+        address=0,
+        descriptor=place,
+    )
     add(
         tensor_memory.expanded, rows=np.zeros((8, 16), np.uint8), form="b8x16.b4x16_p64"
     )
@@ -241,15 +409,37 @@ def _wmma(add: Any) -> None:
     b = wmma.fragment(wmma.matrix_b, 16, 16, 16, wmma.half, wmma.col_major)
     c = wmma.fragment(wmma.accumulator, 16, 16, 16, np.float32)
     memory = np.zeros((16, 16), np.float16)
-    add(wmma.fragment, use=wmma.matrix_a, m=16, n=16, k=16, type=wmma.half,
-        layout=wmma.row_major, warps=())  # fmt: skip
+    add(
+        wmma.fragment,
+        use=wmma.matrix_a,
+        m=16,
+        n=16,
+        k=16,
+        type=wmma.half,
+        layout=wmma.row_major,
+        warps=(),
+    )
     add(wmma.fill_fragment, frag=c, value=1.0)
     add(wmma.float_to_tf32, value=1.0)
     add(wmma.mma, shape="m16n16k16", a="f16", d="f32")
-    add(wmma.load_matrix_sync, frag=a, memory=memory, ldm=16, layout=None, offset=0,
-        target=None)  # fmt: skip
-    add(wmma.store_matrix_sync, memory=np.zeros((16, 16), np.float32), frag=c, ldm=16,
-        layout=wmma.mem_row_major, offset=0, target=None)  # fmt: skip
+    add(
+        wmma.load_matrix_sync,
+        frag=a,
+        memory=memory,
+        ldm=16,
+        layout=None,
+        offset=0,
+        target=None,
+    )
+    add(
+        wmma.store_matrix_sync,
+        memory=np.zeros((16, 16), np.float32),
+        frag=c,
+        ldm=16,
+        layout=wmma.mem_row_major,
+        offset=0,
+        target=None,
+    )
     for each in (a, b, c):
         wmma.fill_fragment(each, 0.0)
     add(wmma.mma_sync, d=c, a=a, b=b, c=c, satf=False, target="sm_90")
@@ -340,8 +530,16 @@ def odd_compressed(ask: Ask) -> None:
     kind = rng.choice((np.float16, np.float32, np.uint8, np.int64, object, bool))
     codes = np.full((*shape[:-1], (shape[-1] if shape else 4) // 2), 4, np.uint8)
     sp = ask(fm.Compressed, np.zeros(shape, kind), codes, op.granularity)
-    way = rng.choice((fm.to_torch, fm.to_sparse_marlin, fm.to_cutlass_sm90,
-                      fm.to_nibbles, fm.to_bitmask, fm.decompress))  # fmt: skip
+    way = rng.choice(
+        (
+            fm.to_torch,
+            fm.to_sparse_marlin,
+            fm.to_cutlass_sm90,
+            fm.to_nibbles,
+            fm.to_bitmask,
+            fm.decompress,
+        )
+    )
     ask(way, sp, *((op,) if way not in (fm.to_nibbles, fm.to_bitmask) else ()))
 
 

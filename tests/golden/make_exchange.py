@@ -54,8 +54,13 @@ def bits(tensor: torch.Tensor) -> np.ndarray:
     return tensor.view(unsigned).numpy().view(f"u{tensor.itemsize}")
 
 
-def ask(name: str, shapes: list[tuple[int, int]], versions: dict[str, str],
-        compress: Callable[..., Any], decompress: Callable[..., Any]) -> None:  # fmt: skip
+def ask(
+    name: str,
+    shapes: list[tuple[int, int]],
+    versions: dict[str, str],
+    compress: Callable[..., Any],
+    decompress: Callable[..., Any],
+) -> None:
     """Every type and shape, and a proof that the answer says the matrix."""
     for of, dtype in TYPES.items():
         kept = {}

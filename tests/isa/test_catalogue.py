@@ -15,12 +15,28 @@ OPS = list(catalogue())
 def test_the_catalogue_holds_every_family():
     counts = {family: sum(op.family == family for op in OPS) for family in FAMILIES}
     assert counts == {
-        "mma": 193, "mma.sp": 171, "wmma.mma": 134, "wmma.load": 352,
-        "wmma.store": 104, "wgmma": 546, "wgmma.sp": 528, "ldmatrix": 63,
-        "stmatrix": 27, "movmatrix": 1, "spcompress": 28, "spdecompress": 143, "sync": 7, "tcgen05.mma": 772,
-        "tcgen05.mma.sp": 652, "tcgen05.mma.ws": 80, "tcgen05.mma.ws.sp": 80,
-        "tcgen05.ld": 314, "tcgen05.st": 74, "tcgen05.cp": 36, "tcgen05": 52,
-    }  # fmt: skip
+        "mma": 193,
+        "mma.sp": 171,
+        "wmma.mma": 134,
+        "wmma.load": 352,
+        "wmma.store": 104,
+        "wgmma": 546,
+        "wgmma.sp": 528,
+        "ldmatrix": 63,
+        "stmatrix": 27,
+        "movmatrix": 1,
+        "spcompress": 28,
+        "spdecompress": 143,
+        "sync": 7,
+        "tcgen05.mma": 772,
+        "tcgen05.mma.sp": 652,
+        "tcgen05.mma.ws": 80,
+        "tcgen05.mma.ws.sp": 80,
+        "tcgen05.ld": 314,
+        "tcgen05.st": 74,
+        "tcgen05.cp": 36,
+        "tcgen05": 52,
+    }
     assert len({str(op) for op in OPS}) == len(OPS)
 
 
@@ -31,8 +47,13 @@ def test_every_mnemonic_reads_back():
 
 #: Families without fragments, or with none before there is a descriptor.
 WITHOUT = {
-    "sync", "spcompress", "spdecompress", "tcgen05", "tcgen05.cp", *IN_TENSOR_MEMORY,
-}  # fmt: skip
+    "sync",
+    "spcompress",
+    "spdecompress",
+    "tcgen05",
+    "tcgen05.cp",
+    *IN_TENSOR_MEMORY,
+}
 
 
 @pytest.mark.parametrize("family", [each for each in FAMILIES if each not in WITHOUT])
@@ -96,16 +117,28 @@ def test_register_counts(text, counts):
 def test_operand_classes():
     op = fm.instruction("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16")
     assert [(each.name, each.ptx) for each in op.operands] == [
-        ("d", ".f32"), ("a", ".b64"), ("b", ".b64"), ("metadata", ".b32"),
-        ("selector", "immediate"), ("scale_d", ".pred"), ("scale_a", "immediate"),
-        ("scale_b", "immediate"), ("trans_a", "immediate"), ("trans_b", "immediate"),
-    ]  # fmt: skip
+        ("d", ".f32"),
+        ("a", ".b64"),
+        ("b", ".b64"),
+        ("metadata", ".b32"),
+        ("selector", "immediate"),
+        ("scale_d", ".pred"),
+        ("scale_a", "immediate"),
+        ("scale_b", "immediate"),
+        ("trans_a", "immediate"),
+        ("trans_b", "immediate"),
+    ]
 
 
 def test_targets():
     assert expand("100a/f") == (
-        "sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_107a", "sm_107f",
-    )  # fmt: skip
+        "sm_100a",
+        "sm_100f",
+        "sm_103a",
+        "sm_103f",
+        "sm_107a",
+        "sm_107f",
+    )
     assert expand("sm_90..90") == ("sm_90", "sm_90a")
     op = fm.instruction("mma.sp.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
     assert op.supported_on("sm_90a")

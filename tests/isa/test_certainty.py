@@ -20,8 +20,15 @@ def test_every_part_of_an_instruction_has_a_line() -> None:
             assert not op.certainty
     whole = fm.tcgen05("m128n64k128", a="e2m1", kind="mxf4", sp=True)
     assert set(whole.certainty) == {
-        "spelling", "descriptor", "shape", "D", "A", "scale_A", "scale_B", "metadata",
-    }  # fmt: skip
+        "spelling",
+        "descriptor",
+        "shape",
+        "D",
+        "A",
+        "scale_A",
+        "scale_B",
+        "metadata",
+    }
 
 
 def test_nobody_has_seen_the_newest_run() -> None:

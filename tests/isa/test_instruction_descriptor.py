@@ -28,8 +28,16 @@ WORDS: list[tuple[int, dict[str, Any]]] = [
     (
         4 << 24 | 32 << 17 | 1 << 16 | 1 << 13 | 2 << 10 | 2 << 7 | 1 << 4 | 1 << 2 | 1,
         {
-            "kind": "tf32", "m": 64, "n": 256, "a": "tf32", "b": "tf32", "d": "f32",
-            "transpose_b": True, "negate_a": True, "sparse": True, "selector": 1,
+            "kind": "tf32",
+            "m": 64,
+            "n": 256,
+            "a": "tf32",
+            "b": "tf32",
+            "d": "f32",
+            "transpose_b": True,
+            "negate_a": True,
+            "sparse": True,
+            "selector": 1,
         },
     ),
     (
@@ -39,32 +47,59 @@ WORDS: list[tuple[int, dict[str, Any]]] = [
     (
         2 << 24 | 8 << 17 | 1 << 7 | 2 << 4 | 1 << 3 | 3 << 30,
         {
-            "kind": "i8", "m": 32, "n": 64, "a": "s8", "b": "u8", "d": "s32",
-            "saturate": True, "max_shift": 32,
+            "kind": "i8",
+            "m": 32,
+            "n": 64,
+            "a": "s8",
+            "b": "u8",
+            "d": "s32",
+            "saturate": True,
+            "max_shift": 32,
         },
     ),
     (
         1 << 27 | 1 << 23 | 1 << 17 | 4 << 10 | 1 << 7 | 3 << 29 | 2 << 4 | 1 << 15,
         {
-            "kind": "mxf8f6f4", "m": 128, "n": 8, "a": "e5m2", "b": "e3m2", "d": "f32",
-            "scale": "ue8m0", "scale_a_id": 3, "scale_b_id": 2, "transpose_a": True,
+            "kind": "mxf8f6f4",
+            "m": 128,
+            "n": 8,
+            "a": "e5m2",
+            "b": "e3m2",
+            "d": "f32",
+            "scale": "ue8m0",
+            "scale_a_id": 3,
+            "scale_b_id": 2,
+            "transpose_a": True,
         },
     ),
     (
         2 << 27 | 1 << 23 | 32 << 17 | 1 << 10 | 1 << 7 | 2 << 29 | 1 << 31,
         {
-            "kind": "mxf4", "m": 256, "n": 256, "a": "e2m1", "b": "e2m1", "d": "f32",
-            "scale": "ue8m0", "scale_a_id": 2, "wide": True,
+            "kind": "mxf4",
+            "m": 256,
+            "n": 256,
+            "a": "e2m1",
+            "b": "e2m1",
+            "d": "f32",
+            "scale": "ue8m0",
+            "scale_a_id": 2,
+            "wide": True,
         },
     ),
     (
         1 << 27 | 16 << 17 | 1 << 10 | 1 << 7 | 1 << 2,
         {
-            "kind": "mxf4nvf4", "m": 128, "n": 128, "a": "e2m1", "b": "e2m1",
-            "d": "f32", "scale": "ue4m3", "sparse": True,
+            "kind": "mxf4nvf4",
+            "m": 128,
+            "n": 128,
+            "a": "e2m1",
+            "b": "e2m1",
+            "d": "f32",
+            "scale": "ue4m3",
+            "sparse": True,
         },
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("word", "given"), WORDS, ids=lambda value: str(value)[:20])

@@ -55,18 +55,26 @@ def test_what_fits(text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0x2;",
-         r"f \(selector\) is 0 or 1; given 0x2"),
+        (
+            f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0x2;",
+            r"f \(selector\) is 0 or 1; given 0x2",
+        ),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, %r9;", r"f \(selector\) is 0 or 1"),
-        (f"{SPARSE} {F}, {R}, {R}, {F}, 5, 0;",
-         r"e \(metadata\) is one 32-bit register; given 5"),
-        (f"{SPARSE} {F}, {R}, {R}, {F}, %r8;",
-         r"given 5 operands, f \(selector\) is missing; its operands are "
-         r"\{d: 4 x .f32\}, \{a: 4 x .b32\}, \{b: 4 x .b32\}, \{c: 4 x .f32\}, "
-         r"e \(metadata\): .b32, f \(selector\): 0 or 1"),
+        (
+            f"{SPARSE} {F}, {R}, {R}, {F}, 5, 0;",
+            r"e \(metadata\) is one 32-bit register; given 5",
+        ),
+        (
+            f"{SPARSE} {F}, {R}, {R}, {F}, %r8;",
+            r"given 5 operands, f \(selector\) is missing; its operands are "
+            r"\{d: 4 x .f32\}, \{a: 4 x .b32\}, \{b: 4 x .b32\}, \{c: 4 x .f32\}, "
+            r"e \(metadata\): .b32, f \(selector\): 0 or 1",
+        ),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0, 1;", "1 too many, from '1' on"),
-        (f"{SPARSE} {F}, {{%r0,%r1}}, {R}, {F}, %r8, 0;",
-         r"a is 4 registers in braces; given 2, \{%r0, %r1\}"),
+        (
+            f"{SPARSE} {F}, {{%r0,%r1}}, {R}, {F}, %r8, 0;",
+            r"a is 4 registers in braces; given 2, \{%r0, %r1\}",
+        ),
         (f"{SPARSE} garbage !!", "'garbage !!' is not a list of operands"),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0,;", "it ends too soon"),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 08;", "'08' does not belong there"),
@@ -78,8 +86,10 @@ def test_what_fits(text):
         (f"{SPARSE} {F}, {{0,0,0,0}}, {R}, {F}, %r8, 0;", "at least one register"),
         (f"{SPARSE} {F}, {R}, {R}, {{0,0,0,0}}, %r8, 0;", "0f and 8 hexadecimal"),
         (f"{SPARSE} {F}, {R}, {{{R}}}, {F}, %r8, 0;", "does not belong there"),
-        (f"@%r8 {SPARSE} {F}, {R}, {R}, {F}, %r8, 0;",
-         r"%r8 cannot be the guard, a predicate, and e \(metadata\), 32 bits"),
+        (
+            f"@%r8 {SPARSE} {F}, {R}, {R}, {F}, %r8, 0;",
+            r"%r8 cannot be the guard, a predicate, and e \(metadata\), 32 bits",
+        ),
         (f"{WGMMA} {F}, %rd0, %rd1, 2, 1, 1, 0, 0;", "scale-d is a predicate"),
         (f"{WGMMA} {F}, %rd0, %rd1, %p, 0, 1, 0, 0;", "imm-scale-a is 1 or -1"),
         (f"{WGMMA} {F}, %rd0, %rd1, %p, 1, 1, 0, 2;", "imm-trans-b is 0 or 1"),
@@ -88,14 +98,22 @@ def test_what_fits(text):
         (f"{WGMMA} {F}, %rd0, %f0, %p, 1, 1, 0, 0;", "%f0 cannot be d, 32 bits, and b"),
         (f"{WGMMA} {{_,%f1,%f2,%f3}}, %rd0, %rd1, %p, 1, 1, 0, 0;", "read and written"),
         (f"{WGMMA} d, %rd0, %rd1, %p, 1, 1, 0, 0;", "d is 4 registers in braces"),
-        (f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, %r6, {{0, 2}}, %r7, {{0, 0}};",
-         "thread-id-a is 0 or 1 or a register; given 2"),
-        (f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, %r6, {{4, 0}}, %r7, {{0, 0}};",
-         "byte-id-a is 0, 1, 2 or 3"),
-        (f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, %r6, 0, %r7, {{0, 0}};",
-         r"here stands \{byte-id-a, thread-id-a\}; given 0"),
-        (f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, 6, {{0, 0}}, %r7, {{0, 0}};",
-         "scale-a-data is one 32-bit register"),
+        (
+            f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, %r6, {{0, 2}}, %r7, {{0, 0}};",
+            "thread-id-a is 0 or 1 or a register; given 2",
+        ),
+        (
+            f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, %r6, {{4, 0}}, %r7, {{0, 0}};",
+            "byte-id-a is 0, 1, 2 or 3",
+        ),
+        (
+            f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, %r6, 0, %r7, {{0, 0}};",
+            r"here stands \{byte-id-a, thread-id-a\}; given 0",
+        ),
+        (
+            f"{SCALED} {F}, {R}, {{%r4,%r5}}, {F}, 6, {{0, 0}}, %r7, {{0, 0}};",
+            "scale-a-data is one 32-bit register",
+        ),
         (f"{LOAD} {{%r0}}, %rd0;", "address is .*; given %rd0"),
         (f"{LOAD} {{%r0}}, [%rd0-16];", "'-16]' does not belong there"),
         (f"{LOAD} {{%r0}}, [%rd0+%r1];", "address is "),
@@ -103,19 +121,27 @@ def test_what_fits(text):
         (f"{LOAD} {{%r0}}, [%rd0], 1.0;", "stride is a 32-bit register or an integer"),
         (f"{LOAD} %r0, [%rd0];", "a is 1 register in braces"),
         ("movmatrix.sync.aligned.m8n8.trans.b16 {%r0}, %r1;", "one 32-bit register"),
-        ("spcompress.b8.b4.sp::2:4.x2 {%r1}, {%r2,%r2}, {%r4,%r5,%r6,%r7}, %r8;",
-         "cdata is registers that differ"),
-        ("spcompress.b8.b4.sp::2:4.x2 {%r2}, {%r2,%r3}, {%r4,%r5,%r6,%r7}, %r8;",
-         "cdata is registers that differ"),
-        ("spdecompress.b8.b4.sp::2:4.x2 {%r1,%r1}, {%r3}, {%r4};",
-         "data is registers that differ"),
-        ("tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r1,%r2}, %r1, [%r3];",
-         "redval is registers that differ"),
+        (
+            "spcompress.b8.b4.sp::2:4.x2 {%r1}, {%r2,%r2}, {%r4,%r5,%r6,%r7}, %r8;",
+            "cdata is registers that differ",
+        ),
+        (
+            "spcompress.b8.b4.sp::2:4.x2 {%r2}, {%r2,%r3}, {%r4,%r5,%r6,%r7}, %r8;",
+            "cdata is registers that differ",
+        ),
+        (
+            "spdecompress.b8.b4.sp::2:4.x2 {%r1,%r1}, {%r3}, {%r4};",
+            "data is registers that differ",
+        ),
+        (
+            "tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {%r1,%r2}, %r1, [%r3];",
+            "redval is registers that differ",
+        ),
         ("wgmma.wait_group.sync.aligned -1;", "N is an integer constant, 0 or more"),
         ("wgmma.commit_group.sync.aligned 0;", "it has no operands"),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, {'9' * 5000};", r"f \(selector\)"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_named(text, said):
     with pytest.raises(fm.BadOperands, match=said):
         fm.instruction(text)

@@ -76,8 +76,11 @@ def names_of(each):
 
 IMMEDIATES = (hex, lambda v: f"{v:#b}", lambda v: f"0{v:o}", str)
 CONSTANTS = {
-    "0f": "0f3F800000", "0d": "0d3FF0000000000000", "decimal": "1.5", "integer": "-3",
-}  # fmt: skip
+    "0f": "0f3F800000",
+    "0d": "0d3FF0000000000000",
+    "decimal": "1.5",
+    "integer": "-3",
+}
 
 
 def variants(op, source):
@@ -285,15 +288,28 @@ def test_near_misses_are_refused_by_both(family):
 # ── registers by their declaration ──────────────────────────────────────────
 
 TYPES = (
-    ".b16", ".u16", ".f16", ".b32", ".u32", ".s32", ".f32", ".f16x2", ".b64", ".u64",
-    ".s64", ".f64", ".pred",
-)  # fmt: skip
+    ".b16",
+    ".u16",
+    ".f16",
+    ".b32",
+    ".u32",
+    ".s32",
+    ".f32",
+    ".f16x2",
+    ".b64",
+    ".u64",
+    ".s64",
+    ".f64",
+    ".pred",
+)
 # Types that ptxas takes, which say nothing about the numbers in the registers.
 LAX_TYPES = {
     ("", ".b32", ".pred"),
-    ("wmma.mma", ".f64", ".u64"), ("wmma.mma", ".f64", ".s64"),
-    ("wmma.load", ".b32", ".f32"), ("wmma.load", ".b32", ".f16x2"),
-}  # fmt: skip
+    ("wmma.mma", ".f64", ".u64"),
+    ("wmma.mma", ".f64", ".s64"),
+    ("wmma.load", ".b32", ".f32"),
+    ("wmma.load", ".b32", ".f16x2"),
+}
 NAMED = (
     "mma.m16n8k16.f32.f16.f16.f32",
     "mma.m16n8k16.f16.f16.f16.f16",

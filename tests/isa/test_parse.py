@@ -28,26 +28,40 @@ def test_white_space_guards_and_operands_are_tolerated(text):
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
-        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32.satfinite",
-         "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32"),
-        ("mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32",
-         "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32"),
-        ("mma.sync.aligned.kind::mxf4.sp::ordered_metadata.block_scale"
-         ".scale_vec::2X.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue8m0",
-         "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.kind::mxf4"
-         ".block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"),
-        ("mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale"
-         ".f32.e4m3.e4m3.f32.ue8m0",
-         "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale"
-         ".scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"),
-        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn",
-         "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
-        ("wmma.load.a.sync.aligned.m16n16k16.row.f16",
-         "wmma.load.a.sync.aligned.row.m16n16k16.f16"),
-        ("wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite",
-         "wgmma.mma_async.sync.aligned.m64n8k32.satfinite.s32.s8.u8"),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32.satfinite",
+            "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32",
+        ),
+        (
+            "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32",
+            "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32",
+        ),
+        (
+            "mma.sync.aligned.kind::mxf4.sp::ordered_metadata.block_scale"
+            ".scale_vec::2X.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue8m0",
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.kind::mxf4"
+            ".block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0",
+        ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale"
+            ".f32.e4m3.e4m3.f32.ue8m0",
+            "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale"
+            ".scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0",
+        ),
+        (
+            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn",
+            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+        ),
+        (
+            "wmma.load.a.sync.aligned.m16n16k16.row.f16",
+            "wmma.load.a.sync.aligned.row.m16n16k16.f16",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite",
+            "wgmma.mma_async.sync.aligned.m64n8k32.satfinite.s32.s8.u8",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_spellings_of_the_assembler(text, canonical):
     assert str(fm.instruction(text)) == canonical
 
@@ -55,26 +69,44 @@ def test_other_spellings_of_the_assembler(text, canonical):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mma.sync.aligned.m16n8k64.row.col.f32.tf32.tf32.f32",
-         ["m16n8k64 with .tf32", ".tf32 has m16n8k4 and m16n8k8",
-          "mma.sp m16n8k8 and m16n8k16", "nearest: mma.sync.aligned.m16n8k8"]),
+        (
+            "mma.sync.aligned.m16n8k64.row.col.f32.tf32.tf32.f32",
+            [
+                "m16n8k64 with .tf32",
+                ".tf32 has m16n8k4 and m16n8k8",
+                "mma.sp m16n8k8 and m16n8k16",
+                "nearest: mma.sync.aligned.m16n8k8",
+            ],
+        ),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32", [".bf16", "nearest"]),
         ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", ["layout of B"]),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f17.f16.f32",
-         [".f17 is not a type of A", "did you mean f16?"]),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16", ["ends too soon", "type of C"]),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f17.f16.f32",
+            [".f17 is not a type of A", "did you mean f16?"],
+        ),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16",
+            ["ends too soon", "type of C"],
+        ),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.rz", ["rounding"]),
-        ("mma.aligned.m16n8k16.row.col.f32.f16.f16.f32", [".aligned cannot follow mma"]),
+        (
+            "mma.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+            [".aligned cannot follow mma"],
+        ),
         ("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16", ["m64n12k16", "shape"]),
-        ("wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8",
-         ["m64n40k32", "nearest: wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8"]),
+        (
+            "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8",
+            ["m64n40k32", "nearest: wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8"],
+        ),
         ("ldmatrix.sync.aligned.m16n16.x4.trans.b8", [".x4", "m8n8 and m8n16"]),
         ("hmma.16816", ["no instruction hmma", "did you mean", "wgmma"]),
         ("", ["does not begin with a mnemonic"]),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.f32",
-         [".f32 does not belong after"]),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.f32",
+            [".f32 does not belong after"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_exist_is_refused_with_reasons(text, words):
     with pytest.raises(fm.UnknownInstruction) as refusal:
         fm.instruction(text)

@@ -136,13 +136,10 @@ def exists(form, values):
 
 # What the assembler lets by and no manual has; none of it means anything new.
 LAX = {
-    "a .kind::mx… without .block_scale is ignored on 8-bit types":
-        r"mma\..*kind::mx(?!.*block_scale).*\.e[45]m[23]\.e[45]m[23]\.",
-    "wmma moves accumulators of types that the shape cannot multiply":
-        r"wmma\.(load\.c|store\.d)\..*\.(f16|f32|s32|f64)$",
-    "wmma.load.b takes f64 for a shape that f64 does not have":
-        r"wmma\.load\.b\..*m32n8k16\.f64$",
-}  # fmt: skip
+    "a .kind::mx… without .block_scale is ignored on 8-bit types": r"mma\..*kind::mx(?!.*block_scale).*\.e[45]m[23]\.e[45]m[23]\.",
+    "wmma moves accumulators of types that the shape cannot multiply": r"wmma\.(load\.c|store\.d)\..*\.(f16|f32|s32|f64)$",
+    "wmma.load.b takes f64 for a shape that f64 does not have": r"wmma\.load\.b\..*m32n8k16\.f64$",
+}
 
 
 def text_of(form, row, values):

@@ -45,7 +45,7 @@ BY_HAND = {
     ("tcgen05.ld.32x32b.x8", "sm_100a"): "LDTM.x8",
     ("tcgen05.m128n256k16.f32.f16", "sm_100a"): "UTCHMMA",
     ("wgmma.fence", "sm_90a"): "WARPGROUP.ARRIVE",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ LINES = [
     "  37  00007f3a 5d2e4a10        HMMA.16816.F32.BF16 R4, R8, R12, R4",
     "0x0090: HMMA.16816.F32.BF16 R4,R8,R12,R4;",
     "\tHMMA.16816.F32.BF16\t",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -313,8 +313,13 @@ def test_words_of_searches_are_first_words_of_names() -> None:
     known = {row["said"].upper() for row in read(spoken.SASS) if row["families"]}
     assert known - {"GMMA", "UMMA"} <= {*opcodes()}  # those two are how people speak
     assert {*opcodes()} - known == {
-        *ORDERING, *MEMORY, "FADD", "FMUL", "FFMA", "UNNAMED",
-    }  # fmt: skip
+        *ORDERING,
+        *MEMORY,
+        "FADD",
+        "FMUL",
+        "FFMA",
+        "UNNAMED",
+    }
 
 
 # Ordinary instructions, and those that order or shift: no words of searches.

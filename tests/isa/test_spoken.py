@@ -58,7 +58,10 @@ MACHINE = {
 
 # The same where several instructions have one name.
 AMONG = {
-    "UTCHMMA": {"tcgen05.mma.cta_group::1.kind::f16", "tcgen05.mma.cta_group::2.kind::tf32"},
+    "UTCHMMA": {
+        "tcgen05.mma.cta_group::1.kind::f16",
+        "tcgen05.mma.cta_group::2.kind::tf32",
+    },
     "UTCHMMA.2CTA": {"tcgen05.mma.cta_group::2.kind::f16"},
     "UTCIMMA": {"tcgen05.mma.cta_group::1.kind::i8"},
     "UTCQMMA": {
@@ -71,7 +74,7 @@ AMONG = {
     "STTM.x4": {"tcgen05.st.sync.aligned.32x32b.x4.b32"},
     "UTCCP.T.S": {"tcgen05.cp.cta_group::1.128x256b"},
     "DMMA.884": {"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("words", "short"), [*ONE.items(), *MACHINE.items()])
@@ -163,15 +166,22 @@ def test_what_words_cannot_mean(words: str, told: list[str]) -> None:
 @pytest.mark.parametrize(
     ("given", "near"),
     [
-        ("mma.m16n8k16.f32.f16.f16.f16", "are mma.sync.aligned.m16n8k16.row.col.f16.f16"),
+        (
+            "mma.m16n8k16.f32.f16.f16.f16",
+            "are mma.sync.aligned.m16n8k16.row.col.f16.f16",
+        ),
         ("mma.m16n8k8.s8", "are mma.sync.aligned.m16n8k16.row.col.s32.s8.s8"),
         ("mma.m16n8k16.s4", "are mma.sync.aligned.m16n8k32.row.col.s32.s4.s4"),
-        ("mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f16",
-         "nearest: mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.e2m1.e2m1.f32",
-         "nearest: mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1"),
+        (
+            "mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f16",
+            "nearest: mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16",
+        ),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.e2m1.e2m1.f32",
+            "nearest: mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_nearest_has_the_same_types(given: str, near: str) -> None:
     with pytest.raises(fm.UnknownInstruction) as refusal:
         fm.find(given)

@@ -42,13 +42,19 @@ def test_what_there_is():
     ("text", "said"),
     [
         ("wgmma.fance.sync.aligned", r"did you mean fence\?"),
-        ("wgmma.sync.aligned", ".mma_async, .fence, .commit_group or .wait_group comes"),
+        (
+            "wgmma.sync.aligned",
+            ".mma_async, .fence, .commit_group or .wait_group comes",
+        ),
         ("fence.proxy.async.shared", "does not belong after fence.proxy.async"),
         ("fence.acq_rel.gpu", "not covered, except fence.proxy.async"),
-        ("bar.sync 0;", "bar is an instruction of PTX, but not one of the Tensor Cores"),
+        (
+            "bar.sync 0;",
+            "bar is an instruction of PTX, but not one of the Tensor Cores",
+        ),
         ("mbarrier.init.shared.b64 [a], 1;", "mbarrier is not covered yet; sm_80 and"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_there_is_refused_by_name_and_reason(text, said):
     with pytest.raises(fm.UnknownInstruction, match=said):
         fm.instruction(text)

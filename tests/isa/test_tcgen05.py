@@ -13,18 +13,28 @@ MMA = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
     [
         ("tcgen05.mma.kind::f16.cta_group::1", str(MMA)),
         ("tcgen05.mma.cta_group::1.kind::f16.collector::a::discard", str(MMA)),
-        ("tcgen05.mma.kind::f16.cta_group::1.sp",
-         "tcgen05.mma.sp.cta_group::1.kind::f16"),
-        ("tcgen05.mma.ws.kind::i8.collector::b0::discard.sp.cta_group::1",
-         "tcgen05.mma.ws.sp.cta_group::1.kind::i8"),
-        ("tcgen05.cp.b8x16.warpx4.cta_group::2.b4x16_p64.32x128b",
-         "tcgen05.cp.cta_group::2.32x128b.warpx4.b8x16.b4x16_p64"),
-        ("tcgen05.ld.red.u32.max.x2.32x32b.aligned.sync",
-         "tcgen05.ld.red.sync.aligned.32x32b.x2.max.u32"),
-        ("tcgen05.commit.b64.shared::cluster.cta_group::1.mbarrier::arrive::one",
-         "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64"),
+        (
+            "tcgen05.mma.kind::f16.cta_group::1.sp",
+            "tcgen05.mma.sp.cta_group::1.kind::f16",
+        ),
+        (
+            "tcgen05.mma.ws.kind::i8.collector::b0::discard.sp.cta_group::1",
+            "tcgen05.mma.ws.sp.cta_group::1.kind::i8",
+        ),
+        (
+            "tcgen05.cp.b8x16.warpx4.cta_group::2.b4x16_p64.32x128b",
+            "tcgen05.cp.cta_group::2.32x128b.warpx4.b8x16.b4x16_p64",
+        ),
+        (
+            "tcgen05.ld.red.u32.max.x2.32x32b.aligned.sync",
+            "tcgen05.ld.red.sync.aligned.32x32b.x2.max.u32",
+        ),
+        (
+            "tcgen05.commit.b64.shared::cluster.cta_group::1.mbarrier::arrive::one",
+            "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_canonical_spelling(text, means):
     assert str(fm.instruction(text)) == means
     assert fm.instruction(text) == fm.instruction(means)
@@ -34,31 +44,48 @@ def test_one_canonical_spelling(text, means):
     ("text", "said"),
     [
         ("tcgen05.mma.cta_group::1.kind::f17", r"not a qualifier .* mean kind::f16\?"),
-        ("tcgen05.mma.cta_group::3.kind::f16",
-         r"mean cta_group::2\?\); the CTA group is missing: .cta_group::1 or .cta"),
-        ("tcgen05.mma.kind::f16", "lacks the CTA group: .cta_group::1 or .cta_group::2"),
-        ("tcgen05.mma.sp.ws.cta_group::1.kind::f16",
-         "ws comes directly after the name, as in tcgen05.mma.ws"),
+        (
+            "tcgen05.mma.cta_group::3.kind::f16",
+            r"mean cta_group::2\?\); the CTA group is missing: .cta_group::1 or .cta",
+        ),
+        (
+            "tcgen05.mma.kind::f16",
+            "lacks the CTA group: .cta_group::1 or .cta_group::2",
+        ),
+        (
+            "tcgen05.mma.sp.ws.cta_group::1.kind::f16",
+            "ws comes directly after the name, as in tcgen05.mma.ws",
+        ),
         ("tcgen05.ld.sync.red.aligned.32x32b.x2.min.f32", "as in tcgen05.ld.red$"),
-        ("tcgen05.mma.cta_group::1.kind::f16.collector::a:fill",
-         r"did you mean collector::a::fill\?"),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.collector::a:fill",
+            r"did you mean collector::a::fill\?",
+        ),
         ("tcgen05.mma.cta_group::1.cta_group::1.kind::f16", "is there twice"),
-        ("tcgen05.mma.cta_group::1.kind::mxf8f6f4",
-         "with no block scaling does not exist; it has .block_scale"),
-        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale",
-         "no scale vector does not exist; it has"),
-        ("tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block16",
-         "it has none, .block32 or .scale_vec::2X"),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf8f6f4",
+            "with no block scaling does not exist; it has .block_scale",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale",
+            "no scale vector does not exist; it has",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block16",
+            "it has none, .block32 or .scale_vec::2X",
+        ),
         ("tcgen05.mma.ws.cta_group::2.kind::f16", r"mean cta_group::1\?"),
-        ("tcgen05.mma.cta_group::1.kind::f16.ashift.collector::a::use",
-         "with .collector::a::use as the collector does not exist; it has none or "
-         ".collector::a::lastuse"),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.ashift.collector::a::use",
+            "with .collector::a::use as the collector does not exist; it has none or "
+            ".collector::a::lastuse",
+        ),
         ("tcgen05.ld.sync.aligned.16x256b.x64.b32", "with .x64 as the count does not"),
         ("tcgen05.ld.red.sync.aligned.32x32b.x1.min.f32", r"mean x16\?|x1 is not"),
         ("tcgen05.mna", r"mean mma\?"),
         ("tcgen05", "ends too soon"),
     ],
-)  # fmt: skip
+)
 def test_refusals_name_what_is_wrong_and_what_is_near(text, said):
     with pytest.raises(fm.UnknownInstruction, match=said):
         fm.instruction(text)
@@ -70,29 +97,49 @@ def test_refusals_name_what_is_wrong_and_what_is_near(text, said):
         ("{} [%r1], %rd1, %rd2, %r2, %p1, 16;", "scale-input-d is 0 to 15; given 16"),
         ("{} [%r1], %rd1, [%r3], %r2, %p1;", "b-desc is a descriptor"),
         ("{} %r1, %rd1, %rd2, %r2, %p1;", "d-tmem is an address in tensor memory"),
-        ("{} [%r1], %rd1, %rd2, %r2, {{%r3, %r4}}, %p1;",
-         "disable-output-lane is 4 registers in braces; given 2"),
-        ("{} [%r1], %rd1, %rd2, 0x100000000, %p1;",
-         "idesc is a 32-bit register or an integer of 32 bits"),
+        (
+            "{} [%r1], %rd1, %rd2, %r2, {{%r3, %r4}}, %p1;",
+            "disable-output-lane is 4 registers in braces; given 2",
+        ),
+        (
+            "{} [%r1], %rd1, %rd2, 0x100000000, %p1;",
+            "idesc is a 32-bit register or an integer of 32 bits",
+        ),
         ("{} [%r1], %rd1, %rd2, %r2;", "enable-input-d is missing"),
-        ("tcgen05.mma.cta_group::1.kind::f8f6f4 [%r1], %rd1, %rd2, %r2, %p1, 3;",
-         "given 6 operands, 1 too many"),
-        ("tcgen05.mma.cta_group::1.kind::f16.ashift [%r1], %rd1, %rd2, %r2, %p1;",
-         "a-tmem is an address in tensor memory"),
-        ("tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd1], 96;",
-         "nCols is 32, 64, 128, 256 or 512 as a constant, or a 32-bit register"),
-        ("tcgen05.alloc.exclusive.cta_group::1.sync.aligned.b32 [%rd1], 48;",
-         "nCols is a multiple of 32"),
-        ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r1, %r1}}, [%r2];",
-         "r is registers that differ"),
-        ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r1, _}}, [%r2];",
-         "among which _ cannot stand"),
-        ("tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {{%r1}}, [%r2];",
-         "immHalfSplitoff is missing"),
-        ("tcgen05.ld.sync.aligned.16x128b.x2.b32 {{%r1, %r2}}, [%r2];",
-         "r is 4 registers in braces; given 2"),
+        (
+            "tcgen05.mma.cta_group::1.kind::f8f6f4 [%r1], %rd1, %rd2, %r2, %p1, 3;",
+            "given 6 operands, 1 too many",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.ashift [%r1], %rd1, %rd2, %r2, %p1;",
+            "a-tmem is an address in tensor memory",
+        ),
+        (
+            "tcgen05.alloc.cta_group::1.sync.aligned.b32 [%rd1], 96;",
+            "nCols is 32, 64, 128, 256 or 512 as a constant, or a 32-bit register",
+        ),
+        (
+            "tcgen05.alloc.exclusive.cta_group::1.sync.aligned.b32 [%rd1], 48;",
+            "nCols is a multiple of 32",
+        ),
+        (
+            "tcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r1, %r1}}, [%r2];",
+            "r is registers that differ",
+        ),
+        (
+            "tcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r1, _}}, [%r2];",
+            "among which _ cannot stand",
+        ),
+        (
+            "tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {{%r1}}, [%r2];",
+            "immHalfSplitoff is missing",
+        ),
+        (
+            "tcgen05.ld.sync.aligned.16x128b.x2.b32 {{%r1, %r2}}, [%r2];",
+            "r is 4 registers in braces; given 2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_operands_are_refused_by_name(text, said):
     with pytest.raises(fm.BadOperands, match=said):
         fm.instruction(text.format(MMA))
@@ -100,9 +147,12 @@ def test_operands_are_refused_by_name(text, said):
 
 def test_register_counts():
     counts = {
-        "32x32b.x8": 8, "16x64b.x8": 8, "16x128b.x8": 16, "16x256b.x8": 32,
+        "32x32b.x8": 8,
+        "16x64b.x8": 8,
+        "16x128b.x8": 16,
+        "16x256b.x8": 32,
         "16x32bx2.x8": 8,
-    }  # fmt: skip
+    }
     for shape, count in counts.items():
         for kind in ("ld", "st"):
             op = fm.instruction(f"tcgen05.{kind}.sync.aligned.{shape}.b32")
@@ -154,9 +204,7 @@ def test_old_names_of_targets():
 
 
 def test_a_scaled_d_is_not_on_every_target():
-    (last,) = {
-        each for some in MMA.form.lists(MMA) for each in some if each.targets
-    }  # fmt: skip
+    (last,) = {each for some in MMA.form.lists(MMA) for each in some if each.targets}
     assert (last.name, last.targets) == ("scale_input_d", "100a/f")
 
 

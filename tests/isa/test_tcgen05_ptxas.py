@@ -95,7 +95,7 @@ MISPLACED = (
     "tcgen05.wait::ld.sync;",
     "tcgen05.wait.ld.sync.aligned;",
     "tcgen05.commit.cta_group::1.b64 [tile];",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("text", MISPLACED)
@@ -284,9 +284,20 @@ def test_near_misses_are_refused_by_both():
 
 
 TYPES = (
-    ".b16", ".u16", ".f16", ".b32", ".u32", ".s32", ".f32", ".f16x2", ".b64", ".u64",
-    ".s64", ".f64", ".pred",
-)  # fmt: skip
+    ".b16",
+    ".u16",
+    ".f16",
+    ".b32",
+    ".u32",
+    ".s32",
+    ".f32",
+    ".f16x2",
+    ".b64",
+    ".u64",
+    ".s64",
+    ".f64",
+    ".pred",
+)
 NAMED = (
     "tcgen05.mma.sp.cta_group::1.kind::f16",
     "tcgen05.mma.cta_group::1.kind::mxf4.block_scale",
@@ -391,7 +402,13 @@ def test_what_each_target_takes():
     """The size of what is left out would be the size of the mistake."""
     counts = {t: sum(op.supported_on(t) for op in OPS) for t in TARGETS}
     assert {t: n for t, n in counts.items() if n} == {
-        "sm_100a": 600, "sm_100f": 446, "sm_103a": 712, "sm_103f": 614,
-        "sm_107a": 2004, "sm_107f": 1450, "sm_110a": 768, "sm_110f": 614,
-    }  # fmt: skip
+        "sm_100a": 600,
+        "sm_100f": 446,
+        "sm_103a": 712,
+        "sm_103f": 614,
+        "sm_107a": 2004,
+        "sm_107f": 1450,
+        "sm_110a": 768,
+        "sm_110f": 614,
+    }
     assert len(OPS) == 2060

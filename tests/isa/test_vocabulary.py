@@ -98,8 +98,10 @@ def test_what_is_left_out_becomes_machine_code(line):
     assert isinstance(vocabulary.named(example), vocabulary.Remark)
     begins = ".".join(example.split(".")[:2]) if "tcgen05" in example else example[:8]
     form = next(form for form in FORMS if form.spellings[0].startswith(begins))
-    texts = [[*lines[:-1], lines[-1].replace(name, example)]
-             for name, lines in vocabulary.templates(form)]  # fmt: skip
+    texts = [
+        [*lines[:-1], lines[-1].replace(name, example)]
+        for name, lines in vocabulary.templates(form)
+    ]
     assert any(vocabulary.become_code(texts, target, vocabulary.NEWEST))
 
 

@@ -14,31 +14,53 @@ MEANT = {
     "tcgen05.m128n256k16.f16.f16.f16": {"shape": "m128n256k16", "a": "f16", "d": "f16"},
     "tcgen05.m128n256.bf16": {"shape": "m128n256k16", "a": "bf16"},
     "tcgen05.m256n64k32.f16.e4m3.e2m1": {
-        "shape": "m256n64k32", "a": "e4m3", "b": "e2m1", "d": "f16", "cta_group": 2
+        "shape": "m256n64k32",
+        "a": "e4m3",
+        "b": "e2m1",
+        "d": "f16",
+        "cta_group": 2,
     },
     "tcgen05.mma.ws.sp.m32n64k16.tf32": {
-        "shape": "m32n64k16", "a": "tf32", "ws": True, "sp": True
+        "shape": "m32n64k16",
+        "a": "tf32",
+        "ws": True,
+        "sp": True,
     },
     "tcgen05.sp.m64n24k64.s8.u8": {
-        "shape": "m64n24k64", "a": "s8", "b": "u8", "sp": True
+        "shape": "m64n24k64",
+        "a": "s8",
+        "b": "u8",
+        "sp": True,
     },
     "tcgen05.m128n8k32.e5m2.ue8m0": {
-        "shape": "m128n8k32", "a": "e5m2", "kind": "mxf8f6f4"
+        "shape": "m128n8k32",
+        "a": "e5m2",
+        "kind": "mxf8f6f4",
     },
     "tcgen05.kind::mxf4nvf4.m128n64k64": {
-        "shape": "m128n64k64", "a": "e2m1", "kind": "mxf4nvf4"
+        "shape": "m128n64k64",
+        "a": "e2m1",
+        "kind": "mxf4nvf4",
     },
     "tcgen05.kind::mxf4nvf4.m128n64k64.ue8m0": {
-        "shape": "m128n64k64", "a": "e2m1", "kind": "mxf4nvf4", "scale": "ue8m0"
+        "shape": "m128n64k64",
+        "a": "e2m1",
+        "kind": "mxf4nvf4",
+        "scale": "ue8m0",
     },
     "tcgen05.kind::mxf4nvf4.block16.m256n64k96": {
-        "shape": "m256n64k96", "a": "e2m1", "kind": "mxf4nvf4", "cta_group": 2,
+        "shape": "m256n64k96",
+        "a": "e2m1",
+        "kind": "mxf4nvf4",
+        "cta_group": 2,
         "scale_vec": "block16",
     },
     "tcgen05.kind::f16.ashift.m128n64k16.f32.f16": {
-        "shape": "m128n64k16", "a": "f16", "ashift": True
+        "shape": "m128n64k16",
+        "a": "f16",
+        "ashift": True,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", MEANT)

@@ -34,9 +34,25 @@ TARGETS = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_120a")
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256)
 KINDS = (
-    "f4", "f6", "f8", "f16", "bf16", "tf32", "f32", "f64", "i4", "i8", "i16", "ti8",
-    "ti16", "ti32", "u8", "s8", "b1", "nvf4",
-)  # fmt: skip
+    "f4",
+    "f6",
+    "f8",
+    "f16",
+    "bf16",
+    "tf32",
+    "f32",
+    "f64",
+    "i4",
+    "i8",
+    "i16",
+    "ti8",
+    "ti16",
+    "ti32",
+    "u8",
+    "s8",
+    "b1",
+    "nvf4",
+)
 USES = ("fill", "use", "lastuse", "discard", "keep", "reuse")
 _OTHERS = """
 row col sync aligned async trans sat satfinite relu ftz noftz abs NaN xorsign xor and or
@@ -376,7 +392,7 @@ LEFT_OUT = (
         "wmma.load.c.sync.aligned.row.m8n8k32.f32",
         "sm_90a",
     ),
-)  # fmt: skip
+)
 
 
 def left_out(text):

@@ -33,9 +33,12 @@ def compute(**environment):
     kept = {k: v for k, v in os.environ.items() if k not in (VARIABLE, "HOME")}
     kept |= {"PYTHONPATH": str(SOURCE)} | environment
     done = subprocess.run(
-        [sys.executable, "-c", PRODUCT], env=kept, capture_output=True, text=True,
+        [sys.executable, "-c", PRODUCT],
+        env=kept,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

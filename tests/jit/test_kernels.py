@@ -59,12 +59,18 @@ INTEGERS = np.array([-(2**31), -7, -1, 0, 1, 5, 2**31 - 1], np.int32)
         (lambda x: larger(x, 2), lambda x: np.maximum(x, 2)),
         (lambda x: smaller(x, 2), lambda x: np.minimum(x, 2)),
         (lambda x: select(x >= 0, x, -1), lambda x: np.where(x >= 0, x, -1)),
-        (lambda x: select(compare_unsigned(">", x, 9), 1, x), lambda x: np.where(x.view("u4") > 9, 1, x)),
+        (
+            lambda x: select(compare_unsigned(">", x, 9), 1, x),
+            lambda x: np.where(x.view("u4") > 9, 1, x),
+        ),
         (ones, lambda x: np.bitwise_count(x.view("u4")).astype("i4")),
         (lambda x: convert(convert(x, I8), I32), lambda x: x.astype("i1").astype("i4")),
-        (lambda x: convert(convert(x, I8), I32, signed=False), lambda x: x.astype("u1").astype("i4")),
+        (
+            lambda x: convert(convert(x, I8), I32, signed=False),
+            lambda x: x.astype("u1").astype("i4"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_integers(traced, plain):
     with np.errstate(over="ignore"):
         assert unary(I32, traced, INTEGERS).tolist() == plain(INTEGERS).tolist()
@@ -88,9 +94,12 @@ FLOATS = np.array([-np.inf, -2.75, -0.0, 0.0, 0.5, 1e300, np.inf, np.nan])
         (lambda x: select(x == x * 1, x, 7.0), lambda x: np.where(x == x * 1, x, 7.0)),
         (lambda x: select(x != x * 1, 7.0, x), lambda x: np.where(x != x * 1, 7.0, x)),
         (lambda x: select(is_nan(x), 1.0, x), lambda x: np.where(np.isnan(x), 1.0, x)),
-        (lambda x: convert(convert(x, F32), F64), lambda x: x.astype("f4").astype("f8")),
+        (
+            lambda x: convert(convert(x, F32), F64),
+            lambda x: x.astype("f4").astype("f8"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_floats(traced, plain):
     with np.errstate(all="ignore"):
         expected = plain(FLOATS)

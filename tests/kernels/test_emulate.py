@@ -44,11 +44,15 @@ def walked(kernel, A, B):
             moved = Descriptor(b.start + 64 * step, b.leading, b.stride, 128)
             paired = op.metadata.tiles == 2
             d = execute(
-                op, d, a.encode(), moved.encode(), smem=image,
-                metadata=words[:, : 1] if paired else words[:, step : step + 1],
+                op,
+                d,
+                a.encode(),
+                moved.encode(),
+                smem=image,
+                metadata=words[:, :1] if paired else words[:, step : step + 1],
                 selector=step if paired else 0,
                 scale_d=int(step > 0 or (slab > 0 and not kernel.promote)),
-            )  # fmt: skip
+            )
         if kernel.promote:
             total = total + op.d.unpack(d)
     return total if kernel.promote else op.d.unpack(d)

@@ -148,10 +148,14 @@ def test_every_byte_of_a_packed_matrix(host, rows, columns):
     shape = packed_shape(name, rows, columns)
     packed = np.full(shape, 0xA5, np.uint8)
     library.all_blocks(
-        ctypes.c_void_p(room.ctypes.data), ctypes.c_longlong(room.shape[1]), rows,
-        ctypes.c_longlong(matrix.nbytes // rows), ctypes.c_void_p(packed.ctypes.data),
-        shape[1], 4 * shape[0],
-    )  # fmt: skip
+        ctypes.c_void_p(room.ctypes.data),
+        ctypes.c_longlong(room.shape[1]),
+        rows,
+        ctypes.c_longlong(matrix.nbytes // rows),
+        ctypes.c_void_p(packed.ctypes.data),
+        shape[1],
+        4 * shape[0],
+    )
     np.testing.assert_array_equal(packed, pack(*expected(name, matrix)).data)
 
 
@@ -164,9 +168,11 @@ def test_chunks_of_all_kinds(host):
     values = np.zeros((units, 16), np.uint8)
     codes = np.zeros(units, np.uint32)
     library.all_chunks(
-        ctypes.c_void_p(matrix.ctypes.data), ctypes.c_longlong(units),
-        ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(codes.ctypes.data),
-    )  # fmt: skip
+        ctypes.c_void_p(matrix.ctypes.data),
+        ctypes.c_longlong(units),
+        ctypes.c_void_p(values.ctypes.data),
+        ctypes.c_void_p(codes.ctypes.data),
+    )
     per = compressed.indices.size // units
     found = codes[:, None] >> 4 * np.arange(per, dtype=np.uint32) & 15
     np.testing.assert_array_equal(found, compressed.indices.reshape(units, per))

@@ -23,9 +23,22 @@ from fragmenta.shared.tensor_map import Im2col, TensorMap
 from tests.simt.kernels import kernel, run
 
 KINDS = {
-    "u8": 1, "s8": 1, "b8": 1, "u16": 2, "s16": 2, "b16": 2, "f16": 2, "u32": 4,
-    "s32": 4, "b32": 4, "f32": 4, "u64": 8, "s64": 8, "b64": 8, "f64": 8,
-}  # fmt: skip
+    "u8": 1,
+    "s8": 1,
+    "b8": 1,
+    "u16": 2,
+    "s16": 2,
+    "b16": 2,
+    "f16": 2,
+    "u32": 4,
+    "s32": 4,
+    "b32": 4,
+    "f32": 4,
+    "u64": 8,
+    "s64": 8,
+    "b64": 8,
+    "f64": 8,
+}
 
 
 @cache
@@ -82,12 +95,22 @@ def test_numbers_are_converted_to_the_declared_type(
 @pytest.mark.parametrize(
     "kind, value",
     [
-        ("u8", 256), ("u8", -129), ("s8", 128), ("b8", 256), ("s16", 32768),
-        ("u16", 65536), ("u32", 1 << 32), ("s32", 1 << 31), ("s64", 1 << 63),
-        ("u64", 1 << 64), ("f16", 65520.0), ("f32", 1e39), ("f32", 10**400),
+        ("u8", 256),
+        ("u8", -129),
+        ("s8", 128),
+        ("b8", 256),
+        ("s16", 32768),
+        ("u16", 65536),
+        ("u32", 1 << 32),
+        ("s32", 1 << 31),
+        ("s64", 1 << 63),
+        ("u64", 1 << 64),
+        ("f16", 65520.0),
+        ("f32", 1e39),
+        ("f32", 10**400),
         ("f64", 10**400),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_do_not_fit_are_refused(kind: str, value: Any) -> None:
     with pytest.raises(ValueRangeError, match=r"argument 1 \(x\) is a " + kind):
         passed(kind, value)
@@ -96,11 +119,18 @@ def test_numbers_that_do_not_fit_are_refused(kind: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "kind, value",
     [
-        ("u32", 1.0), ("u32", np.float32(1)), ("u32", None), ("u32", "1"),
-        ("f32", "1.5"), ("f32", 1j), ("f32", None), ("u32", np.zeros(1, np.uint32)),
-        ("f32", [1.0]), ("u32", np.array(3)),
+        ("u32", 1.0),
+        ("u32", np.float32(1)),
+        ("u32", None),
+        ("u32", "1"),
+        ("f32", "1.5"),
+        ("f32", 1j),
+        ("f32", None),
+        ("u32", np.zeros(1, np.uint32)),
+        ("f32", [1.0]),
+        ("u32", np.array(3)),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_a_number_is_refused(kind: str, value: Any) -> None:
     with pytest.raises(Error, match=r"argument 1 \(x\)"):
         passed(kind, value)
@@ -113,8 +143,12 @@ def test_structs_are_bytes() -> None:
     )
     out = np.zeros(2, np.uint32)
     data = np.arange(4, dtype=np.uint32)
-    for given in (data.tobytes(), bytearray(data.tobytes()), memoryview(data).cast("B"),
-                  data.view("V16")[0]):  # fmt: skip
+    for given in (
+        data.tobytes(),
+        bytearray(data.tobytes()),
+        memoryview(data).cast("B"),
+        data.view("V16")[0],
+    ):
         out[:] = 0
         run(made, out, given, threads=1)
         assert out.tolist() == [3, 2]
@@ -133,11 +167,29 @@ COPY = """
     st.global.u8 [%rd4], %r1;
 """
 DTYPES = [
-    bool, "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16",
-    "M8[s]", "S5", "V3", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn,
-    ml_dtypes.float8_e5m2, ml_dtypes.int4,
+    bool,
+    "u1",
+    "i1",
+    "u2",
+    "i2",
+    "u4",
+    "i4",
+    "u8",
+    "i8",
+    "f2",
+    "f4",
+    "f8",
+    "c8",
+    "c16",
+    "M8[s]",
+    "S5",
+    "V3",
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.int4,
     np.dtype([("a", "u1"), ("b", "f4")]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -321,8 +373,10 @@ def test_views_that_overlap_are_one_memory() -> None:
     run(made, memory[2:10], memory[5:14], threads=1)
     assert memory.tolist() == [0, 0, 12, 0, 0, 77, 77] + [0] * 9
     # A vector is aligned as in the array.
-    vector = kernel("ld.param.u64 %rd1, [from]; ld.global.v2.u32 {%r1, %r2}, [%rd1];",
-                    ".param .u64 from")  # fmt: skip
+    vector = kernel(
+        "ld.param.u64 %rd1, [from]; ld.global.v2.u32 {%r1, %r2}, [%rd1];",
+        ".param .u64 from",
+    )
     run(vector, memory, memory[2:], threads=1)
     with pytest.raises(KernelFault, match="misaligned"):
         run(vector, memory, memory[3:], threads=1)
@@ -380,8 +434,10 @@ def test_many_arrays() -> None:
         f"ld.param.u64 %rd1, [{n}]; ld.global.u32 %r2, [%rd1]; add.u32 %r1, %r1, %r2;"
         for n in names
     )
-    made = kernel(f"mov.u32 %r1, 0; {loads} st.global.u32 [%mine], %r1;",
-                  ", ".join(f".param .u64 {n}" for n in names))  # fmt: skip
+    made = kernel(
+        f"mov.u32 %r1, 0; {loads} st.global.u32 [%mine], %r1;",
+        ", ".join(f".param .u64 {n}" for n in names),
+    )
     out = np.zeros(32, np.uint32)
     run(made, out, *(np.array([i], np.uint32) for i in range(count)))
     assert (out == sum(range(count))).all()
@@ -410,8 +466,14 @@ def test_shapes_that_are_refused(grid: Any, block: Any, message: str) -> None:
 
 def test_options_that_are_refused() -> None:
     made = kernel("ret;")
-    for options in ({"limit": -1}, {"limit": 1.5}, {"stack": -1}, {"stack": "1"},
-                    {"shared": -1}, {"shared": 1.5}):  # fmt: skip
+    for options in (
+        {"limit": -1},
+        {"limit": 1.5},
+        {"stack": -1},
+        {"stack": "1"},
+        {"shared": -1},
+        {"shared": 1.5},
+    ):
         (name,) = options
         with pytest.raises(Error, match=f"{name} is"):
             run(made, np.zeros(1), **options)

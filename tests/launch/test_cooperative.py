@@ -146,8 +146,18 @@ def test_raw_kernels_and_the_command(tmp_path: Path) -> None:
     assert x[0] == 0
     file = tmp_path / "k.ptx"
     file.write_text(RIGHT)
-    words = ["launch", str(file), "--grid", "2", "--block", "64", "--arg",
-             "zeros:u32:128", "--arg", "u32:128"]  # fmt: skip
+    words = [
+        "launch",
+        str(file),
+        "--grid",
+        "2",
+        "--block",
+        "64",
+        "--arg",
+        "zeros:u32:128",
+        "--arg",
+        "u32:128",
+    ]
     assert CliRunner().invoke(app, [*words, "--cooperative"]).exit_code == 0
     told = CliRunner().invoke(app, words)
     assert told.exit_code == 1
@@ -171,13 +181,16 @@ DONE: ret;
 """
 
 
-@pytest.mark.parametrize("name, said", [
-    ("__cudaCDP2LaunchDeviceV2", "cudaLaunchDeviceV2 is of dynamic parallelism"),
-    ("__cudaCDP2GetParameterBufferV2", "cudaGetParameterBufferV2 is of dynamic"),
-    ("cudaLaunchDevice", "cudaLaunchDevice is of dynamic parallelism"),
-    ("cudaDeviceSynchronize", "cudaDeviceSynchronize is of dynamic parallelism"),
-    ("helper", "helper has no body in this file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("__cudaCDP2LaunchDeviceV2", "cudaLaunchDeviceV2 is of dynamic parallelism"),
+        ("__cudaCDP2GetParameterBufferV2", "cudaGetParameterBufferV2 is of dynamic"),
+        ("cudaLaunchDevice", "cudaLaunchDevice is of dynamic parallelism"),
+        ("cudaDeviceSynchronize", "cudaDeviceSynchronize is of dynamic parallelism"),
+        ("helper", "helper has no body in this file"),
+    ],
+)
 def test_a_function_that_is_not_there_is_named(name: str, said: str) -> None:
     module = ptx.parse(PARENT.replace("NAME", name))
     found = [each for each in module.check() if each.rule == "unsupported"]

@@ -49,81 +49,181 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
 @pytest.mark.parametrize(
     "access, kind, words",
     [
-        ("ld.global.u32 %r1, [%out-4]", "bounds",
-         "reads 4 bytes, 4 bytes before the start of argument 0 (out)"),
-        ("ld.global.u32 %r1, [%out+128]", "bounds",
-         "reads 4 bytes, 0 bytes behind the end of argument 0 (out), which has 128"),
-        ("ld.u32 %r1, [%out+1000000]", "bounds",
-         "999872 bytes behind the end of argument 0 (out)"),
-        ("ld.global.v2.u32 {%r1, %r2}, [%out+126]", "bounds",
-         "reads 8 bytes at byte 126 of argument 0 (out), which has 128 bytes"),
-        ("st.global.v4.u32 [%out+8], {0, 0, 0, 0}", "alignment",
-         "writes 16 bytes at byte 8 of argument 0 (out)"),
+        (
+            "ld.global.u32 %r1, [%out-4]",
+            "bounds",
+            "reads 4 bytes, 4 bytes before the start of argument 0 (out)",
+        ),
+        (
+            "ld.global.u32 %r1, [%out+128]",
+            "bounds",
+            "reads 4 bytes, 0 bytes behind the end of argument 0 (out), which has 128",
+        ),
+        (
+            "ld.u32 %r1, [%out+1000000]",
+            "bounds",
+            "999872 bytes behind the end of argument 0 (out)",
+        ),
+        (
+            "ld.global.v2.u32 {%r1, %r2}, [%out+126]",
+            "bounds",
+            "reads 8 bytes at byte 126 of argument 0 (out), which has 128 bytes",
+        ),
+        (
+            "st.global.v4.u32 [%out+8], {0, 0, 0, 0}",
+            "alignment",
+            "writes 16 bytes at byte 8 of argument 0 (out)",
+        ),
         ("ld.global.u16 %h1, [%out+1]", "alignment", "is not a multiple of 2"),
         ("ld.global.u32 %r1, [0]", "bounds", "at 0x0, 0 bytes behind a null pointer"),
-        ("mul.wide.u32 %rd1, 0xfffffffe, 4; add.u64 %rd1, %rd1, %out;"
-         "st.global.u32 [%rd1], 0", "bounds",
-         "which has 128 bytes; the index may be -2, as an unsigned number"),
-        ("mov.u64 %rd1, 0xaaab00000000; ld.u32 %r1, [%rd1]", "bounds",
-         "if this is the address of an array, give the array itself"),
-        ("cvta.shared.u64 %rd1, 0; cvta.to.global.u64 %rd1, %rd1;"
-         "ld.shared.u32 %r1, [%rd1]", "bounds", "generic address 0x8000000000; cvta"),
-        ("cp.async.ca.shared.global [values], [0], 8", "bounds",
-         "reads 8 bytes at 0x0, 0 bytes behind a null pointer"),
-        ("cp.async.ca.shared.global [values+64], [%out], 8", "bounds",
-         "writes 8 bytes, 0 bytes behind the end of shared memory, which has 64 bytes "
-         "(64 static, 0 dynamic)"),
+        (
+            "mul.wide.u32 %rd1, 0xfffffffe, 4; add.u64 %rd1, %rd1, %out;"
+            "st.global.u32 [%rd1], 0",
+            "bounds",
+            "which has 128 bytes; the index may be -2, as an unsigned number",
+        ),
+        (
+            "mov.u64 %rd1, 0xaaab00000000; ld.u32 %r1, [%rd1]",
+            "bounds",
+            "if this is the address of an array, give the array itself",
+        ),
+        (
+            "cvta.shared.u64 %rd1, 0; cvta.to.global.u64 %rd1, %rd1;"
+            "ld.shared.u32 %r1, [%rd1]",
+            "bounds",
+            "generic address 0x8000000000; cvta",
+        ),
+        (
+            "cp.async.ca.shared.global [values], [0], 8",
+            "bounds",
+            "reads 8 bytes at 0x0, 0 bytes behind a null pointer",
+        ),
+        (
+            "cp.async.ca.shared.global [values+64], [%out], 8",
+            "bounds",
+            "writes 8 bytes, 0 bytes behind the end of shared memory, which has 64 bytes "
+            "(64 static, 0 dynamic)",
+        ),
         ("mov.u64 %rd1, -8; st.u32 [%rd1], 0", "bounds", "where nothing is"),
-        ("mov.u64 %rd1, 0x123456789abcdef0; ld.u32 %r1, [%rd1]", "bounds",
-         "at 0x123456789abcdef0, where nothing is"),
-        ("atom.global.add.u32 %r1, [%out+128], 1", "bounds", "accesses 4 bytes, 0 bytes"),
+        (
+            "mov.u64 %rd1, 0x123456789abcdef0; ld.u32 %r1, [%rd1]",
+            "bounds",
+            "at 0x123456789abcdef0, where nothing is",
+        ),
+        (
+            "atom.global.add.u32 %r1, [%out+128], 1",
+            "bounds",
+            "accesses 4 bytes, 0 bytes",
+        ),
         ("red.global.add.u64 [%out+4], 1", "alignment", "writes 8 bytes at byte 4"),
-        ("ld.shared.u32 %r1, [values-4]", "bounds",
-         "4 bytes before the start of shared memory"),
-        ("ld.shared.u32 %r1, [values+64]", "bounds",
-         "0 bytes behind the end of shared memory, which has 64 bytes"),
-        ("mov.u32 %r1, values; ld.shared.u32 %r1, [%r1-5000]", "bounds",
-         "5000 bytes before the start of shared memory"),
-        ("cvta.shared.u64 %rd1, %rd2; ld.u32 %r1, [%rd1-4]", "bounds",
-         "4 bytes before the start of shared memory"),
-        ("cvta.shared.u64 %rd1, %rd2; st.u32 [%rd1+64], 0", "bounds",
-         "0 bytes behind the end of shared memory"),
-        ("atom.shared.add.u32 %r1, [values-4], 1", "bounds", "before the start of shared"),
-        ("ld.local.u32 %r1, [mine+32]", "bounds",
-         "0 bytes behind the end of local memory, which has 32 bytes"),
+        (
+            "ld.shared.u32 %r1, [values-4]",
+            "bounds",
+            "4 bytes before the start of shared memory",
+        ),
+        (
+            "ld.shared.u32 %r1, [values+64]",
+            "bounds",
+            "0 bytes behind the end of shared memory, which has 64 bytes",
+        ),
+        (
+            "mov.u32 %r1, values; ld.shared.u32 %r1, [%r1-5000]",
+            "bounds",
+            "5000 bytes before the start of shared memory",
+        ),
+        (
+            "cvta.shared.u64 %rd1, %rd2; ld.u32 %r1, [%rd1-4]",
+            "bounds",
+            "4 bytes before the start of shared memory",
+        ),
+        (
+            "cvta.shared.u64 %rd1, %rd2; st.u32 [%rd1+64], 0",
+            "bounds",
+            "0 bytes behind the end of shared memory",
+        ),
+        (
+            "atom.shared.add.u32 %r1, [values-4], 1",
+            "bounds",
+            "before the start of shared",
+        ),
+        (
+            "ld.local.u32 %r1, [mine+32]",
+            "bounds",
+            "0 bytes behind the end of local memory, which has 32 bytes",
+        ),
         ("ld.local.u32 %r1, [mine-4]", "bounds", "before the start of local memory"),
-        ("mov.u64 %rd1, mine; cvta.local.u64 %rd1, %rd1; ld.u32 %r1, [%rd1+32]", "bounds",
-         "0 bytes behind the end of local memory"),
+        (
+            "mov.u64 %rd1, mine; cvta.local.u64 %rd1, %rd1; ld.u32 %r1, [%rd1+32]",
+            "bounds",
+            "0 bytes behind the end of local memory",
+        ),
         ("mov.u64 %rd1, table; st.u32 [%rd1+4], 1", "read_only", "at byte 4 of table"),
         ("ld.const.u32 %r1, [table+8]", "bounds", "behind the end of table"),
         ("st.global.u32 [counter+4], 1", "bounds", "behind the end of counter"),
-        ("mov.u64 %rd1, out; cvta.param.u64 %rd1, %rd1; st.u32 [%rd1], 1", "read_only",
-         "at byte 0 of the parameters"),
-        ("cp.async.ca.shared.global [values+60], [%out], 8", "bounds",
-         "8 bytes at byte 60 of shared memory"),
-        ("cp.async.ca.shared.global [values+4], [%out], 8", "alignment", "multiple of 8"),
+        (
+            "mov.u64 %rd1, out; cvta.param.u64 %rd1, %rd1; st.u32 [%rd1], 1",
+            "read_only",
+            "at byte 0 of the parameters",
+        ),
+        (
+            "cp.async.ca.shared.global [values+60], [%out], 8",
+            "bounds",
+            "8 bytes at byte 60 of shared memory",
+        ),
+        (
+            "cp.async.ca.shared.global [values+4], [%out], 8",
+            "alignment",
+            "multiple of 8",
+        ),
         ("cp.async.ca.shared.global [values], [%out+124], 8", "bounds", "argument 0"),
         ("cp.async.ca.shared.global [values], [%out+4], 8", "alignment", "argument 0"),
-        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [values+56]", "bounds",
-         "16 bytes at byte 56 of shared memory"),
-        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [values+8]", "alignment",
-         "multiple of 16"),
-        ("ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+52]", "alignment",
-         "multiple of 8"),
-        ("ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+64]", "bounds",
-         "reads 8 bytes, 0 bytes behind the end of shared memory"),
-        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [values+64], {%r1}", "bounds",
-         "writes 16 bytes, 0 bytes behind the end of shared memory"),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
-         "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%out]", "bounds", "argument 0"),
-        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [table], "
-         "{%r1, %r2, %r3, %r4}", "read_only", "table"),
-        ("wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [values], "
-         "{%r1, %r2, %r3, %r4}", "bounds", "shared memory"),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [values+56]",
+            "bounds",
+            "16 bytes at byte 56 of shared memory",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [values+8]",
+            "alignment",
+            "multiple of 16",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+52]",
+            "alignment",
+            "multiple of 8",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+64]",
+            "bounds",
+            "reads 8 bytes, 0 bytes behind the end of shared memory",
+        ),
+        (
+            "stmatrix.sync.aligned.m8n8.x1.shared.b16 [values+64], {%r1}",
+            "bounds",
+            "writes 16 bytes, 0 bytes behind the end of shared memory",
+        ),
+        (
+            "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
+            "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%out]",
+            "bounds",
+            "argument 0",
+        ),
+        (
+            "wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [table], "
+            "{%r1, %r2, %r3, %r4}",
+            "read_only",
+            "table",
+        ),
+        (
+            "wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [values], "
+            "{%r1, %r2, %r3, %r4}",
+            "bounds",
+            "shared memory",
+        ),
         ("trap", "trap", "the kernel stopped itself with a trap"),
         ("mov.u32 %r1, 16; bar.sync %r1", "barrier", "barriers 0 to 15"),
     ],
-)  # fmt: skip
+)
 def test_an_access_that_goes_wrong(access: str, kind: str, words: str) -> None:
     before = ".const .align 4 .b32 table[2] = {1, 2};\n.global .align 4 .b32 counter;"
     error = fault(
@@ -168,9 +268,14 @@ def test_a_fault_says_who_did_what_and_where() -> None:
     assert error.line == line
     assert error.source == "kernel.cu:42"
     said = str(error)
-    for part in ("0 bytes behind the end of argument 0 (out)", "thread (0, 4, 0)",
-                 "block (0, 0, 2)", f"kernel.ptx line {line}", "kernel.cu:42",
-                 "st.global.u32 [%rd1+4], %r1;"):  # fmt: skip
+    for part in (
+        "0 bytes behind the end of argument 0 (out)",
+        "thread (0, 4, 0)",
+        "block (0, 0, 2)",
+        f"kernel.ptx line {line}",
+        "kernel.cu:42",
+        "st.global.u32 [%rd1+4], %r1;",
+    ):
         assert part in said
 
 
@@ -178,11 +283,14 @@ def test_memory_is_as_far_as_the_kernel_came() -> None:
     memory = np.full(96, 7, np.uint32)
     inner = memory[32:64]
     with pytest.raises(KernelFault):
-        run(kernel("""
+        run(
+            kernel("""
             st.global.u32 [%mine], %t;
             setp.eq.u32 %p1, %t, 9;
             @%p1 trap;
-            st.global.u32 [%mine], 1000;"""), inner)  # fmt: skip
+            st.global.u32 [%mine], 1000;"""),
+            inner,
+        )
     assert inner.tolist() == list(range(32))
     assert (memory[:32] == 7).all()
     assert (memory[64:] == 7).all()
@@ -190,12 +298,16 @@ def test_memory_is_as_far_as_the_kernel_came() -> None:
 
 def test_a_fault_of_one_block_among_many() -> None:
     out = np.zeros(64 * 32, np.uint32)
-    error = fault("""
+    error = fault(
+        """
         st.global.u32 [%mine], 1;
         setp.eq.u32 %p1, %cta, 17;
         setp.eq.u32 %p2, %t, 5;
         and.pred %p1, %p1, %p2;
-        @%p1 trap;""", out=out, blocks=64)  # fmt: skip
+        @%p1 trap;""",
+        out=out,
+        blocks=64,
+    )
     assert (error.kind, error.block, error.thread) == ("trap", (17, 0, 0), (5, 0, 0))
     assert out[: 18 * 32].all()
 
@@ -205,7 +317,7 @@ def test_a_kernel_can_be_launched_again_after_a_fault() -> None:
         ld.global.u32 %r1, [%mine];
         setp.eq.u32 %p1, %r1, 0;
         @%p1 trap;
-        st.global.u32 [%mine], 5;""")  # fmt: skip
+        st.global.u32 [%mine], 5;""")
     out = np.zeros(32, np.uint32)
     with pytest.raises(KernelFault):
         run(made, out)
@@ -300,7 +412,7 @@ def test_a_call_of_what_is_not_a_function() -> None:
     error = fault("""
         mov.u64 %rd1, 64;
     P: .callprototype _ ();
-        call %rd1, (), P;""")  # fmt: skip
+        call %rd1, (), P;""")
     assert error.kind == "bounds"
 
 
@@ -309,7 +421,7 @@ def test_a_switch_beyond_its_list() -> None:
     T: .branchtargets A, B;
         brx.idx %lane, T;
     A: mov.u32 %r1, 1;
-    B: ret;""")  # fmt: skip
+    B: ret;""")
     assert error.kind == "index"
     assert error.thread == (2, 0, 0)
 

@@ -47,7 +47,9 @@ DECLARED = {
         "g declares 1,073,741,824",
     ),
     "local of a function that calls itself": (
-        kernel("call g;", ".func g() { .local .b8 b[65536][65536][256]; call g; ret; }\n"),
+        kernel(
+            "call g;", ".func g() { .local .b8 b[65536][65536][256]; call g; ret; }\n"
+        ),
         "g declares",
     ),
     "parameter of a function": (
@@ -56,15 +58,20 @@ DECLARED = {
     ),
     "parameter in a call": (kernel(f"{{ .param .b8 p[{GIANT}]; }}"), "f declares"),
     "parameter of a kernel": (
-        f"{HEAD}.entry f(.param .b8 big_parameter[{GIANT}]) {{ ret; }}", "32,764"
+        f"{HEAD}.entry f(.param .b8 big_parameter[{GIANT}]) {{ ret; }}",
+        "32,764",
     ),
     "shared": (
-        kernel("st.shared.u8 [s], 1;", f".shared .b8 s{'[2]' * 62};\n"), "232,448"
+        kernel("st.shared.u8 [s], 1;", f".shared .b8 s{'[2]' * 62};\n"),
+        "232,448",
     ),
     "global": (kernel("", f".global .b8 big{'[2]' * 62};\n"), "memory="),
     "constant": (kernel("", f".const .b8 big{'[2]' * 62};\n"), "memory="),
-    "several": (kernel("", ".global .b8 a[65536][65536][4096];\n.global .b8 b[1];\n"), "memory"),
-}  # fmt: skip
+    "several": (
+        kernel("", ".global .b8 a[65536][65536][4096];\n.global .b8 b[1];\n"),
+        "memory",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -164,9 +171,16 @@ def test_limits_are_numbers(name: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize(
     "conversion",
-    ["%2000000000d", "%.2000000000f", "%-2000000000s", "%99999999999999999999x",
-     "%.99999999999c", "%65537d", "%.65537e"],
-)  # fmt: skip
+    [
+        "%2000000000d",
+        "%.2000000000f",
+        "%-2000000000s",
+        "%99999999999999999999x",
+        "%.99999999999c",
+        "%65537d",
+        "%.65537e",
+    ],
+)
 def test_widths_have_an_end(conversion: str) -> None:
     with pytest.raises(fm.KernelFault, match="at most 65,536"):
         launch(kernel(PRINT, words(conversion)))
@@ -191,15 +205,19 @@ def test_a_kernel_prints_so_much_and_no_more() -> None:
     "declared, call",
     [
         ("(.param .b32 r) vprintf(.param .b64 a)", "call (r), vprintf, (a);"),
-        ("(.param .b32 r) vprintf(.param .b64 a, .param .b64 b)",
-         "call (r), vprintf, (c, c);"),
-        ("(.param .b32 r) vprintf(.param .b64 a, .param .b64 b)",
-         "call (a), vprintf, (a, a);"),
+        (
+            "(.param .b32 r) vprintf(.param .b64 a, .param .b64 b)",
+            "call (r), vprintf, (c, c);",
+        ),
+        (
+            "(.param .b32 r) vprintf(.param .b64 a, .param .b64 b)",
+            "call (a), vprintf, (a, a);",
+        ),
         ("vprintf(.param .b64 a, .param .b64 b)", "call vprintf, (a, a);"),
         ("__assertfail(.param .b64 a)", "call __assertfail, (a);"),
         ("(.param .b64 r) malloc()", "call (a), malloc;"),
     ],
-)  # fmt: skip
+)
 def test_the_host_trusts_no_declaration(declared: str, call: str) -> None:
     body = f"{{ .param .b64 a; .param .b32 c; .param .b32 r; {call} }}"
     with pytest.raises(fm.Error, match="takes parameters of"):

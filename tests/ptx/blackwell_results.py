@@ -17,9 +17,13 @@ import fragmenta as fm
 
 Array = NDArray[Any]
 _TYPES = {
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i8": np.int8,
-    "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
-}  # fmt: skip
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "i8": np.int8,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
 _OPS = {
     "f16": fm.tcgen05("m64n64k16", a="f16", d="f32"),
     "bf16": fm.tcgen05("m64n64k16", a="bf16", d="f32"),
@@ -31,9 +35,10 @@ _OPS = {
 _SCALED = {
     "mxfp8": fm.tcgen05("m128n64k32", a="e4m3", kind="mxf8f6f4", scale_vec="block32"),
     "mxfp4": fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4", scale_vec="block32"),
-    "nvfp4": fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4", scale_vec="block16",
-                        scale="ue4m3"),
-}  # fmt: skip
+    "nvfp4": fm.tcgen05(
+        "m128n64k64", a="e2m1", kind="mxf4nvf4", scale_vec="block16", scale="ue4m3"
+    ),
+}
 LOG2_E = 1.4426950408889634
 
 

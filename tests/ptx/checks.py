@@ -111,8 +111,15 @@ def _(row: Row, a: Arrays, d: Arrays) -> Answer:
     return d[3] / 8, sum_ / 8
 
 
-@check("gemm_f16_3_stages", "gemm_bf16_2_stages", "gemm_tf32_3_stages", "gemm_e4m3",
-       "gemm_e5m2_e4m3", "gemm_s8_4_stages", "gemm_u8_s8")  # fmt: skip
+@check(
+    "gemm_f16_3_stages",
+    "gemm_bf16_2_stages",
+    "gemm_tf32_3_stages",
+    "gemm_e4m3",
+    "gemm_e5m2_e4m3",
+    "gemm_s8_4_stages",
+    "gemm_u8_s8",
+)
 def _(row: Row, a: Arrays, d: Arrays) -> Answer:
     product = operand(row, a, 0) @ operand(row, a, 1).T
     scale = max(1.0, float(np.abs(product).max()) / 8)
@@ -183,29 +190,56 @@ CHECKS |= {
     "layernorm_welford": lambda row, a, d: (d[1], standardised(a[0])),
     "softmax": lambda row, a, d: (d[1], softmax(a[0].astype(np.float64))),
     "activations": lambda row, a, d: (
-        d[1], [0.5 * v * (1 + math.erf(v * 0.70710678)) for v in a[0].tolist()]),
+        d[1],
+        [0.5 * v * (1 + math.erf(v * 0.70710678)) for v in a[0].tolist()],
+    ),
     "reduce_shuffle": lambda row, a, d: (d[1].sum(), a[0].sum()),
     "reduce_tree": lambda row, a, d: (d[1], a[0].reshape(4, -1).sum(1)),
     "reduce_redux": lambda row, a, d: (
-        d[1].reshape(-1, 8)[:, 0], a[0].reshape(-1, 32).sum(1, dtype=np.uint32)),
+        d[1].reshape(-1, 8)[:, 0],
+        a[0].reshape(-1, 32).sum(1, dtype=np.uint32),
+    ),
     "barrier_reductions": lambda row, a, d: (
-        d[1].reshape(-1, 3)[:, 0], (a[0].reshape(6, -1) % 3 == 0).sum(1)),
-    "reduce_last_block": lambda row, a, d: (d[2] / 2.0**31, a[0].sum(dtype=np.int64) / 2.0**31),
-    "argmax": lambda row, a, d: (0xFFFFFFFF - (int(d[1][0]) & 0xFFFFFFFF), a[0].argmax()),
+        d[1].reshape(-1, 3)[:, 0],
+        (a[0].reshape(6, -1) % 3 == 0).sum(1),
+    ),
+    "reduce_last_block": lambda row, a, d: (
+        d[2] / 2.0**31,
+        a[0].sum(dtype=np.int64) / 2.0**31,
+    ),
+    "argmax": lambda row, a, d: (
+        0xFFFFFFFF - (int(d[1][0]) & 0xFFFFFFFF),
+        a[0].argmax(),
+    ),
     "cooperative": lambda row, a, d: (
-        d[1].reshape(-1, 6)[:, 0], np.repeat(a[0].reshape(-1, 8).sum(1), 8)),
-    "scan_warp": lambda row, a, d: (d[1], np.cumsum(a[0].reshape(-1, 32), 1).reshape(-1)),
+        d[1].reshape(-1, 6)[:, 0],
+        np.repeat(a[0].reshape(-1, 8).sum(1), 8),
+    ),
+    "scan_warp": lambda row, a, d: (
+        d[1],
+        np.cumsum(a[0].reshape(-1, 32), 1).reshape(-1),
+    ),
     "scan_tree": lambda row, a, d: (
-        d[1].reshape(3, -1) + a[0].reshape(3, -1), np.cumsum(a[0].reshape(3, -1), 1)),
+        d[1].reshape(3, -1) + a[0].reshape(3, -1),
+        np.cumsum(a[0].reshape(3, -1), 1),
+    ),
     "scan_look_back": lambda row, a, d: (d[1], np.cumsum(a[0])),
     "compact": lambda row, a, d: (d[1][: d[2][0]], a[0][a[0] > 0]),
-    "sort_bitonic": lambda row, a, d: (d[0].reshape(2, -1), np.sort(a[0].reshape(2, -1))),
+    "sort_bitonic": lambda row, a, d: (
+        d[0].reshape(2, -1),
+        np.sort(a[0].reshape(2, -1)),
+    ),
     "sort_warp_pairs": lambda row, a, d: (
-        d[0].reshape(-1, 32) / 2.0**64, np.sort(a[0].reshape(-1, 32)) / 2.0**64),
-    "sort_radix": lambda row, a, d: (d[1].reshape(-1, 256), np.sort(a[0].reshape(-1, 256))),
+        d[0].reshape(-1, 32) / 2.0**64,
+        np.sort(a[0].reshape(-1, 32)) / 2.0**64,
+    ),
+    "sort_radix": lambda row, a, d: (
+        d[1].reshape(-1, 256),
+        np.sort(a[0].reshape(-1, 256)),
+    ),
     "merge_path": lambda row, a, d: (d[2], np.sort(np.concatenate(a[:2]))),
     "top_k": lambda row, a, d: (d[1], -np.sort(-a[0], 1)[:, :8]),
-}  # fmt: skip
+}
 
 
 # ── atomics, locks, control ─────────────────────────────────────────────────
@@ -258,7 +292,9 @@ CHECKS |= {
     "histogram_shared": lambda row, a, d: (d[1], np.bincount(a[0], minlength=256)),
     "histogram_aggregated": lambda row, a, d: (d[1], np.bincount(a[0], minlength=20)),
     "add_floats": lambda row, a, d: (
-        np.stack([d[2], d[3] * 2.0**40, d[4][::2], d[6]]), np.stack([by_key(a[0], a[1])] * 4)),
+        np.stack([d[2], d[3] * 2.0**40, d[4][::2], d[6]]),
+        np.stack([by_key(a[0], a[1])] * 4),
+    ),
     "cas_16_bit": lambda row, a, d: (d[1], 3 * np.bincount(a[0] & 15, minlength=16)),
     "exchange": lambda row, a, d: (d[2], a[0].reshape(4, -1).sum(1)),
     "hash_table": lambda row, a, d: (d[2], np.bincount(a[0] & 63, minlength=64)),
@@ -269,12 +305,20 @@ CHECKS |= {
     "hand_on": lambda row, a, d: (d[1], handed_on(a[0])),
     "chain": lambda row, a, d: (d[1], chained(a[0])),
     "producer_consumer": lambda row, a, d: (
-        d[1].reshape(3, 64), 2 * a[0].sum(1)[:, np.arange(64) ^ 33]),
-    "recursion": lambda row, a, d: (d[2], [ackermann(*p) for p in zip(a[0], a[1], strict=True)]),
-    "quicksorts": lambda row, a, d: (d[1].reshape(-1, 24), np.sort(a[0].reshape(-1, 24))),
+        d[1].reshape(3, 64),
+        2 * a[0].sum(1)[:, np.arange(64) ^ 33],
+    ),
+    "recursion": lambda row, a, d: (
+        d[2],
+        [ackermann(*p) for p in zip(a[0], a[1], strict=True)],
+    ),
+    "quicksorts": lambda row, a, d: (
+        d[1].reshape(-1, 24),
+        np.sort(a[0].reshape(-1, 24)),
+    ),
     "mandelbrot": mandelbrot,
     "asserting": lambda row, a, d: (d[1], 100 - a[0]),
-}  # fmt: skip
+}
 
 
 # ── memory, numbers, simulations ────────────────────────────────────────────
@@ -347,33 +391,50 @@ def forces(bodies: NDArray[Any]) -> NDArray[np.float64]:
 CHECKS |= {
     "saxpy": lambda row, a, d: (d[1], 2.5 * a[0] + a[1]),
     "transpose": lambda row, a, d: (d[1], a[0].T),
-    "matvec": lambda row, a, d: (d[2], a[0].astype(np.float64) @ a[1].astype(np.float64)),
+    "matvec": lambda row, a, d: (
+        d[2],
+        a[0].astype(np.float64) @ a[1].astype(np.float64),
+    ),
     "copy_bytes": lambda row, a, d: (d[1][5:2786], a[0][5:2786]),
     "pipeline_sum": lambda row, a, d: (
-        d[1].reshape(2, 64), np.einsum("brt,r->bt", a[0], 0.5 ** np.arange(6, -1, -1))[:, ::-1]),
+        d[1].reshape(2, 64),
+        np.einsum("brt,r->bt", a[0], 0.5 ** np.arange(6, -1, -1))[:, ::-1],
+    ),
     "division_64": lambda row, a, d: (
         d[2].reshape(-1, 6)[:, 2] / 2.0**40,
-        [int(x / y) / 2.0**40 for x, y in zip(a[0].tolist(), a[1].tolist(), strict=True)]),
+        [
+            int(x / y) / 2.0**40
+            for x, y in zip(a[0].tolist(), a[1].tolist(), strict=True)
+        ],
+    ),
     "crc32": lambda row, a, d: (d[1], digests(a[0], zlib.crc32)),
     "monte_carlo": lambda row, a, d: (d[0][0] / (512 * a[2]) / 10, math.pi / 4 / 10),
     "modular": lambda row, a, d: (
-        d[2], [pow(int(b), int(e), 2147483647) for b, e in zip(a[0], a[1], strict=True)]),
+        d[2],
+        [pow(int(b), int(e), 2147483647) for b, e in zip(a[0], a[1], strict=True)],
+    ),
     "double_functions": lambda row, a, d: (d[2][:, 9], np.tanh(a[0])),
     "trigonometry": lambda row, a, d: (d[1][:, 0], np.sin(a[0].astype(np.float64))),
     "exponentials": lambda row, a, d: (d[2][:, 13], np.tanh(a[0].astype(np.float64))),
     "half_arithmetic": lambda row, a, d: (
-        d[2].reshape(-1, 14, 2)[:, 0].reshape(-1), a[0].astype(np.float64) + a[1]),
+        d[2].reshape(-1, 14, 2)[:, 0].reshape(-1),
+        a[0].astype(np.float64) + a[1],
+    ),
     "nbody": lambda row, a, d: (d[1][:, :3] / 1000, forces(a[0])),
     "life": life,
     "fft": lambda row, a, d: (
-        d[0][..., 0] / 30, np.fft.fft(a[0][..., 0] + 1j * a[0][..., 1]).real / 30),
+        d[0][..., 0] / 30,
+        np.fft.fft(a[0][..., 0] + 1j * a[0][..., 1]).real / 30,
+    ),
     "edit_distance": lambda row, a, d: (
-        d[2], [edit_distance(*p) for p in zip(a[0].tolist(), a[1].tolist(), strict=True)]),
+        d[2],
+        [edit_distance(*p) for p in zip(a[0].tolist(), a[1].tolist(), strict=True)],
+    ),
     "shortest_paths": lambda row, a, d: (d[0], shortest(a[0])),
     "breadth_first": lambda row, a, d: (d[2], depths(a[1])),
     "spmv": spmv,
     "conjugate_gradients": lambda row, a, d: (d[1], tridiagonal(a[0])),
-}  # fmt: skip
+}
 
 
 # ── Triton ──────────────────────────────────────────────────────────────────
@@ -418,20 +479,30 @@ TRITON = {
     "dropout": lambda row, a, d: (np.where(d[1] != 0, d[1] * 0.7, a[0]), a[0]),
     "random_normals": lambda row, a, d: (d[0].mean() / 100, 0),
     "reductions": lambda row, a, d: (
-        d[1][:32], np.concatenate([a[0].sum(1), a[0].max(1)])),
+        d[1][:32],
+        np.concatenate([a[0].sum(1), a[0].max(1)]),
+    ),
     "scans": lambda row, a, d: (
-        d[3].reshape(2, -1), recurrence(a[0].reshape(2, -1), a[1].reshape(2, -1))),
+        d[3].reshape(2, -1),
+        recurrence(a[0].reshape(2, -1), a[1].reshape(2, -1)),
+    ),
     "histogram": lambda row, a, d: (d[1], np.bincount(a[0], minlength=64)),
     "atomics": lambda row, a, d: (
-        np.append(d[2], d[6]), np.append(np.bincount(a[0], a[1], 16), a[1].sum())),
+        np.append(d[2], d[6]),
+        np.append(np.bincount(a[0], a[1], 16), a[1].sum()),
+    ),
     "sort_rows": lambda row, a, d: (d[1].reshape(3, -1), np.sort(a[0].reshape(3, -1))),
     "gather_rows": lambda row, a, d: (d[2], np.take_along_axis(a[0], a[1], 1)),
     "transpose_cast": lambda row, a, d: (
-        real(d[1], "bf16") / np.abs(a[0].T), np.sign(a[0].T)),
+        real(d[1], "bf16") / np.abs(a[0].T),
+        np.sign(a[0].T),
+    ),
     "matmul_grouped": lambda row, a, d: (d[2] / 8, grouped(a) / 8),
     "weights_int4": lambda row, a, d: (d[3] / 64, int4_product(a) / 64),
     "cached_copy": lambda row, a, d: (
-        d[1], np.where((x := a[0] + a[0][::-1]) > 0, np.sqrt(np.abs(x)), x / 3)),
+        d[1],
+        np.where((x := a[0] + a[0][::-1]) > 0, np.sqrt(np.abs(x)), x / 3),
+    ),
     "functions": lambda row, a, d: (d[1][0], [math.erf(v) for v in a[0].tolist()]),
     "top_values": lambda row, a, d: (d[1], -np.sort(-a[0], 1)[:, :8]),
-}  # fmt: skip
+}

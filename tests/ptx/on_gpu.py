@@ -31,13 +31,45 @@ PER_SOURCE = 3
 """Launches of each source that are verified."""
 
 CASES = {
-    "sort_bitonic": ["--grid", "2", "--block", "1024", "--shared", "4096",
-                     "--arg", "random:f32:2048"],
-    "saxpy": ["--grid", "4", "--block", "128", "--arg", "f32:2", "--arg", "x.npy",
-              "--arg", "ones:f32:500", "--arg", "i32:500"],
-    "second_half": ["--grid", "2", "--block", "128", "--arg", "f32:-0.5", "--arg",
-                    "pointer:2+1024", "--arg", "arange:f32:512", "--arg", "i32:256"],
-}  # fmt: skip
+    "sort_bitonic": [
+        "--grid",
+        "2",
+        "--block",
+        "1024",
+        "--shared",
+        "4096",
+        "--arg",
+        "random:f32:2048",
+    ],
+    "saxpy": [
+        "--grid",
+        "4",
+        "--block",
+        "128",
+        "--arg",
+        "f32:2",
+        "--arg",
+        "x.npy",
+        "--arg",
+        "ones:f32:500",
+        "--arg",
+        "i32:500",
+    ],
+    "second_half": [
+        "--grid",
+        "2",
+        "--block",
+        "128",
+        "--arg",
+        "f32:-0.5",
+        "--arg",
+        "pointer:2+1024",
+        "--arg",
+        "arange:f32:512",
+        "--arg",
+        "i32:256",
+    ],
+}
 """What ``fragmenta record --launch`` is given."""
 
 

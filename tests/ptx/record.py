@@ -193,10 +193,16 @@ def record_row(
     size = 0
     if same:
         description: dict[str, Any] = {
-            "text": number, "name": row.name, "entry": row.entry, "grid": row.grid,
-            "block": row.block, "shared": row.shared, "arguments": row.arguments,
-            "seed": seed_of(row), "printed": done.printed,
-        }  # fmt: skip
+            "text": number,
+            "name": row.name,
+            "entry": row.entry,
+            "grid": row.grid,
+            "block": row.block,
+            "shared": row.shared,
+            "arguments": row.arguments,
+            "seed": seed_of(row),
+            "printed": done.printed,
+        }
         size = writer.add_launch(before, after, **description)
     verdict = checks.verdict(row, before, after)
     state = "same twice" if same else "DIFFERS: left out"

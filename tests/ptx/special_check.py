@@ -34,8 +34,10 @@ REGISTERS = {
     4: ("unsigned", "r"),
     8: ("unsigned long long", "l"),
 }
-FLOATS = {"f32": ("float", "f", "uint_as_float", "float_as_uint"),
-          "f64": ("double", "d", "longlong_as_double", "double_as_longlong")}  # fmt: skip
+FLOATS = {
+    "f32": ("float", "f", "uint_as_float", "float_as_uint"),
+    "f64": ("double", "d", "longlong_as_double", "double_as_longlong"),
+}
 
 
 def source(number: int, mnemonic: str) -> str:
@@ -183,11 +185,13 @@ def made() -> dict[str, str]:
         "gpu": runtime.getDeviceProperties(0)["name"].decode(),
         "driver": subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True, text=True, check=True,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip(),
         "ptxas": version.stdout.split("release")[-1].split()[1].lstrip("V"),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-    }  # fmt: skip
+    }
 
 
 def main(report: str, recording: str) -> None:

@@ -19,9 +19,18 @@ from fragmenta import ptx
 BYTES = 48 << 10
 """Bytes of shared memory that are filled."""
 NAMES = (
-    "a", "b", "idesc", "p", "a_tmem", "scale_a", "scale_b", "metadata", "zero",
-    *(f"lane{i}" for i in range(8)), "which",
-)  # fmt: skip
+    "a",
+    "b",
+    "idesc",
+    "p",
+    "a_tmem",
+    "scale_a",
+    "scale_b",
+    "metadata",
+    "zero",
+    *(f"lane{i}" for i in range(8)),
+    "which",
+)
 """What is given, in this order: in work, ``%a`` is a register with it."""
 WIDE = ("a", "b", "zero")
 

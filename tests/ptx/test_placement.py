@@ -30,8 +30,10 @@ def section_sizes(cubin: bytes) -> dict[str, int]:
         struct.unpack_from("<IIQQQQ", cubin, start + i * size) for i in range(count)
     ]
     texts = cubin[rows[names][4] :]
-    return {texts[n : texts.index(b"\0", n)].decode(): row[5] for n, *row in (
-        (row[0], *row) for row in rows)}  # fmt: skip
+    return {
+        texts[n : texts.index(b"\0", n)].decode(): row[5]
+        for n, *row in ((row[0], *row) for row in rows)
+    }
 
 
 def stored(assembly: str) -> dict[str, dict[int, int]]:
@@ -150,10 +152,13 @@ def test_a_kernel_has_what_it_names() -> None:
         module.kernels["uses"].launch(1, 1, [x], shared=220_000)
 
 
-@pytest.mark.parametrize("name, said", [
-    ("races", "second+0x8"),
-    ("both", "first or second+0x8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("races", "second+0x8"),
+        ("both", "first or second+0x8"),
+    ],
+)
 def test_reports_name_the_variable_that_the_kernel_names(name: str, said: str) -> None:
     made = ptx.parse(TWO).kernels[name]
     found = made.launch(1, 64, [np.zeros(1)], shared=64, problems="report").problems

@@ -47,32 +47,67 @@ def launch(
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        (f"{ALLOC} [slot], 32;\n{ALLOC} [slot+4], 64;", "tensor-memory",
-         "of 64 columns after one of 32"),
-        ("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
-         f"{ALLOC} [slot], 32;", "tensor-memory", "gave up the right"),
-        (f"mov.u32 %r1, 48;\n{ALLOC} [slot], %r1;", "tensor-memory",
-         "32, 64, 128, 256 or 512"),
+        (
+            f"{ALLOC} [slot], 32;\n{ALLOC} [slot+4], 64;",
+            "tensor-memory",
+            "of 64 columns after one of 32",
+        ),
+        (
+            "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
+            f"{ALLOC} [slot], 32;",
+            "tensor-memory",
+            "gave up the right",
+        ),
+        (
+            f"mov.u32 %r1, 48;\n{ALLOC} [slot], %r1;",
+            "tensor-memory",
+            "32, 64, 128, 256 or 512",
+        ),
         (f"{FREE} 0, 32;", "tensor-memory", "needs tensor memory"),
-        (f"{BEGIN}add.u32 %d, %d, 32;\n{FREE} %d, 32;", "tensor-memory",
-         "dealloc of 32 columns at 0x20: allocated are columns 0 to 63"),
-        (f"{BEGIN}{LOAD} {{%r1}}, [%d+64];", "tensor-memory",
-         r"reaches columns 64 to 64 .* allocated are 0 to 63"),
-        (f"{BEGIN}add.u32 %d, %d, 0x200000;\n{LOAD} {{%r1}}, [%d];", "tensor-memory",
-         "reaches lanes 0 to 31"),
-        (f"{BEGIN}add.u32 %d, %d, %t;\n{LOAD} {{%r1}}, [%d];", "divergent-aligned",
-         "the same in all lanes"),
+        (
+            f"{BEGIN}add.u32 %d, %d, 32;\n{FREE} %d, 32;",
+            "tensor-memory",
+            "dealloc of 32 columns at 0x20: allocated are columns 0 to 63",
+        ),
+        (
+            f"{BEGIN}{LOAD} {{%r1}}, [%d+64];",
+            "tensor-memory",
+            r"reaches columns 64 to 64 .* allocated are 0 to 63",
+        ),
+        (
+            f"{BEGIN}add.u32 %d, %d, 0x200000;\n{LOAD} {{%r1}}, [%d];",
+            "tensor-memory",
+            "reaches lanes 0 to 31",
+        ),
+        (
+            f"{BEGIN}add.u32 %d, %d, %t;\n{LOAD} {{%r1}}, [%d];",
+            "divergent-aligned",
+            "the same in all lanes",
+        ),
         (f"{BEGIN}mov.u32 %r1, 0x80;\n{MMA}", "bad-descriptor", "kind::f16|N|M"),
-        (f"{BEGIN}mov.u32 %r1, 0x08100010;\nmov.u64 %l2, 0;\nmov.u64 %l3, 0;\n{MMA}",
-         "bad-descriptor", "bit"),
-        (f"{BEGIN}mov.u32 %r1, 0x04040014;\n"
-         "tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %l2, %l3, [%d+32], %r1, %q;",
-         "tensor-memory", "no source but figures says where the metadata"),
-        (f"{BEGIN}tcgen05.shift.cta_group::1.down [%d];", "fault", "direction|previous"),
-        (f"{ALLOC} [slot], 512;\n{ALLOC} [slot+4], 512;", "deadlock",
-         r"every warp .*\n  warp 0 .* 512 columns: 512 of the 512 columns are allocated"),
+        (
+            f"{BEGIN}mov.u32 %r1, 0x08100010;\nmov.u64 %l2, 0;\nmov.u64 %l3, 0;\n{MMA}",
+            "bad-descriptor",
+            "bit",
+        ),
+        (
+            f"{BEGIN}mov.u32 %r1, 0x04040014;\n"
+            "tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %l2, %l3, [%d+32], %r1, %q;",
+            "tensor-memory",
+            "no source but figures says where the metadata",
+        ),
+        (
+            f"{BEGIN}tcgen05.shift.cta_group::1.down [%d];",
+            "fault",
+            "direction|previous",
+        ),
+        (
+            f"{ALLOC} [slot], 512;\n{ALLOC} [slot+4], 512;",
+            "deadlock",
+            r"every warp .*\n  warp 0 .* 512 columns: 512 of the 512 columns are allocated",
+        ),
     ],
-)  # fmt: skip
+)
 def test_faults(body: str, kind: str, message: str) -> None:
     with pytest.raises(KernelFault, match=message) as caught:
         launch(body)

@@ -102,9 +102,16 @@ def _case(line: Mapping[str, str], **tile: Any) -> Case:
     group = 2 if "cta_group::2" in words else 1
     more: dict[str, Any] = {"scale_vec": "block16"} if "block16" in words else {}
     op: Any = fm.tcgen05(
-        line["shape"], kind=kind, a=line["a"], b=line["b"] or None, d=line["d"],
-        cta_group=group, sp="sp" in words, ws="ws" in words, **more,
-    )  # fmt: skip
+        line["shape"],
+        kind=kind,
+        a=line["a"],
+        b=line["b"] or None,
+        d=line["d"],
+        cta_group=group,
+        sp="sp" in words,
+        ws="ws" in words,
+        **more,
+    )
     m, n, k = op.shape
     memory: Any = np.random.default_rng(5).integers(0, 2, (128, 512)).astype(np.uint32)
     memory = memory if group == 1 else np.stack([memory, memory + np.uint32(1)])
@@ -150,9 +157,18 @@ def _compare(case: Case, work: tuple[str, ...], which: int, tensor: bool) -> Non
     assert (wanted != case.memory).any()
     for schedule in (3,) if tensor else SCHEDULES:
         found = run(
-            work, which, case.shared, case.memory, group=case.op.cta_group, a=case.a,
-            b=case.b, a_tmem=A, idesc=case.op.idesc, schedule=schedule, **case.given,
-        )  # fmt: skip
+            work,
+            which,
+            case.shared,
+            case.memory,
+            group=case.op.cta_group,
+            a=case.a,
+            b=case.b,
+            a_tmem=A,
+            idesc=case.op.idesc,
+            schedule=schedule,
+            **case.given,
+        )
         assert np.array_equal(found, wanted)
 
 
@@ -206,9 +222,17 @@ def test_scale_factors_come_by_copies(base: int) -> None:
     where = fm.Descriptor(start, 0, 128, 0, base, family="tcgen05")
     for schedule in SCHEDULES:
         found = run(
-            _work(PRODUCTS), number, shared, case.memory, a=case.a, b=case.b,
-            idesc=case.op.idesc, schedule=schedule, zero=where.encode(), **case.given,
-        )  # fmt: skip
+            _work(PRODUCTS),
+            number,
+            shared,
+            case.memory,
+            a=case.a,
+            b=case.b,
+            idesc=case.op.idesc,
+            schedule=schedule,
+            zero=where.encode(),
+            **case.given,
+        )
         assert np.array_equal(found, wanted)
 
 
@@ -225,7 +249,14 @@ def test_what_is_wrong_when_a_product_runs_names_its_line(schedule: str | int) -
     memory[:, METADATA] = 0
     with pytest.raises(KernelFault, match=r"at PTX line \d+: tcgen05.mma.sp") as caught:
         run(
-            _work(PRODUCTS), number, case.shared, memory, a=case.a, b=case.b,
-            idesc=case.op.idesc, schedule=schedule, **case.given,
-        )  # fmt: skip
+            _work(PRODUCTS),
+            number,
+            case.shared,
+            memory,
+            a=case.a,
+            b=case.b,
+            idesc=case.op.idesc,
+            schedule=schedule,
+            **case.given,
+        )
     assert caught.value.kind == "illegal-metadata"

@@ -83,10 +83,15 @@ def parameters(row: dict[str, Any], arrays: list[Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("version, name", [
-    (version, name) for version in VERSIONS for name in recorded(version)
-    if WHOLE or name in QUICK[version]
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "version, name",
+    [
+        (version, name)
+        for version in VERSIONS
+        for name in recorded(version)
+        if WHOLE or name in QUICK[version]
+    ],
+)
 def test_a_launch_leaves_the_bytes_of_the_gpu(version: str, name: str) -> None:
     row = recorded(version)[name]
     arrays = arrays_of(row)

@@ -127,9 +127,18 @@ class Block:
             self._clock(agent, False)[:] = every
 
     def access(
-        self, warp: int, kind: Any, where: Any, *, lanes: int = ALL, site: int = 1,
-        bits: int = 32, elements: int = 1, value: Any = None, cta: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        warp: int,
+        kind: Any,
+        where: Any,
+        *,
+        lanes: int = ALL,
+        site: int = 1,
+        bits: int = 32,
+        elements: int = 1,
+        value: Any = None,
+        cta: bool = False,
+    ) -> None:
         """Lanes access memory, and then store what they have."""
         access = Access("global", bits, max(bits, 16), elements)
         given = np.zeros(32, np.int64) + where
@@ -144,9 +153,14 @@ class Block:
         read = values if kind.endswith("write") else ()
         numbers = [each.ctypes.data for each in read]
         routine(access, kind, cta)(
-            self.warps[warp].ctypes.data, self.memory.ctypes.data,
-            addresses.ctypes.data, 0, ctypes.c_int32(lanes).value, site, *numbers,
-        )  # fmt: skip
+            self.warps[warp].ctypes.data,
+            self.memory.ctypes.data,
+            addresses.ctypes.data,
+            0,
+            ctypes.c_int32(lanes).value,
+            site,
+            *numbers,
+        )
         if writes:
             self._store(given, lanes, access, values)
 
@@ -174,9 +188,15 @@ class Machine:
     """A launch with one array."""
 
     def __init__(
-        self, size: int = 4096, blocks: int = 2, warps: int = 2, *,
-        data: NDArray[np.uint8] | None = None, writable: bool = True, most: int = 4096,
-    ) -> None:  # fmt: skip
+        self,
+        size: int = 4096,
+        blocks: int = 2,
+        warps: int = 2,
+        *,
+        data: NDArray[np.uint8] | None = None,
+        writable: bool = True,
+        most: int = 4096,
+    ) -> None:
         self.data = np.zeros(size, np.uint8) if data is None else data
         segment = Segment("x", self.data, writable, layout.FIRST_ARGUMENT)
         self.warps = warps

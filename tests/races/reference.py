@@ -67,9 +67,16 @@ class Reference:
         self.races: list[Race] = []
 
     def access(
-        self, thread: int, agent: int, site: int, bytes_: range, *, writes: bool,
-        strong: bool = False, generic: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        thread: int,
+        agent: int,
+        site: int,
+        bytes_: range,
+        *,
+        writes: bool,
+        strong: bool = False,
+        generic: bool = True,
+    ) -> None:
         """A thread or a copy accesses bytes."""
         self.stamps[thread] += 1
         stamp, clock = self.stamps[thread], self.clocks[thread]

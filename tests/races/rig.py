@@ -103,8 +103,15 @@ class Rig:
         read = elements if kind.endswith("write") else 0
         call = function(routine, "ppplii" + "p" * read)
         places = [each.ctypes.data for each in self.registers]
-        call(self.at(warp), self.block.ctypes.data, places[0], 0, lanes, site,
-             *places[1 : 1 + read])  # fmt: skip
+        call(
+            self.at(warp),
+            self.block.ctypes.data,
+            places[0],
+            0,
+            lanes,
+            site,
+            *places[1 : 1 + read],
+        )
         if "write" in kind:
             for lane in range(32):
                 if lanes >> lane & 1 and kept[lane] + size <= self.shared.size:
@@ -125,9 +132,13 @@ class Rig:
     # ── meeting ─────────────────────────────────────────────────────────────
 
     def bar(
-        self, warp: int, number: int = 0, count: int = 0, lanes: int = ALL,
+        self,
+        warp: int,
+        number: int = 0,
+        count: int = 0,
+        lanes: int = ALL,
         mode: str = "sync",
-    ) -> int:  # fmt: skip
+    ) -> int:
         """One turn at a barrier; the lanes that passed."""
         numbers, counts = self.registers[4], self.registers[5]
         numbers.view(np.uint32)[:32] = number

@@ -16,12 +16,16 @@ def test_agents_have_numbers() -> None:
     every = [
         (kind, rank, number)
         for kind, count in (
-            ("warp", 5), ("cp.async", 5), ("wgmma", 2), ("mbarrier", 8),
-            ("bulk-read", 5), ("bulk-write", 5),
+            ("warp", 5),
+            ("cp.async", 5),
+            ("wgmma", 2),
+            ("mbarrier", 8),
+            ("bulk-read", 5),
+            ("bulk-write", 5),
         )
         for rank in range(2)
         for number in range(count)
-    ]  # fmt: skip
+    ]
     numbers = [watch.agent(*each) for each in every]
     assert numbers == list(range(60))
     assert [watch.describe(number) for number in numbers] == every
@@ -176,8 +180,9 @@ def test_cp_async_counts_as_fenced() -> None:
     watch = rig.watch
     agent = watch.agent("cp.async", 0, 0)
     starts = np.arange(32, dtype=np.uint32) * 16 + START
-    watch.touch(0, starts, 16, True, agent, 0, 900, watch.row(0, 0, ALL),
-                proxy="cp.async")  # fmt: skip
+    watch.touch(
+        0, starts, 16, True, agent, 0, 900, watch.row(0, 0, ALL), proxy="cp.async"
+    )
     reader, clock = watch.agent("wgmma", 0, 0), watch.row(0, 0, ALL)
     watch.touch(0, [START], 512, False, reader, 0, 901, clock)
     assert rig.rules() == {"read-before-arrival"}

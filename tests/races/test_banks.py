@@ -47,9 +47,13 @@ class Counter:
         register = aligned(128).view(np.uint32)
         register[:] = where
         routine(width, 32)(
-            0, self.block.ctypes.data, register.ctypes.data, 0,
-            ctypes.c_int32(lanes).value, site,
-        )  # fmt: skip
+            0,
+            self.block.ctypes.data,
+            register.ctypes.data,
+            0,
+            ctypes.c_int32(lanes).value,
+            site,
+        )
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
@@ -90,8 +94,9 @@ def test_rows_of_ldmatrix() -> None:
     assert found.advice == "a 128-byte swizzle needs 4 passes"
 
 
-@pytest.mark.parametrize("where", [np.zeros(32), 4 * np.arange(32),
-                                   4 * (np.arange(32) * 33 % 32)])  # fmt: skip
+@pytest.mark.parametrize(
+    "where", [np.zeros(32), 4 * np.arange(32), 4 * (np.arange(32) * 33 % 32)]
+)
 def test_no_conflict_is_no_note(where: Any) -> None:
     counter = Counter()
     counter.access(1024 + where, 4)

@@ -84,24 +84,38 @@ WGMMA = {
     "columns of B": product(ALL_A + HALF_B + ZERO_D, IN_SHARED) + SUM + FIRST_COLUMNS,
     "A in registers": product(
         ONES_A.replace("mov.u32 %r4, %r1;", SOME_WARPS) + ALL_B + ZERO_D, IN_REGISTERS
-    ) + SUM + FIRST_ROWS,
+    )
+    + SUM
+    + FIRST_ROWS,
     "old sums": product(ALL_A + ALL_B, IN_SHARED) + SUM + NOBODY,
     "old sums, by a predicate": product(
         ALL_A + ALL_B + "setp.eq.u32 %p9, %t, %t;", IN_SHARED, "%p9"
-    ) + SUM + NOBODY,
+    )
+    + SUM
+    + NOBODY,
     "no old sums": product(ALL_A + ALL_B, IN_SHARED, "0") + SUM + EVERYBODY,
     "no old sums, by a predicate": product(
         ALL_A + ALL_B + "setp.ne.u32 %p9, %t, %t;", IN_SHARED, "%p9"
-    ) + SUM + EVERYBODY,
+    )
+    + SUM
+    + EVERYBODY,
     "metadata": product(
-        ONES_A + ZERO_D + "setp.lt.u32 %p12, %t, 32; @%p12 " + ONES.format("+2048")
+        ONES_A
+        + ZERO_D
+        + "setp.lt.u32 %p12, %t, 32; @%p12 "
+        + ONES.format("+2048")
         + "and.b32 %r11, %r10, 1; or.b32 %r11, %r11, 0x44444444;",
-        f"{A}, %rd3, %r11, 0", "1", SPARSE,
-    ) + SUM + NOBODY,
+        f"{A}, %rd3, %r11, 0",
+        "1",
+        SPARSE,
+    )
+    + SUM
+    + NOBODY,
     "a second product": product(HALF_A + ALL_B + ZERO_D + ONES_A, IN_SHARED)
     + f"wgmma.fence.sync.aligned; {DENSE} {D}, {A}, %rd3, 1, 1, 1, 0; {DONE}"
-    + SUM + FIRST_ROWS,
-}  # fmt: skip
+    + SUM
+    + FIRST_ROWS,
+}
 
 # ── calls ───────────────────────────────────────────────────────────────────
 
@@ -154,13 +168,16 @@ CALLS = {
     "in registers, dropped": MIXED + "call (%r20), second, (%r10, %r11);" + EVERYBODY,
     "by address": MIXED + BYTES.format("%r11", "%r10"),
     "by address, dropped": MIXED + BYTES.format("%r10", "%r11") + EVERYBODY,
-    "again, defined": passing("%r10", "%r11", "low") + "mov.u32 %r10, 1;"
-    + passing("%r10", "%r11", "low").removeprefix(MIXED) + EVERYBODY,
-    "a pointer to a function": MIXED + """
+    "again, defined": passing("%r10", "%r11", "low")
+    + "mov.u32 %r10, 1;"
+    + passing("%r10", "%r11", "low").removeprefix(MIXED)
+    + EVERYBODY,
+    "a pointer to a function": MIXED
+    + """
     { .param .b64 x; .param .b32 y; mov.b64 %rd1, {%r10, %r11}; mov.u64 %rd4, low;
     st.param.b64 [x], %rd1; call (y), %rd4, (x), P; ld.param.b32 %r20, [y]; }
     P: .callprototype (.param .b32 _) _ (.param .b64 _);""",
-}  # fmt: skip
+}
 
 # ── copies ──────────────────────────────────────────────────────────────────
 
@@ -181,12 +198,21 @@ ASYNC = """
 """
 COPIES = {
     "cp.async": ARRAYS + ASYNC.format("") + OWN + LOWER,
-    "cp.async, zeros": ARRAYS + "setp.ge.u32 %p12, %t, 64; selp.u32 %r9, 0, 4, %p12;"
-    + ASYNC.format(", %r9") + OWN + EVERYBODY,
-    "a bulk load": ARRAYS + INIT + "@%p14 " + ARRIVE.format("512")
-    + TO_TILE.format("", "%rd10") + TO_TILE.format("+256", "%rd11")
-    + ARRIVED.format("1") + OWN + LOWER,
-}  # fmt: skip
+    "cp.async, zeros": ARRAYS
+    + "setp.ge.u32 %p12, %t, 64; selp.u32 %r9, 0, 4, %p12;"
+    + ASYNC.format(", %r9")
+    + OWN
+    + EVERYBODY,
+    "a bulk load": ARRAYS
+    + INIT
+    + "@%p14 "
+    + ARRIVE.format("512")
+    + TO_TILE.format("", "%rd10")
+    + TO_TILE.format("+256", "%rd11")
+    + ARRIVED.format("1")
+    + OWN
+    + LOWER,
+}
 
 
 # ── clusters of two blocks: the first sends something to the second ─────────
@@ -201,20 +227,26 @@ PEER = """
 EXPECT = MEET + "@%p14 " + ARRIVE.format("512") + MEET
 ARRIVES = f"@!%p8 bra OUT; {ARRIVED.format(1)} {OWN} OUT:\n"
 CLUSTERS = {
-    "shared to shared": INIT + PEER + EXPECT + f"""
+    "shared to shared": INIT
+    + PEER
+    + EXPECT
+    + f"""
     shl.b32 %r8, %t, 2; add.u32 %r8, %r8, %r30;
     setp.lt.and.u32 %p11, %t, 64, %p9; @%p11 st.shared.u32 [%r8+1024], %t;
     {FENCE} add.u32 %r27, %r30, 1024;
     @%p10 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes
         [%r24], [%r27], 512, [%r25];
     {ARRIVES} {MEET} setp.lt.and.u32 %p15, %t, 64, %p8;""",
-    "st.async": INIT + PEER + EXPECT + f"""
+    "st.async": INIT
+    + PEER
+    + EXPECT
+    + f"""
     setp.lt.u32 %p11, %t, 64; @%p11 mov.u32 %r10, 3;
     shl.b32 %r8, %t, 2; add.u32 %r8, %r8, %r24;
     @%p9 st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32
         [%r8], %r10, [%r25];
     {ARRIVES} {MEET} setp.lt.and.u32 %p15, %t, 64, %p8;""",
-}  # fmt: skip
+}
 
 # ── tensor memory: A of 128 x 16, B of 16 x 16 behind it ────────────────────
 
@@ -272,26 +304,41 @@ ANSWER = f"""
 """
 TENSORS = {
     "an answer, and a word that is dropped": ANSWER + EVERYBODY,
-    "stored by some warps": "@!%p11 bra L3; " + PUT.format(1, 0, "{%r0}") + "L3:"
-    + STORED + LOAD + FIRST_ROWS,
+    "stored by some warps": "@!%p11 bra L3; "
+    + PUT.format(1, 0, "{%r0}")
+    + "L3:"
+    + STORED
+    + LOAD
+    + FIRST_ROWS,
     "a stored register": "setp.lt.u32 %p15, %lane, 9; @%p15 mov.u32 %r10, 4;"
-    + PUT.format(1, 0, "{%r10}") + STORED + LOAD,
+    + PUT.format(1, 0, "{%r10}")
+    + STORED
+    + LOAD,
     "copied in": ONES.format("") + work(COPY_IN) + FIRST_ROWS,
     "copied in whole": LEFT + work(COPY_IN) + EVERYBODY,
-    "rows of A": ONES.format("") + RIGHT + work(MMA.format("", "%rd1", "%p9"))
+    "rows of A": ONES.format("")
+    + RIGHT
+    + work(MMA.format("", "%rd1", "%p9"))
     + FIRST_ROWS,
-    "columns of B": LEFT + ONE_COLUMN
+    "columns of B": LEFT
+    + ONE_COLUMN
     + work(MMA.format("", "%rd1", "%p9")).replace("{%r20}, [%r22]", "{%r20}, [%r22+1]")
     + NOBODY,
-    "another column of B": LEFT + ONE_COLUMN
-    + work(MMA.format("", "%rd1", "%p9")) + EVERYBODY,
-    "old sums": LEFT + RIGHT + work(MMA.format("", "%rd1", "!%p9")) + NOBODY,
-    "no old sums": LEFT + RIGHT + work(MMA.format("", "%rd1", "%p9"))
+    "another column of B": LEFT
+    + ONE_COLUMN
+    + work(MMA.format("", "%rd1", "%p9"))
     + EVERYBODY,
-    "A in tensor memory": RIGHT + "@!%p11 bra L3; " + PUT.format(8, 32, EIGHT) + "L3:"
-    + STORED + "add.u32 %r23, %r21, 32; "
-    + work(MMA.format("", "[%r23]", "%p9")) + FIRST_ROWS,
-}  # fmt: skip
+    "old sums": LEFT + RIGHT + work(MMA.format("", "%rd1", "!%p9")) + NOBODY,
+    "no old sums": LEFT + RIGHT + work(MMA.format("", "%rd1", "%p9")) + EVERYBODY,
+    "A in tensor memory": RIGHT
+    + "@!%p11 bra L3; "
+    + PUT.format(8, 32, EIGHT)
+    + "L3:"
+    + STORED
+    + "add.u32 %r23, %r21, 32; "
+    + work(MMA.format("", "[%r23]", "%p9"))
+    + FIRST_ROWS,
+}
 
 
 @cache
@@ -367,12 +414,14 @@ STORES = {
     # The tensor has 12 rows, and the box 8: of the second box, 4 rows count.
     "a box": (PUT_BOX.format(0, "%r30"), PUT_BOX.format(0, "%r30+128")),
     "the end of a box": (
-        PUT_BOX.format(8, "%r30+256"), PUT_BOX.format(8, "%r30+384"),
+        PUT_BOX.format(8, "%r30+256"),
+        PUT_BOX.format(8, "%r30+384"),
     ),
     "a sum of a box": (
-        ADD_BOX.format(8, "%r30+256"), ADD_BOX.format(8, "%r30+384"),
+        ADD_BOX.format(8, "%r30+256"),
+        ADD_BOX.format(8, "%r30+384"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])

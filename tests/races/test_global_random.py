@@ -46,9 +46,16 @@ class Reference:
     found: set[tuple[str, int, int]] = field(default_factory=set)
 
     def access(
-        self, block: Block, warp: int, kind: str, where: Array, lanes: int,
-        site: int, size: int, values: Array,
-    ) -> None:  # fmt: skip
+        self,
+        block: Block,
+        warp: int,
+        kind: str,
+        where: Array,
+        lanes: int,
+        site: int,
+        size: int,
+        values: Array,
+    ) -> None:
         before = self.machine.data.copy()
         for lane in range(32):
             if not lanes >> lane & 1:
@@ -56,15 +63,30 @@ class Reference:
             start = int(where[lane])
             for word in range(start // 4, (start + size - 1) // 4 + 1):
                 mask = 0b1111 if size >= 4 else ((1 << size) - 1) << start % 4
-                now = Last(block.number, warp, lane, block.epoch(warp), site, mask,
-                           kind not in ("read", "write"), kind == "atomic")  # fmt: skip
+                now = Last(
+                    block.number,
+                    warp,
+                    lane,
+                    block.epoch(warp),
+                    site,
+                    mask,
+                    kind not in ("read", "write"),
+                    kind == "atomic",
+                )
                 equal = self._equal(word, now, where, lanes, lane, size, values, before)
                 self._word(block, word, now, kind, equal)
 
     def _equal(
-        self, word: int, now: Last, where: Array, lanes: int, lane: int, size: int,
-        values: Array, before: Array,
-    ) -> bool:  # fmt: skip
+        self,
+        word: int,
+        now: Last,
+        where: Array,
+        lanes: int,
+        lane: int,
+        size: int,
+        values: Array,
+        before: Array,
+    ) -> bool:
         last = self.writes.get(word)
         start = int(where[lane])
         if last is not None and last.several is False:
@@ -156,9 +178,14 @@ def test_random_accesses(seed: int) -> None:
         site = 40 * number + step % 37
         slow.access(block, warp, KINDS[number], where, lanes, site, size, values)
         block.access(
-            warp, KINDS[number], where, lanes=lanes, site=site, bits=8 * size,
+            warp,
+            KINDS[number],
+            where,
+            lanes=lanes,
+            site=site,
+            bits=8 * size,
             value=values,
-        )  # fmt: skip
+        )
         found = {
             (each.case.name, each.now.site, each.before.site if each.before else -1)
             for each in machine.watch.found()

@@ -20,9 +20,13 @@ READ, WRITE = Flags.ASYNC, Flags.ASYNC | Flags.WRITE
 
 
 def copy(
-    block: Block, flags: Flags, start: int, size: int, fenced: bool = True,
+    block: Block,
+    flags: Flags,
+    start: int,
+    size: int,
+    fenced: bool = True,
     lane: int = 0,
-) -> None:  # fmt: skip
+) -> None:
     """Lane 0 of warp 0 issues a copy."""
 
     def knows(agent: int, before: int, epoch: int) -> bool:

@@ -41,8 +41,10 @@ class World(Machine):
         self.locations.perform(thread, what, [(lane, BASE + at)])
 
 
-@pytest.mark.parametrize("publish", [[FENCE, RELAXED_STORE], [RELEASE_STORE],
-                                     [FENCE, ATOM], [RELAXED_STORE], []])  # fmt: skip
+@pytest.mark.parametrize(
+    "publish",
+    [[FENCE, RELAXED_STORE], [RELEASE_STORE], [FENCE, ATOM], [RELAXED_STORE], []],
+)
 def test_a_flag(publish: list[Role]) -> None:
     world = World()
     first, second = world.blocks
@@ -237,10 +239,15 @@ ld.global.u32 %r3, [%rd1];
 
 @pytest.mark.parametrize(
     "fence, found",
-    [("", set()), ("membar.gl;", {1, 2, 3, 5}), ("fence.acq_rel.gpu;", {1, 2, 3, 5}),
-     ("fence.proxy.async;", set()), ("membar.cta;", {1, 2, 3, 5}),
-     ("st.release.gpu.global.u32 [%rd1], %r1;", {1, 2, 3, 5})],
-)  # fmt: skip
+    [
+        ("", set()),
+        ("membar.gl;", {1, 2, 3, 5}),
+        ("fence.acq_rel.gpu;", {1, 2, 3, 5}),
+        ("fence.proxy.async;", set()),
+        ("membar.cta;", {1, 2, 3, 5}),
+        ("st.release.gpu.global.u32 [%rd1], %r1;", {1, 2, 3, 5}),
+    ],
+)
 def test_which_instructions_can_synchronise(fence: str, found: set[int]) -> None:
     module = reading.parse(f"{HEAD}{BODY}{fence}\nret;\n}}")
     assert synchronises(module.functions["f"]) == found

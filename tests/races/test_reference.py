@@ -111,11 +111,13 @@ class Program:
         for lane in range(self.lanes):
             if lanes >> lane & 1:
                 self.exact.access(
-                    self.lanes * warp + lane, warp, site,
+                    self.lanes * warp + lane,
+                    warp,
+                    site,
                     range(at[lane], at[lane] + size),
                     writes=kind in ("write", "atomic"),
                     strong=kind in ("atomic", "strong read"),
-                )  # fmt: skip
+                )
 
     def send(self) -> None:
         warp, lanes = self._warp(), self._all()

@@ -19,9 +19,13 @@ def test_a_fence_that_shipped_kernels_leave_out(name: str, strict: bool) -> None
     kernel = running.loaded(row.source, 0).kernels[row.entry]
     given = running.for_launch(row, running.made(row))
     result = kernel.launch(
-        row.grid, row.block, given, cluster=row.cluster, strict=strict,
+        row.grid,
+        row.block,
+        given,
+        cluster=row.cluster,
+        strict=strict,
         problems="report",
-    )  # fmt: skip
+    )
     told = {(each.rule, each.severity) for each in result.hazards}
     contested = ("missing-proxy-fence", "warning")
     assert (contested in told) == strict

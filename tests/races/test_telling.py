@@ -22,9 +22,13 @@ def result(name: str, **options: Any) -> ptx.Result:
     kernel = running.loaded(row.source, case.bug).kernels[row.entry]
     given = running.for_launch(row, running.made(row))
     found: ptx.Result = kernel.launch(
-        row.grid, row.block, given, cluster=row.cluster, limit=2_000_000,
+        row.grid,
+        row.block,
+        given,
+        cluster=row.cluster,
+        limit=2_000_000,
         **{"problems": "report", "schedule": "lazy", **options},
-    )  # fmt: skip
+    )
     return found
 
 

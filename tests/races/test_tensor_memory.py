@@ -77,17 +77,20 @@ def test_columns_that_are_given_back_are_forgotten() -> None:
     assert memory.conflicts(new, row, [], [Cells(0, every, 31, 1)])
 
 
-@pytest.mark.parametrize("old, new, was_write, own, wanted", [
-    ("mma", "mma", True, True, True),  # a chain
-    ("mma", "mma", True, False, False),  # D is A of the next product
-    ("mma", "mma", False, True, None),  # A is overwritten by the next product
-    ("mma", "cp", False, True, None),  # scale factors of the next step
-    ("mma", "cp", True, True, False),
-    ("cp", "mma", True, False, True),
-    ("cp", "cp", True, True, None),
-    ("shift", "mma", True, False, True),
-    ("mma", "shift", True, True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "old, new, was_write, own, wanted",
+    [
+        ("mma", "mma", True, True, True),  # a chain
+        ("mma", "mma", True, False, False),  # D is A of the next product
+        ("mma", "mma", False, True, None),  # A is overwritten by the next product
+        ("mma", "cp", False, True, None),  # scale factors of the next step
+        ("mma", "cp", True, True, False),
+        ("cp", "mma", True, False, True),
+        ("cp", "cp", True, True, None),
+        ("shift", "mma", True, False, True),
+        ("mma", "shift", True, True, True),
+    ],
+)
 def test_what_is_done_in_the_order_of_issue(
     old: str, new: str, was_write: bool, own: bool, wanted: bool | None
 ) -> None:

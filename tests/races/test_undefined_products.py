@@ -39,10 +39,14 @@ class Warpgroup:
         self.of = {
             name: fm.shared_tile(
                 np.zeros(self.shape(name), self.op.types[name.lower()].storage),
-                self.op, name, start=at, swizzle=swizzle, major=MAJORS[self.trans[name]],
+                self.op,
+                name,
+                start=at,
+                swizzle=swizzle,
+                major=MAJORS[self.trans[name]],
             )[1]
             for name, at in (("A", 1024), ("B", 32768))
-        }  # fmt: skip
+        }
         self.warps = [
             SimpleNamespace(words=np.zeros(TWIN // 2, np.uint32)) for _ in "1234"
         ]
@@ -79,9 +83,13 @@ class Warpgroup:
         used = [Source(each) for each in self.places["A"]]
         in_registers = self.ways.a_from_registers
         located = SimpleNamespace(
-            op=self.op, mnemonic=str(self.op), ways=self.ways, metadata=None,
-            d=self.places["D"], a=used if in_registers else (),
-        )  # fmt: skip
+            op=self.op,
+            mnemonic=str(self.op),
+            ways=self.ways,
+            metadata=None,
+            d=self.places["D"],
+            a=used if in_registers else (),
+        )
         words = [self.of[n].encode() for n in ("B" if in_registers else "AB")]
         work = SimpleNamespace(
             located=located, descriptors=words, given=(*words, self.adds)

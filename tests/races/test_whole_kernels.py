@@ -48,9 +48,10 @@ def rules(body: str, arguments: list[Any], blocks: int = 4, **given: str) -> set
     return {each.rule for each in result.hazards}
 
 
-@pytest.mark.parametrize("fence, found", [("membar.gl;", set()),
-                                          ("fence.acq_rel.gpu;", set()),
-                                          ("", {"global-race"})])  # fmt: skip
+@pytest.mark.parametrize(
+    "fence, found",
+    [("membar.gl;", set()), ("fence.acq_rel.gpu;", set()), ("", {"global-race"})],
+)
 def test_the_last_block_adds_up(fence: str, found: set[str]) -> None:
     body = LAST_BLOCK.format(fence=fence, barrier="bar.sync 0;")
     out, sums = np.zeros(256, np.int32), np.zeros(65, np.int32)

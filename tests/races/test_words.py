@@ -163,17 +163,29 @@ def test_elements_have_their_index(
     ("code", "name", "count", "names"),
     [
         ("__global__ void f(float *x, int n) {}", "f", 2, ("x", "n")),
-        ("__global__ void f(const T* __restrict__ a, T (&b)[3]) {}", "f<int>", 2,
-         ("a", "b")),
-        ("namespace q { __global__ void f(Pair<int, 3> p, int = 4) {} }", "q::f", 2,
-         ("p", "")),
-        ("void f(int); __global__ void f(float *x, /* a, b */ int n) {}", "f", 2,
-         ("x", "n")),
+        (
+            "__global__ void f(const T* __restrict__ a, T (&b)[3]) {}",
+            "f<int>",
+            2,
+            ("a", "b"),
+        ),
+        (
+            "namespace q { __global__ void f(Pair<int, 3> p, int = 4) {} }",
+            "q::f",
+            2,
+            ("p", ""),
+        ),
+        (
+            "void f(int); __global__ void f(float *x, /* a, b */ int n) {}",
+            "f",
+            2,
+            ("x", "n"),
+        ),
         ("__global__ void f(void) {}", "f", 0, ()),
         ("__global__ void f(unsigned int) {}", "f", 1, ("",)),
         ("#define F f\n__global__ void g(int n) {}", "f", 1, ()),
     ],
-)  # fmt: skip
+)
 def test_parameters_of_cpp_have_their_names(
     code: str, name: str, count: int, names: tuple[str, ...]
 ) -> None:

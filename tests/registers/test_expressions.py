@@ -16,8 +16,14 @@ from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Layout
 from tests.registers.expressions import OWN, every_layout, every_part, tensor_parts
 
-LETTERS = {"cta": "P", "warp": "W", "column": "C", "register": "R", "reg": "R",
-           "element": "E"}  # fmt: skip
+LETTERS = {
+    "cta": "P",
+    "warp": "W",
+    "column": "C",
+    "register": "R",
+    "reg": "R",
+    "element": "E",
+}
 
 
 def evaluate(found: Expressions, scope: dict[str, Any]) -> dict[str, Any]:

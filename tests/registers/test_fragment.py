@@ -167,35 +167,62 @@ def test_nan_payloads_and_negative_zero_survive():
 
 
 BAD = {
-    "shape": (lambda: INT4.a.pack(np.zeros((16, 32), np.int8)), fm.ShapeError,
-              r"16x64 s4 .*given shape \(16, 32\)"),
+    "shape": (
+        lambda: INT4.a.pack(np.zeros((16, 32), np.int8)),
+        fm.ShapeError,
+        r"16x64 s4 .*given shape \(16, 32\)",
+    ),
     "rank": (lambda: INT4.a.pack(np.zeros(16, np.int8)), fm.ShapeError, "16x64"),
-    "range": (lambda: INT4.a.pack(np.full((16, 64), 8, np.int8)), fm.ValueRangeError,
-              "-8"),
+    "range": (
+        lambda: INT4.a.pack(np.full((16, 64), 8, np.int8)),
+        fm.ValueRangeError,
+        "-8",
+    ),
     "nan": (lambda: INT4.a.pack(np.full((16, 64), np.nan)), fm.ValueRangeError, "nan"),
     "inexact": (lambda: F16.a.pack(np.full((16, 16), 0.1)), fm.ValueRangeError, "0.1"),
-    "lane 32": (lambda: INT4.a.holds(32), fm.ShapeError,
-                "lane 32 is out of range; lanes are 0 to 31; that is lane 0 of warp 1"),
+    "lane 32": (
+        lambda: INT4.a.holds(32),
+        fm.ShapeError,
+        "lane 32 is out of range; lanes are 0 to 31; that is lane 0 of warp 1",
+    ),
     "lane -1": (lambda: INT4.a.holds(-1), fm.ShapeError, "lane -1 is out of range"),
     "warp": (lambda: INT4.a.holds(0, warp=1), fm.ShapeError, "one warp"),
     "register": (lambda: INT4.a.holds(0, register=4), fm.ShapeError, "0 to 3"),
     "row": (lambda: INT4.a.where(-1, 0), fm.ShapeError, "row -1 is out of range"),
     "column": (lambda: INT4.a.where(0, 64), fm.ShapeError, "col is 0 to 63"),
     "indices": (lambda: INT4.a.where(0), fm.ShapeError, r"indexed by \(row, col\)"),
-    "lanes": (lambda: INT4.a.unpack(np.zeros((31, 4), np.uint32)), fm.ShapeError,
-              r"32 lanes, 4\); given shape \(31, 4\)"),
-    "word": (lambda: INT4.a.unpack(np.zeros((32, 4), np.uint64)), fm.ShapeError,
-             "registers are uint32; given uint64"),
-    "floats": (lambda: INT4.a.unpack(np.zeros((32, 4), np.float32)), fm.ShapeError,
-               "registers are uint32"),
-    "tiles": (lambda: INT4.a.pack_tiles(np.zeros((17, 64), np.int8)), fm.ShapeError,
-              "17x64 is not a whole number of A tiles of 16x64; pad=True fills 32x64"),
-    "cut": (lambda: INT4.a.unpack_tiles(np.zeros((1, 1, 32, 4), np.uint32), (9, 99)),
-            fm.ShapeError, "cannot be cut to 9x99"),
-    "selector": (lambda: INT4.a.pack(np.zeros((16, 64), np.int8), selector=0),
-                 fm.ShapeError, "A has no selectors; given selector"),
+    "lanes": (
+        lambda: INT4.a.unpack(np.zeros((31, 4), np.uint32)),
+        fm.ShapeError,
+        r"32 lanes, 4\); given shape \(31, 4\)",
+    ),
+    "word": (
+        lambda: INT4.a.unpack(np.zeros((32, 4), np.uint64)),
+        fm.ShapeError,
+        "registers are uint32; given uint64",
+    ),
+    "floats": (
+        lambda: INT4.a.unpack(np.zeros((32, 4), np.float32)),
+        fm.ShapeError,
+        "registers are uint32",
+    ),
+    "tiles": (
+        lambda: INT4.a.pack_tiles(np.zeros((17, 64), np.int8)),
+        fm.ShapeError,
+        "17x64 is not a whole number of A tiles of 16x64; pad=True fills 32x64",
+    ),
+    "cut": (
+        lambda: INT4.a.unpack_tiles(np.zeros((1, 1, 32, 4), np.uint32), (9, 99)),
+        fm.ShapeError,
+        "cannot be cut to 9x99",
+    ),
+    "selector": (
+        lambda: INT4.a.pack(np.zeros((16, 64), np.int8), selector=0),
+        fm.ShapeError,
+        "A has no selectors; given selector",
+    ),
     "no metadata": (lambda: INT4.metadata, fm.Error, "has no operand metadata"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

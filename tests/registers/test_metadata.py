@@ -306,84 +306,156 @@ def test_plain_sp_takes_any_two_places():
 
 BAD = {
     "codes: value": (
-        lambda: as_codes([[16]]), fm.BadMetadata, "from 0 to 15; given 16"),
+        lambda: as_codes([[16]]),
+        fm.BadMetadata,
+        "from 0 to 15; given 16",
+    ),
     "codes: negative": (
-        lambda: as_codes([[-1]]), fm.BadMetadata, "from 0 to 15; given -1"),
+        lambda: as_codes([[-1]]),
+        fm.BadMetadata,
+        "from 0 to 15; given -1",
+    ),
     "codes: float": (
-        lambda: as_codes([[4.0]]), fm.BadMetadata, "from 0 to 15; given float64"),
+        lambda: as_codes([[4.0]]),
+        fm.BadMetadata,
+        "from 0 to 15; given float64",
+    ),
     "code: places": (
-        lambda: TWO_OF_FOUR.code(1), fm.BadMetadata, "keeps 2 of the places 0 to 3"),
-    "code: range": (
-        lambda: PAIRS.code(1, 4), fm.BadMetadata, "given 1 and 4"),
+        lambda: TWO_OF_FOUR.code(1),
+        fm.BadMetadata,
+        "keeps 2 of the places 0 to 3",
+    ),
+    "code: range": (lambda: PAIRS.code(1, 4), fm.BadMetadata, "given 1 and 4"),
     "code: twice": (
-        lambda: PAIRS.code(1, 1), fm.BadMetadata, "0101 names pair 1 twice"),
+        lambda: PAIRS.code(1, 1),
+        fm.BadMetadata,
+        "0101 names pair 1 twice",
+    ),
     "positions": (
-        lambda: ONE_OF_TWO.positions(0), fm.BadMetadata, "0000 is not one of the two"),
+        lambda: ONE_OF_TWO.positions(0),
+        fm.BadMetadata,
+        "0000 is not one of the two",
+    ),
     "positions: range": (
-        lambda: TWO_OF_FOUR.positions(16), fm.BadMetadata, "does not fit in 4 bits"),
+        lambda: TWO_OF_FOUR.positions(16),
+        fm.BadMetadata,
+        "does not fit in 4 bits",
+    ),
     "offsets": (
-        lambda: PAIRS.offsets(np.uint8([4, 0])), fm.BadMetadata, "chunk 1: code 0000"),
+        lambda: PAIRS.offsets(np.uint8([4, 0])),
+        fm.BadMetadata,
+        "chunk 1: code 0000",
+    ),
     "check: batch": (
         lambda: TWO_OF_FOUR.check(np.uint8([[[4]], [[5]]]), ordered=True),
-        fm.BadMetadata, r"batch \[1\], row 0, chunk 0: code 0101"),
+        fm.BadMetadata,
+        r"batch \[1\], row 0, chunk 0: code 0101",
+    ),
     "selector": (
         lambda: S8.pack(np.full((16, 8), 4), selector=2),
-        fm.ShapeError, "selector 2 is out of range; it is 0 to 1"),
+        fm.ShapeError,
+        "selector 2 is out of range; it is 0 to 1",
+    ),
     "selector of one": (
         lambda: ALL.pack(np.full((16, 16), 4), selector=1),
-        fm.ShapeError, "selector 1 is out of range; it is 0"),
+        fm.ShapeError,
+        "selector 1 is out of range; it is 0",
+    ),
     "selector of shared": (
         lambda: S8.pack_tiles(np.full((16, 16), 4), shared=True, selector=1),
-        fm.ShapeError, "selector 1 is out of range; it is 0"),
+        fm.ShapeError,
+        "selector 1 is out of range; it is 0",
+    ),
     "another selector": (
         lambda: S8.unpack(np.zeros((32, 1), np.uint32), copy=0),
-        fm.ShapeError, "has the selectors selector; given copy"),
+        fm.ShapeError,
+        "has the selectors selector; given copy",
+    ),
     "shape": (
-        lambda: S8.pack(np.full((16, 9), 4)), fm.ShapeError, r"given shape \(16, 9\)"),
+        lambda: S8.pack(np.full((16, 9), 4)),
+        fm.ShapeError,
+        r"given shape \(16, 9\)",
+    ),
     "tiles": (
-        lambda: S8.pack_pair(np.full((16, 8), 4)), fm.ShapeError, "holds 2 tiles"),
+        lambda: S8.pack_pair(np.full((16, 8), 4)),
+        fm.ShapeError,
+        "holds 2 tiles",
+    ),
     "edge": (
         lambda: S8.pack_tiles(np.full((17, 8), 4)),
-        fm.ShapeError, "pad=True fills 32x8 with empty chunks"),
-    "axes": (
-        lambda: S8.pack_tiles(np.full(8, 4)), fm.ShapeError, "2 axes or more"),
+        fm.ShapeError,
+        "pad=True fills 32x8 with empty chunks",
+    ),
+    "axes": (lambda: S8.pack_tiles(np.full(8, 4)), fm.ShapeError, "2 axes or more"),
     "cut": (
         lambda: S8.unpack_tiles(np.full((1, 1, 32, 1), 0x44444444, np.uint32), (17, 8)),
-        fm.ShapeError, "cannot be cut to 17x8"),
+        fm.ShapeError,
+        "cannot be cut to 17x8",
+    ),
     "words": (
-        lambda: S8.decode([1 << 32]), fm.BadMetadata, "a metadata word has 32 bits"),
-    "whole words": (
-        lambda: S8.decode([1.5]), fm.BadMetadata, "32 bits; given 1.5"),
+        lambda: S8.decode([1 << 32]),
+        fm.BadMetadata,
+        "a metadata word has 32 bits",
+    ),
+    "whole words": (lambda: S8.decode([1.5]), fm.BadMetadata, "32 bits; given 1.5"),
     "words of text": (
-        lambda: S8.decode("0xe4"), fm.BadMetadata, "32 bits; given '0xe4'"),
+        lambda: S8.decode("0xe4"),
+        fm.BadMetadata,
+        "32 bits; given '0xe4'",
+    ),
     "whole lanes": (
-        lambda: S8.decode([0], lane=1.5), fm.ShapeError, "lane must be a whole number"),
+        lambda: S8.decode([0], lane=1.5),
+        fm.ShapeError,
+        "lane must be a whole number",
+    ),
     "lanes of a warp": (
-        lambda: WIDE.decode([4], warp=1, lane=-1), fm.ShapeError, "lane -1 is out"),
+        lambda: WIDE.decode([4], warp=1, lane=-1),
+        fm.ShapeError,
+        "lane -1 is out",
+    ),
     "lanes of the next": (
-        lambda: WIDE.decode([4], lane=33), fm.ShapeError, "lane 1 of warp 1"),
+        lambda: WIDE.decode([4], lane=33),
+        fm.ShapeError,
+        "lane 1 of warp 1",
+    ),
     "batches": (
         lambda: S8.pack_pair(np.full((3, 16, 8), 4), np.full((2, 16, 8), 4)),
-        fm.ShapeError, "do not broadcast together"),
+        fm.ShapeError,
+        "do not broadcast together",
+    ),
     "selectors of one": (
         lambda: WIDE.pack(np.full(WIDE.shape, 4), selector="0"),
-        fm.ShapeError, "selector must be a whole number; given '0'"),
+        fm.ShapeError,
+        "selector must be a whole number; given '0'",
+    ),
     "cut to": (
         lambda: S8.unpack_tiles(np.full((1, 1, 32, 1), 0x44444444, np.uint32), 5),
-        fm.ShapeError, "rows and columns; given 5"),
+        fm.ShapeError,
+        "rows and columns; given 5",
+    ),
     "position": (
-        lambda: S8.granularity.positions("x"), fm.ShapeError, "code must be a whole"),
+        lambda: S8.granularity.positions("x"),
+        fm.ShapeError,
+        "code must be a whole",
+    ),
     "whole warps": (
-        lambda: S8.decode([0], warp="0"), fm.ShapeError, "warp must be a whole number"),
+        lambda: S8.decode([0], warp="0"),
+        fm.ShapeError,
+        "warp must be a whole number",
+    ),
     "granularity": (
-        lambda: Granularity(3, 7), fm.ShapeError, "no tensor core keeps 3 of 7"),
+        lambda: Granularity(3, 7),
+        fm.ShapeError,
+        "no tensor core keeps 3 of 7",
+    ),
     "lanes": (
-        lambda: S8.decode([0, 0], lane=31), fm.ShapeError, "32 lanes hold metadata"),
-    "lane": (
-        lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
-    "dense": (
-        lambda: read_words(str(DENSE), [0]), fm.Error, "is dense; the sparse"),
-}  # fmt: skip
+        lambda: S8.decode([0, 0], lane=31),
+        fm.ShapeError,
+        "32 lanes hold metadata",
+    ),
+    "lane": (lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
+    "dense": (lambda: read_words(str(DENSE), [0]), fm.Error, "is dense; the sparse"),
+}
 S8 = fm.mma("m16n8k32", a="s8", sp="sp").metadata
 WIDE = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp").metadata
 ALL = fm.mma("m16n8k64", a="s8", sp="sp").metadata

@@ -111,9 +111,14 @@ def test_scales_are_in_every_quarter(n: int, first: int) -> None:
 @pytest.mark.parametrize(("size", "factors"), [("block32", 3), ("block16", 6)])
 def test_the_factors_of_k_96_run_into_the_next_word(size: str, factors: int) -> None:
     op = fm.tcgen05(
-        "m128n144k96", a="e2m1", kind="mxf4nvf4", scale_vec=size, scale="ue8m0",
-        scale_a_id=2, scale_b_id=2,
-    )  # fmt: skip
+        "m128n144k96",
+        a="e2m1",
+        kind="mxf4nvf4",
+        scale_vec=size,
+        scale="ue8m0",
+        scale_a_id=2,
+        scale_b_id=2,
+    )
     assert op.scale_a.shape == (128, factors)
     assert op.scale_b.shape == (factors, 144)
     for j in range(factors):
@@ -190,10 +195,14 @@ def _every_part() -> list[tuple[str, TensorFragment]]:
             for m, widths in sizes(kind, group, ws=ws, sparse=sparse).items():
                 for n in (widths[0], widths[-1]):
                     op = fm.tcgen05(
-                        f"m{m}n{n}k{row.k[sparse]}", a=row.operands[-1], kind=kind,
+                        f"m{m}n{n}k{row.k[sparse]}",
+                        a=row.operands[-1],
+                        kind=kind,
                         d=row.results[0] if kind != "f16" else "f32",
-                        cta_group=group, ws=ws, sp=sparse,
-                    )  # fmt: skip
+                        cta_group=group,
+                        ws=ws,
+                        sp=sparse,
+                    )
                     found += [(f"{op} {n}", part) for n, part in op.fragments.items()]
     return found
 
@@ -239,8 +248,13 @@ def test_other_notations_say_the_same() -> None:
     assert bases["row"][6] == (0, 32)
     assert op.d.to_cute() == "((64,2,2),32):((1,4096,64),128)"
     assert next(fm.tcgen05("m128n16k32", a="s8").a.rows()) == {
-        "lane": 0, "column": 0, "low": 0, "high": 7, "row": 0, "col": 0,
-    }  # fmt: skip
+        "lane": 0,
+        "column": 0,
+        "low": 0,
+        "high": 7,
+        "row": 0,
+        "col": 0,
+    }
 
 
 @pytest.mark.parametrize(

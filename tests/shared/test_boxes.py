@@ -33,15 +33,25 @@ def test_an_h200_moves_the_same_bytes(operation: str) -> None:
         map = case.map()
         if operation == "load":
             after = load_box(
-                map, case.memory(), case.image(), case.coordinates, case.offsets,
-                at=case.at, origin=ORIGIN,
-            )  # fmt: skip
+                map,
+                case.memory(),
+                case.image(),
+                case.coordinates,
+                case.offsets,
+                at=case.at,
+                origin=ORIGIN,
+            )
         else:
             reduction = case.operation if operation == "reduce" else None
             after = store_box(
-                map, case.memory(), case.image(), case.coordinates,
-                at=case.at, origin=ORIGIN, operation=reduction,
-            )  # fmt: skip
+                map,
+                case.memory(),
+                case.image(),
+                case.coordinates,
+                at=case.at,
+                origin=ORIGIN,
+                operation=reduction,
+            )
         if crc32(after) != crc:
             wrong.append(case.row)
     assert not wrong, f"{len(wrong)} of {len(cases)}, such as {wrong[0]}"

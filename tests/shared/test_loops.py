@@ -92,23 +92,40 @@ def test_d_of_wgmma_is_stored_by_each_warp():
 # ── the fragments arrive ────────────────────────────────────────────────────
 
 SHAPES = [
-    ("m16n8k16", "f16", "f32"), ("m16n8k8", "bf16", "f32"), ("m16n8k8", "tf32", "f32"),
-    ("m16n8k4", "tf32", "f32"), ("m16n8k32", "s8", None), ("m16n8k16", "u8", None),
-    ("m16n8k64", "s4", None), ("m16n8k32", "e4m3", "f32"), ("m8n8k16", "s8", None),
-]  # fmt: skip
+    ("m16n8k16", "f16", "f32"),
+    ("m16n8k8", "bf16", "f32"),
+    ("m16n8k8", "tf32", "f32"),
+    ("m16n8k4", "tf32", "f32"),
+    ("m16n8k32", "s8", None),
+    ("m16n8k16", "u8", None),
+    ("m16n8k64", "s4", None),
+    ("m16n8k32", "e4m3", "f32"),
+    ("m8n8k16", "s8", None),
+]
 PLACES = [
-    {}, {"pitch": 16}, {"swizzle": 32}, {"swizzle": 128}, {"swizzle": (2, 4, 4)},
-    {"swizzle": (2, 5, 3), "start": 48}, {"swizzle": 64, "pitch": 32},
-    {"swizzle": (2, 4, -3)}, {"swizzle": "128/32", "span": 32},
-]  # fmt: skip
+    {},
+    {"pitch": 16},
+    {"swizzle": 32},
+    {"swizzle": 128},
+    {"swizzle": (2, 4, 4)},
+    {"swizzle": (2, 5, 3), "start": 48},
+    {"swizzle": 64, "pitch": 32},
+    {"swizzle": (2, 4, -3)},
+    {"swizzle": "128/32", "span": 32},
+]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(SHAPES), st.sampled_from("AB"), st.sampled_from(["row", "col"]),
-    st.sampled_from(PLACES), st.integers(1, 4), st.integers(1, 6),
-    st.sampled_from(["sm_80", "sm_120a"]), st.integers(0, 1 << 30),
-)  # fmt: skip
+    st.sampled_from(SHAPES),
+    st.sampled_from("AB"),
+    st.sampled_from(["row", "col"]),
+    st.sampled_from(PLACES),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.sampled_from(["sm_80", "sm_120a"]),
+    st.integers(0, 1 << 30),
+)
 def test_every_loop_loads_every_fragment(
     shape, operand, order, place, first, second, target, seed
 ):
@@ -214,9 +231,16 @@ def test_degrees_are_those_of_bank_conflicts(seed, width):
 
 @pytest.mark.parametrize(
     ("place", "degree"),
-    [({}, 8), ({"swizzle": 32}, 4), ({"swizzle": 64}, 2), ({"swizzle": 128}, 1),
-     ({"pitch": 144}, 1), ({"pitch": 160}, 2), ({"swizzle": (3, 4, 4)}, 2)],
-)  # fmt: skip
+    [
+        ({}, 8),
+        ({"swizzle": 32}, 4),
+        ({"swizzle": 64}, 2),
+        ({"swizzle": 128}, 1),
+        ({"pitch": 144}, 1),
+        ({"pitch": 160}, 2),
+        ({"swizzle": (3, 4, 4)}, 2),
+    ],
+)
 def test_the_cost_is_that_of_exactly_these_accesses(place, degree):
     loop = fm.ldmatrix_loop(F16, "B", tile=(64, 32), order="col", **place)
     cost = loop.conflicts()
@@ -239,8 +263,12 @@ S8 = fm.mma("m16n8k32", a="s8")
         (F16, "A", {"num": "x3"}, "'x1', 'x2' or 'x4'; given 'x3'"),
         (F16, "A", {"along": "n"}, "along m or k; given along='n'"),
         (F16, "B", {"order": "col", "num": "x4"}, "as x2 or x1; given x4"),
-        (F16, "B", {"order": "col", "num": "x4", "along": "n", "tile": (32, 8)},
-         "as x4 along k, x2 or x1; given x4 along n"),
+        (
+            F16,
+            "B",
+            {"order": "col", "num": "x4", "along": "n", "tile": (32, 8)},
+            "as x4 along k, x2 or x1; given x4 along n",
+        ),
         (F16, "A", {"span": 24}, "span must be a multiple of 16 bytes.*given 24"),
         (F16, "A", {"start": -16}, "given start -16"),
         (F16, "A", {"tile": (1 << 14, 16)}, "must be below 262,144"),
@@ -250,16 +278,24 @@ S8 = fm.mma("m16n8k32", a="s8")
         (F16, "A", {"swizzle": (-1, 4, 3)}, "must be 0 to 32"),
         (F16, "A", {"swizzle": (9, 20, 12)}, "beyond bit 31"),
         (F16, "A", {"swizzle": (1, 4, 15)}, "has 1,048,576 bytes; shared memory has"),
-        (S8, "B", {"tile": (32, 16)},
-         "but these have 8; column-major memory works, with .*x4.b16; sm_100a has .*m16n16"),
+        (
+            S8,
+            "B",
+            {"tile": (32, 16)},
+            "but these have 8; column-major memory works, with .*x4.b16; sm_100a has .*m16n16",
+        ),
         (S8, "A", {"order": "col"}, "column-major memory.*; row-major memory works"),
-        (fm.mma("m16n8k8", a="tf32", d="f32"), "B", {"tile": (8, 8)},
-         "transposes elements of 16 bits, but these have 32; column-major"),
+        (
+            fm.mma("m16n8k8", a="tf32", d="f32"),
+            "B",
+            {"tile": (8, 8)},
+            "transposes elements of 16 bits, but these have 32; column-major",
+        ),
         (fm.mma("m8n8k4", a="f64"), "A", {}, "64 bits, so use ld.shared"),
         (F16, "D", {}, "convert to 16 bits first: D of the same mma with d='f16'"),
         (F16, "E", {}, "has the fragments A, B, C and D"),
     ],
-)  # fmt: skip
+)
 def test_what_is_impossible_says_what_works(op, operand, options, message):
     told = {"order": "row"} | options
     with pytest.raises(fm.Error, match=message):

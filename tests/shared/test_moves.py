@@ -271,10 +271,17 @@ def test_addresses_follow_start_pitch_and_swizzle():
 
 @pytest.mark.parametrize("along", ["k", "n"])
 @pytest.mark.parametrize("order", ["row", "col"])
-@pytest.mark.parametrize(("shape", "of", "tiles"), [
-    ("m16n8k16", "f16", 2), ("m16n8k8", "bf16", 2), ("m16n8k8", "bf16", 4),
-    ("m16n8k32", "s8", 2), ("m16n8k8", "tf32", 2), ("m16n8k64", "s4", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "of", "tiles"),
+    [
+        ("m16n8k16", "f16", 2),
+        ("m16n8k8", "bf16", 2),
+        ("m16n8k8", "bf16", 4),
+        ("m16n8k32", "s8", 2),
+        ("m16n8k8", "tf32", 2),
+        ("m16n8k64", "s4", 2),
+    ],
+)
 @pytest.mark.parametrize("swizzle", [0, 64])
 def test_one_load_brings_the_b_of_several(shape, of, tiles, order, along, swizzle):
     """Each tile's registers are what its own mma packs."""
@@ -303,8 +310,10 @@ def test_one_load_brings_the_b_of_several(shape, of, tiles, order, along, swizzl
     words = ldmatrix(load, image, addresses).reshape(32, tiles, part.registers)
     B = matrix if order == "row" else matrix.T
     for number in range(tiles):
-        first = {side: number * size * (side == along)
-                 for side, size in zip("kn", part.shape, strict=True)}  # fmt: skip
+        first = {
+            side: number * size * (side == along)
+            for side, size in zip("kn", part.shape, strict=True)
+        }
         own = B[first["k"] :, first["n"] :][: part.shape[0], : part.shape[1]]
         assert (part.unpack_bits(words[:, number]) == own).all()
 
@@ -453,15 +462,28 @@ def test_what_no_load_can_do_says_why():
         (f16, "B", {"tiles": 2}, "along k or n; given along=None"),
         (f16, "B", {"tiles": 2, "along": "m"}, "along k or n; given along='m'"),
         (f16, "A", {"along": "n"}, "tiles of A .* along m or k; given along='n'"),
-        (f16, "A", {"tiles": 2, "along": "k"}, "2 x A of .* are 8, which fm.ldmatrix_loop"),
+        (
+            f16,
+            "A",
+            {"tiles": 2, "along": "k"},
+            "2 x A of .* are 8, which fm.ldmatrix_loop",
+        ),
         (f16, "B", {"tiles": 2, "along": "n", "pitch": 16}, "rows of 32 bytes"),
         (fm.mma("m8n8k4", a="f64"), "A", {}, "registers of 64 bits, so use ld.shared"),
         (fm.mma("m8n8k4", a="f16", d="f32"), "A", {}, "is not a single matrix"),
-        (fm.mma("m16n8k32", a="e2m1", d="f32", kind="f8f6f4"), "A",
-         {"packed": True, "target": "sm_120a"}, "shift it by 2 afterwards"),
-        (fm.mma("m16n8k32", a="e3m2", d="f32", kind="f8f6f4"), "A",
-         {"packed": True}, "sm_90a has no ldmatrix for packed e3m2"),
-    ):  # fmt: skip
+        (
+            fm.mma("m16n8k32", a="e2m1", d="f32", kind="f8f6f4"),
+            "A",
+            {"packed": True, "target": "sm_120a"},
+            "shift it by 2 afterwards",
+        ),
+        (
+            fm.mma("m16n8k32", a="e3m2", d="f32", kind="f8f6f4"),
+            "A",
+            {"packed": True},
+            "sm_90a has no ldmatrix for packed e3m2",
+        ),
+    ):
         with pytest.raises(fm.Error, match=message):
             ldmatrix_addresses(op, name, **{"order": "row", **options})
     wide = fm.wgmma("m64n64k16", a="f16", d="f32")

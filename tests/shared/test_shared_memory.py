@@ -45,8 +45,9 @@ def plain_swizzle(address, swizzle):
     def bit(n):
         return address >> n & 1
 
-    flips = {0: (), 32: ((4, 7),), 64: ((4, 7), (5, 8)),
-             128: ((4, 7), (5, 8), (6, 9))}[swizzle]  # fmt: skip
+    flips = {0: (), 32: ((4, 7),), 64: ((4, 7), (5, 8)), 128: ((4, 7), (5, 8), (6, 9))}[
+        swizzle
+    ]
     found = address
     for low, high in flips:
         found ^= bit(high) << low

@@ -21,14 +21,25 @@ D16 = fm.mma("m16n8k16", a="f16", d="f16")
         (F16, "B", (64, 64), "row", {"swizzle": 128, "pitch": 128}),
         (F16, "B", (32, 256), "row", {"swizzle": 128, "pitch": 128, "span": 128}),
         # 16-byte lines follow each other in all banks.
-        (fm.mma("m16n8k8", a="f16", d="f32"), "A", (64, 8), "row",
-         {"swizzle": 0, "pitch": 16}),
+        (
+            fm.mma("m16n8k8", a="f16", d="f32"),
+            "A",
+            (64, 8),
+            "row",
+            {"swizzle": 0, "pitch": 16},
+        ),
         # Lines of 48 bytes come to all banks by themselves.
         (F16, "B", (16, 24), "row", {"swizzle": 0, "pitch": 48}),
-        (fm.mma("m16n8k32", a="s8"), "B", (64, 64), "col", {"swizzle": 64, "pitch": 64}),
+        (
+            fm.mma("m16n8k32", a="s8"),
+            "B",
+            (64, 64),
+            "col",
+            {"swizzle": 64, "pitch": 64},
+        ),
         (D16, "D", (64, 64), "row", {"swizzle": 128, "pitch": 128}),
     ],
-)  # fmt: skip
+)
 def test_the_best_is_what_kernels_use(op, operand, tile, order, wanted):
     found = fm.suggest_swizzle(op, operand, tile=tile, order=order)
     assert found.best.arguments == {"order": order} | wanted

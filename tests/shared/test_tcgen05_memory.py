@@ -22,8 +22,13 @@ offsets = st.integers(0, (1 << 14) - 1).map(lambda n: 16 * n)
 
 
 def plain_swizzle(address, swizzle):
-    flips = {0: (), 32: ((4, 7),), 64: ((4, 7), (5, 8)),
-             128: ((4, 7), (5, 8), (6, 9)), "128/32": ((5, 7), (6, 8))}  # fmt: skip
+    flips = {
+        0: (),
+        32: ((4, 7),),
+        64: ((4, 7), (5, 8)),
+        128: ((4, 7), (5, 8), (6, 9)),
+        "128/32": ((5, 7), (6, 8)),
+    }
     found = address
     for low, high in flips[swizzle]:
         found ^= (address >> high & 1) << low
@@ -87,8 +92,11 @@ def test_only_bit_46_tells_the_families_apart(start, leading, stride, swizzle):
 
 
 REFUSED = [
-    (0x4000004000010000, "bit 46 is not set: this is a wgmma descriptor; for tcgen05 "
-     "set it: 0x4000404000010000"),
+    (
+        0x4000004000010000,
+        "bit 46 is not set: this is a wgmma descriptor; for tcgen05 "
+        "set it: 0x4000404000010000",
+    ),
     (WORD | 1 << 47, "bits 46 to 48 must be 0b001; given 0b011"),
     (WORD | 1 << 14, "bit 14 is for sm_107 only, where the start address has 15 bits"),
     (WORD | 1 << 30, "bit 30 is for sm_107 only, where the leading offset has 15"),
@@ -98,7 +106,7 @@ REFUSED = [
     (1 << 46 | 1 << 52, "an absolute leading offset needs swizzle 128"),
     (WORD | 1 << 52 | 1 << 49, "an absolute leading offset needs base_offset 0"),
     (1 << 64, "64 bits"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("word", "message"), REFUSED)
@@ -133,10 +141,17 @@ def test_atoms_of_32_bytes_stay_together(address):
 
 def test_the_swizzle_of_128_32_by_hand():
     """Four lines of four atoms: the XOR table of two bits."""
-    lines = [[int(swizzled(128 * y + 32 * x, "128/32")) % 128 // 32 for x in range(4)]
-             for y in range(5)]  # fmt: skip
-    assert lines == [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0],
-                     [0, 1, 2, 3]]  # fmt: skip
+    lines = [
+        [int(swizzled(128 * y + 32 * x, "128/32")) % 128 // 32 for x in range(4)]
+        for y in range(5)
+    ]
+    assert lines == [
+        [0, 1, 2, 3],
+        [1, 0, 3, 2],
+        [2, 3, 0, 1],
+        [3, 2, 1, 0],
+        [0, 1, 2, 3],
+    ]
 
 
 @given(offsets, offsets, offsets, st.integers(0, 255), st.integers(0, 255))
@@ -298,8 +313,9 @@ def test_reading_is_one_by_one_at_those_addresses(case):
         of, major = op.types[operand.lower()], major_of(op, operand)
         (rows, k), padded = extent(op, operand), "8f6f4" in op.kind
         for swizzle in swizzles(op, operand):
-            d = Descriptor(0, *(16 * rng.integers(1, 90, 2)).tolist(), swizzle,
-                           family="tcgen05")  # fmt: skip
+            d = Descriptor(
+                0, *(16 * rng.integers(1, 90, 2)).tolist(), swizzle, family="tcgen05"
+            )
             found = turned(read_tile(image, d, op, operand), operand)
             assert found.shape == (rows, k)
             for _ in range(20):
@@ -308,15 +324,22 @@ def test_reading_is_one_by_one_at_those_addresses(case):
                     bit = at * of.bits
                     if padded and of.bits < 8:
                         bit = at // 16 * 128 + at % 16 * of.bits
-                    numbers = [8 * plain_address(d, mn, (bit + i) // 8) + (bit + i) % 8
-                               for i in range(of.bits)]  # fmt: skip
+                    numbers = [
+                        8 * plain_address(d, mn, (bit + i) // 8) + (bit + i) % 8
+                        for i in range(of.bits)
+                    ]
                 else:
                     byte = mn * of.bits // 8
-                    numbers = [8 * plain_address(d, 0, k=at, mn_bytes=byte + i // 8,
-                                                 major="mn") + i % 8
-                               for i in range(of.bits)]  # fmt: skip
-                value = sum((int(image[n // 8]) >> n % 8 & 1) << i
-                            for i, n in enumerate(numbers))  # fmt: skip
+                    numbers = [
+                        8
+                        * plain_address(d, 0, k=at, mn_bytes=byte + i // 8, major="mn")
+                        + i % 8
+                        for i in range(of.bits)
+                    ]
+                value = sum(
+                    (int(image[n // 8]) >> n % 8 & 1) << i
+                    for i, n in enumerate(numbers)
+                )
                 assert found[mn, at] == value
 
 
@@ -399,8 +422,9 @@ def test_rows_are_read_byte_by_byte(swizzle, shape, leading, stride, start):
     rows, size = shape
     found = read_rows(image, d, rows, size)
     assert found.shape == (2, rows, size)
-    where = [[plain_address(d, row, byte) for byte in range(size)]
-             for row in range(rows)]  # fmt: skip
+    where = [
+        [plain_address(d, row, byte) for byte in range(size)] for row in range(rows)
+    ]
     assert (found == image[:, where]).all()
     words = np.array([[d.encode()], [WORD]], np.uint64)
     both = read_rows(image, words, rows, size)
@@ -430,8 +454,9 @@ def test_copies_leave_the_bytes_of_mn_major_tf32():
     lines = random_lines(op, "B", (64, 16))
     image, d = shared_tile(op.types["b"].decode(lines.T), op, "B", start=1024)
     assert (d.swizzle, d.leading, d.stride) == ("128/32", 2048, 512)
-    told = tensor_map(64, 16, "tf32", major="mn", swizzle="128/32", start=1024,
-                      family="tcgen05")  # fmt: skip
+    told = tensor_map(
+        64, 16, "tf32", major="mn", swizzle="128/32", start=1024, family="tcgen05"
+    )
     assert "SWIZZLE_128B_ATOM_32B" in str(told)
     assert told.box == (32, 16)
     left = np.zeros_like(image)

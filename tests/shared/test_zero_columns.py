@@ -25,8 +25,14 @@ def runs(skip, use, first_zero, start, count):
     return list(itertools.islice(endless, start, start + count))
 
 
-@given(st.integers(1, 256), st.integers(1, 256), bytes_, bits,
-       st.sampled_from([64, 128, 256]), st.sampled_from([32, 64, 128]))  # fmt: skip
+@given(
+    st.integers(1, 256),
+    st.integers(1, 256),
+    bytes_,
+    bits,
+    st.sampled_from([64, 128, 256]),
+    st.sampled_from([32, 64, 128]),
+)
 def test_each_part_has_its_runs(skip, use, starts, firsts, n, m):
     mask = Mask(skip, use, starts, firsts)
     parts = {128: 1, 64: 2, 32: 4}[m]
@@ -36,8 +42,14 @@ def test_each_part_has_its_runs(skip, use, starts, firsts, n, m):
     assert found.astype(int).tolist() == [bit for part in wanted for bit in part]
 
 
-@given(st.integers(1, 256), st.integers(1, 256), bytes_, bits, st.integers(0, 32),
-       st.booleans())  # fmt: skip
+@given(
+    st.integers(1, 256),
+    st.integers(1, 256),
+    bytes_,
+    bits,
+    st.integers(0, 32),
+    st.booleans(),
+)
 def test_the_word_is_these_bits(skip, use, starts, firsts, shift, enabled):
     mask = Mask(skip, use, starts, firsts, shift, enabled)
     word = sum(start << 8 * i for i, start in enumerate(starts))

@@ -81,16 +81,22 @@ class Step(NamedTuple):
         if self.text == "label":
             return f"{prefix}{self.operands[0]}:"
         names = [
-            f"{prefix}{o}" if isinstance(o, str) and o[0] == "L"
-            else f"%{o}" if isinstance(o, str) else str(o)
+            f"{prefix}{o}"
+            if isinstance(o, str) and o[0] == "L"
+            else f"%{o}"
+            if isinstance(o, str)
+            else str(o)
             for o in self.operands
-        ]  # fmt: skip
+        ]
         guard = self.guard.replace("p", "%p").replace("c", "%c").replace("%%", "%")
         before = f"@{guard} " if guard else ""
         extra = {"s": ", 0x181f, -1", "u": ", 0x1800, -1", "v": ", -1"}
         if self.text.startswith("shfl"):
-            return f"{before}{self.text} {', '.join(names)}" + (
-                extra["u"] if ".up." in self.text else extra["s"]) + ";"  # fmt: skip
+            return (
+                f"{before}{self.text} {', '.join(names)}"
+                + (extra["u"] if ".up." in self.text else extra["s"])
+                + ";"
+            )
         if self.text.startswith("vote"):
             return f"{before}{self.text} {', '.join(names)}{extra['v']};"
         return f"{before}{self.text} {', '.join(names)};"

@@ -242,13 +242,16 @@ def fault(body: str, threads: int) -> KernelFault:
 
 
 def test_warps_at_different_barriers_wait_forever() -> None:
-    error = fault("""
+    error = fault(
+        """
         setp.eq.u32 %p1, %warp, 0;
         @%p1 bra A;
         bar.sync 1;
         bra B;
     A: bar.sync 2;
-    B: ret;""", 64)  # fmt: skip
+    B: ret;""",
+        64,
+    )
     assert error.kind == "deadlock"
     assert "warp 0 lanes 0-31" in str(error)
     assert "bar.sync 1;" in str(error)
@@ -256,26 +259,32 @@ def test_warps_at_different_barriers_wait_forever() -> None:
 
 
 def test_lanes_at_different_aligned_instructions_wait_forever() -> None:
-    error = fault("""
+    error = fault(
+        """
         setp.lt.u32 %p1, %lane, 4;
         @%p1 bra A;
         bar.sync 0;
         bra B;
     A: bar.sync 0;
-    B: ret;""", 32)  # fmt: skip
+    B: ret;""",
+        32,
+    )
     assert error.kind == "deadlock"
     assert "warp 0 lanes 0-3" in str(error)
     assert "warp 0 lanes 4-31" in str(error)
 
 
 def test_lanes_that_name_a_lane_that_waits_elsewhere_wait_forever() -> None:
-    error = fault("""
+    error = fault(
+        """
         setp.lt.u32 %p1, %lane, 4;
         @%p1 bra A;
         shfl.sync.idx.b32 %r1, %lane, 0, 31, 0xffffffff;
         bra B;
     A: redux.sync.add.u32 %r1, %lane, 0xffffffff;
-    B: ret;""", 32)  # fmt: skip
+    B: ret;""",
+        32,
+    )
     assert error.kind == "deadlock"
     assert "redux.sync.add.u32" in str(error)
 

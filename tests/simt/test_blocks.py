@@ -168,7 +168,7 @@ def test_counts_do_not_depend_on_the_cores() -> None:
         mov.u32 %r1, 0;
     L: add.u32 %r1, %r1, 1;
         setp.lt.u32 %p1, %r1, %cta;
-        @%p1 bra L;""")  # fmt: skip
+        @%p1 bra L;""")
     result = run(made, np.zeros(1), threads=64, blocks=30)
     loops = 2 * sum(max(1, n) for n in range(30))
     assert result.counts["setp.lt.u32"] == loops

@@ -41,10 +41,16 @@ REFUSED = [
     ("cp.async.ca.shared.global [%r1], [%d1], 1048576;", "4, 8 or 16; given 1048576"),
     ("cp.async.ca.shared.global [%r1], [%d1], 0;", "4, 8 or 16; given 0"),
     ("cp.async.ca.shared.global [%r1], [%d1], -4;", "4, 8 or 16; given -4"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, "
-     f"{{{A_MANY}}}, {{%r1, %r2}}, {{%f1, %f2, %f3, %f4}};", "a is 4 registers"),
-    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, %d1, %d2, 1, 1, 1, "
-     "0, 0;", "d is 4 registers"),
+    (
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, "
+        f"{{{A_MANY}}}, {{%r1, %r2}}, {{%f1, %f2, %f3, %f4}};",
+        "a is 4 registers",
+    ),
+    (
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, %d1, %d2, 1, 1, 1, "
+        "0, 0;",
+        "d is 4 registers",
+    ),
     ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%h1}, [%r1];", "%h1"),
     ("match.any.sync.b64 %r1, %r2, -1;", "%r2 is declared as .b32"),
     ("shfl.sync.bfly.b32 %h1, %r1, 1, 31, -1;", "%h1 is declared as .b16"),
@@ -53,7 +59,7 @@ REFUSED = [
     ("call g;", "g has 1 parameters, 0 results; the call has 0"),
     ("call g, (%d1);", "has 32 bits in 1 pieces; given 64 in 1"),
     ("call g, (s);", "s is neither"),
-]  # fmt: skip
+]
 FUNCTIONS = """
 .func g(.param .b32 y) { ret; }
 .func (.param .b64 result) out() { .reg .b32 %r; st.param.b32 [result+8], %r; ret; }

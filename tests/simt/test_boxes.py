@@ -35,9 +35,15 @@ COPIES = _copies()
 def _run(case: Case) -> tuple[Problem, np.ndarray]:
     copy, memory, image = _copy(case), case.memory(), case.image()
     problem, _ = run_box(
-        copy, case.map().encode(), case.coordinates, case.offsets, memory, image,
-        at=case.at, origin=ORIGIN,
-    )  # fmt: skip
+        copy,
+        case.map().encode(),
+        case.coordinates,
+        case.offsets,
+        memory,
+        image,
+        at=case.at,
+        origin=ORIGIN,
+    )
     return problem, image if copy.loads else memory
 
 

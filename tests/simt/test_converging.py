@@ -41,7 +41,7 @@ def test_all_lanes_stay_together(body: str) -> None:
         ("bar.sync 0; M: bar.sync 0; L: bra N; N: @%p1 bra L; bra M;", 2),
         ("T: .branchtargets L, M; L: bar.sync 0; M: brx.idx %r1, T;", 1),
     ],
-)  # fmt: skip
+)
 def test_lanes_may_part(body: str, first: int) -> None:
     made = laid_out(body, ".func f() { ret; }")
     assert together(made) == first

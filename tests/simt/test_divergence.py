@@ -295,22 +295,29 @@ def test_exchanges_with_the_lanes_of_one_branch() -> None:
     assert set(found[first, 1]) == {0xFE0}
     assert set(found[~first, 1]) == {0xFFE00000}
     want = [
-        sum(1 << k for k in range(32) if (k < 12) == (n < 12)
-            and (k >> (2 if n < 12 else 3)) == (n >> (2 if n < 12 else 3)))
+        sum(
+            1 << k
+            for k in range(32)
+            if (k < 12) == (n < 12)
+            and (k >> (2 if n < 12 else 3)) == (n >> (2 if n < 12 else 3))
+        )
         for n in range(32)
-    ]  # fmt: skip
+    ]
     assert found[:, 2].tolist() == want
     assert found[:, 3].tolist() == [66] * 12 + [496 - 66] * 20
 
 
 @pytest.mark.parametrize("threads", [1, 31, 33, 100, 1024])
 def test_partial_warps_know_who_they_are(threads: int) -> None:
-    found = launched("""
+    found = launched(
+        """
         activemask.b32 %r1;
         mad.wide.u32 %mine, %t, 16, %out;
         mov.u32 %r2, %nwarpid;
         st.global.v4.u32 [%mine], {%r1, %warp, %lane, %r2};""",
-        threads, words=4 * threads).reshape(-1, 4)  # fmt: skip
+        threads,
+        words=4 * threads,
+    ).reshape(-1, 4)
     thread = np.arange(threads)
     left = np.minimum(32, threads - thread // 32 * 32)
     assert (found[:, 0] == (1 << left.astype(object)) - 1).all()
@@ -319,7 +326,8 @@ def test_partial_warps_know_who_they_are(threads: int) -> None:
 
 
 def test_blocks_and_grids_of_three_dimensions() -> None:
-    found = launched("""
+    found = launched(
+        """
         mov.u32 %r1, %tid.y;
         mov.u32 %r2, %tid.z;
         mov.u32 %r3, %ctaid.y;
@@ -341,12 +349,19 @@ def test_blocks_and_grids_of_three_dimensions() -> None:
         mad.lo.u32 %r12, %r12, 10, %r2;
         mad.lo.u32 %r12, %r12, 10, %r1;
         mad.lo.u32 %r12, %r12, 10, %t;
-        st.global.u32 [%mine], %r12;""", (5, 3, 2), (3, 2, 4))  # fmt: skip
+        st.global.u32 [%mine], %r12;""",
+        (5, 3, 2),
+        (3, 2, 4),
+    )
     want = [
         int(f"{z}{y}{x}{c}{b}{a}")
-        for z in range(4) for y in range(2) for x in range(3)
-        for c in range(2) for b in range(3) for a in range(5)
-    ]  # fmt: skip
+        for z in range(4)
+        for y in range(2)
+        for x in range(3)
+        for c in range(2)
+        for b in range(3)
+        for a in range(5)
+    ]
     assert found.tolist() == want
 
 
@@ -404,7 +419,8 @@ END: st.param.b32 [r], %sum;
 
 
 def test_calls_from_divergent_branches() -> None:
-    found = launched(f"""
+    found = launched(
+        f"""
         setp.lt.u32 %p1, %lane, 10;
         @%p1 bra A;
         call (%r1), twice, (%lane);
@@ -413,20 +429,26 @@ def test_calls_from_divergent_branches() -> None:
     A: call (%r1), twice, (%lane);
         add.u32 %r1, %r1, 2;
     D: call (%r1), hundred, (%r1);
-        {STORE}""", before=FUNCTIONS)  # fmt: skip
+        {STORE}""",
+        before=FUNCTIONS,
+    )
     lane = np.arange(32)
     assert (found == 2 * lane + np.where(lane < 10, 102, 101)).all()
 
 
 def test_a_guarded_call_and_a_branch_past_a_call() -> None:
-    found = launched(f"""
+    found = launched(
+        f"""
         mov.u32 %r1, 1;
         setp.lt.u32 %p1, %lane, 5;
         @%p1 call (%r1), hundred, (%lane);
         setp.lt.u32 %p2, %lane, 20;
         @%p2 bra L;
         call (%r1), twice, (%lane);
-    L: {STORE}""", before=FUNCTIONS, limit=LIMIT)  # fmt: skip
+    L: {STORE}""",
+        before=FUNCTIONS,
+        limit=LIMIT,
+    )
     want = [n + 100 if n < 5 else 1 if n < 20 else 2 * n for n in range(32)]
     assert found.tolist() == want
 
@@ -443,32 +465,42 @@ def test_constants_as_arguments_of_every_width() -> None:
         st.param.b64 [r], %x1;
         ret;
     }"""
-    out = launched("""
+    out = launched(
+        """
         .param .b64 got;
         call (got), join, (0x1234567800000000, 0xabcd, 3);
         ld.param.b64 %rd1, [got];
         mad.wide.u32 %mine, %lane, 8, %out;
-        st.global.u64 [%mine], %rd1;""", before=function, words=64)  # fmt: skip
+        st.global.u64 [%mine], %rd1;""",
+        before=function,
+        words=64,
+    )
     assert set(out.view(np.uint64)) == {0x123456780000ABD0}
 
 
 def test_recursion_of_different_depths() -> None:
-    found = launched(f"""
+    found = launched(
+        f"""
         .param .b32 given;
         .param .b32 got;
         and.b32 %r2, %lane, 7;
         st.param.b32 [given], %r2;
         call (got), fibonacci, (given);
         ld.param.b32 %r1, [got];
-        {STORE}""", before=FUNCTIONS)  # fmt: skip
+        {STORE}""",
+        before=FUNCTIONS,
+    )
     assert found.tolist() == [0, 1, 1, 2, 3, 5, 8, 13] * 4
 
 
 def test_a_function_that_calls_itself_with_its_parameters_exchanged() -> None:
-    found = launched(f"""
+    found = launched(
+        f"""
         add.u32 %r2, %lane, 1;
         call (%r1), divisor, (%r2, 24);
-        {STORE}""", before=FUNCTIONS)  # fmt: skip
+        {STORE}""",
+        before=FUNCTIONS,
+    )
     assert found.tolist() == np.gcd(np.arange(1, 33), 24).tolist()
 
 
@@ -481,7 +513,8 @@ def test_recursion_keeps_the_local_memory_of_each_call() -> None:
 
 
 def test_indirect_calls_with_a_target_for_each_lane() -> None:
-    found = launched(f"""
+    found = launched(
+        f"""
         .reg .b64 %function;
         mov.u64 %function, twice;
         and.b32 %r2, %lane, 1;
@@ -491,7 +524,9 @@ def test_indirect_calls_with_a_target_for_each_lane() -> None:
         mov.u32 %r1, 9;
     P: .callprototype (.reg .b32 r) _ (.reg .b32 a);
         @%p2 call (%r1), %function, (%lane), P;
-        {STORE}""", before=FUNCTIONS)  # fmt: skip
+        {STORE}""",
+        before=FUNCTIONS,
+    )
     lane = np.arange(32)
     want = np.where(lane % 2, lane + 100, 2 * lane)
     assert (found == np.where(lane < 30, want, 9)).all()

@@ -58,22 +58,34 @@ def printed(text: str, *values: Any, kinds: str = "") -> tuple[str, int]:
         ("%5d|%-5d|%05d", "iii", (42, 42, 42), "   42|42   |00042"),
         ("%.3d|%8.3d", "ii", (5, 5), "005|     005"),
         ("%*d|%.*f", "iii4xd", (6, 1, 2, 1.239), "     1|1.24"),
-        ("%lld %llu %ld", "qQq", (-(1 << 60), 1 << 63, -1),
-         f"{-(1 << 60)} {1 << 63} -1"),
+        (
+            "%lld %llu %ld",
+            "qQq",
+            (-(1 << 60), 1 << 63, -1),
+            f"{-(1 << 60)} {1 << 63} -1",
+        ),
         ("%d %lld", "i4xq", (1, 1 << 40), f"1 {1 << 40}"),
         ("%hhd %hu %hhx", "iIi", (300, 65537, -1), "44 1 ff"),
-        ("%f %.2f %e %g", "dddd", (1.5, 2.345, 12345.678, 1e-10),
-         f"1.500000 {2.345:.2f} 1.234568e+04 1e-10"),
+        (
+            "%f %.2f %e %g",
+            "dddd",
+            (1.5, 2.345, 12345.678, 1e-10),
+            f"1.500000 {2.345:.2f} 1.234568e+04 1e-10",
+        ),
         ("%F %E %G", "ddd", (1.5, 0.5, 1e20), "1.500000 5.000000E-01 1E+20"),
-        ("%f %f %f", "ddd", (float("inf"), float("-inf"), float("nan")),
-         "inf -inf nan"),
+        (
+            "%f %f %f",
+            "ddd",
+            (float("inf"), float("-inf"), float("nan")),
+            "inf -inf nan",
+        ),
         ("%a %a %A", "ddd", (1.5, 0.0, 10.0), "0x1.8p+0 0x0p+0 0X1.4P+3"),
         ("%c%c|%5c", "iii", (72, 105, 33), "Hi|    !"),
         ("100%% %d%%", "i", (5,), "100% 5%"),
         ("%p", "Q", (0x1234,), "0x1234"),
         ("ärgerlich ☃ %d", "i", (1,), "ärgerlich ☃ 1"),
     ],
-)  # fmt: skip
+)
 def test_formats(text: str, kinds: str, values: tuple[Any, ...], want: str) -> None:
     assert printed(text, *values, kinds=kinds)[0] == want
 
@@ -119,8 +131,14 @@ ASSERT = """.extern .func __assertfail(.param .b64 message, .param .b64 file,
 
 
 def test_a_failed_assertion() -> None:
-    before = "\n".join([ASSERT, text_of("message", "x < 3"), text_of("file", "a.cu"),
-                        text_of("function", "void f(int)")])  # fmt: skip
+    before = "\n".join(
+        [
+            ASSERT,
+            text_of("message", "x < 3"),
+            text_of("file", "a.cu"),
+            text_of("function", "void f(int)"),
+        ]
+    )
     names = {"message": "message", "file": "file", "function": "function"}
     addresses = "".join(
         f".param .b64 p_{name}; mov.u64 %rd1, {name}; st.param.b64 [p_{name}], %rd1;"

@@ -145,8 +145,12 @@ def test_movmatrix() -> None:
     (op,) = forms("movmatrix")
     words = GENERATOR.integers(0, 1 << 32, (32, 1), dtype=np.uint32)
     out = words.copy()
-    run(kernel(f"ld.global.u32 %r1, [%mine]; {op} %r1, %r1; "
-               "st.global.u32 [%mine], %r1;"), out)  # fmt: skip
+    run(
+        kernel(
+            f"ld.global.u32 %r1, [%mine]; {op} %r1, %r1; st.global.u32 [%mine], %r1;"
+        ),
+        out,
+    )
     assert (out == fm.movmatrix(op, words)).all()
 
 
@@ -246,18 +250,22 @@ def test_wmma_stores() -> None:
     assert {op.values["space"] for op in every} >= {"", "global", "shared"}
     tiles = [Tile(op) for op in every]
     targets = ", ".join(f"F{i}" for i in range(len(every)))
-    lines = [f"T: .branchtargets {targets};",
-             "ld.param.u64 %rd5, [given]; mad.wide.u32 %rd5, %lane, 64, %rd5;",
-             f"mul.wide.u32 %rd6, %cta, {STEP}; add.u64 %rd5, %rd5, %rd6;",
-             "brx.idx %cta, T;"]  # fmt: skip
+    lines = [
+        f"T: .branchtargets {targets};",
+        "ld.param.u64 %rd5, [given]; mad.wide.u32 %rd5, %lane, 64, %rd5;",
+        f"mul.wide.u32 %rd6, %cta, {STEP}; add.u64 %rd5, %rd5, %rd6;",
+        "brx.idx %cta, T;",
+    ]
     given = np.zeros((len(every), 32, 8), np.uint64)
     for number, (op, tile) in enumerate(zip(every, tiles, strict=True)):
         given[number, :, : tile.part.registers] = tile.part.pack(tile.matrix())
         where = "%r20" if op.values["space"].startswith("shared") else "%rd1"
         names = registers(tile.part)
         lines.append(f"F{number}:")
-        lines += [f"ld.global.b{tile.part.register_bits} {name}, [%rd5+{8 * i}];"
-                  for i, name in enumerate(names)]  # fmt: skip
+        lines += [
+            f"ld.global.b{tile.part.register_bits} {name}, [%rd5+{8 * i}];"
+            for i, name in enumerate(names)
+        ]
         lines.append(f"{op} [{where}], {listed(names)}, {tile.stride}; bra END;")
     lines.append("""END: bar.sync 0;
         mov.u32 %r21, 0;
@@ -286,8 +294,13 @@ def test_wmma_stores() -> None:
         assert (found == whole).all(), str(op)
 
 
-@pytest.mark.parametrize("op", ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
-                                "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"])  # fmt: skip
+@pytest.mark.parametrize(
+    "op",
+    [
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+    ],
+)
 def test_mma_with_results_in_its_operands(op: str) -> None:
     made = fm.instruction(op)
     wide = "%rd" if made.a.register_bits == 64 else "%r"
@@ -310,12 +323,17 @@ def test_mma_with_results_in_its_operands(op: str) -> None:
         for p in parts
     ]
     out = np.concatenate(words, axis=1)
-    stores = "".join(f"st.global.b{bits} [%mine+{bits // 8 * i}], {name};"
-                     for i, name in enumerate(c))  # fmt: skip
-    run(kernel(f"""
+    stores = "".join(
+        f"st.global.b{bits} [%mine+{bits // 8 * i}], {name};"
+        for i, name in enumerate(c)
+    )
+    run(
+        kernel(f"""
         mad.wide.u32 %mine, %lane, {bits // 8 * sum(counts)}, %out;
         {loads}
         {op} {listed(c)}, {listed(a)}, {listed(b)}, {listed(c)};
-        {stores}"""), out)  # fmt: skip
+        {stores}"""),
+        out,
+    )
     want = made.execute(*words, target="sm_90a")
     assert (out[:, : counts[2]] == want).all()

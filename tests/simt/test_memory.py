@@ -43,8 +43,10 @@ def test_vectors_of_every_size(space: str) -> None:
                 start = "mov.u32 %r21, room; cvt.u32.u64 %r22, %rd20;"
                 start += "add.u32 %r21, %r21, %r22;"
             lines.append(f"{start} st.{space}{vector}.b{bits} [{place}], {given};")
-            lines += [f"mov.b{max(bits, 16)} {each.strip()}, 0;"
-                      for each in given.strip("{}").split(",")]  # fmt: skip
+            lines += [
+                f"mov.b{max(bits, 16)} {each.strip()}, 0;"
+                for each in given.strip("{}").split(",")
+            ]
             lines.append(f"ld.{space}{vector}.b{bits} {given}, [{place}];")
             # The next form gives these bytes to other lanes.
             lines.append("bar.warp.sync 0xffffffff;")
@@ -129,17 +131,35 @@ def test_stores_take_the_low_bits() -> None:
 
 
 def test_weak_strong_and_cached_forms() -> None:
-    loads = ["ld.volatile.global.u32", "ld.relaxed.gpu.global.u32",
-             "ld.acquire.sys.global.u32", "ld.acquire.cta.u32", "ld.weak.global.u32",
-             "ld.global.nc.u32", "ld.global.ca.u32", "ld.global.cg.L2::128B.u32",
-             "ldu.global.u32", "ld.global.nc.L1::no_allocate.u32"]  # fmt: skip
-    stores = ["st.volatile.global.u32", "st.relaxed.gpu.global.u32",
-              "st.release.sys.global.u32", "st.release.cta.u32", "st.weak.global.u32",
-              "st.global.wt.u32", "st.global.cs.u32", "st.global.u32",
-              "st.mmio.relaxed.sys.global.u32", "st.global.L1::evict_last.u32"]  # fmt: skip
-    lines = [f"{load} %r1, [%rd2+{128 * i}]; add.u32 %r1, %r1, {i};"
-             f"{store} [%mine+{128 * i}], %r1;"
-             for i, (load, store) in enumerate(zip(loads, stores, strict=True))]  # fmt: skip
+    loads = [
+        "ld.volatile.global.u32",
+        "ld.relaxed.gpu.global.u32",
+        "ld.acquire.sys.global.u32",
+        "ld.acquire.cta.u32",
+        "ld.weak.global.u32",
+        "ld.global.nc.u32",
+        "ld.global.ca.u32",
+        "ld.global.cg.L2::128B.u32",
+        "ldu.global.u32",
+        "ld.global.nc.L1::no_allocate.u32",
+    ]
+    stores = [
+        "st.volatile.global.u32",
+        "st.relaxed.gpu.global.u32",
+        "st.release.sys.global.u32",
+        "st.release.cta.u32",
+        "st.weak.global.u32",
+        "st.global.wt.u32",
+        "st.global.cs.u32",
+        "st.global.u32",
+        "st.mmio.relaxed.sys.global.u32",
+        "st.global.L1::evict_last.u32",
+    ]
+    lines = [
+        f"{load} %r1, [%rd2+{128 * i}]; add.u32 %r1, %r1, {i};"
+        f"{store} [%mine+{128 * i}], %r1;"
+        for i, (load, store) in enumerate(zip(loads, stores, strict=True))
+    ]
     source = BYTES[:1280].view(np.uint32).reshape(10, 32)
     out = np.zeros_like(source)
     made = kernel(

@@ -44,11 +44,14 @@ RIGHT = {
         0, "ld.volatile.shared.u32 %r1, [flag];", "st.volatile.shared.u32 [flag], 1;"
     ),
     "relaxed in global memory": flag(
-        31, "ld.relaxed.gpu.global.u32 %r1, [%d9];",
+        31,
+        "ld.relaxed.gpu.global.u32 %r1, [%d9];",
         "st.relaxed.gpu.global.u32 [%d9], 1;",
     ),
     "atomic with nanosleep": flag(
-        17, "atom.shared.or.b32 %r1, [flag], 0;", "atom.shared.exch.b32 %r1, [flag], 1;",
+        17,
+        "atom.shared.or.b32 %r1, [flag], 0;",
+        "atom.shared.exch.b32 %r1, [flag], 1;",
         "nanosleep.u32 100;",
     ),
     "the flag is set above the loop": f"""setp.ne.u32 %p1, %t, 5; @%p1 bra WAIT;
@@ -87,14 +90,14 @@ RIGHT = {
     shfl.sync.idx.b32 %r11, %r11, %r4, 31, %r2; mov.b64 %d1, {{%r10, %r11}};
     POLL: {POLL} POLL; add.s32 %r9, %r9, 1; setp.lt.s32 %p6, %r9, 4; @%p6 bra TOP;
     ret; }}""",
-    "lanes that give up": f"""{INIT.replace('COUNT', '1024')} {ARRIVE} mov.u32 %r5, 0;
+    "lanes that give up": f"""{INIT.replace("COUNT", "1024")} {ARRIVE} mov.u32 %r5, 0;
     POLL: add.u32 %r5, %r5, 1; setp.gt.u32 %p3, %r5, 40; @%p3 bra DONE; {POLL} POLL;
     DONE: ret; }}""",
-}  # fmt: skip
+}
 COUNTING = [name for name in RIGHT if "lock" in name or "chain" in name]
 WRONG = {
     "one arrival too few": f"{INIT.replace('COUNT', '1024')} {ARRIVE} POLL: {POLL} POLL; ret; }}",
-    "two loops": f"""{INIT.replace('COUNT', '1024')} setp.lt.u32 %p3, %t, 16;
+    "two loops": f"""{INIT.replace("COUNT", "1024")} setp.lt.u32 %p3, %t, 16;
     @%p3 bra LOW; {ARRIVE} POLL: {POLL} POLL; bra DONE;
     LOW: {ARRIVE} POLL2: {POLL} POLL2; DONE: ret; }}""",
     "some wait to meet those that poll": f"""{INIT} setp.lt.u32 %p3, %t, 16;
@@ -102,7 +105,7 @@ WRONG = {
     LOW: bar.warp.sync -1; {ARRIVE} DONE: ret; }}""",
     "some wait at a barrier": f"""{INIT} setp.lt.u32 %p3, %t, 32; @%p3 bra LOW;
     {ARRIVE} POLL: {POLL} POLL; bra DONE; LOW: barrier.sync 1; {ARRIVE} DONE: ret; }}""",
-}  # fmt: skip
+}
 
 
 def launch(body: str, threads: int, *, check: bool) -> np.ndarray:

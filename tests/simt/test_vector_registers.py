@@ -60,7 +60,7 @@ BODIES = {
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16 %v, [%r1];",
     "atom": "cvt.rn.f32.u32 %g.x, %t; mov.v4.f32 %g, {%g.x, %g.x, %g.x, %g.x};"
     "atom.global.add.v4.f32 %g, [%in], %g; mov.v4.f32 %v, %g;",
-}  # fmt: skip
+}
 ELEMENTS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
 
@@ -109,9 +109,15 @@ def results(bodies: dict[str, str], *, scalar: bool = False) -> dict[str, np.nda
         one = f"{VECTORS} {body} mad.wide.u32 %mine, %t, 16, %out; {store}"
         text += f"{{ {plain(one) if scalar else one} }}\n"
     found = launched(
-        text + "ret;", 32, 1, [GIVEN.copy()], parameters=".param .u64 given",
-        words=128 * len(bodies), before=BEFORE, check=False,
-    )  # fmt: skip
+        text + "ret;",
+        32,
+        1,
+        [GIVEN.copy()],
+        parameters=".param .u64 given",
+        words=128 * len(bodies),
+        before=BEFORE,
+        check=False,
+    )
     return dict(zip(bodies, found.reshape(-1, 32, 4), strict=True))
 
 
@@ -125,16 +131,18 @@ def test_plain_registers_give_the_same() -> None:
 @pytest.fixture(scope="module")
 def known() -> dict[str, np.ndarray]:
     """Bodies whose results are told here."""
-    return results({
-        "ld": "",
-        "turn": BODIES["turn"],
-        "block": "{ .reg .v2 .b32 %v; mov.v2.b32 %v, {3, 4}; mov.v2.b32 %u, %v; }"
-        "mov.v2.b32 {%v.x, %v.y}, %u;",
-        "call": "call (%w), turned, (%v, %t); mov.v4.b32 %v, %w;",
-        "short tid": ".reg .v4 .u16 %tt; mov.v4.u16 %tt, %tid; cvt.u32.u16 %v.z, %tt.x;",
-        "recursion": "mov.v2.b32 %u, {%t, 100}; call (%u), down, (%u);"
-        "mov.v2.b32 {%v.x, %v.y}, %u;",
-    })  # fmt: skip
+    return results(
+        {
+            "ld": "",
+            "turn": BODIES["turn"],
+            "block": "{ .reg .v2 .b32 %v; mov.v2.b32 %v, {3, 4}; mov.v2.b32 %u, %v; }"
+            "mov.v2.b32 {%v.x, %v.y}, %u;",
+            "call": "call (%w), turned, (%v, %t); mov.v4.b32 %v, %w;",
+            "short tid": ".reg .v4 .u16 %tt; mov.v4.u16 %tt, %tid; cvt.u32.u16 %v.z, %tt.x;",
+            "recursion": "mov.v2.b32 %u, {%t, 100}; call (%u), down, (%u);"
+            "mov.v2.b32 {%v.x, %v.y}, %u;",
+        }
+    )
 
 
 def test_a_load_has_all_elements(known: dict[str, np.ndarray]) -> None:
@@ -165,21 +173,24 @@ def test_a_function_that_calls_itself_keeps_its_vectors(
     assert (known["recursion"][:, 1] == sums).all()
 
 
-@pytest.mark.parametrize("wrong, said", [
-    ("mov.b64 {%v.x, %v.y}, %u;", "a vector on both sides"),
-    ("mov.v4.u32 %v, %t;", "vectors of 4 elements"),
-    ("mov.v4.u32 %v, %u;", "4 registers in braces; given %u"),
-    ("call (%v), turned, (%u, %t);", "a of turned has 128 bits"),
-    ("call (%u), turned, (%v, %t);", "r of turned has 128 bits"),
-    ("mov.b32 %r1, %u.z;", "'.x' or '.y'"),
-    ("mov.b32 %r1, %v.q;", "'.x', '.y', '.z' or '.w'"),
-    ("ld.global.b32 %r1, [%l];", "found '%l'"),
-    ("mov.b64 %rd1, {%u, %u};", "in braces"),
-    ("@%v bra DONE;", "a predicate"),
-    (".reg .v8 .b32 %e;", "'.v4'"),
-    (".reg .v4 .f64 %e;", "'.f32'"),
-    (".reg .v2 .pred %e;", "'.b32'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ("mov.b64 {%v.x, %v.y}, %u;", "a vector on both sides"),
+        ("mov.v4.u32 %v, %t;", "vectors of 4 elements"),
+        ("mov.v4.u32 %v, %u;", "4 registers in braces; given %u"),
+        ("call (%v), turned, (%u, %t);", "a of turned has 128 bits"),
+        ("call (%u), turned, (%v, %t);", "r of turned has 128 bits"),
+        ("mov.b32 %r1, %u.z;", "'.x' or '.y'"),
+        ("mov.b32 %r1, %v.q;", "'.x', '.y', '.z' or '.w'"),
+        ("ld.global.b32 %r1, [%l];", "found '%l'"),
+        ("mov.b64 %rd1, {%u, %u};", "in braces"),
+        ("@%v bra DONE;", "a predicate"),
+        (".reg .v8 .b32 %e;", "'.v4'"),
+        (".reg .v4 .f64 %e;", "'.f32'"),
+        (".reg .v2 .pred %e;", "'.b32'"),
+    ],
+)
 def test_what_is_refused_is_said(wrong: str, said: str) -> None:
     with pytest.raises(Error, match=re.escape(said)):
         results({"wrong": wrong + " DONE: "})

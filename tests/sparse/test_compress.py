@@ -206,50 +206,87 @@ def test_negative_zeros_are_too_many_only_if_asked():
 TWO_OF_FOUR = Granularity(2, 4)
 BAD = {
     "dense": (
-        lambda: prune([[1, 2]], fm.mma("m16n8k16", a="s8")), fm.Error, "is dense"),
+        lambda: prune([[1, 2]], fm.mma("m16n8k16", a="s8")),
+        fm.Error,
+        "is dense",
+    ),
     "unknown": (
-        lambda: prune([[1, 2]], "mma.sp.m16n8k9"), fm.UnknownInstruction, "m16n8k9"),
+        lambda: prune([[1, 2]], "mma.sp.m16n8k9"),
+        fm.UnknownInstruction,
+        "m16n8k9",
+    ),
     "width": (
-        lambda: prune([[1, 2, 3, 4, 5]], S8), fm.ShapeError,
-        "5 columns are not a whole number of 2:4 chunks of 4; pad=True adds 3 zeros"),
+        lambda: prune([[1, 2, 3, 4, 5]], S8),
+        fm.ShapeError,
+        "5 columns are not a whole number of 2:4 chunks of 4; pad=True adds 3 zeros",
+    ),
     "width to compress": (
-        lambda: compress([[1, 2, 3]], F16), fm.ShapeError, "pad=True adds 1 zeros"),
-    "axes": (
-        lambda: prune([1, 2, 3, 4], S8), fm.ShapeError, "2 or more axes"),
+        lambda: compress([[1, 2, 3]], F16),
+        fm.ShapeError,
+        "pad=True adds 1 zeros",
+    ),
+    "axes": (lambda: prune([1, 2, 3, 4], S8), fm.ShapeError, "2 or more axes"),
     "axes to compress": (
-        lambda: compress([0, 0, 3, 4], S8), fm.ShapeError, "2 or more axes"),
+        lambda: compress([0, 0, 3, 4], S8),
+        fm.ShapeError,
+        "2 or more axes",
+    ),
     "complex": (
-        lambda: prune([[1j, 2, 3, 4]], S8), fm.ValueRangeError, "only real numbers"),
+        lambda: prune([[1j, 2, 3, 4]], S8),
+        fm.ValueRangeError,
+        "only real numbers",
+    ),
     "text": (
-        lambda: prune([["a", "b"]], TF32), fm.ValueRangeError, "only real numbers"),
+        lambda: prune([["a", "b"]], TF32),
+        fm.ValueRangeError,
+        "only real numbers",
+    ),
     "scores: shape": (
-        lambda: prune([[1, 2, 3, 4]], S8, scores=[1, 2, 3, 4]), fm.ShapeError,
-        r"shape of A, \(1, 4\); given scores of shape \(4,\)"),
+        lambda: prune([[1, 2, 3, 4]], S8, scores=[1, 2, 3, 4]),
+        fm.ShapeError,
+        r"shape of A, \(1, 4\); given scores of shape \(4,\)",
+    ),
     "scores: NaN": (
-        lambda: prune(np.ones((9, 8)), S8, scores=nan_at(3, 6)), fm.ValueRangeError,
-        "row 3, chunk 1 contain or add up to a NaN"),
+        lambda: prune(np.ones((9, 8)), S8, scores=nan_at(3, 6)),
+        fm.ValueRangeError,
+        "row 3, chunk 1 contain or add up to a NaN",
+    ),
     "scores: NaN of a pair": (
         lambda: prune([[1] * 8], S4, scores=[[0, 0, np.inf, -np.inf, 0, 0, 0, 0]]),
-        fm.ValueRangeError, "row 0, chunk 0 contain or add up to a NaN"),
+        fm.ValueRangeError,
+        "row 0, chunk 0 contain or add up to a NaN",
+    ),
     "compressed: shape": (
         lambda: Compressed(np.ones((1, 3)), np.full((1, 1), 4), TWO_OF_FOUR),
-        fm.ShapeError, "2:4 stores 2 values for each code"),
+        fm.ShapeError,
+        "2:4 stores 2 values for each code",
+    ),
     "compressed: axes": (
         lambda: Compressed(np.ones(2), np.full(1, 4), TWO_OF_FOUR),
-        fm.ShapeError, "2:4 stores 2 values for each code"),
+        fm.ShapeError,
+        "2:4 stores 2 values for each code",
+    ),
     "compressed: width": (
         lambda: Compressed(np.ones((1, 2)), np.full((1, 1), 4), TWO_OF_FOUR, 9),
-        fm.ShapeError, "1 chunks of 2:4 have 4 columns; given width 9"),
+        fm.ShapeError,
+        "1 chunks of 2:4 have 4 columns; given width 9",
+    ),
     "compressed: codes": (
         lambda: Compressed(np.ones((1, 2)), np.full((1, 1), 16), TWO_OF_FOUR),
-        fm.BadMetadata, "from 0 to 15"),
+        fm.BadMetadata,
+        "from 0 to 15",
+    ),
     "columns": (
         lambda: Compressed(np.ones((1, 2)), np.uint8([[0]]), TWO_OF_FOUR).columns(),
-        fm.BadMetadata, "row 0, chunk 0: code 0000 names position 0 twice"),
+        fm.BadMetadata,
+        "row 0, chunk 0: code 0000 names position 0 twice",
+    ),
     "other granularity": (
         lambda: decompress(compress([[0, 1, 0, 2]], S8), TF32),
-        fm.BadMetadata, "is 1:2; given an A of 2:4"),
-}  # fmt: skip
+        fm.BadMetadata,
+        "is 1:2; given an A of 2:4",
+    ),
+}
 
 
 def nan_at(row, column):

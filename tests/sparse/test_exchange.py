@@ -176,12 +176,13 @@ def marlin_offsets(rows, columns):
     row, column = np.mgrid[:rows, :columns]
     inside = row % 64
     line = (
-        row - inside
+        row
+        - inside
         + 2 * (row % 2)
         + row // 4 % 2
         + 32 * (row // 2 % 2)
         + 4 * (inside // 8)
-    )  # fmt: skip
+    )
     upper = (line % 2 == 0) & (column % 2 == 1)
     lower = (line % 2 == 1) & (column % 2 == 0)
     step = upper.astype(int) - lower
@@ -326,8 +327,13 @@ def cutlass_offset(m, k, rows, width, tile):
     k0, k1, k2 = k % low, k // low % 2, k // (2 * low)
     offset, stride = 0, 1
     for digit, size in (
-        (k0, low), (m1, 2), (k2, blocks), (m0, 8), (k1, 2), (m2, 4),
-    ):  # fmt: skip
+        (k0, low),
+        (m1, 2),
+        (k2, blocks),
+        (m0, 8),
+        (k1, 2),
+        (m2, 4),
+    ):
         offset += digit * stride
         stride *= size
     return start + offset
@@ -431,94 +437,157 @@ def codes(rows, chunks, op):
 F16, S8, E4M3 = TORCH["f16"], TORCH["s8"], HOPPER["e4m3"]
 BAD = {
     "odd nibbles": (
-        lambda: to_nibbles(codes(1, 3, S8)), fm.ShapeError, "even number of chunks; given 3"),
+        lambda: to_nibbles(codes(1, 3, S8)),
+        fm.ShapeError,
+        "even number of chunks; given 3",
+    ),
     "nibbles: type": (
         lambda: from_nibbles(np.ones((1, 4)), np.ones((1, 1)), S8),
-        fm.ShapeError, "must be an array of integers"),
+        fm.ShapeError,
+        "must be an array of integers",
+    ),
     "nibbles: code": (
         lambda: from_nibbles(np.ones((1, 4)), np.uint8([[0xE5]]), S8),
-        fm.BadMetadata, "row 0, chunk 0: code 0101 names position 1 twice"),
+        fm.BadMetadata,
+        "row 0, chunk 0: code 0101 names position 1 twice",
+    ),
     "nibbles: shape": (
         lambda: from_nibbles(np.ones((1, 6)), np.uint8([[0xE4]]), S8),
-        fm.ShapeError, "2:4 stores 2 values for each code"),
+        fm.ShapeError,
+        "2:4 stores 2 values for each code",
+    ),
     "nibbles: values": (
         lambda: from_nibbles(np.full((1, 4), 0.5), np.uint8([[0xE4]]), S8),
-        fm.ValueRangeError, "s8 holds integers"),
+        fm.ValueRangeError,
+        "s8 holds integers",
+    ),
     "torch: type": (
-        lambda: to_torch(codes(32, 16, E4M3), E4M3), fm.Error,
-        "has f16, bf16, tf32 and s8; given e4m3"),
+        lambda: to_torch(codes(32, 16, E4M3), E4M3),
+        fm.Error,
+        "has f16, bf16, tf32 and s8; given e4m3",
+    ),
     "torch: rows": (
-        lambda: to_torch(codes(16, 16, F16), F16), fm.ShapeError,
-        r"32 rows and 32 columns; .* \(16, 16\)"),
+        lambda: to_torch(codes(16, 16, F16), F16),
+        fm.ShapeError,
+        r"32 rows and 32 columns; .* \(16, 16\)",
+    ),
     "torch: columns": (
-        lambda: to_torch(codes(32, 8, S8), S8), fm.ShapeError,
-        "16 rows and 64 columns"),
+        lambda: to_torch(codes(32, 8, S8), S8),
+        fm.ShapeError,
+        "16 rows and 64 columns",
+    ),
     "torch: empty": (
-        lambda: to_torch(codes(0, 16, S8), S8), fm.ShapeError, r"\(0, 16\)"),
+        lambda: to_torch(codes(0, 16, S8), S8),
+        fm.ShapeError,
+        r"\(0, 16\)",
+    ),
     "torch: meta type": (
         lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int32), F16),
-        fm.ShapeError, "meta of f16 must be int16; given int32"),
+        fm.ShapeError,
+        "meta of f16 must be int16; given int32",
+    ),
     "torch: meta shape": (
         lambda: from_torch(np.ones((32, 16)), np.zeros(64, np.int16), F16),
-        fm.ShapeError, "meta must be a matrix"),
+        fm.ShapeError,
+        "meta must be a matrix",
+    ),
     "torch: code": (
         lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int16), F16),
-        fm.BadMetadata, "code 0000 names position 0 twice; 255 more are illegal"),
+        fm.BadMetadata,
+        "code 0000 names position 0 twice; 255 more are illegal",
+    ),
     "torch: descending": (
-        lambda: from_torch(np.ones((32, 16)), np.full((32, 2), 0x1111, np.int16),
-                           fm.mma("m16n8k32", a="f16", d="f32", sp="sp")),
-        fm.BadMetadata, "code 0001 names position 1 before 0"),
+        lambda: from_torch(
+            np.ones((32, 16)),
+            np.full((32, 2), 0x1111, np.int16),
+            fm.mma("m16n8k32", a="f16", d="f32", sp="sp"),
+        ),
+        fm.BadMetadata,
+        "code 0001 names position 1 before 0",
+    ),
     "torch: to descending": (
         lambda: to_torch(
             Compressed(np.ones((32, 16), "f2"), np.ones((32, 8), int), F16.granularity),
-            fm.mma("m16n8k32", a="f16", d="f32", sp="sp")),
-        fm.BadMetadata, "code 0001 names position 1 before 0"),
+            fm.mma("m16n8k32", a="f16", d="f32", sp="sp"),
+        ),
+        fm.BadMetadata,
+        "code 0001 names position 1 before 0",
+    ),
     "marlin: type": (
-        lambda: to_sparse_marlin(codes(64, 16, S4), S4), fm.Error,
-        "Sparse-Marlin has f16, bf16, tf32 and s8; given s4"),
+        lambda: to_sparse_marlin(codes(64, 16, S4), S4),
+        fm.Error,
+        "Sparse-Marlin has f16, bf16, tf32 and s8; given s4",
+    ),
     "marlin: rows": (
-        lambda: to_sparse_marlin(codes(96, 16, F16), F16), fm.ShapeError,
-        r"64 rows and 32 columns; .* \(96, 16\)"),
+        lambda: to_sparse_marlin(codes(96, 16, F16), F16),
+        fm.ShapeError,
+        r"64 rows and 32 columns; .* \(96, 16\)",
+    ),
     "marlin: meta type": (
         lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros((64, 2), int), S8),
-        fm.ShapeError, "meta of s8 must be int32 or int16; given int64"),
+        fm.ShapeError,
+        "meta of s8 must be int32 or int16; given int64",
+    ),
     "marlin: meta shape": (
         lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros(128, np.int16), F16),
-        fm.ShapeError, "meta must be a matrix"),
+        fm.ShapeError,
+        "meta must be a matrix",
+    ),
     "marlin: another matrix": (
         lambda: from_sparse_marlin(
-            np.ones((64, 16)), np.full((64, 4), 0x4444, np.int16), F16),
-        fm.ShapeError, "2:4 stores 2 values for each code"),
+            np.ones((64, 16)), np.full((64, 4), 0x4444, np.int16), F16
+        ),
+        fm.ShapeError,
+        "2:4 stores 2 values for each code",
+    ),
     "marlin: quantized": (
         lambda: from_sparse_marlin(
-            np.zeros((1, 128), np.int32), np.full((1, 128), 0x4444, np.int16), F16),
-        fm.ShapeError, "64 rows and 32 columns"),
+            np.zeros((1, 128), np.int32), np.full((1, 128), 0x4444, np.int16), F16
+        ),
+        fm.ShapeError,
+        "64 rows and 32 columns",
+    ),
     "marlin: code": (
-        lambda: from_sparse_marlin(
-            np.ones((64, 16)), np.zeros((64, 2), np.int16), F16),
-        fm.BadMetadata, "code 0000 names position 0 twice"),
+        lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros((64, 2), np.int16), F16),
+        fm.BadMetadata,
+        "code 0000 names position 0 twice",
+    ),
     "cutlass: type": (
-        lambda: to_cutlass_sm90(codes(64, 8, S4), S4), fm.Error,
-        "no sparse Hopper kernels for s4"),
+        lambda: to_cutlass_sm90(codes(64, 8, S4), S4),
+        fm.Error,
+        "no sparse Hopper kernels for s4",
+    ),
     "cutlass: tile": (
-        lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=32), fm.ShapeError,
-        "tile_k of e4m3 must be a multiple of 64; given 32"),
+        lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=32),
+        fm.ShapeError,
+        "tile_k of e4m3 must be a multiple of 64; given 32",
+    ),
     "cutlass: no tile": (
-        lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=0), fm.ShapeError,
-        "given 0"),
+        lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=0),
+        fm.ShapeError,
+        "given 0",
+    ),
     "cutlass: empty": (
-        lambda: to_cutlass_sm90(codes(0, 16, E4M3), E4M3), fm.ShapeError,
-        "matrix is empty; given 0 rows of 16 chunks"),
+        lambda: to_cutlass_sm90(codes(0, 16, E4M3), E4M3),
+        fm.ShapeError,
+        "matrix is empty; given 0 rows of 16 chunks",
+    ),
     "cutlass: bytes": (
         lambda: from_cutlass_sm90(np.ones((64, 64)), np.zeros(9, np.uint8), E4M3),
-        fm.ShapeError, "must have 1024 bytes for each matrix; given 9 bytes"),
+        fm.ShapeError,
+        "must have 1024 bytes for each matrix; given 9 bytes",
+    ),
     "cutlass: values": (
         lambda: from_cutlass_sm90(np.ones(64), np.zeros(9, np.uint8), E4M3),
-        fm.ShapeError, "matrix is empty"),
+        fm.ShapeError,
+        "matrix is empty",
+    ),
     "cutlass: odd values": (
         lambda: from_cutlass_sm90(np.ones((64, 33)), np.zeros(1024, np.uint8), E4M3),
-        fm.ShapeError, "2:4 stores 2 values for each code"),
-}  # fmt: skip
+        fm.ShapeError,
+        "2:4 stores 2 values for each code",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -56,5 +56,9 @@ def test_compression_stores_what_the_code_says(of, picks):
     sparsity_loops.decompress_chunks(picks, stored, codes, out)
     back = out.reshape(-1, size)[~full]
     assert ((back & of(value_bits)) == (chunks & of(value_bits))[~full]).all()
-    legal = {0b0100, 0b1110} if picks == 1 else {0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110}  # fmt: skip
+    legal = (
+        {0b0100, 0b1110}
+        if picks == 1
+        else {0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110}
+    )
     assert set(codes[~full].tolist()) == legal

@@ -38,8 +38,19 @@ def test_prune_keeps_the_largest(op, shape):
     assert (raw(prune(pruned, op)) == raw(pruned)).all()
 
 
-FOREIGN = [np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8,
-           np.uint16, np.bool_, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]  # fmt: skip
+FOREIGN = [
+    np.float64,
+    np.float32,
+    np.int64,
+    np.int32,
+    np.int16,
+    np.int8,
+    np.uint8,
+    np.uint16,
+    np.bool_,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+]
 
 
 @pytest.mark.parametrize("op", [S8, S4, TF32], ids=name)

@@ -71,9 +71,14 @@ def copied(op: Any, operand: str, sources: list[np.ndarray]) -> np.ndarray:
 
 
 FORMS = [
-    ("m128n64k32", 1), ("m128n256k32", 1), ("m128n200k32", 1),
-    ("m256n256k32", 2), ("m256n128k32", 2), ("m128n256k32", 2), ("m128n64k32", 2),
-]  # fmt: skip
+    ("m128n64k32", 1),
+    ("m128n256k32", 1),
+    ("m128n200k32", 1),
+    ("m256n256k32", 2),
+    ("m256n128k32", 2),
+    ("m128n256k32", 2),
+    ("m128n64k32", 2),
+]
 
 
 @pytest.mark.parametrize("shape, group", FORMS)
@@ -83,9 +88,13 @@ def test_copies_bring_scales_to_the_multiplication(
 ) -> None:
     """The four factors of a row are those of four instructions along k: ids 0 to 3."""
     op = fm.tcgen05(
-        shape, kind="mxf8f6f4", a="e4m3", cta_group=group, scale_a_id=number,
+        shape,
+        kind="mxf8f6f4",
+        a="e4m3",
+        cta_group=group,
+        scale_a_id=number,
         scale_b_id=number,
-    )  # fmt: skip
+    )
     m, n, _ = op.shape
     own = m // group
     a, b = factors(m, 4), factors(n, 4, seed=1)

@@ -94,8 +94,11 @@ def test_a_model_on_meta_is_loaded(tmp_path):
         model = Small()
     assert model.head.weight is model.embed.weight
     ft.load_sparse(model, path)
-    assert {x.device.type for x in model.state_dict(keep_vars=True).values()
-            if isinstance(x, torch.Tensor)} == {"cpu"}  # fmt: skip
+    assert {
+        x.device.type
+        for x in model.state_dict(keep_vars=True).values()
+        if isinstance(x, torch.Tensor)
+    } == {"cpu"}
     assert model.head.weight is model.embed.weight
     assert isinstance(model.norm.weight, torch.nn.Parameter)
     assert torch.equal(model.up.weight.to_dense(), dense)

@@ -40,10 +40,14 @@ def quantised(tmp_path, kind, groups=GROUPS, **scales):
 
 
 def activations(static, bits=8):
-    how = {"strategy": "tensor", "dynamic": False} if static else {
-        "strategy": "token", "dynamic": True}  # fmt: skip
-    return {"group_0": {**GROUPS["group_0"],
-                        "input_activations": {"num_bits": bits, **how}}}  # fmt: skip
+    how = (
+        {"strategy": "tensor", "dynamic": False}
+        if static
+        else {"strategy": "token", "dynamic": True}
+    )
+    return {
+        "group_0": {**GROUPS["group_0"], "input_activations": {"num_bits": bits, **how}}
+    }
 
 
 def linear_of(kind=torch.bfloat16):

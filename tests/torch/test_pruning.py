@@ -219,8 +219,10 @@ def test_a_layer_keeps_what_it_lost():
 def nested():
     torch.manual_seed(0)
     block = {"up": torch.nn.Linear(16, 32), "down": torch.nn.Linear(32, 16)}
-    parts = {"blocks": torch.nn.ModuleList([torch.nn.ModuleDict(block)]),
-             "head": torch.nn.Linear(16, 4)}  # fmt: skip
+    parts = {
+        "blocks": torch.nn.ModuleList([torch.nn.ModuleDict(block)]),
+        "head": torch.nn.Linear(16, 4),
+    }
     return torch.nn.ModuleDict(parts).bfloat16()
 
 

@@ -113,9 +113,13 @@ def test_a_layer_is_a_product_of_quantised_rows(linear, x, quantize, kind):
     assert layer.weight.dtype == KINDS[quantize]
     values, scales = ft.quantize_rows(x, quantize)
     want = ft.sparse_linear(
-        values, layer.weight, layer.bias, scale_x=scales.reshape(-1),
-        scale_weight=layer.weight_scale, out_dtype=kind,
-    )  # fmt: skip
+        values,
+        layer.weight,
+        layer.bias,
+        scale_x=scales.reshape(-1),
+        scale_weight=layer.weight_scale,
+        out_dtype=kind,
+    )
     assert torch.equal(layer(x), want)
     dense = torch.nn.functional.linear(
         x.float(), layer.dense_weight(), linear.bias.float()
@@ -182,9 +186,13 @@ def test_a_static_scale(linear, x):
     values, scales = ft.quantize_rows(x, scale=torch.tensor(0.02))
     assert set(scales.reshape(-1).tolist()) == {np.float32(0.02).item()}
     want = ft.sparse_linear(
-        values, layer.weight, layer.bias, scale_x=scales.reshape(-1),
-        scale_weight=layer.weight_scale, out_dtype=torch.bfloat16,
-    )  # fmt: skip
+        values,
+        layer.weight,
+        layer.bias,
+        scale_x=scales.reshape(-1),
+        scale_weight=layer.weight_scale,
+        out_dtype=torch.bfloat16,
+    )
     assert torch.equal(layer(x), want)
     big = layer(1e4 * x)  # far beyond 448 * 0.02: the largest element, not NaN
     assert big.isfinite().all()

@@ -63,8 +63,9 @@ def test_the_table_fits_and_json_has_everything(model):
     assert [row["name"] for row in read["layers"]] == ["0", "2"]
     assert read["layers"][0]["ratio"] is None
     name = "model.decoder.layers.31.feed_forward.up_projection"
-    row = ft.LayerReport(name, (14336, 4096), "e4m3", 131072, "2*128x192/2 k/8",
-                         12345.6, 23456.7, 0.0123)  # fmt: skip
+    row = ft.LayerReport(
+        name, (14336, 4096), "e4m3", 131072, "2*128x192/2 k/8", 12345.6, 23456.7, 0.0123
+    )
     lines = str(ft.ModelReport((row, row))).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].endswith("…up_projection")

@@ -344,6 +344,15 @@ def test_bytes_elsewhere_in_a_unit_are_refused(driver, weight):
     assert not moved.storage_offset() % 16
     with pytest.raises(fm.ShapeError, match="begin on a multiple of 16"):
         operators._OPERATORS["sparse_linear"].cuda(
-            torch.ones(2, 192).bfloat16(), moved, "bf16", 256, torch.bfloat16,
-            None, None, None, None, False, [],
-        )  # fmt: skip
+            torch.ones(2, 192).bfloat16(),
+            moved,
+            "bf16",
+            256,
+            torch.bfloat16,
+            None,
+            None,
+            None,
+            None,
+            False,
+            [],
+        )

@@ -24,8 +24,13 @@ from tests.ptx.corpus.triton_blackwell import LAUNCHES
 from tests.ptx.corpus.triton_hopper import Launched
 from tests.triton.record import as_given, make_arrays, parameters
 
-KEPT = ("matmul-bf16", "matmul_specialised", "matmul_scaled-nvfp4",
-        "attention_by_maps-causal-64-specialised", "pair_matmul")  # fmt: skip
+KEPT = (
+    "matmul-bf16",
+    "matmul_specialised",
+    "matmul_scaled-nvfp4",
+    "attention_by_maps-causal-64-specialised",
+    "pair_matmul",
+)
 
 
 def compiled(launch: Launched) -> dict[str, Any]:
@@ -37,11 +42,16 @@ def compiled(launch: Launched) -> dict[str, Any]:
     made = kernel.metadata
     text = re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', kernel.asm["ptx"])
     return {
-        "name": launch.name, "entry": made.name, "text": text,
+        "name": launch.name,
+        "entry": made.name,
+        "text": text,
         "grid": [launch.grid[0] * made.num_ctas, *launch.grid[1:]],
-        "block": 32 * made.num_warps, "cluster": made.num_ctas, "shared": made.shared,
-        "arguments": launch.arguments, "parameters": parameters(launch, kernel),
-    }  # fmt: skip
+        "block": 32 * made.num_warps,
+        "cluster": made.num_ctas,
+        "shared": made.shared,
+        "arguments": launch.arguments,
+        "parameters": parameters(launch, kernel),
+    }
 
 
 def main() -> None:

@@ -123,7 +123,11 @@ def sent(launch: Launched, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
     """Copies of the arrays on the GPU, and the arguments that name them."""
     import torch
 
-    types = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}  # fmt: skip
+    types = {
+        "bf16": torch.bfloat16,
+        "e4m3": torch.float8_e4m3fn,
+        "e5m2": torch.float8_e5m2,
+    }
     held: list[Any] = []
     for given, each in zip(launch.arguments, arrays, strict=True):
         if not isinstance(each, np.ndarray):
@@ -170,14 +174,22 @@ def left(launch: Launched, results: dict[str, Any]) -> dict[str, Any]:
     made = kernel.metadata
     text = re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', kernel.asm["ptx"])
     return {
-        "name": launch.name, "entry": made.name, "text": text,
+        "name": launch.name,
+        "entry": made.name,
+        "text": text,
         "grid": [launch.grid[0] * made.num_ctas, *launch.grid[1:]],
-        "block": 32 * made.num_warps, "cluster": made.num_ctas, "shared": made.shared,
-        "arguments": launch.arguments, "parameters": parameters(launch, kernel),
-        "before": [short_hash(each) for each in make_arrays(launch)
-                   if isinstance(each, np.ndarray)],
+        "block": 32 * made.num_warps,
+        "cluster": made.num_ctas,
+        "shared": made.shared,
+        "arguments": launch.arguments,
+        "parameters": parameters(launch, kernel),
+        "before": [
+            short_hash(each)
+            for each in make_arrays(launch)
+            if isinstance(each, np.ndarray)
+        ],
         "after": seen[0],
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -198,10 +210,12 @@ def main() -> None:
         except Exception as why:  # the others are still worth having
             print(f"{launch.name}: {type(why).__name__} {str(why)[:2000]}", flush=True)
     made = {
-        "gpu": torch.cuda.get_device_name(), "target": "sm_90a",
-        "triton": triton.__version__, "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name(),
+        "target": "sm_90a",
+        "triton": triton.__version__,
+        "torch": torch.__version__,
         "date": date.today().isoformat(),
-    }  # fmt: skip
+    }
     content = json.dumps({"made": made, "launches": launches}).encode()
     path = given.folder / f"{triton.__version__}.xz"
     path.write_bytes(lzma.compress(content))

@@ -19,9 +19,10 @@ LONG = ("attention-causal", "attention_by_maps-causal-128")
 
 
 @pytest.mark.parametrize(
-    "launch", [each for each in (*LAUNCHES, *PAIRS) if WHOLE or not each.name.startswith(LONG)],
+    "launch",
+    [each for each in (*LAUNCHES, *PAIRS) if WHOLE or not each.name.startswith(LONG)],
     ids=lambda launch: launch.name,
-)  # fmt: skip
+)
 def test_a_call_is_right_and_nothing_is_said(launch: Launched) -> None:
     arrays = make_arrays(launch)
     before = deepcopy(arrays)

@@ -24,9 +24,16 @@ pytestmark = pytest.mark.triton
 
 @gluon.jit
 def column(
-    given, out, n, y, x, down: gl.constexpr, right: gl.constexpr,
-    PIXELS: gl.constexpr, CHANNELS: gl.constexpr,
-):  # fmt: skip
+    given,
+    out,
+    n,
+    y,
+    x,
+    down: gl.constexpr,
+    right: gl.constexpr,
+    PIXELS: gl.constexpr,
+    CHANNELS: gl.constexpr,
+):
     place = gl.allocate_shared_memory(gl.float32, [PIXELS, CHANNELS], given.layout)
     ready = mbarrier.allocate_mbarrier()
     mbarrier.init(ready, count=1)
@@ -75,10 +82,15 @@ def test_a_column_of_pixels(
     data = np.random.default_rng(4).normal(size=(3, 6, 7, 16)).astype(np.float32)
     tensor, out = torch.from_numpy(data), torch.zeros(32, 16)
     given = TensorDescriptorIm2Col(
-        tensor, list(tensor.shape), list(tensor.stride()), [32, 16],
-        gl.NVMMASharedLayout(64, 32, 2), element_strides=[1, *steps, 1],
-        pixel_box_lower_corner=list(lower), pixel_box_upper_corner=list(upper),
-    )  # fmt: skip
+        tensor,
+        list(tensor.shape),
+        list(tensor.stride()),
+        [32, 16],
+        gl.NVMMASharedLayout(64, 32, 2),
+        element_strides=[1, *steps, 1],
+        pixel_box_lower_corner=list(lower),
+        pixel_box_upper_corner=list(upper),
+    )
     with on_cpu("sm_90a"):
         kernel = column[1,](given, out, *start, *offsets, 32, 16)
     assert ".im2col." in kernel.asm["ptx"]
@@ -130,7 +142,12 @@ def test_padded_elements_of_four_bits_are_refused() -> None:
     given = TensorDescriptor(
         torch.zeros(8, 64, dtype=torch.uint8), [8, 64], [64, 1], [8, 64]
     )
-    about = {"fp4_padded": True, "elem_type": 14, "elem_size": 1, "swizzle": 3,
-             "block_size": [8, 64]}  # fmt: skip
+    about = {
+        "fp4_padded": True,
+        "elem_type": 14,
+        "elem_size": 1,
+        "swizzle": 3,
+        "block_size": [8, 64],
+    }
     with pytest.raises(fm.Error, match=r"x has elements of 4 bits.* do not run here"):
         _tensor_map("x", given, about)

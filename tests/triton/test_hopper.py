@@ -23,16 +23,23 @@ from tests.triton.record import as_given, make_arrays, short_hash
 pytestmark = pytest.mark.triton
 
 QUICK = [
-    "matmul-bf16", "matmul-f16-cluster", "matmul_ragged", "matmul_made_here-f16",
-    "matmul_persistent", "matmul_specialised", "matmul_added", "attention_by_maps-whole-64",
+    "matmul-bf16",
+    "matmul-f16-cluster",
+    "matmul_ragged",
+    "matmul_made_here-f16",
+    "matmul_persistent",
+    "matmul_specialised",
+    "matmul_added",
+    "attention_by_maps-whole-64",
     *STORED_TWICE,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
-    "launch", [each for each in LAUNCHES if WHOLE or each.name in QUICK],
+    "launch",
+    [each for each in LAUNCHES if WHOLE or each.name in QUICK],
     ids=lambda launch: launch.name,
-)  # fmt: skip
+)
 def test_a_call_leaves_the_bytes_of_the_gpu(launch: Launched) -> None:
     version = triton.__version__
     row = recorded(version if version in VERSIONS else VERSIONS[-1])[launch.name]

@@ -25,9 +25,20 @@ RECORDED = {each.row.name: each for each in recordings.of_source("triton")}
 # An A100 adds products in another way than the H200, so these are for sm_90a only.
 PRODUCTS = ["matmul-f16", "matmul-f32", "matmul_grouped"]
 OTHERS = [
-    "vector_add", "fused_softmax", "matmul-i8", "dropout", "random_normals", "reductions",
-    "scans", "histogram", "atomics", "sort_rows", "gather_rows", "cached_copy", "top_values",
-]  # fmt: skip
+    "vector_add",
+    "fused_softmax",
+    "matmul-i8",
+    "dropout",
+    "random_normals",
+    "reductions",
+    "scans",
+    "histogram",
+    "atomics",
+    "sort_rows",
+    "gather_rows",
+    "cached_copy",
+    "top_values",
+]
 
 
 def called(name: str) -> tuple[Any, Any, int, dict[str, Any]]:

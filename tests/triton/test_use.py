@@ -151,8 +151,18 @@ def test_numbers_tuples_and_none() -> None:
         )
         add_all[1,](*given)
         first = out[0]
-        given = (np.float32([0.5]), np.int64(2)), out, np.uint64(1 << 40), np.float32(0.25), \
-            np.float16(0.125), 3.14, np.int8(-7), np.bool_(True), np.int32(1), None  # fmt: skip
+        given = (
+            (np.float32([0.5]), np.int64(2)),
+            out,
+            np.uint64(1 << 40),
+            np.float32(0.25),
+            np.float16(0.125),
+            3.14,
+            np.int8(-7),
+            np.bool_(True),
+            np.int32(1),
+            None,
+        )
         add_all[1,](*given)
     assert first == out[0] == np.float32(1 << 40)
     with on_cpu():
@@ -247,9 +257,13 @@ def test_an_empty_grid_and_an_empty_array_do_nothing() -> None:
 
 def test_memory_of_another_device_is_not_touched() -> None:
     there = SimpleNamespace(
-        data_ptr=lambda: 1 << 40, dtype=torch.float32, device="cuda:0", shape=(4,),
-        stride=lambda: (1,), element_size=lambda: 4,
-    )  # fmt: skip
+        data_ptr=lambda: 1 << 40,
+        dtype=torch.float32,
+        device="cuda:0",
+        shape=(4,),
+        stride=lambda: (1,),
+        element_size=lambda: 4,
+    )
     with on_cpu(), pytest.raises(fm.Error, match=r"out is on cuda:0; .*give out\.cpu"):
         double[1,](numbers(4), there, 4, BLOCK=4)
     with on_cpu(), pytest.raises(fm.Error, match="x is on meta"):

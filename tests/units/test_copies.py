@@ -29,9 +29,15 @@ def test_a_load_takes_the_source_when_it_reads() -> None:
     cluster, data = Cluster(), np.arange(64, dtype=np.uint8)
     block, address = cluster.blocks[0], cluster.add(data)
     copy = BulkCopy(
-        block, *WHO, 2048, address + 16, 32, to="shared::cluster", of="global",
+        block,
+        *WHO,
+        2048,
+        address + 16,
+        32,
+        to="shared::cluster",
+        of="global",
         mbarrier=4096,
-    )  # fmt: skip
+    )
     assert copy.goals == [Range("shared", 0, 2048, 32)]
     assert copy.sources == [Range("global", -1, address + 16, 32)]
     assert (copy.bytes, copy.signals(), copy.proxy) == (32, [(0, 4096)], "async")
@@ -63,9 +69,16 @@ def test_a_multicast_goes_to_four_blocks() -> None:
     issuer, address = cluster.blocks[1], cluster.add(data)
     before = [block.shared.copy() for block in cluster.blocks]
     copy = BulkCopy(
-        issuer, *WHO, issuer.at(2048), address, 64, to="shared::cluster", of="global",
-        mbarrier=issuer.at(1032), mask=0b1111,
-    )  # fmt: skip
+        issuer,
+        *WHO,
+        issuer.at(2048),
+        address,
+        64,
+        to="shared::cluster",
+        of="global",
+        mbarrier=issuer.at(1032),
+        mask=0b1111,
+    )
     assert copy.signals() == [(rank, 1032) for rank in range(4)]
     _done(copy)
     for block, expected in zip(cluster.blocks, before, strict=True):
@@ -78,9 +91,16 @@ def test_a_multicast_to_no_block_does_nothing() -> None:
     block, address = cluster.blocks[0], cluster.add(data)
     before = block.shared.copy()
     copy = BulkCopy(
-        block, *WHO, 2048, address, 64, to="shared::cluster", of="global",
-        mbarrier=1024, mask=0,
-    )  # fmt: skip
+        block,
+        *WHO,
+        2048,
+        address,
+        64,
+        to="shared::cluster",
+        of="global",
+        mbarrier=1024,
+        mask=0,
+    )
     copy.poison()
     _done(copy)
     assert (copy.goals, copy.signals()) == ([], [])
@@ -92,9 +112,15 @@ def test_a_block_copies_to_another() -> None:
     here, there = cluster.blocks[1], cluster.blocks[3]
     expected = here.shared[4096:4352].copy()
     copy = BulkCopy(
-        here, *WHO, there.at(2048), here.at(4096), 256, to="shared::cluster",
-        of="shared::cta", mbarrier=there.at(1024),
-    )  # fmt: skip
+        here,
+        *WHO,
+        there.at(2048),
+        here.at(4096),
+        256,
+        to="shared::cluster",
+        of="shared::cta",
+        mbarrier=there.at(1024),
+    )
     assert copy.goals == [Range("shared", 3, 2048, 256)]
     assert copy.sources == [Range("shared", 1, 4096, 256)]
     assert copy.signals() == [(3, 1024)]
@@ -124,18 +150,32 @@ def test_what_is_out_of_bounds_may_be_ignored() -> None:
     block = cluster.blocks[0]
     address = cluster.add(data[4:36], (16 << 36) + 4)  # from byte 4 of a unit on
     copy = BulkCopy(
-        block, *WHO, 2048, address - 4, 48, to="shared::cta", of="global",
-        mbarrier=4096, ignored=(4, 12),
-    )  # fmt: skip
+        block,
+        *WHO,
+        2048,
+        address - 4,
+        48,
+        to="shared::cta",
+        of="global",
+        mbarrier=4096,
+        ignored=(4, 12),
+    )
     assert copy.bytes == 48
     assert copy.sources == [Range("global", -1, address, 32)]
     _done(copy)
     assert block.shared[2052:2084].tolist() == list(range(4, 36))
     with pytest.raises(CopyFault, match="0 to 15 bytes on each side"):
         BulkCopy(
-            block, *WHO, 2048, address - 4, 48, to="shared::cta", of="global",
-            mbarrier=4096, ignored=(16, 0),
-        )  # fmt: skip
+            block,
+            *WHO,
+            2048,
+            address - 4,
+            48,
+            to="shared::cta",
+            of="global",
+            mbarrier=4096,
+            ignored=(16, 0),
+        )
 
 
 OLD = np.array([0, 5, 7, 0xFFFFFFFF, 0x80000000, 1, 2, 3], np.uint32)
@@ -166,13 +206,26 @@ def test_reductions(operation: str, kind: str, expected: list[int]) -> None:
     block.shared[2048:2080] = NEW.view(np.uint8)
     other.shared[4096:4128] = OLD.view(np.uint8)
     outward = BulkCopy(
-        block, *WHO, address, 2048, 32, to="global", of="shared::cta",
+        block,
+        *WHO,
+        address,
+        2048,
+        32,
+        to="global",
+        of="shared::cta",
         reduction=(operation, kind),
-    )  # fmt: skip
+    )
     across = BulkCopy(
-        block, *WHO, other.at(4096), 2048, 32, to="shared::cluster", of="shared::cta",
-        mbarrier=other.at(1024), reduction=(operation, kind),
-    )  # fmt: skip
+        block,
+        *WHO,
+        other.at(4096),
+        2048,
+        32,
+        to="shared::cluster",
+        of="shared::cta",
+        mbarrier=other.at(1024),
+        reduction=(operation, kind),
+    )
     for copy in (outward, across):
         assert copy.combines
         copy.poison()
@@ -210,8 +263,9 @@ def test_floats_are_reduced_as_in_tensors() -> None:
     one = np.array([0x0001, 0x3C00], np.uint16).view(np.uint8)
     assert combined("min", "f16", half, one).view(np.uint16).tolist() == [1, 0x3C00]
     assert combined("add", "f16", half, half).view(np.uint16).tolist() == [
-        0x4000, 0x7FFF,
-    ]  # fmt: skip
+        0x4000,
+        0x7FFF,
+    ]
 
 
 # ── st.async and red.async ──────────────────────────────────────────────────
@@ -246,27 +300,48 @@ def test_st_async_and_red_async() -> None:
 def test_what_is_refused_says_why() -> None:
     cluster, data = Cluster(2), np.zeros(64, np.uint8)
     block, address = cluster.blocks[0], cluster.add(data)
-    good = {"goal": 2048, "source": address, "size": 32, "to": "shared::cluster",
-            "of": "global", "mbarrier": 4096}  # fmt: skip
+    good = {
+        "goal": 2048,
+        "source": address,
+        "size": 32,
+        "to": "shared::cluster",
+        "of": "global",
+        "mbarrier": 4096,
+    }
     for rule, match, change in (
         ("bad-size", "multiple of 16 bytes; given 24", {"size": 24}),
-        ("misaligned", "the goal of a bulk copy must be at a multiple of 16",
-         {"goal": 2056}),
+        (
+            "misaligned",
+            "the goal of a bulk copy must be at a multiple of 16",
+            {"goal": 2056},
+        ),
         ("misaligned", "the source of a bulk copy", {"source": address + 8}),
-        ("misaligned", "mbarrier of a bulk copy must be at a multiple of 8",
-         {"mbarrier": 4100}),
-        ("out-of-bounds", "bytes 32 to 79 of its memory, which has 64",
-         {"source": address + 32, "size": 48}),
+        (
+            "misaligned",
+            "mbarrier of a bulk copy must be at a multiple of 8",
+            {"mbarrier": 4100},
+        ),
+        (
+            "out-of-bounds",
+            "bytes 32 to 79 of its memory, which has 64",
+            {"source": address + 32, "size": 48},
+        ),
         ("out-of-bounds", "bytes -512 to", {"goal": 512}),
-        ("out-of-bounds", "generic address .*; cvta.to.shared converts it",
-         {"goal": layout.SHARED_WINDOW + 2048}),
+        (
+            "out-of-bounds",
+            "generic address .*; cvta.to.shared converts it",
+            {"goal": layout.SHARED_WINDOW + 2048},
+        ),
         ("out-of-bounds", "in block 2 of the cluster", {"goal": 2 << 24 | 2048}),
         ("other-block", "goes to, 1", {"goal": 1 << 24 | 2048}),
         ("other-block", "own block, 0", {"goal": 1 << 24 | 2048, "to": "shared::cta"}),
         ("bad-mask", "0 to 1; given 0b100", {"mask": 4}),
-        ("other-block", "a cluster of several blocks",
-         {"source": 4096, "of": "shared::cta", "cluster": 1}),
-    ):  # fmt: skip
+        (
+            "other-block",
+            "a cluster of several blocks",
+            {"source": 4096, "of": "shared::cta", "cluster": 1},
+        ),
+    ):
         count = change.pop("cluster", 0)
         here = Cluster(count).blocks[0] if count else block
         with pytest.raises(CopyFault, match=match) as caught:

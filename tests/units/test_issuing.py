@@ -35,11 +35,17 @@ COPIES = [
     for syntax in TABLE.lines[opcode]
     if _is_copy(syntax)
 ]
-ON_90 = [each for each in COPIES if each.targets in ("", "sm_80", "sm_90")
-         and "cp_mask" not in each.text]  # fmt: skip
+ON_90 = [
+    each
+    for each in COPIES
+    if each.targets in ("", "sm_80", "sm_90") and "cp_mask" not in each.text
+]
 ROWS = [each for each in COPIES if "gather4" in each.text or "scatter4" in each.text]
-LATER = [each for each in COPIES if each not in ON_90 and each not in ROWS
-         and "cp_mask" not in each.text]  # fmt: skip
+LATER = [
+    each
+    for each in COPIES
+    if each not in ON_90 and each not in ROWS and "cp_mask" not in each.text
+]
 
 
 def _mnemonics(syntax: Syntax) -> list[str]:

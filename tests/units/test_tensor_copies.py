@@ -33,14 +33,24 @@ def _recorded(case: Case) -> tuple[Block, TensorLoad | TensorStore]:
     data, at = case.map().encode(), START + case.at
     if case.operation == "load":
         return block, TensorLoad(
-            block, *WHO, data, case.coordinates[: case.used_rank], case.offsets, at,
-            None, im2col=case.uses_im2col,
-        )  # fmt: skip
+            block,
+            *WHO,
+            data,
+            case.coordinates[: case.used_rank],
+            case.offsets,
+            at,
+            None,
+            im2col=case.uses_im2col,
+        )
     return block, TensorStore(
-        block, *WHO, data, case.coordinates[: case.used_rank], at,
+        block,
+        *WHO,
+        data,
+        case.coordinates[: case.used_rank],
+        at,
         im2col=case.uses_im2col,
         operation=None if case.operation == "store" else case.operation,
-    )  # fmt: skip
+    )
 
 
 def _some(name: str, operation: str, count: int) -> list[tuple[Case, int]]:
@@ -97,9 +107,12 @@ def test_ranges_of_a_box_are_those_of_the_plan() -> None:
     for case, _ in _some("rows", "load", 40) + _some("rows", "store", 40):
         _, copy = _recorded(case)
         found = plan(
-            copy.map, copy.coordinates, copy.offsets, at=copy.at,
+            copy.map,
+            copy.coordinates,
+            copy.offsets,
+            at=copy.at,
             store=case.operation != "load",
-        )  # fmt: skip
+        )
         size = copy.map.element.bytes
         expected = [found.shared.reshape(-1), found.memory[found.inside]]
         there = [copy._shared_ranges([0]), copy.global_ranges]
@@ -183,9 +196,15 @@ def test_a_multicast_goes_to_the_blocks_of_its_mask() -> None:
     before = [block.shared.copy() for block in cluster.blocks]
     issuer = cluster.blocks[2]
     copy = TensorLoad(
-        issuer, *WHO, map_.encode(), (0, 8), (), issuer.at(4096), issuer.at(8192),
+        issuer,
+        *WHO,
+        map_.encode(),
+        (0, 8),
+        (),
+        issuer.at(4096),
+        issuer.at(8192),
         0b1011,
-    )  # fmt: skip
+    )
     assert copy.signals() == [(0, 8192), (1, 8192), (3, 8192)]
     assert [each.rank for each in copy.goals] == [0, 1, 3]
     assert copy.bytes == 128
@@ -316,23 +335,48 @@ def test_what_is_refused_says_why() -> None:
     map_ = MAP.at(cluster.add(data))
     block = cluster.blocks[0]
     for match, make in (
-        ("map of 1 dimension; given one of 2", lambda: _load(cluster, map_, (0,), (), 1024, 0)),
-        ("must begin at a multiple of 128", lambda: _load(cluster, map_, (0, 0), (), 1040, 0)),
-        ("coordinate 8 in dimension 0", lambda: _load(cluster, map_, (8, 0), (), 1024, 0)),
-        ("is at bytes 31744 to 31871", lambda: _load(cluster, map_, (0, 0), (), 1 << 15, 2048)),
-        ("multiple of 8 bytes; given 0x802",
-         lambda: _load(cluster, map_, (0, 0), (), 1024, 2050)),
-        ("must be in the block that the data goes to, 0",
-         lambda: _load(cluster, map_, (0, 0), (), 1024, 1 << 24 | 2048)),
-        ("is in block 5 of the cluster, which has 2",
-         lambda: _load(cluster, map_, (0, 0), (), 5 << 24 | 1024, 2048)),
-        ("must not begin before the tensor", lambda: _store(cluster, map_, (0, -1), 1024)),
+        (
+            "map of 1 dimension; given one of 2",
+            lambda: _load(cluster, map_, (0,), (), 1024, 0),
+        ),
+        (
+            "must begin at a multiple of 128",
+            lambda: _load(cluster, map_, (0, 0), (), 1040, 0),
+        ),
+        (
+            "coordinate 8 in dimension 0",
+            lambda: _load(cluster, map_, (8, 0), (), 1024, 0),
+        ),
+        (
+            "is at bytes 31744 to 31871",
+            lambda: _load(cluster, map_, (0, 0), (), 1 << 15, 2048),
+        ),
+        (
+            "multiple of 8 bytes; given 0x802",
+            lambda: _load(cluster, map_, (0, 0), (), 1024, 2050),
+        ),
+        (
+            "must be in the block that the data goes to, 0",
+            lambda: _load(cluster, map_, (0, 0), (), 1024, 1 << 24 | 2048),
+        ),
+        (
+            "is in block 5 of the cluster, which has 2",
+            lambda: _load(cluster, map_, (0, 0), (), 5 << 24 | 1024, 2048),
+        ),
+        (
+            "must not begin before the tensor",
+            lambda: _store(cluster, map_, (0, -1), 1024),
+        ),
         ("own block, 0; given", lambda: _store(cluster, map_, (0, 0), 1 << 24 | 1024)),
-        ("bytes 384 to 607 of the memory",
-         lambda: _load(cluster, map_.at(map_.address + 384), (0, 0), (), 1024, 2048)),
-        ("takes its tensor map from global memory",
-         lambda: TensorLoad(block, *WHO, 8 * WINDOW, (0, 0), (), 1024, 2048)),
-    ):  # fmt: skip
+        (
+            "bytes 384 to 607 of the memory",
+            lambda: _load(cluster, map_.at(map_.address + 384), (0, 0), (), 1024, 2048),
+        ),
+        (
+            "takes its tensor map from global memory",
+            lambda: TensorLoad(block, *WHO, 8 * WINDOW, (0, 0), (), 1024, 2048),
+        ),
+    ):
         with pytest.raises(CopyFault, match=match):
             make()
     with pytest.raises(CopyFault, match="add takes a map of") as caught:

@@ -13,9 +13,15 @@ from tests.units.standing import Cluster
 from tests.units.test_copies import GOLDEN
 
 WANTED = TensorMap(
-    "bf16", (640, 100, 3), (1280, 1 << 39), (64, 32, 2), (1, 2, 3), 1 << 40,
-    swizzle=128, fill="nan",
-)  # fmt: skip
+    "bf16",
+    (640, 100, 3),
+    (1280, 1 << 39),
+    (64, 32, 2),
+    (1, 2, 3),
+    1 << 40,
+    swizzle=128,
+    fill="nan",
+)
 
 
 def _fields(map_: TensorMap) -> list[tuple[str, int, int]]:
@@ -82,9 +88,13 @@ def test_bits_that_do_not_fit_are_lost() -> None:
 def test_what_sm_90a_does_not_take_is_refused() -> None:
     data = bytes(128)
     for field, value, ordinal in (
-        ("global_stride", 16, 4), ("box_dim", 1, 5), ("elemtype", 13, 0),
-        ("swizzle_mode", 4, 0), ("swizzle_atomicity", 0, 0), ("fill_mode", 2, 0),
-    ):  # fmt: skip
+        ("global_stride", 16, 4),
+        ("box_dim", 1, 5),
+        ("elemtype", 13, 0),
+        ("swizzle_mode", 4, 0),
+        ("swizzle_atomicity", 0, 0),
+        ("fill_mode", 2, 0),
+    ):
         with pytest.raises(CopyFault) as caught:
             replaced(data, field, value, ordinal)
         assert caught.value.rule.name == "unsupported"

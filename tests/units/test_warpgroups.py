@@ -161,8 +161,9 @@ def test_wait_group_1_leaves_the_newest_group() -> None:
     made.load(given)
     for number, values in enumerate(other["c"].T):
         made.put(f"f{number + 4}", values)
-    want = PLAIN.execute(given["c"], int(given["a"]), int(given["b"]),
-                         smem=given["image"])  # fmt: skip
+    want = PLAIN.execute(
+        given["c"], int(given["a"]), int(given["b"]), smem=given["image"]
+    )
     counts = [warp.memory[IN_FLIGHT:].view(np.int32) for warp in made.warps]
     for number in (0, 1):
         made.issue(number)
@@ -194,8 +195,14 @@ def test_shared_memory_a_and_metadata_are_read_when_it_runs() -> None:
     made.load({**two, "c": hidden, "scale_d": np.zeros(())})
     made.put("x1", one["b"] + np.uint64(START >> 4), 64)
     made.wait()
-    want = op.execute(two["c"], two["a"], int(one["b"]), smem=two["image"],
-                      metadata=two["metadata"], scale_d=0)  # fmt: skip
+    want = op.execute(
+        two["c"],
+        two["a"],
+        int(one["b"]),
+        smem=two["image"],
+        metadata=two["metadata"],
+        scale_d=0,
+    )
     assert (made.result(op) == want).all()
 
 
@@ -250,8 +257,12 @@ def test_products_run_in_order_at_any_moment() -> None:
     assert (made.result(PLAIN) == want).all()
     (_, a_units, owner), (name, b_units, all_) = second.reads()
     assert (a_units.size, owner.size, name, b_units.size, all_) == (
-        128, 128, "B", 16, None,
-    )  # fmt: skip
+        128,
+        128,
+        "B",
+        16,
+        None,
+    )
 
 
 # ── mistakes ────────────────────────────────────────────────────────────────

@@ -166,8 +166,12 @@ def test_multiplications_in_tensor_memory_are_a_fair_selection(records):
     assert {op.kind for op in found} == set(OF_KIND)
     assert {op.cta_group for op in found} == {1, 2}
     assert {name for op in found for name in op.fragments} == {
-        "D", "A", "scale_A", "scale_B", "metadata"
-    }  # fmt: skip
+        "D",
+        "A",
+        "scale_A",
+        "scale_B",
+        "metadata",
+    }
     assert len(found) < 400
     kept = {each["name"]: each for each in records["catalogue"]["instructions"]}
     for op in found:

@@ -58,9 +58,12 @@ def page():
     need("whether the explorer's shared memory is Python's")
     done = subprocess.run(
         ["node", "tests/memory.mjs"],
-        cwd=EXPLORER, input="\n".join(sampled()), capture_output=True, text=True,
+        cwd=EXPLORER,
+        input="\n".join(sampled()),
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

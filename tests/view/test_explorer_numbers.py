@@ -143,9 +143,13 @@ def question(op, target, arrays, meets, *at, **change):
 def ask(**questions):
     need("whether the explorer computes what Python computes")
     done = subprocess.run(
-        ["node", "tests/arithmetic.mjs"], cwd=EXPLORER, check=False, text=True,
-        input=json.dumps(questions), capture_output=True,
-    )  # fmt: skip
+        ["node", "tests/arithmetic.mjs"],
+        cwd=EXPLORER,
+        check=False,
+        text=True,
+        input=json.dumps(questions),
+        capture_output=True,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -276,12 +280,53 @@ def test_an_h200_returned_the_same_bits(family, tiles_of):
 
 FLOATS = ("f16", "bf16", "tf32", "f32", "f64", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 WORDS = (
-    "0", "-0", "1", "-1.5", "0.1", "1e-3", "-2.75", "3.1415926535897932384626433", "448",
-    "449", "65504", "65505", "1e-8", "2.98023223876953125e-8", "5.96e-8", "1e-45", "7e-46",
-    "1e300", "-1e309", "1e-400", "6", "6.5", ".5", "7.", "+4", "0x7", "0x3c00", "0x1ffff",
-    "inf", "-inf", "nan", "one", "1,5", "--1", "0x", "1e", "240", "-8", "-9", "127.5",
-    "255", "256", "2.5", "3.5", "1.0000000596046448", "1.00000005960464477539062500001",
-)  # fmt: skip
+    "0",
+    "-0",
+    "1",
+    "-1.5",
+    "0.1",
+    "1e-3",
+    "-2.75",
+    "3.1415926535897932384626433",
+    "448",
+    "449",
+    "65504",
+    "65505",
+    "1e-8",
+    "2.98023223876953125e-8",
+    "5.96e-8",
+    "1e-45",
+    "7e-46",
+    "1e300",
+    "-1e309",
+    "1e-400",
+    "6",
+    "6.5",
+    ".5",
+    "7.",
+    "+4",
+    "0x7",
+    "0x3c00",
+    "0x1ffff",
+    "inf",
+    "-inf",
+    "nan",
+    "one",
+    "1,5",
+    "--1",
+    "0x",
+    "1e",
+    "240",
+    "-8",
+    "-9",
+    "127.5",
+    "255",
+    "256",
+    "2.5",
+    "3.5",
+    "1.0000000596046448",
+    "1.00000005960464477539062500001",
+)
 
 
 def expected(of, word):

@@ -74,8 +74,12 @@ def worked_out():
     names = "\n".join(map(str, multiplications()))
     done = subprocess.run(
         ["node", "tests/evaluate.mjs"],
-        cwd=EXPLORER, input=names, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=EXPLORER,
+        input=names,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

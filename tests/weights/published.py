@@ -96,9 +96,39 @@ def sparse_marlin(W: Matrix, bits: int) -> Matrix:
 
 
 ROWS_OF_32 = [
-    0, 1, 8, 9, 16, 17, 24, 25, 2, 3, 10, 11, 18, 19, 26, 27,
-    4, 5, 12, 13, 20, 21, 28, 29, 6, 7, 14, 15, 22, 23, 30, 31,
-]  # fmt: skip
+    0,
+    1,
+    8,
+    9,
+    16,
+    17,
+    24,
+    25,
+    2,
+    3,
+    10,
+    11,
+    18,
+    19,
+    26,
+    27,
+    4,
+    5,
+    12,
+    13,
+    20,
+    21,
+    28,
+    29,
+    6,
+    7,
+    14,
+    15,
+    22,
+    23,
+    30,
+    31,
+]
 ROWS_OF_16 = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15]
 
 
@@ -143,15 +173,18 @@ def plain(W: Matrix, bits: int) -> Matrix:
 
 
 ORDERS = {
-    "marlin": marlin, "marlin_a8": marlin_a8, "sparse_marlin": sparse_marlin,
-    "tensorrt_llm": tensorrt_llm, "awq": awq, "gptq": gptq, "plain": plain,
-}  # fmt: skip
+    "marlin": marlin,
+    "marlin_a8": marlin_a8,
+    "sparse_marlin": sparse_marlin,
+    "tensorrt_llm": tensorrt_llm,
+    "awq": awq,
+    "gptq": gptq,
+    "plain": plain,
+}
 
 # For each of 64 (or 32) columns in a row, which scale is stored there.
 MARLIN_SCALES = [i + 8 * j for i in range(8) for j in range(8)]
-MARLIN_CHANNEL = [
-    2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)
-]  # fmt: skip
+MARLIN_CHANNEL = [2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)]
 SPARSE_SCALES = [8 * i + j for i in range(8) for j in (0, 4, 1, 5, 2, 6, 3, 7)]
 
 

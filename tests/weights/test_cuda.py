@@ -25,8 +25,11 @@ U8 = "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32"
 E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
 STORAGE = {
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8,
-}  # fmt: skip
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "s8": np.int8,
+    "u8": np.uint8,
+}
 
 
 def codes(bits: int, shape: tuple[int, int] = (K, N)) -> Any:
@@ -140,19 +143,27 @@ def test_a_lane_has_the_registers_of_the_instruction(number: int, target: str) -
 # ── repacking ───────────────────────────────────────────────────────────────
 
 REPACKED = [
-    ("marlin", 4, "gptq"), ("marlin", 4, "awq"), ("marlin", 8, "gptq"),
-    ("sparse_marlin", 4, "plain"), ("tensorrt_llm", 4, "marlin"), ("awq", 4, "gptq"),
-    ("gptq", 4, "tensorrt_llm"), ("gptq", 2, "plain"), ("marlin_a8", 8, "plain"),
-]  # fmt: skip
+    ("marlin", 4, "gptq"),
+    ("marlin", 4, "awq"),
+    ("marlin", 8, "gptq"),
+    ("sparse_marlin", 4, "plain"),
+    ("tensorrt_llm", 4, "marlin"),
+    ("awq", 4, "gptq"),
+    ("gptq", 4, "tensorrt_llm"),
+    ("gptq", 2, "plain"),
+    ("marlin_a8", 8, "plain"),
+]
 
 
 def orders() -> list[tuple[fm.Shuffle, fm.Shuffle]]:
     # 320 is no power of two.
     found = [
-        (fm.shuffle(name, shape=(128, 320), bits=bits),
-         fm.shuffle(source, shape=(128, 320), bits=bits))
+        (
+            fm.shuffle(name, shape=(128, 320), bits=bits),
+            fm.shuffle(source, shape=(128, 320), bits=bits),
+        )
         for name, bits, source in REPACKED
-    ]  # fmt: skip
+    ]
     a = fm.shuffle(F16, "A", shape=(320, 128))
     return [*found, (a, fm.shuffle("gptq", shape=(128, 320))), (a, a._source("plain"))]
 
@@ -274,8 +285,10 @@ def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
     for tile in range(N // 16):
         taken = np.unique(rows[tile])
         assert len(taken) == 16
-        of = [order.places.element(Y=tile, X=0, L=4 * (r % 8), R=r // 8, E=0)["n"]
-              for r in range(16)]  # fmt: skip
+        of = [
+            order.places.element(Y=tile, X=0, L=4 * (r % 8), R=r // 8, E=0)["n"]
+            for r in range(16)
+        ]
         part = fm.Compressed(
             values[of].astype(np.float16), sp.indices[of], sp.granularity, 2 * K
         )
@@ -301,17 +314,27 @@ def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
         (make("marlin", "", 4), {"what": "fragments", "zero": 16}, "0 to 15; given 16"),
         (make(U8, "B", 4), {"what": "dequantize", "zero": 8}, "no negative numbers"),
         (make(F16, "B", 16), {"what": "fragments", "zero": 8}, "nothing to convert"),
-        (make(F16, "B", 16), {"what": "dequantize"}, "no function converts codes of 16 bits"),
+        (
+            make(F16, "B", 16),
+            {"what": "dequantize"},
+            "no function converts codes of 16 bits",
+        ),
         (make(E4M3, "B", 4), {"what": "fragments"}, "of f16, bf16, s8 or u8 have one"),
         (make(F16, "B", 4, nibbles="plain"), {"what": "fragments"}, "nibbles='fast'"),
-        (make(F16, "B", 4, memory="E* R* Y1 L* Y0 Y2* X*"), {"what": "load"},
-         "digits of Y before L must be its lowest"),
+        (
+            make(F16, "B", 4, memory="E* R* Y1 L* Y0 Y2* X*"),
+            {"what": "load"},
+            "digits of Y before L must be its lowest",
+        ),
         (make(F16, "B", 4, memory="L* E* R* Y* X*"), {"what": "load"}, "0 bytes"),
-        (make("marlin", "", 4), {"what": "repack", "source": make("gptq", "", 8)},
-         "shape and bits must be equal"),
+        (
+            make("marlin", "", 4),
+            {"what": "repack", "source": make("gptq", "", 8)},
+            "shape and bits must be equal",
+        ),
         (make("marlin", "", 4), {"what": "repack", "source": "awk"}, "mean awq"),
     ],
-)  # fmt: skip
+)
 def test_code_that_cannot_be_written_is_refused(
     order: fm.Shuffle, words: dict[str, Any], message: str
 ) -> None:

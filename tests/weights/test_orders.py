@@ -111,10 +111,15 @@ OPERANDS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "operand", "bits"), [
-    (op, operand, bits) for op, operands, widths in OPERANDS
-    for operand in operands for bits in widths
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "operand", "bits"),
+    [
+        (op, operand, bits)
+        for op, operands, widths in OPERANDS
+        for operand in operands
+        for bits in widths
+    ],
+)
 def test_a_lane_loads_what_its_fragment_holds(op: str, operand: str, bits: int) -> None:
     order = fm.shuffle(op, operand, shape=(512, 512), bits=bits, load_bytes=32)
     part = fm.instruction(op).fragment(operand)
@@ -125,8 +130,10 @@ def test_a_lane_loads_what_its_fragment_holds(op: str, operand: str, bits: int) 
     assert (order.unpack(order.pack(W)) == W).all()
     # Lane 13 of the last block along k: all that it loads is in its fragments.
     rows, columns = part.shape
-    steps = {"Y": order._steps("k" if operand == "B" else "n"),
-             "X": order._steps("n" if operand == "B" else "k")}  # fmt: skip
+    steps = {
+        "Y": order._steps("k" if operand == "B" else "n"),
+        "X": order._steps("n" if operand == "B" else "k"),
+    }
     sizes, along = dict(order.memory.axes), order.tile_axes["k"]
     place = dict.fromkeys(sizes, 0) | {"L": 13, along: sizes[along] - order.k_steps}
     first = order.memory.element(**place)["offset"] // held * held
@@ -178,38 +185,67 @@ OP = fm.mma("m16n8k16", a="f16", d="f32")
     ("call", "message"),
     [
         (lambda: fm.shuffle("marlni", shape=(64, 64)), "did you mean marlin"),
-        (lambda: fm.shuffle("marlin", shape=(64, 96)),
-         "multiples of 16 rows .k. and 64 columns .n.; given 64x96; the next is 64x128"),
+        (
+            lambda: fm.shuffle("marlin", shape=(64, 96)),
+            "multiples of 16 rows .k. and 64 columns .n.; given 64x96; the next is 64x128",
+        ),
         (lambda: fm.shuffle("awq", shape=(64, 64), bits=8), "awq has 4 bits; given 8"),
         (lambda: fm.shuffle("awq", shape=(64, 63)), "1 rows .k. and 8 columns .n."),
-        (lambda: fm.shuffle("marlin", "B", shape=(64, 64), k_steps=2),
-         "own order; operand and k_steps cannot"),
+        (
+            lambda: fm.shuffle("marlin", "B", shape=(64, 64), k_steps=2),
+            "own order; operand and k_steps cannot",
+        ),
         (lambda: fm.shuffle(OP, shape=(64, 64)), "A or B"),
         (lambda: fm.shuffle(OP, "C", shape=(64, 64)), "given 'C'"),
         (lambda: fm.shuffle(OP, "B", shape=(64, 64), bits=3), "1, 2, 4, 8, 16 or 32"),
         (lambda: fm.shuffle(OP, "B", shape=(64, 64), bits=32), "1, 2, 4, 8 or 16"),
         (lambda: fm.shuffle(OP, "B", shape=(64, 64), load_bytes=12), "4, 8, 16, 32 or"),
-        (lambda: fm.shuffle(OP, "B", shape=(64, 64), load_bytes=8, k_steps=8),
-         "8 bytes are k_steps x n_steps of 4 x 1, 2 x 2 or 1 x 4; given load_bytes=8, k"),
-        (lambda: fm.shuffle(OP, "A", shape=(64, 64), bits=16, load_bytes=8),
-         "16 bytes of A in one step"),
-        (lambda: fm.shuffle(OP, "B", shape=(48, 64), k_steps=8), "multiples of 128 rows"),
+        (
+            lambda: fm.shuffle(OP, "B", shape=(64, 64), load_bytes=8, k_steps=8),
+            "8 bytes are k_steps x n_steps of 4 x 1, 2 x 2 or 1 x 4; given load_bytes=8, k",
+        ),
+        (
+            lambda: fm.shuffle(OP, "A", shape=(64, 64), bits=16, load_bytes=8),
+            "16 bytes of A in one step",
+        ),
+        (
+            lambda: fm.shuffle(OP, "B", shape=(48, 64), k_steps=8),
+            "multiples of 128 rows",
+        ),
         (lambda: fm.shuffle(OP, "B", shape=(64, 64), inner="m"), "given 'm'"),
         (lambda: fm.shuffle(OP, "B", shape=(64,)), "K, N"),
         (lambda: fm.shuffle(OP, "A", shape=(64, 0)), "N, K"),
-        (lambda: fm.shuffle(OP, "B", shape=(64, 64), memory="E* R* L*", k_steps=1),
-         "whole order; k_steps cannot"),
+        (
+            lambda: fm.shuffle(OP, "B", shape=(64, 64), memory="E* R* L*", k_steps=1),
+            "whole order; k_steps cannot",
+        ),
         (lambda: fm.shuffle(OP, "B", shape=(64, 64), memory="E* R* L* Y*"), "not used"),
-        (lambda: fm.shuffle(OP, "B", shape=(64, 64), memory="row = E* R* L* Y* X*"),
-         "one coordinate"),
-        (lambda: fm.shuffle(OP, "B", shape=(64, 64), nibbles=(0, 1, 2, 3, 4, 5, 7, 6)),
-         "permutes the bits"),
-        (lambda: fm.shuffle("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "B",
-                            shape=(64, 64)), "in shared memory"),
-        (lambda: fm.shuffle("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "B",
-                            shape=(64, 64)), "64 bits"),
+        (
+            lambda: fm.shuffle(OP, "B", shape=(64, 64), memory="row = E* R* L* Y* X*"),
+            "one coordinate",
+        ),
+        (
+            lambda: fm.shuffle(
+                OP, "B", shape=(64, 64), nibbles=(0, 1, 2, 3, 4, 5, 7, 6)
+            ),
+            "permutes the bits",
+        ),
+        (
+            lambda: fm.shuffle(
+                "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16",
+                "B",
+                shape=(64, 64),
+            ),
+            "in shared memory",
+        ),
+        (
+            lambda: fm.shuffle(
+                "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "B", shape=(64, 64)
+            ),
+            "64 bits",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_exist_is_refused(call: object, message: str) -> None:
     with pytest.raises(fm.Error, match=message):
         call()  # type: ignore[operator]

@@ -13,11 +13,19 @@ from fragmenta.registers.words import pack_words
 ROOT = Path(__file__).resolve().parents[2]
 
 BY_CUDA = {
-    "half": "f16", "__half": "f16", "__nv_bfloat16": "bf16", "float": "f32",
-    "double": "f64", "signed char": "s8", "unsigned char": "u8", "int": "s32",
-    "precision::tf32": "tf32", "experimental::precision::u4": "u4",
-    "experimental::precision::s4": "s4", "experimental::precision::b1": "b1",
-}  # fmt: skip
+    "half": "f16",
+    "__half": "f16",
+    "__nv_bfloat16": "bf16",
+    "float": "f32",
+    "double": "f64",
+    "signed char": "s8",
+    "unsigned char": "u8",
+    "int": "s32",
+    "precision::tf32": "tf32",
+    "experimental::precision::u4": "u4",
+    "experimental::precision::s4": "s4",
+    "experimental::precision::b1": "b1",
+}
 
 # Elements per lane of a, b and accumulator, as the guide's header declares them.
 ELEMENTS = """

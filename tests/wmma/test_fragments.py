@@ -66,16 +66,23 @@ def test_cuda_names(name, of):
 
 def test_types_as_python_and_numpy_objects():
     for given, of in (
-        (float, "f32"), (int, "s32"), (np.float32, "f32"), (np.int32, "s32"),
-        (np.dtype(np.float16), "f16"), (wmma.half, "f16"),
-    ):  # fmt: skip
+        (float, "f32"),
+        (int, "s32"),
+        (np.float32, "f32"),
+        (np.int32, "s32"),
+        (np.dtype(np.float16), "f16"),
+        (wmma.half, "f16"),
+    ):
         frag = wmma.fragment(wmma.accumulator, 16, 16, 16, given)
         assert frag.element_type.name == of
     for given, of in (
-        (ml_dtypes.bfloat16, "bf16"), (np.int8, "s8"), (np.uint8, "u8"),
-        (wmma.nv_bfloat16, "bf16"), (wmma.signed_char, "s8"),
+        (ml_dtypes.bfloat16, "bf16"),
+        (np.int8, "s8"),
+        (np.uint8, "u8"),
+        (wmma.nv_bfloat16, "bf16"),
+        (wmma.signed_char, "s8"),
         (wmma.unsigned_char, "u8"),
-    ):  # fmt: skip
+    ):
         frag = wmma.fragment(wmma.matrix_a, 16, 16, 16, given, wmma.row_major)
         assert frag.element_type.name == of
     assert wmma.fragment(wmma.accumulator, 8, 8, 4, wmma.double).num_elements == 2
@@ -95,8 +102,10 @@ def test_the_words_of_the_guide():
         1,
     )
     assert [bits.precision.u4.bits, bits.precision.s4.bits, bits.precision.b1.bits] == [
-        4, 4, 1,
-    ]  # fmt: skip
+        4,
+        4,
+        1,
+    ]
     a = wmma.fragment("matrix_a", 8, 8, 128, bits.precision.b1, "row_major")
     assert str(a) == (
         "fragment<matrix_a, 8, 8, 128, experimental::precision::b1, row_major>"
@@ -168,10 +177,14 @@ def test_filling(frag):
 @pytest.mark.parametrize(
     ("of", "value", "word"),
     [
-        ("u4", 0x123, 0x33333333), ("s4", -1, 0xFFFFFFFF), ("s4", 23, 0x77777777),
-        ("b1", 2, 0), ("b1", 3, 0xFFFFFFFF), ("b1", -1, 0xFFFFFFFF),
+        ("u4", 0x123, 0x33333333),
+        ("s4", -1, 0xFFFFFFFF),
+        ("s4", 23, 0x77777777),
+        ("b1", 2, 0),
+        ("b1", 3, 0xFFFFFFFF),
+        ("b1", -1, 0xFFFFFFFF),
     ],
-)  # fmt: skip
+)
 def test_filling_takes_the_low_bits_of_sub_byte_types(of, value, word):
     k = 128 if of == "b1" else 32
     a = wmma.fragment(wmma.matrix_a, 8, 8, k, of, wmma.row_major)
@@ -193,9 +206,15 @@ def test_filling_converts_as_cpp_does():
     assert wmma.float_to_tf32(2**70) == 2.0**70
     s8 = wmma.fragment(wmma.matrix_a, 16, 16, 16, "s8", wmma.row_major)
     for value, held in (
-        (300, 44), (-129, 127), (True, 1), (2.9, 2), (-128.9, -128), (2**70 + 5, 5),
-        (np.longdouble(3.5), 3), (ml_dtypes.int4(-3), -3),
-    ):  # fmt: skip
+        (300, 44),
+        (-129, 127),
+        (True, 1),
+        (2.9, 2),
+        (-128.9, -128),
+        (2**70 + 5, 5),
+        (np.longdouble(3.5), 3),
+        (ml_dtypes.int4(-3), -3),
+    ):
         wmma.fill_fragment(s8, value)
         assert (s8.x == held).all()
 

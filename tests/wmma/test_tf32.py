@@ -41,13 +41,17 @@ def test_tf32_rounding_of_every_low_pattern():
 
 def test_tf32_of_what_is_not_finite():
     for given, result in (
-        (0x7F800000, 0x7F800000), (0xFF800000, 0xFF800000),  # infinities
-        (0x7F7FFFFF, 0x7F800000), (0xFF7FF000, 0xFF800000),  # overflow
+        (0x7F800000, 0x7F800000),
+        (0xFF800000, 0xFF800000),  # infinities
+        (0x7F7FFFFF, 0x7F800000),
+        (0xFF7FF000, 0xFF800000),  # overflow
         (0x7F7FEFFF, 0x7F7FE000),  # just below it
-        (0x7FFFFFFF, 0x7FFFE000), (0xFFC00000, 0xFFC00000),  # NaN
+        (0x7FFFFFFF, 0x7FFFE000),
+        (0xFFC00000, 0xFFC00000),  # NaN
         (0x7F802000, 0x7F802000),
-        (0x7F801FFF, 0x7F800000), (0xFF800001, 0xFF800000),  # payload cut off
-    ):  # fmt: skip
+        (0x7F801FFF, 0x7F800000),
+        (0xFF800001, 0xFF800000),  # payload cut off
+    ):
         value = np.uint32(given).view(np.float32)
         assert int(wmma.__float_to_tf32(value).view(np.uint32)) == result
 

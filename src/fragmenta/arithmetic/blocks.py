@@ -88,9 +88,17 @@ def sizes_of(
     tiles, rows, columns = block.shape
     model = given.model
     return BlockSizes(
-        tiles, rows, -(-columns // LANES), instructions, model.k, model.stored,
-        stride(a), stride(b), stride(offsets), row_stride(offsets),
-    )  # fmt: skip
+        tiles,
+        rows,
+        -(-columns // LANES),
+        instructions,
+        model.k,
+        model.stored,
+        stride(a),
+        stride(b),
+        stride(offsets),
+        row_stride(offsets),
+    )
 
 
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:

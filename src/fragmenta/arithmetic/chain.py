@@ -78,9 +78,12 @@ def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
 
 
 @kernel(
-    a=pointer(F64), b=pointer(F64), d=pointer(F64), mode=I32,
+    a=pointer(F64),
+    b=pointer(F64),
+    d=pointer(F64),
+    mode=I32,
     **dict.fromkeys(ChainSizes._fields, I64),
-)  # fmt: skip
+)
 def chain64_careful(
     code: Code, a: Any, b: Any, d: Any, mode: Value, *numbers: Value
 ) -> None:
@@ -113,9 +116,11 @@ def chain32(pairs: bool) -> Traced:
     """One f16 instruction with k = 4, computed in f32 as in software."""
 
     @kernel(
-        a=pointer(F32), b=pointer(F32), d=pointer(F32),
+        a=pointer(F32),
+        b=pointer(F32),
+        d=pointer(F32),
         **dict.fromkeys(ChainSizes._fields, I64),
-    )  # fmt: skip
+    )
     def software(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
         p = ChainSizes(*numbers)
         with _each_row(code, p) as (a_at, b_at, d_at):

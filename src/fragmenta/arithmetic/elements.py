@@ -242,9 +242,14 @@ def decoder(source: Any, values: Any, wide: bool) -> Traced:
         least=I32,
     )
     def decode(
-        code: Code, bits: Any, out: Any, exponents: Any, found: Any, count: Value,
+        code: Code,
+        bits: Any,
+        out: Any,
+        exponents: Any,
+        found: Any,
+        count: Value,
         *form: Value,
-    ) -> None:  # fmt: skip
+    ) -> None:
         of = Format(*form)  # type: ignore[arg-type]
         top = code.variable(code.constant(0, I32))
         with code.loop(count) as i:
@@ -274,15 +279,32 @@ def scaled(x: Value, power: Value, scale: Value) -> tuple[Value, Value]:
 
 
 @kernel(
-    values=pointer(F64), exponents=pointer(I32), scales=pointer(I8),
-    out=pointer(F64), out_exponents=pointer(I32),
-    tiles=I64, blocks=I64, inner=I64, lanes=I64, values_tile=I64, scales_tile=I64,
-)  # fmt: skip
+    values=pointer(F64),
+    exponents=pointer(I32),
+    scales=pointer(I8),
+    out=pointer(F64),
+    out_exponents=pointer(I32),
+    tiles=I64,
+    blocks=I64,
+    inner=I64,
+    lanes=I64,
+    values_tile=I64,
+    scales_tile=I64,
+)
 def scale_elements(
-    code: Code, values: Any, exponents: Any, scales: Any, out: Any,
-    out_exponents: Any, tiles: Value, blocks: Value, inner: Value, lanes: Value,
-    values_tile: Value, scales_tile: Value,
-) -> None:  # fmt: skip
+    code: Code,
+    values: Any,
+    exponents: Any,
+    scales: Any,
+    out: Any,
+    out_exponents: Any,
+    tiles: Value,
+    blocks: Value,
+    inner: Value,
+    lanes: Value,
+    values_tile: Value,
+    scales_tile: Value,
+) -> None:
     """Elements times their ue8m0 scales.
 
     A tile has ``blocks`` of ``inner`` rows of elements; each row has ``lanes``

@@ -54,9 +54,12 @@ def integers(variant: IntegerVariant) -> Traced:
     """The kernel that adds the products of 8-bit integers to c."""
 
     @kernel(
-        a=pointer(I8), offsets=pointer(I32), b=pointer(I8), c=pointer(I32),
+        a=pointer(I8),
+        offsets=pointer(I32),
+        b=pointer(I8),
+        c=pointer(I32),
         **dict.fromkeys(BlockSizes._fields, I64),
-    )  # fmt: skip
+    )
     def add_integers(
         code: Code, a: Any, offsets: Any, b: Any, c: Any, *numbers: Value
     ) -> None:
@@ -121,9 +124,11 @@ def count_bits(xor: bool) -> Traced:
     """
 
     @kernel(
-        a=pointer(I64), b=pointer(I64), d=pointer(I32),
+        a=pointer(I64),
+        b=pointer(I64),
+        d=pointer(I32),
         **dict.fromkeys(BitSizes._fields, I64),
-    )  # fmt: skip
+    )
     def add_bits(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
         p = BitSizes(*numbers)
         with code.loop(p.last, start=p.first) as row:

@@ -98,13 +98,24 @@ def fused_kernel(variant: FusedVariant) -> Traced:
     values = pointer(variant.values)
 
     @kernel(
-        fa=values, ea=pointer(I32), offsets=pointer(I32), fb=values, eb=pointer(I32),
-        c=pointer(F32), **dict.fromkeys(_NUMBERS, I64),
-    )  # fmt: skip
+        fa=values,
+        ea=pointer(I32),
+        offsets=pointer(I32),
+        fb=values,
+        eb=pointer(I32),
+        c=pointer(F32),
+        **dict.fromkeys(_NUMBERS, I64),
+    )
     def fused_steps(
-        code: Code, fa: Any, ea: Any, offsets: Any, fb: Any, eb: Any, c: Any,
+        code: Code,
+        fa: Any,
+        ea: Any,
+        offsets: Any,
+        fb: Any,
+        eb: Any,
+        c: Any,
         *numbers: Value,
-    ) -> None:  # fmt: skip
+    ) -> None:
         sizes = len(BlockSizes._fields)
         p, r = BlockSizes(*numbers[:sizes]), FusedNumbers(*numbers[sizes:])
         depth = p.instructions * p.stored
@@ -112,11 +123,15 @@ def fused_kernel(variant: FusedVariant) -> Traced:
         tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
         with tiles as tile, panels as n, rows as m:
             at = Products(
-                fa, ea, offsets, fb, eb,
+                fa,
+                ea,
+                offsets,
+                fb,
+                eb,
                 tile * p.a_tile + m * depth,
                 tile * p.offsets_tile + m * p.offsets_row,
                 tile * p.b_tile + n * panel,
-            )  # fmt: skip
+            )
             place = ((tile * p.panels + n) * p.rows + m) * LANES
             x = code.variable(convert(c.lanes(place), F64))
             with code.loop(p.instructions) as i:
@@ -130,9 +145,15 @@ def fused_kernel(variant: FusedVariant) -> Traced:
 
 
 def fused_instruction(
-    code: Code, at: Products, first: Value, c: Value, least: Value, stored: Value,
-    r: FusedNumbers, v: FusedVariant,
-) -> Value:  # fmt: skip
+    code: Code,
+    at: Products,
+    first: Value,
+    c: Value,
+    least: Value,
+    stored: Value,
+    r: FusedNumbers,
+    v: FusedVariant,
+) -> Value:
     """The accumulators after the instruction that begins with product ``first``."""
     rounding = Rounding(r.fraction, r.floor, r.keep, r.least, v.nearest)
     x = code.variable(c.lift(0.0) if v.from_zero else c)

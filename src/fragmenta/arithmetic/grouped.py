@@ -92,14 +92,28 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
     """
 
     @kernel(
-        a=pointer(I8), offsets=pointer(I32), b=pointer(I8),
-        sa=pointer(F64), ea=pointer(I32), sb=pointer(F64), eb=pointer(I32),
-        c=pointer(F32), **dict.fromkeys(_NUMBERS, I64),
-    )  # fmt: skip
+        a=pointer(I8),
+        offsets=pointer(I32),
+        b=pointer(I8),
+        sa=pointer(F64),
+        ea=pointer(I32),
+        sb=pointer(F64),
+        eb=pointer(I32),
+        c=pointer(F32),
+        **dict.fromkeys(_NUMBERS, I64),
+    )
     def grouped_steps(
-        code: Code, a: Any, offsets: Any, b: Any, sa: Any, ea: Any, sb: Any, eb: Any,
-        c: Any, *numbers: Value,
-    ) -> None:  # fmt: skip
+        code: Code,
+        a: Any,
+        offsets: Any,
+        b: Any,
+        sa: Any,
+        ea: Any,
+        sb: Any,
+        eb: Any,
+        c: Any,
+        *numbers: Value,
+    ) -> None:
         sizes = len(BlockSizes._fields)
         p, r = BlockSizes(*numbers[:sizes]), GroupedNumbers(*numbers[sizes:])
         rounding = Rounding(r.fraction, r.floor, r.keep, r.least, variant.nearest)
@@ -138,9 +152,14 @@ class Group(NamedTuple):
 
 
 def grouped_step(
-    code: Code, operands: Any, at: Starts, first: Value, x: Value, p: Rounding,
+    code: Code,
+    operands: Any,
+    at: Starts,
+    first: Value,
+    x: Value,
+    p: Rounding,
     v: GroupedVariant,
-) -> Value:  # fmt: skip
+) -> Value:
     """The accumulators after the step that begins with product ``first``."""
     # Loops, not copies of the code for each group: compiling takes half the time.
     units, powers = (

@@ -80,10 +80,20 @@ class Operands:
         rows, columns, instructions = _sizes(given, model)
         leading, flat = _flatten(given)
         return cls(
-            model, flat["a"], flat["b"], flat["c"], flat.get("index"),
-            flat.get("scale_a"), flat.get("scale_b"), leading,
-            prod(leading), rows, columns, instructions, progress,
-        )  # fmt: skip
+            model,
+            flat["a"],
+            flat["b"],
+            flat["c"],
+            flat.get("index"),
+            flat.get("scale_a"),
+            flat.get("scale_b"),
+            leading,
+            prod(leading),
+            rows,
+            columns,
+            instructions,
+            progress,
+        )
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -329,9 +329,16 @@ class _Story:
         nan = next((n.nan for n in (y, c, x) if n.nan is not None), None)
         total = _add(product.value, c.value)
         return self._note(
-            "fma", terms, None, total, keep, model.rounding, minus, keep_sign=True,
+            "fma",
+            terms,
+            None,
+            total,
+            keep,
+            model.rounding,
+            minus,
+            keep_sign=True,
             nan=nan,
-        )  # fmt: skip
+        )
 
     def _pairs(self, first: int, c: ExactNumber) -> ExactNumber:
         """Two products at a time, in f32."""
@@ -359,8 +366,9 @@ class _Story:
         whole = (whole + (1 << 31)) % (1 << 32) - (1 << 31)
         rounding = "satfinite" if model.satfinite else "wrap"
         value, bits = Fraction(whole), whole % (1 << 32)
-        step = Step("exact", tuple(terms), None, total, None, rounding, value, "s32",
-                    bits)  # fmt: skip
+        step = Step(
+            "exact", tuple(terms), None, total, None, rounding, value, "s32", bits
+        )
         self.steps.append(step)
         return ExactNumber(value)
 
@@ -368,9 +376,16 @@ class _Story:
         """The f32 result rounded to f16."""
         terms = [Term((), None, None, state.value, state.exponent)]
         return self._note(
-            "convert", terms, None, state.value, 10, "rn", state.negative,
-            keep_sign=True, name="f16",
-        )  # fmt: skip
+            "convert",
+            terms,
+            None,
+            state.value,
+            10,
+            "rn",
+            state.negative,
+            keep_sign=True,
+            name="f16",
+        )
 
     def _note(
         self,

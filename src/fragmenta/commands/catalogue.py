@@ -105,9 +105,12 @@ def list_(
 
 
 def _chosen(
-    words: str, family: str | None, types: list[str], shape: str | None,
+    words: str,
+    family: str | None,
+    types: list[str],
+    shape: str | None,
     target: str | None,
-) -> list[Instruction]:  # fmt: skip
+) -> list[Instruction]:
     shapes = {word for form in FORMS for word in form.vocabulary("shape") if word}
     types = [each.lstrip(".").lower() for each in types]
     said = [each for each in types if (m := meaning(each)) and m.types]

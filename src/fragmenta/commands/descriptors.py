@@ -100,10 +100,18 @@ def idesc(
 
 
 def _written(
-    shape: str | None, a: str | None, b: str | None, d: str | None, kind: str | None,
-    scale: str | None, scale_vec: str | None, group: int, ws: bool, sp: bool,
+    shape: str | None,
+    a: str | None,
+    b: str | None,
+    d: str | None,
+    kind: str | None,
+    scale: str | None,
+    scale_vec: str | None,
+    group: int,
+    ws: bool,
+    sp: bool,
     others: list[str],
-) -> Instruction:  # fmt: skip
+) -> Instruction:
     """The instruction that the options describe."""
     if shape is None:
         raise Error("give a word to read, or --shape and --a to write one")
@@ -112,9 +120,18 @@ def _written(
     a = a or OF_KIND[check_kind(kind)].operands[0]
     options: dict[str, Any] = dict(_settings(others))
     return tcgen05(
-        shape, a, b, d, kind=kind, cta_group=group, sp=sp, ws=ws, scale=scale,
-        scale_vec=scale_vec, **options,
-    )  # fmt: skip
+        shape,
+        a,
+        b,
+        d,
+        kind=kind,
+        cta_group=group,
+        sp=sp,
+        ws=ws,
+        scale=scale,
+        scale_vec=scale_vec,
+        **options,
+    )
 
 
 def _settings(texts: Iterable[str]) -> Iterator[tuple[str, int]]:

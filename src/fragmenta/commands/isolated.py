@@ -71,10 +71,14 @@ def launch(
     if "error" in head:
         raise _error(head)
     result = Result(
-        dict(head["counts"]), dict(head["fidelity"]), str(head["output"]),
-        float(head["seconds"]), str(head["target"]), str(head["written_for"]),
+        dict(head["counts"]),
+        dict(head["fidelity"]),
+        str(head["output"]),
+        float(head["seconds"]),
+        str(head["target"]),
+        str(head["written_for"]),
         bool(head["watched"]),
-    )  # fmt: skip
+    )
     for name in ("hazards", "problems"):
         result.__dict__[name] = [_problem(each) for each in head[name]]
     return Answer(result, str(head["timeline"]))

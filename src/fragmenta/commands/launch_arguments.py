@@ -284,9 +284,14 @@ def _pointer(kind: str, words: list[str], index: int) -> Spec:
 
 
 _READERS: dict[str, Callable[[str, list[str], int], Spec]] = {
-    "zeros": _zeros, "ones": _zeros, "full": _full, "arange": _arange,
-    "random": _random, "bytes": _bytes, "pointer": _pointer,
-}  # fmt: skip
+    "zeros": _zeros,
+    "ones": _zeros,
+    "full": _full,
+    "arange": _arange,
+    "random": _random,
+    "bytes": _bytes,
+    "pointer": _pointer,
+}
 
 
 def _array(

@@ -61,9 +61,15 @@ def of_fault(fault: KernelFault) -> list[Problem]:
     if isinstance(fault, KernelHazard):
         return fault.problems
     last = Problem(
-        of_kind(fault.kind).name, ERROR, fault.line, 1, "", fault.message,
-        source=fault.place, block=fault.block,
-    )  # fmt: skip
+        of_kind(fault.kind).name,
+        ERROR,
+        fault.line,
+        1,
+        "",
+        fault.message,
+        source=fault.place,
+        block=fault.block,
+    )
     return [*fault.problems, last]
 
 
@@ -129,8 +135,10 @@ def _locations(file: str, problem: Problem) -> dict[str, Any]:
     if own is None:
         return {"locations": [ptx], **({"relatedLocations": found} if found else {})}
     found.insert(0, ptx | {"message": {"text": "the instruction in the PTX"}})
-    first = {"physicalLocation": _source(*own)["physicalLocation"],
-             "logicalLocations": ptx["logicalLocations"]}  # fmt: skip
+    first = {
+        "physicalLocation": _source(*own)["physicalLocation"],
+        "logicalLocations": ptx["logicalLocations"],
+    }
     return {"locations": [first], "relatedLocations": found}
 
 

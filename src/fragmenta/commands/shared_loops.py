@@ -99,9 +99,12 @@ def indented(text: str) -> str:
     lines = []
     for line in text.splitlines():
         lines += textwrap.wrap(
-            line, width() - 4, break_long_words=False, break_on_hyphens=False,
+            line,
+            width() - 4,
+            break_long_words=False,
+            break_on_hyphens=False,
             subsequent_indent="  ",
-        )  # fmt: skip
+        )
     return textwrap.indent("\n".join(lines), "  ")
 
 

@@ -152,9 +152,15 @@ def shuffle(
         if only:
             raise Error(f"{one_of(only, 'and')} cannot be given without --cuda")
     codes = _load(pack) if pack is not None else None
-    steps = {"operand": operand, "load_bytes": load_bytes, "k_steps": k_steps,
-             "n_steps": n_steps, "inner": inner, "memory": memory,
-             "nibbles": _nibbles(nibbles)}  # fmt: skip
+    steps = {
+        "operand": operand,
+        "load_bytes": load_bytes,
+        "k_steps": k_steps,
+        "n_steps": n_steps,
+        "inner": inner,
+        "memory": memory,
+        "nibbles": _nibbles(nibbles),
+    }
     size = _size(shape, codes, bool(asked))
     means = order not in KNOWN and ({".", " "} & {*order} or search(order))
     named = find(order) if means else order
@@ -194,8 +200,12 @@ def _list(as_json: bool, given: list[str]) -> None:
         options = one_of((f"--{name.replace('_', '-')}" for name in given), "and")
         raise Error(f"{options} cannot be given without an ORDER")
     if as_json:
-        emit_json({name: {"about": known.about, "bits": list(known.memory)}
-                   for name, known in KNOWN.items()})  # fmt: skip
+        emit_json(
+            {
+                name: {"about": known.about, "bits": list(known.memory)}
+                for name, known in KNOWN.items()
+            }
+        )
         return
     label = max(map(len, KNOWN)) + 2
     lines = [

@@ -20,9 +20,18 @@ from fragmenta.isa.spoken import meaning, said
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
-    "formula", "where", "holds", "table", "which", "draw", "run", "explain", "metadata",
-    "shared", "shuffle",
-)  # fmt: skip
+    "formula",
+    "where",
+    "holds",
+    "table",
+    "which",
+    "draw",
+    "run",
+    "explain",
+    "metadata",
+    "shared",
+    "shuffle",
+)
 _HEADS = {form.name.split(".")[0] for form in FORMS} - {"sync"}
 _ELEMENT = re.compile(
     r"(?P<operand>[A-Za-z_]*)\s*[\[(]?\s*(?P<indices>-?\d+(\s*,\s*-?\d+)+)\s*[\])]?",

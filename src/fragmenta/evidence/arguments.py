@@ -38,11 +38,22 @@ class Into(NamedTuple):
 Argument = NDArray[Any] | np.generic | Into
 
 TYPES: dict[str, type[np.generic]] = {
-    "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16,
-    "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
-    "f16": np.float16, "f32": np.float32, "f64": np.float64, "bool": np.bool_,
-    "bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8,
-}  # fmt: skip
+    "i8": np.int8,
+    "u8": np.uint8,
+    "i16": np.int16,
+    "u16": np.uint16,
+    "i32": np.int32,
+    "u32": np.uint32,
+    "i64": np.int64,
+    "u64": np.uint64,
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "bool": np.bool_,
+    "bf16": np.uint16,
+    "e4m3": np.uint8,
+    "e5m2": np.uint8,
+}
 """The types of elements, and what holds them."""
 _SMALL: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
@@ -53,11 +64,31 @@ MOST_BYTES = 1 << 32
 """The most that an array may have."""
 
 FLOATS = (
-    "0x0p+0", "-0x0p+0", "0x1p+0", "-0x1p+0", "0x1p-1", "inf", "-inf", "nan",
-    "0x1p-149", "-0x1p-127", "0x1.fffffcp-127", "0x1p-126", "0x1.fffffep+127",
-    "0x1.921fb6p+1", "-0x1.921fb6p+0", "0x1.8p+1", "0x1.4p+4", "-0x1.2p+6",
-    "0x1p-24", "0x1.ffcp+15", "0x1p+16", "0x1.0002p+0", "0x1p+31", "-0x1p+63",
-)  # fmt: skip
+    "0x0p+0",
+    "-0x0p+0",
+    "0x1p+0",
+    "-0x1p+0",
+    "0x1p-1",
+    "inf",
+    "-inf",
+    "nan",
+    "0x1p-149",
+    "-0x1p-127",
+    "0x1.fffffcp-127",
+    "0x1p-126",
+    "0x1.fffffep+127",
+    "0x1.921fb6p+1",
+    "-0x1.921fb6p+0",
+    "0x1.8p+1",
+    "0x1.4p+4",
+    "-0x1.2p+6",
+    "0x1p-24",
+    "0x1.ffcp+15",
+    "0x1p+16",
+    "0x1.0002p+0",
+    "0x1p+31",
+    "-0x1p+63",
+)
 
 
 # ── descriptions ────────────────────────────────────────────────────────────

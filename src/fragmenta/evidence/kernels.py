@@ -88,9 +88,15 @@ def compare(
     bits = [f"0x{each[at][::-1].tobytes().hex()}" for each in pair]
     first = tuple(map(int, np.unravel_index(at, gpu.shape))) if gpu.shape else ()
     return Difference(
-        argument, name, int(wrong.size), len(pair[0]), int(bytes_differ.sum()), first,
-        gpu=bits[1], cpu=bits[0],
-    )  # fmt: skip
+        argument,
+        name,
+        int(wrong.size),
+        len(pair[0]),
+        int(bytes_differ.sum()),
+        first,
+        gpu=bits[1],
+        cpu=bits[0],
+    )
 
 
 def same_lines(one: str, two: str) -> bool:
@@ -141,9 +147,15 @@ class Prepared:
         return [_given(each, copies) for each in self.parameters], copies
 
     def program(
-        self, code: bytes, grid: Any, block: Any, shared: int, cluster: Any = None,
-        *, cooperative: bool = False,
-    ) -> Program:  # fmt: skip
+        self,
+        code: bytes,
+        grid: Any,
+        block: Any,
+        shared: int,
+        cluster: Any = None,
+        *,
+        cooperative: bool = False,
+    ) -> Program:
         """The launch for a GPU."""
         shape = check_shape(self.kernel.function, grid, block)
         size = check_cluster(self.kernel.function, shape, cluster)
@@ -287,9 +299,17 @@ def verify(
     given, copies = prepared.arguments()
     # A kernel that faults does so here first, where it does no harm.
     result = anew(kernel).launch(
-        grid, block, given, cluster=cluster, cooperative=cooperative, shared=shared,
-        target=chip.target, contract=contract, limit=limit, check=False,
-    )  # fmt: skip
+        grid,
+        block,
+        given,
+        cluster=cluster,
+        cooperative=cooperative,
+        shared=shared,
+        target=chip.target,
+        contract=contract,
+        limit=limit,
+        check=False,
+    )
     code = assembled(kernel, chip.target, contract)
     program = prepared.program(
         code, grid, block, shared, cluster, cooperative=cooperative

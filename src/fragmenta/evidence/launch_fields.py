@@ -74,14 +74,22 @@ def _is_list_of_reals(value: object) -> bool:
 
 _ARRAY = ("type", "shape")
 _MORE: dict[str, tuple[str, ...]] = {
-    "normal": (*_ARRAY, "scale"), "uniform": (*_ARRAY, "low", "high"),
-    "wide": (*_ARRAY, "low", "high"), "special": _ARRAY,
-    "integers": (*_ARRAY, "low", "high", "ordered"), "bits": _ARRAY,
-    "counting": _ARRAY, "arange": _ARRAY, "values": (*_ARRAY, "data"),
-    "full": (*_ARRAY, "value"), "output": _ARRAY, "stored": (*_ARRAY, "start"),
-    "scalar": ("type", "value"), "struct": ("bytes",),
+    "normal": (*_ARRAY, "scale"),
+    "uniform": (*_ARRAY, "low", "high"),
+    "wide": (*_ARRAY, "low", "high"),
+    "special": _ARRAY,
+    "integers": (*_ARRAY, "low", "high", "ordered"),
+    "bits": _ARRAY,
+    "counting": _ARRAY,
+    "arange": _ARRAY,
+    "values": (*_ARRAY, "data"),
+    "full": (*_ARRAY, "value"),
+    "output": _ARRAY,
+    "stored": (*_ARRAY, "start"),
+    "scalar": ("type", "value"),
+    "struct": ("bytes",),
     "pointer": ("argument", "offset"),
-}  # fmt: skip
+}
 """The kinds of arguments, and what describes each."""
 
 _RULES = {

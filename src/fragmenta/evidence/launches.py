@@ -327,10 +327,16 @@ def record(
     writer = Writer(kernels.made_by(chip))
     module = kernel.loaded.module
     row = {
-        "text": writer.add_text(module.name, module.text), "name": kernel.name,
-        "entry": kernel.name, "grid": program.grid, "block": program.block,
-        "shared": shared, "arguments": list(specs), "seed": 0, "printed": done.printed,
-    }  # fmt: skip
+        "text": writer.add_text(module.name, module.text),
+        "name": kernel.name,
+        "entry": kernel.name,
+        "grid": program.grid,
+        "block": program.block,
+        "shared": shared,
+        "arguments": list(specs),
+        "seed": 0,
+        "printed": done.printed,
+    }
     writer.add_launch(values, after, **row)
     return writer
 

@@ -83,8 +83,9 @@ def execute(
     check_multiplies(op)
     where = chosen_target(op, target)
     given = {"scale_a": scale_a, "scale_b": scale_b, "metadata": metadata}
-    _check_operands(op, where, given, scale_input_d, disable_output_lane,
-                    zero_column_mask)  # fmt: skip
+    _check_operands(
+        op, where, given, scale_input_d, disable_output_lane, zero_column_mask
+    )
     _check_bases(op, a, d)
     check_apart(op, d, {"a": a, **given})
     how = numeric_model(op, where)
@@ -226,8 +227,11 @@ def _check_bases(op: Instruction, a: object, d: Address) -> None:
 
 
 _PARTS = {
-    "a": "A", "scale_a": "scale_A", "scale_b": "scale_B", "metadata": "metadata",
-}  # fmt: skip
+    "a": "A",
+    "scale_a": "scale_A",
+    "scale_b": "scale_B",
+    "metadata": "metadata",
+}
 """What operands that may be in tensor memory are called as fragments."""
 
 

@@ -106,9 +106,14 @@ def fused(code: Code, given: Given) -> Value:
 
 
 def _steps(
-    code: Code, given: Given, found: FusedConstants, a: Decoded, b: Decoded,
-    offsets: Offsets, ends: FloatEnds,
-) -> None:  # fmt: skip
+    code: Code,
+    given: Given,
+    found: FusedConstants,
+    a: Decoded,
+    b: Decoded,
+    offsets: Offsets,
+    ends: FloatEnds,
+) -> None:
     """Compute and write every row of the result."""
     model = given.model
     numbers = (*found.rounding, found.c_least)

@@ -162,10 +162,18 @@ def _function(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
 
 
 def _trace(
-    op: Instruction, model: Model, ways: Ways, code: Code,
-    d: Memory, a: Memory, descriptors: Memory, memory: Memory, size: Value,
-    metadata: Memory, selectors: Memory,
-) -> Value:  # fmt: skip
+    op: Instruction,
+    model: Model,
+    ways: Ways,
+    code: Code,
+    d: Memory,
+    a: Memory,
+    descriptors: Memory,
+    memory: Memory,
+    size: Value,
+    metadata: Memory,
+    selectors: Memory,
+) -> Value:
     status = code.variable(code.constant(0, I32))
     shared = Shared(memory, size, status)
 

@@ -116,9 +116,14 @@ def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Ste
 
 
 def from_shared(
-    code: Code, op: Instruction, name: str, word: Value, shared: Shared,
-    major: MajorAxis, flipped: int,
-) -> Side:  # fmt: skip
+    code: Code,
+    op: Instruction,
+    name: str,
+    word: Value,
+    shared: Shared,
+    major: MajorAxis,
+    flipped: int,
+) -> Side:
     """A or B, copied from shared memory into panels."""
     rows, k = extent(op, name.upper())
     of = op.types[name]

@@ -192,9 +192,14 @@ def _scale_type(kind: str, size: str) -> str:
 
 
 def _descriptor(
-    kind: str, size: Shape, a: str, b: str, d: str | None, sparse: bool,
+    kind: str,
+    size: Shape,
+    a: str,
+    b: str,
+    d: str | None,
+    sparse: bool,
     options: dict[str, Any],
-) -> InstructionDescriptor:  # fmt: skip
+) -> InstructionDescriptor:
     """The instruction descriptor of these words; k has to be the one of the kind."""
     dense = OF_KIND[kind].k[sparse]
     wide = size.k == WIDE_K and kind in ("mxf4", "mxf4nvf4")

@@ -127,8 +127,14 @@ _MEANINGS = {
 }
 
 _FLAGS = (
-    "sparse", "saturate", "negate_a", "negate_b", "transpose_a", "transpose_b", "wide",
-)  # fmt: skip
+    "sparse",
+    "saturate",
+    "negate_a",
+    "negate_b",
+    "transpose_a",
+    "transpose_b",
+    "wide",
+)
 _SHIFTS = (0, 8, 16, 32)
 
 

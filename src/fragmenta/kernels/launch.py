@@ -108,9 +108,14 @@ def launch(
         *planned.addresses,
     )
     start(
-        planned.function, (made.grid, 1), made.block, made.shared, stream, addresses,
+        planned.function,
+        (made.grid, 1),
+        made.block,
+        made.shared,
+        stream,
+        addresses,
         early=early,
-    )  # fmt: skip
+    )
 
 
 def start(

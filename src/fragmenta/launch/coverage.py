@@ -31,8 +31,13 @@ _HEAD = f"""\
 choice: .branchtargets END;
 """
 _REGISTERS = {1: "%h", 2: "%h", 4: "%r", 8: "%d", 16: "%q"}
-_OTHERS = {"label": "END", "targets": "choice", "call": "helper", "src": "%r1",
-           "address": "%d1"}  # fmt: skip
+_OTHERS = {
+    "label": "END",
+    "targets": "choice",
+    "call": "helper",
+    "src": "%r1",
+    "address": "%d1",
+}
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,13 @@ def _tuple(numbers: tuple[int, int, int]) -> str:
 
 
 def _what(
-    place: Place, kind: Fault, site: int, instruction: Instruction, address: int,
+    place: Place,
+    kind: Fault,
+    site: int,
+    instruction: Instruction,
+    address: int,
     size: int,
-) -> str:  # fmt: skip
+) -> str:
     goal = _address(place, _space(instruction, size), address)
     name, verb, size = instruction.mnemonic, _verb(instruction, size), abs(size)
     match kind:

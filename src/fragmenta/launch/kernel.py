@@ -171,10 +171,18 @@ class Kernel:
 
         def prepared(schedule: str | int, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
-                self.name, shape, given, watch=watch and defined is None,
-                strict=strict, schedule=schedule, defined=defined, names=self.names,
-                language=self.language, meter=meter, **options,
-            )  # fmt: skip
+                self.name,
+                shape,
+                given,
+                watch=watch and defined is None,
+                strict=strict,
+                schedule=schedule,
+                defined=defined,
+                names=self.names,
+                language=self.language,
+                meter=meter,
+                **options,
+            )
             launch.progress = progress
             return launch
 
@@ -190,9 +198,17 @@ class Kernel:
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self._static, where, watch) if check else list
         made = self.results(
-            counts, fidelity, printed, time.perf_counter() - start, where,
-            self.loaded.module.target, watch, find, runs.found, runs.recorded,
-        )  # fmt: skip
+            counts,
+            fidelity,
+            printed,
+            time.perf_counter() - start,
+            where,
+            self.loaded.module.target,
+            watch,
+            find,
+            runs.found,
+            runs.recorded,
+        )
         if problems == "raise":
             made.raise_errors()
         return made

@@ -175,9 +175,13 @@ class Launch:
         """What an error is about."""
         context = runner if isinstance(runner, Context) else runner.failed
         return faults.Place(
-            self.module(), self.compiled, self.shape, self.places, context,
+            self.module(),
+            self.compiled,
+            self.shape,
+            self.places,
+            context,
             self.parameters.size,
-        )  # fmt: skip
+        )
 
 
 def _workspace() -> Segment:

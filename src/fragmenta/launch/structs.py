@@ -123,9 +123,17 @@ def tensor_map(
     """
     given = array if isinstance(array, np.ndarray) else _foreign(array)
     made = maps.tensor_map(
-        given, box, strides, swizzle, interleave, fill, element_strides, l2, dtype,
+        given,
+        box,
+        strides,
+        swizzle,
+        interleave,
+        fill,
+        element_strides,
+        l2,
+        dtype,
         im2col=im2col,
-    )  # fmt: skip
+    )
     inside = _inside(given)
     unit = 32 if interleave == 32 else 16
     if inside.offset % unit:

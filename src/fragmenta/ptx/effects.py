@@ -135,10 +135,15 @@ class Completion(NamedTuple):
 
 def _effect(line: dict[str, str]) -> Effect:
     return Effect(
-        line["instruction"], tuple(line["with"].split()), line["issuer"],
-        tuple(line["reads"].split()), tuple(line["writes"].split()), line["proxy"],
-        line["done by"], tuple(line["in order after"].split()),
-    )  # fmt: skip
+        line["instruction"],
+        tuple(line["with"].split()),
+        line["issuer"],
+        tuple(line["reads"].split()),
+        tuple(line["writes"].split()),
+        line["proxy"],
+        line["done by"],
+        tuple(line["in order after"].split()),
+    )
 
 
 LINES = tuple(_effect(line) for line in read(EFFECTS))
@@ -164,8 +169,9 @@ def find(mnemonic: str) -> Effect | None:
     if any(".".join(words[:n]) in SYNCHRONOUS for n in range(1, len(words) + 1)):
         return None
     found = [each for each in LINES if each.fits(words)]
-    return max(found, key=lambda each: (len(each.instruction), len(each.words)),
-               default=None)  # fmt: skip
+    return max(
+        found, key=lambda each: (len(each.instruction), len(each.words)), default=None
+    )
 
 
 def effect(instruction: str, word: str = "") -> Effect:

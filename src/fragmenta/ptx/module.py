@@ -163,9 +163,20 @@ class Group:
 
 
 Operand: TypeAlias = (
-    Register | Part | Not | Negative | Special | Immediate | Symbol | Label | Sink
-    | Vector | Address | Pair | Group
-)  # fmt: skip
+    Register
+    | Part
+    | Not
+    | Negative
+    | Special
+    | Immediate
+    | Symbol
+    | Label
+    | Sink
+    | Vector
+    | Address
+    | Pair
+    | Group
+)
 
 
 # ── statements ──────────────────────────────────────────────────────────────

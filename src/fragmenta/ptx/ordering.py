@@ -39,8 +39,9 @@ def role(instruction: Instruction) -> Role | None:
         return None
     releases = bool(words & {"release", "acq_rel"})
     if opcode in ("atom", "red") and "async" not in words:
-        return Role(publishes=True, releases=releases, acquires=opcode == "atom",
-                    cta=cta)  # fmt: skip
+        return Role(
+            publishes=True, releases=releases, acquires=opcode == "atom", cta=cta
+        )
     if opcode in ("ld", "st") and words & _STRONG and "async" not in words:
         stores = opcode == "st"
         return Role(publishes=stores, releases=releases, acquires=not stores, cta=cta)

@@ -175,9 +175,12 @@ def _inner(
 
 
 def _behind(
-    made: Shared, space: Space, outer: Sequence[Variable],
-    functions: Sequence[Function], unused: Sequence[Variable],
-) -> None:  # fmt: skip
+    made: Shared,
+    space: Space,
+    outer: Sequence[Variable],
+    functions: Sequence[Function],
+    unused: Sequence[Variable],
+) -> None:
     """Place what has no size, and count what nothing names."""
     rest, dynamic = Space(space.size), Space(space.size)
     # The size is that of all: those that nothing names come last, and what has no size

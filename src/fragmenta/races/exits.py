@@ -27,11 +27,14 @@ def visitors(observer: Any, block: Any) -> None:
         if not knows(clock[0], record.agent, record.lane, record.epoch):
             other = observer.cluster.blocks[rank]
             _report(
-                block, other.warps[number], record.site, rules.SHARED_RACE,
+                block,
+                other.warps[number],
+                record.site,
+                rules.SHARED_RACE,
                 f"block {rank} of the cluster accesses the shared memory of block "
                 f"{block.rank}, and nothing keeps the threads of block {block.rank} "
                 "from ending before: a barrier of the cluster at the end does",
-            )  # fmt: skip
+            )
             return
 
 
@@ -48,11 +51,14 @@ def _mbarriers(observer: Any, block: Any) -> None:
         if mbarrier.copied > mbarrier.observed:
             warp, site = mbarrier.copier
             _report(
-                block, warp, site, rules.LEAK,
+                block,
+                warp,
+                site,
+                rules.LEAK,
                 f"the block ends while this copy may still write into its shared "
                 f"memory: phase {mbarrier.copied} of {mbarrier} counts it, and no "
                 "thread saw the end of that phase",
-            )  # fmt: skip
+            )
 
 
 def _products(observer: Any, block: Any) -> None:
@@ -65,9 +71,12 @@ def _product(block: Any, number: int, warpgroup: Any) -> None:
         left = warpgroup.in_flight(warp)
         if left:
             _report(
-                block, warp, warpgroup.last_site, rules.LEAK,
+                block,
+                warp,
+                warpgroup.last_site,
+                rules.LEAK,
                 f"warpgroup {number} ends with {left} wgmma that it did not wait for",
-            )  # fmt: skip
+            )
             return
 
 
@@ -80,9 +89,13 @@ def _copies(observer: Any, block: Any) -> None:
 def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
     if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
         _report(
-            block, block.warps[number], queue.last_site, rules.LEAK,
-            f"warp {number} ends with cp.async that it did not wait for", WARNING,
-        )  # fmt: skip
+            block,
+            block.warps[number],
+            queue.last_site,
+            rules.LEAK,
+            f"warp {number} ends with cp.async that it did not wait for",
+            WARNING,
+        )
 
 
 def _report(

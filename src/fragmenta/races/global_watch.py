@@ -360,8 +360,12 @@ class GlobalWatch:
                     return 0
                 self._last -= 1
                 self.table[self._last] = (
-                    who.group, who.agent, int(who.flags), who.epoch, who.site
-                )  # fmt: skip
+                    who.group,
+                    who.agent,
+                    int(who.flags),
+                    who.epoch,
+                    who.site,
+                )
                 self._ids[key] = self._last
             return self._ids[key]
 
@@ -402,9 +406,13 @@ class GlobalWatch:
             return None
         entry = self.table[number]
         return Who(
-            int(entry["site"]), int(entry["group"]), int(entry["agent"]), lane,
-            int(entry["epoch"]), Flags(int(entry["flags"])),
-        )  # fmt: skip
+            int(entry["site"]),
+            int(entry["group"]),
+            int(entry["agent"]),
+            lane,
+            int(entry["epoch"]),
+            Flags(int(entry["flags"])),
+        )
 
     def add(self, finding: Noted[Who]) -> None:
         """Keep a problem, once for each rule and pair of instructions."""
@@ -431,9 +439,13 @@ class GlobalWatch:
         assert now is not None
         before = self.who(int(problem["id_before"]), int(problem["lane_before"]))
         return _noted(
-            BY_NUMBER[int(problem["rule"])], int(problem["address"]), now, before,
-            int(problem["count"]), int(problem["apart"]),
-        )  # fmt: skip
+            BY_NUMBER[int(problem["rule"])],
+            int(problem["address"]),
+            now,
+            before,
+            int(problem["count"]),
+            int(problem["apart"]),
+        )
 
     # ── slow answers, for Python ────────────────────────────────────────────
 
@@ -533,9 +545,17 @@ def _noted(
     wrote = before is not None and bool(before.flags & Flags.WRITE)
     writes = bool(now.flags & Flags.WRITE)
     return Noted(
-        case, address, address + WORD, now, before, count, wrote, writes, now.group,
+        case,
+        address,
+        address + WORD,
+        now,
+        before,
+        count,
+        wrote,
+        writes,
+        now.group,
         apart=apart,
-    )  # fmt: skip
+    )
 
 
 def _apart(who: Who, before: Who | None) -> int:
@@ -558,5 +578,6 @@ def _distinct(
 def _shadow(data: NDArray[np.uint8]) -> _Shadow:
     words = -(-data.size // WORD) + 32  # a vector at the end may go beyond it
     marks = empties.marks(data)
-    return _Shadow(np.zeros(words, np.int32), np.zeros(words, np.int32), marks,
-                   data.size)  # fmt: skip
+    return _Shadow(
+        np.zeros(words, np.int32), np.zeros(words, np.int32), marks, data.size
+    )

@@ -28,9 +28,13 @@ class LaunchWatch:
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
         plan = Plan(
-            shape.cluster_blocks, shape.warps, compiled.shared + launch.dynamic,
-            MBARRIERS, machine.asynchronous, machine.tensor,
-        )  # fmt: skip
+            shape.cluster_blocks,
+            shape.warps,
+            compiled.shared + launch.dynamic,
+            MBARRIERS,
+            machine.asynchronous,
+            machine.tensor,
+        )
         self.memory = GlobalWatch(launch.places, launch.units, plan.row)
         self.locations = Locations(self.memory)
         self.banks = BankCounts(len(compiled.places))
@@ -86,20 +90,30 @@ class LaunchWatch:
             members = launch.shape.members(number)
             marks = [
                 Mark(
-                    e.rule.name, e.severity, e.site, e.other, e.block,
+                    e.rule.name,
+                    e.severity,
+                    e.site,
+                    e.other,
+                    e.block,
                     e.story if isinstance(e, Collision) else None,
                 )
                 for e in found
                 if e.block in members
-            ]  # fmt: skip
+            ]
             blocks = tuple(launch.shape.block_at(each) for each in members)
             schedule = self.machine.schedule.given
             made.append(
                 Recorded(
-                    number, blocks, launch.shape.warps, schedule, notes, marks,
-                    launch.module, launch.compiled,
+                    number,
+                    blocks,
+                    launch.shape.warps,
+                    schedule,
+                    notes,
+                    marks,
+                    launch.module,
+                    launch.compiled,
                 )
-            )  # fmt: skip
+            )
         return made
 
     def _drop_consequences(self, problems: Problems) -> None:
@@ -136,17 +150,27 @@ class LaunchWatch:
         if rule is rules.MISSING_PROXY_FENCE and contested:
             severity = WARNING  # only with strict=True: shipped kernels do without
         made = Collision(
-            rule, self._site(now.site), "",
-            self.machine.launch.shape.members(story.cluster)[now.rank], now.number,
-            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF, severity,
+            rule,
+            self._site(now.site),
+            "",
+            self.machine.launch.shape.members(story.cluster)[now.rank],
+            now.number,
+            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF,
+            severity,
             None if story.before is None else self._site(story.before.site),
-            found.count, apart=found.apart,
-            space="shared", story=story, owner=found.first >> RANK_BITS,
-            first=found.first & low, last=found.last & low,
-            now_write=found.now_write, was_write=found.was_write,
+            found.count,
+            apart=found.apart,
+            space="shared",
+            story=story,
+            owner=found.first >> RANK_BITS,
+            first=found.first & low,
+            last=found.last & low,
+            now_write=found.now_write,
+            was_write=found.was_write,
             same_value=found.case.same_value,
-            one_store=found.case is Detected.ONE_STORE, partly=found.partly,
-        )  # fmt: skip
+            one_store=found.case is Detected.ONE_STORE,
+            partly=found.partly,
+        )
         if found.before is not None and found.before.epoch == LAST_EPOCH:
             words = self._words(found.before.site)
             if words[:2] == ["mbarrier", "init"]:
@@ -167,13 +191,24 @@ class LaunchWatch:
             # Triton lets all lanes of a warp load what one of them stores afterwards.
             severity = INFO
         return Collision(
-            case.rule, self._site(now.site), "", now.block, now.number, 1 << now.lane,
-            severity, None if was is None else self._site(was.site), finding.count,
-            apart=finding.apart, space="global", first=finding.first, last=finding.last,
+            case.rule,
+            self._site(now.site),
+            "",
+            now.block,
+            now.number,
+            1 << now.lane,
+            severity,
+            None if was is None else self._site(was.site),
+            finding.count,
+            apart=finding.apart,
+            space="global",
+            first=finding.first,
+            last=finding.last,
             story=Story(finding.now.group, now, before, None),
-            now_write=finding.now_write, was_write=finding.was_write,
+            now_write=finding.now_write,
+            was_write=finding.was_write,
             same_value=case.same_value,
-        )  # fmt: skip
+        )
 
     def _who(self, who: Who) -> Agent:
         kind, rank, number = self.observers[0].watch.describe(who.agent)

@@ -51,10 +51,14 @@ class Observer(TensorObserver):
         """What all clusters of the launch have in common."""
         blocks = cluster.blocks
         self.watch = Watch(
-            len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
-            asynchronous=machine.asynchronous, strict=machine.strict,
+            len(blocks),
+            len(blocks[0].warps),
+            blocks[0].shared.size,
+            MBARRIERS,
+            asynchronous=machine.asynchronous,
+            strict=machine.strict,
             tensor=machine.tensor,
-        )  # fmt: skip
+        )
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
         self.history = History()
@@ -127,9 +131,15 @@ class Observer(TensorObserver):
         """Note what happened, for the report and the picture."""
         epoch = int(self._epochs[warp.block.rank][warp.number])
         self.history.add(
-            self.cluster.time, what, warp.block.rank, warp.number, lanes, event.site,
-            epoch, about,
-        )  # fmt: skip
+            self.cluster.time,
+            what,
+            warp.block.rank,
+            warp.number,
+            lanes,
+            event.site,
+            epoch,
+            about,
+        )
 
     # ── clocks ──────────────────────────────────────────────────────────────
 
@@ -175,10 +185,16 @@ class Observer(TensorObserver):
         # Nobody ever gets to know this write: ordinary accesses collide with it.
         who = (self._mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
         self.watch.touch(
-            warp.block.rank, [mbarrier.offset], 8, True, *who, event.site,
+            warp.block.rank,
+            [mbarrier.offset],
+            8,
+            True,
+            *who,
+            event.site,
             self._everything(warp, lanes) if mbarrier.again else self.row(warp, lanes),
-            proxy="generic", lane=lane,
-        )  # fmt: skip
+            proxy="generic",
+            lane=lane,
+        )
 
     def _everything(self, warp: Any, lanes: int) -> Clock:
         """What lanes know, and that an mbarrier was here before."""
@@ -203,12 +219,14 @@ class Observer(TensorObserver):
             return
         mbarrier.public = True  # once is enough
         warp.report(
-            rules.MBARRIER, event, lanes,
+            rules.MBARRIER,
+            event,
+            lanes,
             f"{mbarrier} is used, but nothing orders its initialisation before that: "
             "a barrier of the block (or fence.mbarrier_init and a barrier of the "
             "cluster) has to be in between",
             other=site,
-        )  # fmt: skip
+        )
 
     def arrive(
         self, warp: Any, event: Any, lanes: int, mbarrier: Any, relaxed: bool
@@ -233,14 +251,25 @@ class Observer(TensorObserver):
     def turned(self, mbarrier: Any) -> None:
         """A phase of an mbarrier is over."""
         self.history.add(
-            self.cluster.time, "phase", mbarrier.block.rank, -1, 0, -1, 0,
+            self.cluster.time,
+            "phase",
+            mbarrier.block.rank,
+            -1,
+            0,
+            -1,
+            0,
             (*_named(mbarrier), mbarrier.phase),
-        )  # fmt: skip
+        )
 
     def wait(
-        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int,
+        self,
+        warp: Any,
+        event: Any,
+        lanes: int,
+        mbarrier: Any,
+        phase: int,
         relaxed: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Lanes have seen that a phase is over."""
         self.used(warp, event, lanes, mbarrier)
         mbarrier.observed = max(mbarrier.observed, phase)
@@ -307,9 +336,7 @@ class Observer(TensorObserver):
     def done(self, work: Work) -> None:
         """A piece of work is done."""
         if work.number >= 0:
-            self.history.add(
-                self.cluster.time, "done", 0, -1, 0, -1, 0, (work.number,)
-            )  # fmt: skip
+            self.history.add(self.cluster.time, "done", 0, -1, 0, -1, 0, (work.number,))
 
     def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         by_rank = {each.block.rank: each for each in task.mbarriers}
@@ -347,16 +374,30 @@ class Observer(TensorObserver):
             self._touch(each, True, writes, queue.epoch, event, clock, task)
 
     def _touch(
-        self, what: Any, write: bool, agent: int, epoch: int, event: Any, clock: Clock,
+        self,
+        what: Any,
+        write: bool,
+        agent: int,
+        epoch: int,
+        event: Any,
+        clock: Clock,
         task: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A copy accesses some bytes, in shared or in global memory."""
         copy, lane = task, task.thread.lane
         if what.space == "shared":
             self.watch.touch(
-                what.rank, what.starts.astype(np.uint32), what.size, write, agent,
-                epoch, event.site, clock, proxy=copy.proxy, lane=lane,
-            )  # fmt: skip
+                what.rank,
+                what.starts.astype(np.uint32),
+                what.size,
+                write,
+                agent,
+                epoch,
+                event.site,
+                clock,
+                proxy=copy.proxy,
+                lane=lane,
+            )
             return
         flags = Flags.ASYNC if copy.proxy == "async" else Flags(0)
         if write:
@@ -430,9 +471,16 @@ class Observer(TensorObserver):
         self, block: Any, units: Any, agent: int, work: Any, event: Any, clock: Clock
     ) -> None:
         self.watch.touch(
-            block.rank, units, 16, False, agent, work.group, event.site, clock,
+            block.rank,
+            units,
+            16,
+            False,
+            agent,
+            work.group,
+            event.site,
+            clock,
             proxy="async",
-        )  # fmt: skip
+        )
 
     def multiplies(self, warp: Any, event: Any, located: Any) -> None:
         """A warp is about to issue a product."""
@@ -515,9 +563,13 @@ class Observer(TensorObserver):
     # ── words in memory ─────────────────────────────────────────────────────
 
     def location(
-        self, warp: Any, event: Any, lanes: int, role: Role,
+        self,
+        warp: Any,
+        event: Any,
+        lanes: int,
+        role: Role,
         addresses: list[tuple[int, int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A fence, or a strong access through which threads may synchronise."""
         agent = self.watch.agent("warp", warp.block.rank, warp.number)
         ledger = self.ledgers[warp.block.rank]

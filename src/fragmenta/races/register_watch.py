@@ -207,15 +207,19 @@ class Keeper:
         if not self._fenced:
             self._fenced = True  # once is enough
             self._report(
-                rules.MISSING_WGMMA_FENCE, event, None,
+                rules.MISSING_WGMMA_FENCE,
+                event,
+                None,
                 f"there is no wgmma.fence before the first wgmma of a warp; {FENCED}",
-            )  # fmt: skip
+            )
         elif done := self._changed(mine):
             self._report(
-                rules.MISSING_WGMMA_FENCE, event, None,
+                rules.MISSING_WGMMA_FENCE,
+                event,
+                None,
                 f"registers of this wgmma were {done} after the last wgmma.fence; "
                 + FENCED,
-            )  # fmt: skip
+            )
         else:
             self._check_shapes(of, event)
         self._touched[mine.ordered] = 0
@@ -237,10 +241,12 @@ class Keeper:
         for other, site in self._since.items():
             if _misfit(of, other):
                 self._report(
-                    rules.MISSING_WGMMA_FENCE, event, site,
+                    rules.MISSING_WGMMA_FENCE,
+                    event,
+                    site,
                     "this wgmma takes accumulators of a wgmma of another shape, or as "
                     f"its A, without a wgmma.fence between; {FENCED}",
-                )  # fmt: skip
+                )
                 return
 
     def _check_flights(self, of: Located, mine: Used, event: Event) -> None:
@@ -250,10 +256,12 @@ class Keeper:
             if found is not None:
                 role, theirs = found
                 self._report(
-                    rules.WGMMA_REGISTERS_IN_FLIGHT, event, each.site,
+                    rules.WGMMA_REGISTERS_IN_FLIGHT,
+                    event,
+                    each.site,
                     f"this wgmma takes {_words(role)} that is {_words(theirs)} of a "
                     f"wgmma in flight: {SERIALISED}",
-                )  # fmt: skip
+                )
                 return
 
     def touched(self, event: Event, lanes: int) -> None:
@@ -276,20 +284,32 @@ class Keeper:
         what = f"this instruction {verb} {_words(role)} of a wgmma that is in flight"
         if role & Role.METADATA:
             self._report(
-                rules.WGMMA_REGISTERS_IN_FLIGHT, event, flight.site,
+                rules.WGMMA_REGISTERS_IN_FLIGHT,
+                event,
+                flight.site,
                 f"{what}: the hardware reads it while the wgmma runs, so its results "
-                "are wrong", ERROR, lanes,
-            )  # fmt: skip
+                "are wrong",
+                ERROR,
+                lanes,
+            )
         else:
             self._report(
-                rules.WGMMA_REGISTERS_IN_FLIGHT, event, flight.site,
-                f"{what}: {SERIALISED}", lanes=lanes,
-            )  # fmt: skip
+                rules.WGMMA_REGISTERS_IN_FLIGHT,
+                event,
+                flight.site,
+                f"{what}: {SERIALISED}",
+                lanes=lanes,
+            )
 
     def _report(
-        self, rule: Rule, event: Event, other: int | None, message: str,
-        severity: str = "", lanes: int = 0xFFFFFFFF,
-    ) -> None:  # fmt: skip
+        self,
+        rule: Rule,
+        event: Event,
+        other: int | None,
+        message: str,
+        severity: str = "",
+        lanes: int = 0xFFFFFFFF,
+    ) -> None:
         self._warp.report(rule, event, lanes, message, severity, other=other)
 
 

@@ -326,9 +326,17 @@ class Watch:
         places = np.ascontiguousarray(starts, np.uint32)
         kind = (layout.WRITES if write else layout.READS) | _PROXIES[proxy]
         self._calls["touch"](
-            self.address(rank), places.ctypes.data, places.size, size, kind, agent,
-            epoch, lane, site, clock.ctypes.data,
-        )  # fmt: skip
+            self.address(rank),
+            places.ctypes.data,
+            places.size,
+            size,
+            kind,
+            agent,
+            epoch,
+            lane,
+            site,
+            clock.ctypes.data,
+        )
 
     def records(self, rank: int) -> NDArray[np.uint64]:
         """All different records of accesses to the shared memory of a block."""

@@ -59,11 +59,13 @@ class Maps:
         for agent, epoch, site in old.users:
             if epoch >= int(clock[0, 0, agent]):
                 warp.report(
-                    rules.OVERWRITE_WHILE_READ, event, lanes,
+                    rules.OVERWRITE_WHILE_READ,
+                    event,
+                    lanes,
                     "a tensor map is changed while a copy that was issued with it may "
                     "still read it",
                     other=site,
-                )  # fmt: skip
+                )
                 return
 
     def fence(self, warp: Any, event: Any, lanes: int) -> None:
@@ -86,9 +88,12 @@ class Maps:
             self._report(warp, event, lanes, found, "nothing orders the two")
         elif not found.acquired:
             self._report(
-                warp, event, lanes, found,
+                warp,
+                event,
+                lanes,
+                found,
                 "no fence.proxy.tensormap::generic.acquire is in between",
-            )  # fmt: skip
+            )
         agent, epoch = self._reader(task, warp)
         found.users.append((agent, epoch, event.site))
 
@@ -103,7 +108,9 @@ class Maps:
 
     def _report(self, warp: Any, event: Any, lanes: int, found: _Map, why: str) -> None:
         warp.report(
-            rules.MISSING_PROXY_FENCE, event, lanes,
+            rules.MISSING_PROXY_FENCE,
+            event,
+            lanes,
             f"a copy uses a tensor map that the kernel has changed, and {why}",
             other=found.site,
-        )  # fmt: skip
+        )

@@ -43,20 +43,26 @@ class Fences:
         where = found.where.words(new.rank)
         if found.ordered is None:
             warp.report(
-                RACE, event, lanes,
+                RACE,
+                event,
+                lanes,
                 f"it writes {where}; {old.words} comes first only if the Tensor Core "
                 "keeps the order of issue, which the manual does not promise for this "
-                "pair", WARNING, other=old.site,
-            )  # fmt: skip
+                "pair",
+                WARNING,
+                other=old.site,
+            )
             return
         missing = self._missing(old, new, found.pipelined, agent)
         if missing:
             warp.report(
-                FENCE, event, lanes,
+                FENCE,
+                event,
+                lanes,
                 f"it uses {where} after {old.words}, and no "
                 f"tcgen05.fence::{missing}_thread_sync is {_PLACES[missing]}",
                 other=old.site,
-            )  # fmt: skip
+            )
 
     def _missing(self, old: Access, new: Access, pipelined: bool, agent: int) -> str:
         """Which fence is missing between two accesses, if any."""

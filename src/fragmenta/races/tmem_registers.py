@@ -68,11 +68,13 @@ class LoadedRegisters:
             if flight.places & (reads | writes):
                 verb = "reads" if flight.places & reads else "writes"
                 warp.report(
-                    rules.TENSOR_REGISTERS_IN_FLIGHT, event, lanes,
+                    rules.TENSOR_REGISTERS_IN_FLIGHT,
+                    event,
+                    lanes,
                     f"this instruction {verb} a register that a tcgen05.ld in flight "
                     "fills: undefined in PTX; ptxas waits here",
                     other=flight.site,
-                )  # fmt: skip
+                )
                 return
 
     def _byte(self, place: int) -> int:

@@ -78,9 +78,11 @@ def pipelined(
     ``accumulates`` says that the cells are those of the new product's D.
     """
     return in_order(
-        f"tcgen05.{old.kind}", f"tcgen05.{new.kind}", was_write,
+        f"tcgen05.{old.kind}",
+        f"tcgen05.{new.kind}",
+        was_write,
         accumulates and old.form == new.form,
-    )  # fmt: skip
+    )
 
 
 # ── cells ───────────────────────────────────────────────────────────────────
@@ -210,9 +212,16 @@ class TensorCells:
         return list(found.values())
 
     def _judge(
-        self, found: dict[tuple[Any, ...], Conflict], old: Access, new: Access,
-        where: Region, was_write: bool, now_write: bool, own: bool, row: Any,
-    ) -> None:  # fmt: skip
+        self,
+        found: dict[tuple[Any, ...], Conflict],
+        old: Access,
+        new: Access,
+        where: Region,
+        was_write: bool,
+        now_write: bool,
+        own: bool,
+        row: Any,
+    ) -> None:
         ordered: bool | None = old.known(row)
         follows = False
         if old.kind in QUEUED and new.kind in QUEUED and old.before(row):

@@ -96,10 +96,17 @@ class TensorObserver(Port):
         who = warp.block.rank, warp.number
         self._numbers[who] = self._numbers.get(who, 0) + 1
         return Access(
-            kind, *who, lane, self._agent(agent, warp), self._period(agent, warp),
-            self._agent("warp", warp), self._period("warp", warp),
-            self._numbers[who], event.site, form,
-        )  # fmt: skip
+            kind,
+            *who,
+            lane,
+            self._agent(agent, warp),
+            self._period(agent, warp),
+            self._agent("warp", warp),
+            self._period("warp", warp),
+            self._numbers[who],
+            event.site,
+            form,
+        )
 
     def _row(self, warp: Any, lanes: int) -> Any:
         return self.watch.row(warp.block.rank, warp.number, lanes)
@@ -126,10 +133,17 @@ class TensorObserver(Port):
         """
         agent = "tcgen05.st"
         self.watch.touch(
-            warp.block.rank, [place], 4, True, self._agent(agent, warp),
-            self._period(agent, warp), event.site, self._row(warp, lanes),
-            proxy="generic", lane=first(lanes),
-        )  # fmt: skip
+            warp.block.rank,
+            [place],
+            4,
+            True,
+            self._agent(agent, warp),
+            self._period(agent, warp),
+            event.site,
+            self._row(warp, lanes),
+            proxy="generic",
+            lane=first(lanes),
+        )
         self._met(warp, lanes)
         self._know(warp, lanes, agent, self._next_period(agent, warp))
 
@@ -179,9 +193,17 @@ class TensorObserver(Port):
         clock = self._row(warp, lanes)
         for each in task.sources:
             self.watch.touch(
-                each.rank, each.starts, each.size, False, new.agent, new.epoch,
-                event.site, clock, proxy="async", lane=lane,
-            )  # fmt: skip
+                each.rank,
+                each.starts,
+                each.size,
+                False,
+                new.agent,
+                new.epoch,
+                event.site,
+                clock,
+                proxy="async",
+                lane=lane,
+            )
 
     def commit(self, arrival: Any, warp: Any, event: Any, lanes: int) -> None:
         """A thread commits its work so far: an mbarrier will say when it is done.
@@ -232,9 +254,11 @@ class TensorObserver(Port):
         missing = self._cells.unwritten(reads)
         if missing is not None:
             warp.report(
-                rules.UNINITIALISED, event, lanes,
+                rules.UNINITIALISED,
+                event,
+                lanes,
                 f"it reads {missing.words(new.rank)}, which nobody has written",
-            )  # fmt: skip
+            )
         if new.kind != "dealloc":
             self._cells.record(new, reads, writes)
 
@@ -246,10 +270,13 @@ class TensorObserver(Port):
         other, site = self._group
         if mine != other:
             warp.report(
-                rules.TENSOR_MEMORY, event, lanes,
+                rules.TENSOR_MEMORY,
+                event,
+                lanes,
                 f"it has .{mine}, and another instruction of this kernel has .{other}: "
-                "all of them must have the same", other=site,
-            )  # fmt: skip
+                "all of them must have the same",
+                other=site,
+            )
 
     def _why(self, old: Access, new: Access) -> tuple[str, str]:
         """What is missing between two accesses, and what would repair it."""
@@ -267,8 +294,10 @@ class TensorObserver(Port):
                 f"{new.warp} does not know that this phase is over"
             )
         if new.threads > 1 and (old.site, old.rank, old.warp) == (
-            new.site, new.rank, new.warp,
-        ):  # fmt: skip
+            new.site,
+            new.rank,
+            new.warp,
+        ):
             why = f"{new.threads} threads of the warp issue it, each for itself"
             repair = phrases.ELECT
         if old.kind == new.kind == "mma" and old.form != new.form:

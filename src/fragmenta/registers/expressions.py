@@ -378,9 +378,14 @@ def _partial(layout: Layout, part: Part) -> bool:
 # ── names ───────────────────────────────────────────────────────────────────
 
 _AXES = {
-    "P": "cta", "W": "warp", "L": "lane", "T": "lane", "C": "column",
-    "R": "register", "E": "element",
-}  # fmt: skip
+    "P": "cta",
+    "W": "warp",
+    "L": "lane",
+    "T": "lane",
+    "C": "column",
+    "R": "register",
+    "E": "element",
+}
 _RESERVED = {"register": "reg"}
 """What CUDA C++ does not allow as a name, and what is written instead."""
 _KEYWORDS = (

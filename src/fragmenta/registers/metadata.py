@@ -265,9 +265,17 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         columns = tuple(self.granularity.chunk * chunk + p for p in positions)
         warp = place // 32 if self.fragment.lanes > 32 else None
         return Nibble(
-            warp, place % 32, nibble, selector, row, chunk, code,
-            positions, columns, problem,
-        )  # fmt: skip
+            warp,
+            place % 32,
+            nibble,
+            selector,
+            row,
+            chunk,
+            code,
+            positions,
+            columns,
+            problem,
+        )
 
     def _given_words(self, words: ArrayLike, first: int) -> list[int]:
         listed = np.ravel(np.asarray(words, dtype=object)).tolist()

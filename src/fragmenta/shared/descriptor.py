@@ -54,10 +54,28 @@ from fragmenta.shared.swizzles import (
 
 # Other rooms find here all that they need to use descriptors.
 __all__ = [
-    "FAR", "FIELDS", "LIMIT", "LINES", "MAJORS", "MODES", "OFFSETS", "READ", "UNIT",
-    "Addresses", "Descriptor", "Family", "MajorAxis", "Swizzle", "atoms", "exchanged",
-    "extent", "major_of", "offset_names", "span", "swizzled",
-]  # fmt: skip
+    "FAR",
+    "FIELDS",
+    "LIMIT",
+    "LINES",
+    "MAJORS",
+    "MODES",
+    "OFFSETS",
+    "READ",
+    "UNIT",
+    "Addresses",
+    "Descriptor",
+    "Family",
+    "MajorAxis",
+    "Swizzle",
+    "atoms",
+    "exchanged",
+    "extent",
+    "major_of",
+    "offset_names",
+    "span",
+    "swizzled",
+]
 
 Addresses: TypeAlias = NDArray[np.int64]
 

@@ -178,8 +178,11 @@ def _check_tcgen05(word: int, rest: int, values: dict[str, Any]) -> None:
         raise AddressError(f"{what}: " + "; ".join(reasons))
     if values["swizzle"] is None:
         codes = MODES_OF["tcgen05"]
-        valid = (f"{code} {swizzle}" for code, swizzle in enumerate(codes)
-                 if swizzle is not None)  # fmt: skip
+        valid = (
+            f"{code} {swizzle}"
+            for code, swizzle in enumerate(codes)
+            if swizzle is not None
+        )
         raise AddressError(
             f"{what}: swizzle code {word >> 61} is invalid; valid are "
             f"{one_of(valid, 'and')}"

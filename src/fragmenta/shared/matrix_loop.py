@@ -290,12 +290,15 @@ class MatrixLoop(Record):
         rows, cols = self.tiles.shape
         steps = ", ".join(f"{name} {size}" for name, size in self.steps.items())
         count = int(np.prod(list(self.steps.values())))
-        return "\n".join([
-            f"{count} {self.move}{self._warps}: {steps}",
-            f"{self.operand}: {rows} x {cols} {self.part.dtype}, {self.memory.words}",
-            str(self.layout),
-            str(self.conflicts()),
-        ])  # fmt: skip
+        tile = f"{rows} x {cols} {self.part.dtype}"
+        return "\n".join(
+            [
+                f"{count} {self.move}{self._warps}: {steps}",
+                f"{self.operand}: {tile}, {self.memory.words}",
+                str(self.layout),
+                str(self.conflicts()),
+            ]
+        )
 
     @property
     def _warps(self) -> str:

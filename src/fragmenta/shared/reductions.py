@@ -34,11 +34,18 @@ xor       | u32 s32 u64
 TYPES_OF = {line["operation"]: line["types"].split() for line in read(REDUCTIONS)}
 
 _NUMPY: dict[str, Any] = {
-    "u32": np.uint32, "s32": np.int32, "u64": np.uint64, "s64": np.int64,
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,
-    "f32.ftz": np.float32, "tf32": np.float32, "tf32.ftz": np.float32,
+    "u32": np.uint32,
+    "s32": np.int32,
+    "u64": np.uint64,
+    "s64": np.int64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f32.ftz": np.float32,
+    "tf32": np.float32,
+    "tf32.ftz": np.float32,
     "f64": np.float64,
-}  # fmt: skip
+}
 _NAN = {2: 0x7FFF, 4: 0x7FFFFFFF}
 """By the bytes of a float, the NaN that is written."""
 

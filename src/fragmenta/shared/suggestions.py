@@ -122,10 +122,15 @@ class Suggestion:
     def rank(self) -> tuple[Any, ...]:
         """The order of suggestions: fewer turns, TMA, less memory, simpler."""
         return (
-            self.turns, not self.tma, self.extra, self.loop.memory.boxes,
-            self.swizzle.bits, abs(self.swizzle.shift - 3), self.swizzle.base,
+            self.turns,
+            not self.tma,
+            self.extra,
+            self.loop.memory.boxes,
+            self.swizzle.bits,
+            abs(self.swizzle.shift - 3),
+            self.swizzle.base,
             self.pitch,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -416,11 +416,22 @@ def _column(got: dict[str, Numbers], rank: int) -> Im2col:
 # ── a map of an array ───────────────────────────────────────────────────────
 
 _NAMES = {
-    "uint8": "u8", "int8": "u8", "bool": "u8", "uint16": "u16", "int16": "u16",
-    "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64",
-    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
-    "float8_e4m3fn": "u8", "float8_e5m2": "u8",
-}  # fmt: skip
+    "uint8": "u8",
+    "int8": "u8",
+    "bool": "u8",
+    "uint16": "u16",
+    "int16": "u16",
+    "uint32": "u32",
+    "int32": "s32",
+    "uint64": "u64",
+    "int64": "s64",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "u8",
+    "float8_e5m2": "u8",
+}
 
 
 def tensor_map(

@@ -61,9 +61,13 @@ class TileCopies:
                 "are not known here; those of sm_90 have 0, 32, 64 and 128"
             )
         return TensorMap(
-            self.dtype, sizes, (stride,), self.box, address=address,
+            self.dtype,
+            sizes,
+            (stride,),
+            self.box,
+            address=address,
             swizzle=self.swizzle,
-        )  # fmt: skip
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The arguments of ``cuTensorMapEncodeTiled`` and the copies, for a program."""

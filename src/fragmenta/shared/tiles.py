@@ -58,9 +58,12 @@ class _Moved(NamedTuple):
 
 
 def _moved(
-    op: Instruction, operand: str, shape: tuple[int, int], major: MajorAxis,
+    op: Instruction,
+    operand: str,
+    shape: tuple[int, int],
+    major: MajorAxis,
     swizzle: Swizzle,
-) -> _Moved:  # fmt: skip
+) -> _Moved:
     of = op.types[operand.lower()]
     family = family_of(op) or "wgmma"
     if not stored(of, major, family, swizzle, op.kind).padded:
@@ -112,9 +115,15 @@ def shared_tile(
     shape = (int(lines.shape[-2]), int(lines.shape[-1]))
     family = family_of(op) or "wgmma"
     descriptor = Descriptor.for_tile(
-        *shape, of, major=side, swizzle=chosen, start=start, order=order,
-        family=family, kind=op.kind,
-    )  # fmt: skip
+        *shape,
+        of,
+        major=side,
+        swizzle=chosen,
+        start=start,
+        order=order,
+        family=family,
+        kind=op.kind,
+    )
     end = start + prod(
         (*atoms(*shape, of, side, chosen, family, op.kind), pattern(chosen).atom)
     )

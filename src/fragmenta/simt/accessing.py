@@ -152,10 +152,14 @@ def _transfer(
     writer.probes.access(writer, instruction, access, *given)
     failed = writer.call(
         make(access),
-        *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}",
-        *(f"ptr {each.pointer}" for each in registers), returns="i32",
-    )  # fmt: skip
+        *writer.memory,
+        f"ptr {at.pointer}",
+        f"i64 {offset}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
+        *(f"ptr {each.pointer}" for each in registers),
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
@@ -323,8 +327,15 @@ def getctarank(writer: Writer, instruction: Instruction) -> None:
     writer.compute("mov.b32" if bits == 32 else "cvt.u32.u64", d, rank)
 
 
-@handles("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent",
-         "griddepcontrol")  # fmt: skip
+@handles(
+    "prefetch",
+    "prefetchu",
+    "applypriority",
+    "discard",
+    "nanosleep",
+    "pmevent",
+    "griddepcontrol",
+)
 def nothing(writer: Writer, instruction: Instruction) -> None:
     """An instruction without an effect on results here."""
 

@@ -394,8 +394,16 @@ given ndarray
     return list(arguments)
 
 
-_RAW = (bytes, bytearray, memoryview, np.void, ctypes.Structure, ctypes.Union,
-        ctypes.Array, ctypes._SimpleCData)  # fmt: skip
+_RAW = (
+    bytes,
+    bytearray,
+    memoryview,
+    np.void,
+    ctypes.Structure,
+    ctypes.Union,
+    ctypes.Array,
+    ctypes._SimpleCData,
+)
 """What is given as the bytes that it has."""
 
 

@@ -95,16 +95,23 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     atomic = Atomic(operation, kind, space_of(instruction), at.bits, parts)
     what = Access(
         "global" if atomic.space == "param" else atomic.space,
-        min(type_bits(kind), 64), min(type_bits(kind), 64), parts, address=at.bits,
-    )  # fmt: skip
+        min(type_bits(kind), 64),
+        min(type_bits(kind), 64),
+        parts,
+        address=at.bits,
+    )
     stored = (sources[0] * parts)[:parts]
     writer.probes.access(writer, instruction, what, at, offset, stored, "atomic")
     failed = writer.call(
-        make(atomic), *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+        make(atomic),
+        *writer.memory,
+        f"ptr {at.pointer}",
+        f"i64 {offset}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
         *(f"ptr {each}" for places in (goals, *sources) for each in places),
         returns="i32",
-    )  # fmt: skip
+    )
     writer.stop_if(failed)
 
 
@@ -146,9 +153,15 @@ def make(atomic: Atomic) -> Routine:
     needed = 3 if atomic.operation == "cas" else 2
 
     def trace(
-        code: Code, warp: Raw, block: Raw, register: Raw, offset: Value, lanes: Value,
-        number: Value, *registers: Raw,
-    ) -> Value:  # fmt: skip
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+        *registers: Raw,
+    ) -> Value:
         spilled = spill(code, addresses(code, register, atomic.address, offset))
         failed = code.variable(number.lift(0))
         size = min(type_bits(atomic.type), 64) // 8 * atomic.elements
@@ -185,9 +198,13 @@ def make(atomic: Atomic) -> Routine:
 
 
 def _lane(
-    code: Code, atomic: Atomic, where: Where, address: Value, lane: Value,
+    code: Code,
+    atomic: Atomic,
+    where: Where,
+    address: Value,
+    lane: Value,
     registers: tuple[Raw, ...],
-) -> None:  # fmt: skip
+) -> None:
     """The operation of one lane."""
     b, count = code.builder, atomic.elements
     of = ir.IntType(min(type_bits(atomic.type), 64))

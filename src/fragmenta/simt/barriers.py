@@ -55,10 +55,16 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
     writer.probes.barrier_arrives(writer, number, mode)
     passed = writer.call(
-        BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
-        f"ptr {writer.pointer(count, 'b32')}", f"i32 {votes}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
+        BARRIER[mode],
+        "ptr %warp",
+        "ptr %block",
+        f"ptr {number}",
+        f"ptr {writer.pointer(count, 'b32')}",
+        f"i32 {votes}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
     if mode != "arrive":
         writer.probes.barrier_passed(writer, number, passed, len(operands) == 1)
     if result is not None:
@@ -88,9 +94,15 @@ def _barrier(mode: str) -> Trace:
     """The lanes that may go on.  Lanes may be at different barriers."""
 
     def trace(
-        code: Code, warp: Raw, block: Raw, numbers: Raw, counts: Raw, votes: Value,
-        lanes: Value, site: Value,
-    ) -> Value:  # fmt: skip
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        numbers: Raw,
+        counts: Raw,
+        votes: Value,
+        lanes: Value,
+        site: Value,
+    ) -> Value:
         passed, rest = code.variable(lanes.lift(0)), code.variable(lanes)
         every = warps.all_lanes(code, numbers)
         with warps.repeat(code) as again:
@@ -135,9 +147,15 @@ ROUNDED, EXACT, PHASE, YES, POPC, ALL, ANY, VOTERS = range(8)
 
 
 def _arrive(
-    code: Code, mode: str, warp: Raw, block: Raw, number: Value, expected: Value,
-    votes: Value, lanes: Value,
-) -> Value:  # fmt: skip
+    code: Code,
+    mode: str,
+    warp: Raw,
+    block: Raw,
+    number: Value,
+    expected: Value,
+    votes: Value,
+    lanes: Value,
+) -> Value:
     """Lanes arrive at a barrier, or ask again; the result is those that may go on."""
     state = _State(code, block, number)
     flags = field(code, warp, layout.ARRIVED, I32)

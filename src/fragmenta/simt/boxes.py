@@ -126,10 +126,16 @@ class _Box:
     """A copy that is being traced."""
 
     def __init__(
-        self, code: Code, copy: Copy, map: Raw, coordinates: list[Value],
-        offsets: list[Value], shared: Where, at: Value,
+        self,
+        code: Code,
+        copy: Copy,
+        map: Raw,
+        coordinates: list[Value],
+        offsets: list[Value],
+        shared: Where,
+        at: Value,
         resolve: Callable[[Value], Where],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.code, self.copy = code, copy
         self.coordinates, self.offsets = coordinates, offsets
         self.shared, self.at = shared, at
@@ -465,30 +471,49 @@ def compiled(copy: Copy) -> Traced:
     """The machine code of a copy between two arrays."""
 
     def trace(
-        code: Code, map: Memory, coordinates: Memory, offsets: Memory, memory: Memory,
-        size: Value, origin: Value, image: Memory, image_size: Value, at: Value,
+        code: Code,
+        map: Memory,
+        coordinates: Memory,
+        offsets: Memory,
+        memory: Memory,
+        size: Value,
+        origin: Value,
+        image: Memory,
+        image_size: Value,
+        at: Value,
         report: Memory,
-    ) -> None:  # fmt: skip
+    ) -> None:
         b, nothing = code.builder, size.lift(0)
         hosts = [Value(b, b.ptrtoint(each.raw, I64)) for each in (memory, image)]
         there = Where(hosts[0], size, origin, nothing, nothing)
         here = Where(hosts[1], image_size, nothing, nothing, nothing)
         used = copy.rank - 2 if copy.im2col and copy.loads else 0
         done = copy_box(
-            code, copy, map.raw,
+            code,
+            copy,
+            map.raw,
             [coordinates[i] for i in range(copy.rank)],
             [offsets[i] for i in range(used)],
-            here, at, lambda address: there,
-        )  # fmt: skip
+            here,
+            at,
+            lambda address: there,
+        )
         report[0] = Value(b, b.sext(done.problem.raw, I64))
         report[1] = done.address
 
     numbers, bytes_ = pointer(I64), pointer(I8)
     parameters = {
-        "map": bytes_, "coordinates": numbers, "offsets": numbers, "memory": bytes_,
-        "size": I64, "origin": I64, "image": bytes_, "image_size": I64, "at": I64,
+        "map": bytes_,
+        "coordinates": numbers,
+        "offsets": numbers,
+        "memory": bytes_,
+        "size": I64,
+        "origin": I64,
+        "image": bytes_,
+        "image_size": I64,
+        "at": I64,
         "report": numbers,
-    }  # fmt: skip
+    }
     mode = "im2col" if copy.im2col else "tile"
     return Traced(f"{copy.operation}_box_{mode}_{copy.rank}", parameters, trace)
 
@@ -528,8 +553,15 @@ def run_box(
             )
     report = np.zeros(2, np.int64)
     compiled(copy)(
-        np.frombuffer(map, np.uint8), np.array(coordinates, np.int64),
-        np.array([*offsets, 0], np.int64), memory, memory.size, origin, image,
-        image.size, at, report,
-    )  # fmt: skip
+        np.frombuffer(map, np.uint8),
+        np.array(coordinates, np.int64),
+        np.array([*offsets, 0], np.int64),
+        memory,
+        memory.size,
+        origin,
+        image,
+        image.size,
+        at,
+        report,
+    )
     return Problem(int(report[0])), int(report[1])

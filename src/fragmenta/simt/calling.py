@@ -138,9 +138,11 @@ def _given(writer: Writer, operand: Operand) -> list[tuple[int, int]]:
 
 
 def _mismatch(
-    writer: Writer, unit: Unit, given: tuple[Operand, ...],
+    writer: Writer,
+    unit: Unit,
+    given: tuple[Operand, ...],
     operands: tuple[Operand, ...],
-) -> str:  # fmt: skip
+) -> str:
     """Why a call does not fit a function: too many operands, too few, or other widths.
 
     A register that the function never names has no place, and any operand fits it.
@@ -201,9 +203,15 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
     for bits, place, source in moves:
         _copy(writer, bits, place, source, lanes)
     failed = writer.call(
-        CALL, "ptr %warp", "ptr %block", f"i32 {writer.block.number + 1}",
-        f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
+        CALL,
+        "ptr %warp",
+        "ptr %block",
+        f"i32 {writer.block.number + 1}",
+        f"i32 {unit.entry}",
+        f"i32 {lanes}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
@@ -253,10 +261,15 @@ def _to_local(
             data.append((SHADOW, _shadow(writer, bits, source)))
         for memory, value in data:
             failed = writer.call(
-                store(Access("local", bits, bits)), *memory, f"ptr {place}",
-                f"i64 {offset}", f"i32 {lanes}", f"i32 {writer.site()}",
-                f"ptr {value}", returns="i32",
-            )  # fmt: skip
+                store(Access("local", bits, bits)),
+                *memory,
+                f"ptr {place}",
+                f"i64 {offset}",
+                f"i32 {lanes}",
+                f"i32 {writer.site()}",
+                f"ptr {value}",
+                returns="i32",
+            )
             writer.stop_if(failed)
         offset += bits // 8
 
@@ -276,16 +289,25 @@ def _save(writer: Writer, unit: Unit, lanes: str) -> None:
     """Save the registers of a function that may be active already."""
     for bits, place in _kept(unit):
         failed = writer.call(
-            PUSH[bits], "ptr %warp", "ptr %block",
-            f"ptr {writer.at('%warp', place)}", f"i32 {lanes}",
-            f"i32 {writer.site()}", returns="i32",
-        )  # fmt: skip
+            PUSH[bits],
+            "ptr %warp",
+            "ptr %block",
+            f"ptr {writer.at('%warp', place)}",
+            f"i32 {lanes}",
+            f"i32 {writer.site()}",
+            returns="i32",
+        )
         writer.stop_if(failed)
     failed = writer.call(
-        ENTER_FRAME, "ptr %warp", "ptr %block",
-        f"ptr {writer.at('%warp', unit.frame_register)}", f"i32 {unit.frame}",
-        f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
+        ENTER_FRAME,
+        "ptr %warp",
+        "ptr %block",
+        f"ptr {writer.at('%warp', unit.frame_register)}",
+        f"i32 {unit.frame}",
+        f"i32 {lanes}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
@@ -308,9 +330,11 @@ def _shadow(writer: Writer, bits: int, source: int | str) -> str:
 
 
 def _indirect(
-    writer: Writer, goal: Register, given: tuple[Operand, ...],
+    writer: Writer,
+    goal: Register,
+    given: tuple[Operand, ...],
     operands: tuple[Operand, ...],
-) -> None:  # fmt: skip
+) -> None:
     """Call whatever function each lane has the address of."""
     pointer = writer.pointer(goal, "b64")
     lanes = writer.lanes()
@@ -329,9 +353,14 @@ def _indirect(
         writer.line(f"br label %{skip}")
         writer.label(skip)
     failed = writer.call(
-        UNCALLED, "ptr %warp", f"ptr {pointer}", f"i32 {behind}",
-        f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
+        UNCALLED,
+        "ptr %warp",
+        f"ptr {pointer}",
+        f"i32 {behind}",
+        f"i32 {lanes}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
@@ -343,9 +372,13 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
     if isinstance(goal, Register):
         for unit in _callable(writer, given, operands):
             some = writer.call(
-                LAST, "ptr %warp", "ptr %block", f"i32 {unit.entry}", f"i32 {lanes}",
+                LAST,
+                "ptr %warp",
+                "ptr %block",
+                f"i32 {unit.entry}",
+                f"i32 {lanes}",
                 returns="i32",
-            )  # fmt: skip
+            )
             _come_back(writer, unit, given, some)
         return
     name = module.aliases.get(name_of(goal), name_of(goal))
@@ -386,9 +419,11 @@ def _come_back(
 
 
 def _host(
-    writer: Writer, function: Function, given: tuple[Operand, ...],
+    writer: Writer,
+    function: Function,
+    given: tuple[Operand, ...],
     operands: tuple[Operand, ...],
-) -> None:  # fmt: skip
+) -> None:
     """A function that the host carries out: its arguments are in memory already."""
     why = missing(function.name)
     if why:
@@ -416,9 +451,15 @@ def _host(
     table = writer.at("%constants", writer.data(data))
     number = list(HOST_FUNCTIONS).index(function.name)
     failed = writer.call(
-        HOST, "ptr %warp", "ptr %block", f"i32 {number}", f"ptr {table}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
+        HOST,
+        "ptr %warp",
+        "ptr %block",
+        f"i32 {number}",
+        f"ptr {table}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
@@ -430,9 +471,14 @@ def _counts(numbers: tuple[int, ...]) -> str:
 
 
 def _call(
-    code: Code, warp: Raw, block: Raw, after: Value, entry: Value, lanes: Value,
+    code: Code,
+    warp: Raw,
+    block: Raw,
+    after: Value,
+    entry: Value,
+    lanes: Value,
     number: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)
@@ -591,9 +637,14 @@ def _put_lane_bits(
 
 
 def _enter_frame(
-    code: Code, warp: Raw, block: Raw, frame: Raw, size: Value, lanes: Value,
+    code: Code,
+    warp: Raw,
+    block: Raw,
+    frame: Raw,
+    size: Value,
+    lanes: Value,
     number: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     """Give some lanes a new frame in local memory."""
     stack = field(code, warp, layout.STACK, I32)
     frames = field(code, frame, 0, I32)
@@ -618,9 +669,14 @@ def _leave_frame(code: Code, warp: Raw, size: Value, lanes: Value) -> None:
 
 
 def _ask_host(
-    code: Code, warp: Raw, block: Raw, number: Value, table: Raw, lanes: Value,
+    code: Code,
+    warp: Raw,
+    block: Raw,
+    number: Value,
+    table: Raw,
+    lanes: Value,
     site: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     """Let a function of the host do something for some lanes; not 0 is a fault."""
     b = code.builder
     host = pointer_at(code, block, layout.BLOCK_HOST)

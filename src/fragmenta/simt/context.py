@@ -119,16 +119,27 @@ def template(
     bit = np.int64(1) << lane
     total = static + dynamic
     named = {
-        "%tid.x": thread % x, "%tid.y": thread // x % y, "%tid.z": thread // (x * y),
-        "%laneid": lane, "%warpid": thread // LANES, "%nwarpid": warps, "%nsmid": 132,
-        "%lanemask_eq": bit, "%lanemask_lt": bit - 1, "%lanemask_le": 2 * bit - 1,
-        "%lanemask_gt": ~(2 * bit - 1), "%lanemask_ge": ~(bit - 1),
-        "%total_smem_size": total, "%dynamic_smem_size": dynamic,
-        "%aggr_smem_size": total, "%cluster_nctarank": 1,
+        "%tid.x": thread % x,
+        "%tid.y": thread // x % y,
+        "%tid.z": thread // (x * y),
+        "%laneid": lane,
+        "%warpid": thread // LANES,
+        "%nwarpid": warps,
+        "%nsmid": 132,
+        "%lanemask_eq": bit,
+        "%lanemask_lt": bit - 1,
+        "%lanemask_le": 2 * bit - 1,
+        "%lanemask_gt": ~(2 * bit - 1),
+        "%lanemask_ge": ~(bit - 1),
+        "%total_smem_size": total,
+        "%dynamic_smem_size": dynamic,
+        "%aggr_smem_size": total,
+        "%cluster_nctarank": 1,
         "%reserved_smem_offset_end": layout.SHARED_START,
         "%reserved_smem_offset_cap": layout.SHARED_START,
-        "%envreg1": workspace >> 32, "%envreg2": workspace & 0xFFFFFFFF,
-    }  # fmt: skip
+        "%envreg1": workspace >> 32,
+        "%envreg2": workspace & 0xFFFFFFFF,
+    }
     for axis, name in enumerate("xyz"):
         named[f"%ntid.{name}"] = shape.block[axis]
         named[f"%nctaid.{name}"] = named[f"%nclusterid.{name}"] = shape.grid[axis]
@@ -296,9 +307,13 @@ def word(warp: Bytes, offset: int, kind: Any = np.int32) -> int:
 
 
 HOST = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p,
     ctypes.c_int32,
-)  # fmt: skip
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+)
 """A function that a kernel calls for what is done in Python."""
 
 

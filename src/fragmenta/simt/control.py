@@ -50,10 +50,15 @@ def brx(writer: Writer, instruction: Instruction) -> None:
     place = writer.at("%constants", writer.data(data))
     pass_by(writer, instruction)
     failed = writer.call(
-        warps.TABLE_JUMP, "ptr %warp", f"ptr {writer.pointer(index, 'u32')}",
-        f"ptr {place}", f"i32 {len(goals)}", f"i32 {writer.lanes()}",
-        f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
+        warps.TABLE_JUMP,
+        "ptr %warp",
+        f"ptr {writer.pointer(index, 'u32')}",
+        f"ptr {place}",
+        f"i32 {len(goals)}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
+        returns="i32",
+    )
     writer.stop_if(failed)
     if min(goals) <= writer.block.number:
         writer.spend_partial(min(goals))

@@ -487,9 +487,13 @@ class Writer:
         """Stop here with a fault, if any lane is active."""
         lanes = self.lanes()
         self.call(
-            warps.FAULT, "ptr %warp", f"i32 {int(kind)}", f"i32 {self.site()}",
-            f"i32 {lanes}", returns="void",
-        )  # fmt: skip
+            warps.FAULT,
+            "ptr %warp",
+            f"i32 {int(kind)}",
+            f"i32 {self.site()}",
+            f"i32 {lanes}",
+            returns="void",
+        )
         on, bad = self.new_label(), self.value(f"icmp ne i32 {lanes}, 0")
         self.line(f"br i1 {bad}, label %stop, label %{on}")
         self.label(on)

@@ -66,10 +66,11 @@ class Host:
     def _word(self, warp: int, place: int, lane: int, words: int) -> int:
         """A parameter of so many words."""
         parts = [
-            int.from_bytes(ctypes.string_at(warp + place + 4 * LANES * i + 4 * lane, 4),
-                           "little")
+            int.from_bytes(
+                ctypes.string_at(warp + place + 4 * LANES * i + 4 * lane, 4), "little"
+            )
             for i in range(words)
-        ]  # fmt: skip
+        ]
         return sum(part << (32 * i) for i, part in enumerate(parts))
 
     def _place(self, table: int, number: int) -> int:

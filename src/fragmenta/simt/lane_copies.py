@@ -80,11 +80,18 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         given = bytes_, to, to_offset, of, of_offset, reads
         writer.probes.lane_copy(writer, *given)
     failed = writer.call(
-        copy(bytes_, to.bits, of.bits), *writer.memory, f"ptr {to.pointer}",
-        f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",
-        f"i32 {ignored}", f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+        copy(bytes_, to.bits, of.bits),
+        *writer.memory,
+        f"ptr {to.pointer}",
+        f"i64 {to_offset}",
+        f"ptr {of.pointer}",
+        f"i64 {of_offset}",
+        f"ptr {used}",
+        f"i32 {ignored}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
         returns="i32",
-    )  # fmt: skip
+    )
     writer.stop_if(failed)
 
 
@@ -109,9 +116,18 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
     """The routine that copies some bytes for each lane; zeros where none are read."""
 
     def trace(
-        code: Code, warp: Raw, block: Raw, to: Raw, to_offset: Value, of: Raw,
-        of_offset: Value, used: Raw, ignored: Value, lanes: Value, number: Value,
-    ) -> Value:  # fmt: skip
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        to: Raw,
+        to_offset: Value,
+        of: Raw,
+        of_offset: Value,
+        used: Raw,
+        ignored: Value,
+        lanes: Value,
+        number: Value,
+    ) -> Value:
         b = code.builder
         goals = spill(code, addresses(code, to, to_bits, to_offset))
         sources = spill(code, addresses(code, of, of_bits, of_offset))

@@ -81,21 +81,66 @@ SPECIAL = 1216
 """Special registers, 128 or 256 bytes each: first ``SPECIALS_32``, then the others."""
 
 SPECIALS_32 = (
-    "%tid.x", "%tid.y", "%tid.z", "%tid.w", "%ntid.x", "%ntid.y", "%ntid.z", "%ntid.w",
-    "%ctaid.x", "%ctaid.y", "%ctaid.z", "%ctaid.w", "%nctaid.x", "%nctaid.y",
-    "%nctaid.z", "%nctaid.w", "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid",
-    "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge",
-    "%clock", "%clock_hi", "%total_smem_size", "%dynamic_smem_size",
-    "%aggr_smem_size", "%is_explicit_cluster", "%clusterid.x", "%clusterid.y",
-    "%clusterid.z", "%clusterid.w", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
-    "%nclusterid.w", "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z",
-    "%cluster_ctaid.w", "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z",
-    "%cluster_nctaid.w", "%cluster_ctarank", "%cluster_nctarank",
-    "%reserved_smem_offset_0", "%reserved_smem_offset_1",
-    "%reserved_smem_offset_begin", "%reserved_smem_offset_end",
-    "%reserved_smem_offset_cap", "%globaltimer_lo", "%globaltimer_hi",
-    "%envreg1", "%envreg2",
-)  # fmt: skip
+    "%tid.x",
+    "%tid.y",
+    "%tid.z",
+    "%tid.w",
+    "%ntid.x",
+    "%ntid.y",
+    "%ntid.z",
+    "%ntid.w",
+    "%ctaid.x",
+    "%ctaid.y",
+    "%ctaid.z",
+    "%ctaid.w",
+    "%nctaid.x",
+    "%nctaid.y",
+    "%nctaid.z",
+    "%nctaid.w",
+    "%laneid",
+    "%warpid",
+    "%nwarpid",
+    "%smid",
+    "%nsmid",
+    "%lanemask_eq",
+    "%lanemask_lt",
+    "%lanemask_le",
+    "%lanemask_gt",
+    "%lanemask_ge",
+    "%clock",
+    "%clock_hi",
+    "%total_smem_size",
+    "%dynamic_smem_size",
+    "%aggr_smem_size",
+    "%is_explicit_cluster",
+    "%clusterid.x",
+    "%clusterid.y",
+    "%clusterid.z",
+    "%clusterid.w",
+    "%nclusterid.x",
+    "%nclusterid.y",
+    "%nclusterid.z",
+    "%nclusterid.w",
+    "%cluster_ctaid.x",
+    "%cluster_ctaid.y",
+    "%cluster_ctaid.z",
+    "%cluster_ctaid.w",
+    "%cluster_nctaid.x",
+    "%cluster_nctaid.y",
+    "%cluster_nctaid.z",
+    "%cluster_nctaid.w",
+    "%cluster_ctarank",
+    "%cluster_nctarank",
+    "%reserved_smem_offset_0",
+    "%reserved_smem_offset_1",
+    "%reserved_smem_offset_begin",
+    "%reserved_smem_offset_end",
+    "%reserved_smem_offset_cap",
+    "%globaltimer_lo",
+    "%globaltimer_hi",
+    "%envreg1",
+    "%envreg2",
+)
 SPECIALS_64 = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec")
 
 _SPECIAL_PLACES = {
@@ -104,8 +149,14 @@ _SPECIAL_PLACES = {
     name: SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * index
     for index, name in enumerate(SPECIALS_64)
 }
-TICKING = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
-           "%globaltimer_hi")  # fmt: skip
+TICKING = (
+    "%clock",
+    "%clock_hi",
+    "%clock64",
+    "%globaltimer",
+    "%globaltimer_lo",
+    "%globaltimer_hi",
+)
 """Special registers that are greater every time they are read."""
 
 TEMPORARIES = 12

@@ -113,9 +113,12 @@ def _fidelity(target: str) -> str:
 
 def _copy(writer: Writer, goal: str, source: str, size: int) -> None:
     writer.call_name(
-        "llvm.memcpy.p0.p0.i64", f"ptr {goal}", f"ptr {source}", f"i64 {size}",
+        "llvm.memcpy.p0.p0.i64",
+        f"ptr {goal}",
+        f"ptr {source}",
+        f"i64 {size}",
         "i1 false",
-    )  # fmt: skip
+    )
 
 
 def _stage(writer: Writer, operand: Operand, op: Op, name: str) -> None:
@@ -233,10 +236,16 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
         start = as_signed(offset - window, 64)
         writer.probes.matrix_rows(writer, at, start, used, stores, stored, width)
     failed = writer.call(
-        make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
-        f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
-        *(f"ptr {each}" for each in items), returns="i32",
-    )  # fmt: skip
+        make,
+        *writer.memory,
+        f"ptr {at.pointer}",
+        f"i64 {offset}",
+        f"ptr {lines}",
+        f"ptr {places}",
+        f"i32 {writer.site()}",
+        *(f"ptr {each}" for each in items),
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
@@ -255,9 +264,11 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
     place = writer.at("%constants", writer.data(table.tobytes()))
     goal, source = instruction.operands
     writer.call(
-        TRANSPOSE, f"ptr {writer.pointer(goal, 'b32', result=True)}",
-        f"ptr {writer.pointer(source, 'b32')}", f"ptr {place}",
-    )  # fmt: skip
+        TRANSPOSE,
+        f"ptr {writer.pointer(goal, 'b32', result=True)}",
+        f"ptr {writer.pointer(source, 'b32')}",
+        f"ptr {place}",
+    )
 
 
 def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
@@ -284,25 +295,36 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
     )
     given = (
-        f"ptr {at.pointer}", f"i64 {offset}",
-        f"ptr {writer.pointer(step, 'u32')}", f"ptr {lines}", f"ptr {places}",
-    )  # fmt: skip
+        f"ptr {at.pointer}",
+        f"i64 {offset}",
+        f"ptr {writer.pointer(step, 'u32')}",
+        f"ptr {lines}",
+        f"ptr {places}",
+    )
     if writer.mode.watch:
         what = Access(space or "global", plan.bits, part.register_bits, 1, address=64)
         made = line_addresses(plan, bits, at.bits)
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        *writer.memory, *given, f"i32 {writer.site()}",
-        *(f"ptr {each}" for each in items), returns="i32",
-    )  # fmt: skip
+        *writer.memory,
+        *given,
+        f"i32 {writer.site()}",
+        *(f"ptr {each}" for each in items),
+        returns="i32",
+    )
     writer.stop_if(failed)
 
 
 def _watch_lines(
-    writer: Writer, instruction: Instruction, what: Access, made: Routine, plan: Plan,
-    given: tuple[str, ...], items: list[str],
-) -> None:  # fmt: skip
+    writer: Writer,
+    instruction: Instruction,
+    what: Access,
+    made: Routine,
+    plan: Plan,
+    given: tuple[str, ...],
+    items: list[str],
+) -> None:
     """Write the checks of ``wmma.load`` or ``wmma.store``: piece after piece."""
     kind = "write" if "store" in instruction.qualifiers else "read"
     registers, pieces = plan.line.shape[1:]
@@ -362,9 +384,15 @@ class _Mover(NamedTuple):
 
 
 def _check(
-    code: Code, warp: Raw, number: Value, failed: Variable, lane: Value, address: Value,
-    size: int, checks: dict[Fault, Value],
-) -> None:  # fmt: skip
+    code: Code,
+    warp: Raw,
+    number: Value,
+    failed: Variable,
+    lane: Value,
+    address: Value,
+    size: int,
+    checks: dict[Fault, Value],
+) -> None:
     """A fault for the first condition that does not hold, if there was none before."""
     for kind, good in checks.items():
         with code.when(~good & (failed.value == 0)):
@@ -379,9 +407,16 @@ def move_rows(
     registers, pieces = plan.line.shape[1:]
 
     def trace(
-        code: Code, warp: Raw, block: Raw, register: Raw, offset: Value, lines: Raw,
-        places: Raw, number: Value, *given: Raw,
-    ) -> Value:  # fmt: skip
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lines: Raw,
+        places: Raw,
+        number: Value,
+        *given: Raw,
+    ) -> Value:
         b = code.builder
         at = addresses(code, register, bits, offset)
         at = at - window if window else at
@@ -451,9 +486,17 @@ def move_lines(
     registers, pieces = plan.line.shape[1:]
 
     def trace(
-        code: Code, warp: Raw, block: Raw, register: Raw, offset: Value, stride: Raw,
-        lines: Raw, places: Raw, number: Value, *given: Raw,
-    ) -> Value:  # fmt: skip
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        stride: Raw,
+        lines: Raw,
+        places: Raw,
+        number: Value,
+        *given: Raw,
+    ) -> Value:
         b = code.builder
         spilled = spill(code, addresses(code, register, bits, offset))
         steps = b.bitcast(stride, I32.as_pointer())
@@ -497,9 +540,15 @@ def line_addresses(plan: Plan, element: int, bits: int) -> Routine:
     registers, pieces = plan.line.shape[1:]
 
     def trace(
-        code: Code, register: Raw, offset: Value, stride: Raw, lines: Raw, places: Raw,
-        number: Value, goal: Raw,
-    ) -> None:  # fmt: skip
+        code: Code,
+        register: Raw,
+        offset: Value,
+        stride: Raw,
+        lines: Raw,
+        places: Raw,
+        number: Value,
+        goal: Raw,
+    ) -> None:
         b = code.builder
         spilled = spill(code, addresses(code, register, bits, offset))
         steps, line_at, bit_at = (

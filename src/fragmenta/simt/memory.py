@@ -253,9 +253,17 @@ def _routine(name: str, access: Access, stores: bool) -> Routine:
 
 
 def _each(
-    code: Code, access: Access, stores: bool, warp: Raw, block: Raw, register: Raw,
-    offset: Value, lanes: Value, number: Value, *registers: Raw,
-) -> Value:  # fmt: skip
+    code: Code,
+    access: Access,
+    stores: bool,
+    warp: Raw,
+    block: Raw,
+    register: Raw,
+    offset: Value,
+    lanes: Value,
+    number: Value,
+    *registers: Raw,
+) -> Value:
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
     failed = code.variable(number.lift(0))
@@ -304,9 +312,14 @@ def _if_else(
 
 
 def _all(
-    code: Code, move: _Move, where: Where, at: Value, one: Value, spilled: Raw,
+    code: Code,
+    move: _Move,
+    where: Where,
+    at: Value,
+    one: Value,
+    spilled: Raw,
     lanes: Value,
-) -> None:  # fmt: skip
+) -> None:
     """All lanes are in one segment."""
     access = move.access
     if access.elements == 1 and access.bits == access.register:
@@ -347,9 +360,16 @@ def _in_order(code: Code, move: _Move, lanes: Value) -> Iterator[Value]:
 
 
 def _alone(
-    code: Code, move: _Move, warp: Raw, block: Raw, access: Access, spilled: Raw,
-    lanes: Value, number: Value, failed: Variable,
-) -> None:  # fmt: skip
+    code: Code,
+    move: _Move,
+    warp: Raw,
+    block: Raw,
+    access: Access,
+    spilled: Raw,
+    lanes: Value,
+    number: Value,
+    failed: Variable,
+) -> None:
     """Each lane may be in another segment, or in none: then nothing is stored."""
     # What was found when lanes were looked at is used when they store.
     kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
@@ -414,9 +434,15 @@ def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None
 
 
 def _verdict(
-    code: Code, move: _Move, where: Where, address: Value, lane: Value, warp: Raw,
-    number: Value, failed: Variable,
-) -> Value:  # fmt: skip
+    code: Code,
+    move: _Move,
+    where: Where,
+    address: Value,
+    lane: Value,
+    warp: Raw,
+    number: Value,
+    failed: Variable,
+) -> Value:
     """Whether a lane may access an address; if not, what is wrong is written down."""
     size = move.access.bytes
     bounds = inside(where, address, size)

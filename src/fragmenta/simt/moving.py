@@ -45,9 +45,11 @@ def _one(writer: Writer, kind: str, d: Operand, source: Written) -> None:
         # A special register or an address may be wider or narrower.
         goal = writer.result(d, kind)
         writer.call(
-            resize(source.bits, goal.bits), f"ptr {goal.pointer}",
-            f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
-        )  # fmt: skip
+            resize(source.bits, goal.bits),
+            f"ptr {goal.pointer}",
+            f"ptr {source.pointer}",
+            f"i32 {writer.mask or -1}",
+        )
     else:
         writer.compute(f"mov.{kind}", d, source)
 
@@ -97,9 +99,11 @@ def _insert(
         half = writer.at(goal.pointer, 8 * LANES * (bit // 64))
         goal, bit = Written(half, 64), bit % 64
     writer.call(
-        insert(goal.bits, source.bits, bit, width), f"ptr {goal.pointer}",
-        f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
-    )  # fmt: skip
+        insert(goal.bits, source.bits, bit, width),
+        f"ptr {goal.pointer}",
+        f"ptr {source.pointer}",
+        f"i32 {writer.mask or -1}",
+    )
 
 
 def _unpack(writer: Writer, d: Vector, a: Operand, kind: str) -> None:
@@ -119,9 +123,11 @@ def _extract(
         half = writer.at(source.pointer, 8 * LANES * (bit // 64))
         source, bit = Written(half, 64), bit % 64
     writer.call(
-        extract(goal.bits, source.bits, bit, width, signed), f"ptr {goal.pointer}",
-        f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
-    )  # fmt: skip
+        extract(goal.bits, source.bits, bit, width, signed),
+        f"ptr {goal.pointer}",
+        f"ptr {source.pointer}",
+        f"i32 {writer.mask or -1}",
+    )
 
 
 def pieces(
@@ -154,9 +160,11 @@ def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) ->
     """Put a parameter of the kernel into every lane of a register."""
     source = writer.at("%parameters", place)
     writer.call(
-        spread(goal.bits, bits, signed), f"ptr {goal.pointer}", f"ptr {source}",
+        spread(goal.bits, bits, signed),
+        f"ptr {goal.pointer}",
+        f"ptr {source}",
         f"i32 {writer.mask or -1}",
-    )  # fmt: skip
+    )
 
 
 # ── routines ────────────────────────────────────────────────────────────────

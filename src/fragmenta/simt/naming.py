@@ -196,9 +196,22 @@ def short(mnemonic: str) -> str:
     """
     words = mnemonic.split(".")
     first = words[0]
-    keep = {"cp", "wgmma", "mbarrier", "fence", "barrier", "bar", "red", "atom",
-            "tensormap", "setmaxnreg", "mma", "ldmatrix", "stmatrix",
-            "tcgen05"}  # fmt: skip
+    keep = {
+        "cp",
+        "wgmma",
+        "mbarrier",
+        "fence",
+        "barrier",
+        "bar",
+        "red",
+        "atom",
+        "tensormap",
+        "setmaxnreg",
+        "mma",
+        "ldmatrix",
+        "stmatrix",
+        "tcgen05",
+    }
     if first in ("ld", "st", "atom", "red"):
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])
@@ -213,9 +226,25 @@ def short(mnemonic: str) -> str:
 
 
 _ENDS = {
-    "shared", "global", "sync", "aligned", "b64", "parity", "release", "acquire", "1d",
-    "2d", "3d", "4d", "5d", "tile", "im2col", "relaxed", "ca", "cg",
-}  # fmt: skip
+    "shared",
+    "global",
+    "sync",
+    "aligned",
+    "b64",
+    "parity",
+    "release",
+    "acquire",
+    "1d",
+    "2d",
+    "3d",
+    "4d",
+    "5d",
+    "tile",
+    "im2col",
+    "relaxed",
+    "ca",
+    "cg",
+}
 
 
 def plain(name: str) -> str:

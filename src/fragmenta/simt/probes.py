@@ -28,24 +28,43 @@ class Probes:
         """Before any instruction."""
 
     def access(
-        self, writer: Writer, instruction: Instruction, what: Access, at: Written,
-        offset: int, registers: list[str], kind: str, banks: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        instruction: Instruction,
+        what: Access,
+        at: Written,
+        offset: int,
+        registers: list[str],
+        kind: str,
+        banks: bool = True,
+    ) -> None:
         """Before a load, a store or an atomic; ``kind`` is read, write or atomic.
 
         ``banks`` says whether its passes through shared memory are counted.
         """
 
     def lane_copy(
-        self, writer: Writer, size: int, to: Written, to_offset: int, of: Written,
-        of_offset: int, reads: str,
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        size: int,
+        to: Written,
+        to_offset: int,
+        of: Written,
+        of_offset: int,
+        reads: str,
+    ) -> None:
         """Before a ``cp.async``; ``reads`` are the lanes that read global memory."""
 
     def matrix_rows(
-        self, writer: Writer, at: Written, offset: int, used: int, stores: bool,
-        values: str, width: int,
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        at: Written,
+        offset: int,
+        used: int,
+        stores: bool,
+        values: str,
+        width: int,
+    ) -> None:
         """Before ``ldmatrix`` or ``stmatrix``: rows of ``width`` bytes.
 
         ``values`` is where the rows are that are stored, side by side.

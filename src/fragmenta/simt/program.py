@@ -345,11 +345,13 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
     """The functions that may be active twice at a time in one lane."""
     calls = {name: set(callees(module, module.functions[name])) for name in names}
     indirect = {
-        name for name in names if any(
+        name
+        for name in names
+        if any(
             i.opcode == "call" and any(isinstance(o, Register) for o in i.operands)
             for i in module.functions[name].instructions
         )
-    }  # fmt: skip
+    }
     others = set(names[1:])
     for name in indirect:
         calls[name] |= others

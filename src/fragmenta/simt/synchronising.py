@@ -92,10 +92,14 @@ def shfl(writer: Writer, instruction: Instruction) -> None:
     d, p = _pair(instruction.operands[0])
     a, b, c = (writer.pointer(o, "b32") for o in instruction.operands[1:4])
     writer.call(
-        SHUFFLE[mode], f"ptr {writer.pointer(d, 'b32', result=True)}",
-        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {a}", f"ptr {b}",
-        f"ptr {c}", f"i32 {writer.lanes()}",
-    )  # fmt: skip
+        SHUFFLE[mode],
+        f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}",
+        f"ptr {a}",
+        f"ptr {b}",
+        f"ptr {c}",
+        f"i32 {writer.lanes()}",
+    )
 
 
 @handles("vote")
@@ -112,9 +116,12 @@ def vote(writer: Writer, instruction: Instruction) -> None:
     every = Immediate(-1, "int", (1 << 64) - 1)
     named = writer.pointer(members[0] if members else every, "b32")
     writer.call(
-        VOTE[mode], f"ptr {goal}", f"i32 {word}", f"ptr {named}",
+        VOTE[mode],
+        f"ptr {goal}",
+        f"i32 {word}",
+        f"ptr {named}",
         f"i32 {writer.lanes()}",
-    )  # fmt: skip
+    )
 
 
 @handles("match")
@@ -125,11 +132,13 @@ def match(writer: Writer, instruction: Instruction) -> None:
     d, p = _pair(instruction.operands[0])
     a, members = instruction.operands[1:]
     writer.call(
-        MATCH[mode, bits], f"ptr {writer.pointer(d, 'b32', result=True)}",
+        MATCH[mode, bits],
+        f"ptr {writer.pointer(d, 'b32', result=True)}",
         f"ptr {writer.pointer(p, 'pred', result=True)}",
         f"ptr {writer.pointer(a, f'b{bits}')}",
-        f"ptr {writer.pointer(members, 'b32')}", f"i32 {writer.lanes()}",
-    )  # fmt: skip
+        f"ptr {writer.pointer(members, 'b32')}",
+        f"i32 {writer.lanes()}",
+    )
 
 
 @handles("redux")
@@ -142,10 +151,12 @@ def redux(writer: Writer, instruction: Instruction) -> None:
     operation = next(w for w in words if w in ("add", "min", "max", "and", "or", "xor"))
     d, a, members = instruction.operands
     writer.call(
-        reduce(operation, kind == "s32"), f"ptr {writer.pointer(d, kind, result=True)}",
+        reduce(operation, kind == "s32"),
+        f"ptr {writer.pointer(d, kind, result=True)}",
         f"ptr {writer.pointer(a, kind)}",
-        f"ptr {writer.pointer(members, 'b32')}", f"i32 {writer.lanes()}",
-    )  # fmt: skip
+        f"ptr {writer.pointer(members, 'b32')}",
+        f"i32 {writer.lanes()}",
+    )
 
 
 @handles("activemask")
@@ -161,10 +172,12 @@ def elect(writer: Writer, instruction: Instruction) -> None:
     d, p = _pair(instruction.operands[0])
     members = writer.pointer(instruction.operands[1], "b32")
     writer.call(
-        ELECT, f"ptr {writer.pointer(d, 'b32', result=True)}",
-        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {members}",
+        ELECT,
+        f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}",
+        f"ptr {members}",
         f"i32 {writer.lanes()}",
-    )  # fmt: skip
+    )
 
 
 # ── routines ────────────────────────────────────────────────────────────────

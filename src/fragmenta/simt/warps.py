@@ -148,9 +148,10 @@ def _right_of_way(
     first = (left > 0) & (((ready >> leader) & 1) != 0)
     turn[0] = select(first, left - 1, left.lift(0))
     pcs = spill_words(code, numbers)
-    theirs = Value(code.builder, code.builder.load(
-        code.builder.gep(pcs, [convert(leader, I64).raw])
-    ))  # fmt: skip
+    theirs = Value(
+        code.builder,
+        code.builder.load(code.builder.gep(pcs, [convert(leader, I64).raw])),
+    )
     return select(first, leader, left.lift(-1)), select(first, theirs, lowest)
 
 
@@ -183,9 +184,10 @@ def _stay(code: Code, warp: Raw, staying: Value, here: Value, after: Value) -> N
 def _leave(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     """Some lanes end."""
     live = field(code, warp, layout.LIVE, I32)
-    ending = Value(code.builder, intrinsic(
-        code.builder, "llvm.ctpop.i32", I32, [(live[0] & lanes).raw]
-    ))  # fmt: skip
+    ending = Value(
+        code.builder,
+        intrinsic(code.builder, "llvm.ctpop.i32", I32, [(live[0] & lanes).raw]),
+    )
     threads = field(code, block, layout.BLOCK_LIVE, I32)
     threads[0] = threads[0] - ending
     live[0] = live[0] & ~lanes
@@ -259,9 +261,14 @@ def _frame(code: Code, result: Raw, frame: Raw, offset: Value) -> None:
 
 
 def _table_jump(
-    code: Code, warp: Raw, index: Raw, table: Raw, count: Value, lanes: Value,
+    code: Code,
+    warp: Raw,
+    index: Raw,
+    table: Raw,
+    count: Value,
+    lanes: Value,
     site: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     """Each lane goes to the code block that a table has for its index.
 
     1 if an index is beyond the table.

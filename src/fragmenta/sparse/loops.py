@@ -79,9 +79,11 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
         return compare_unsigned(">", one, other) if keys.kind == "u" else one > other
 
     @kernel(
-        keys=pointer(type_of(keys)), places=pointer(type_of(places)),
-        out=pointer(type_of(places)), chunks=I64,
-    )  # fmt: skip
+        keys=pointer(type_of(keys)),
+        places=pointer(type_of(places)),
+        out=pointer(type_of(places)),
+        chunks=I64,
+    )
     def prune_kernel(
         code: Code, keys: Any, places: Any, out: Any, chunks: Value
     ) -> None:
@@ -133,13 +135,20 @@ def _compress(picks: int, places: np.dtype[Any]) -> Traced:
     choose = one_of_two if picks == 1 else two_of_four
 
     @kernel(
-        places=pointer(of), stored=pointer(of), codes=pointer(I8), value_bits=I64,
+        places=pointer(of),
+        stored=pointer(of),
+        codes=pointer(I8),
+        value_bits=I64,
         chunks=I64,
-    )  # fmt: skip
+    )
     def compress_kernel(
-        code: Code, places: Any, stored: Any, codes: Any, value_bits: Value,
+        code: Code,
+        places: Any,
+        stored: Any,
+        codes: Any,
+        value_bits: Value,
         chunks: Value,
-    ) -> None:  # fmt: skip
+    ) -> None:
         bits = convert(value_bits, of)
         with code.loop(chunks) as chunk:
             p = [places[chunk * (2 * picks) + i] for i in range(2 * picks)]

@@ -81,9 +81,11 @@ the warp's quarter is not known
         if lane in allowed:
             return lane
     inside = address.lane in quarter or address.lane < QUARTER
-    unknown = "" if inside else (
-        "; what a GPU does with a lane outside the warp's quarter is not known"
-    )  # fmt: skip
+    unknown = (
+        ""
+        if inside
+        else ("; what a GPU does with a lane outside the warp's quarter is not known")
+    )
     raise AddressError(
         f"{op}: warp {warp} reaches lanes {quarter.start} to {quarter.stop - 1} and "
         f"begins at lane {one_of(allowed)}; given lane {address.lane}{unknown}"

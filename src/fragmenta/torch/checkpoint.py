@@ -29,9 +29,12 @@ MODEL, INDEX, CONFIG = (
 SUFFIX = ".safetensors"
 BITMASK, MARLIN = "sparse-24-bitmask", "marlin-24"
 _SPARSE = ("dense", BITMASK)
-_QUANTIZED = ("dense", BITMASK, MARLIN, *(
-    f"{kind}-quantized" for kind in ("float", "int", "naive")
-))  # fmt: skip
+_QUANTIZED = (
+    "dense",
+    BITMASK,
+    MARLIN,
+    *(f"{kind}-quantized" for kind in ("float", "int", "naive")),
+)
 # Before this version, the scales of groups were written in two different orders.
 _ORDERED_SCALES = (0, 8, 0)
 # By the bits, what shares a scale, and whether it is found when x is known.

@@ -67,9 +67,16 @@ def layer(
         flat = x.reshape(-1, shape[1])
         values, scales = call("quantize_rows", flat, element_type, input_scale)
         y = linear(
-            values, packed, element_type, shape, bias, out_dtype=kind, scale_x=scales,
-            scale_weight=weight_scale, promote=promote,
-        )  # fmt: skip
+            values,
+            packed,
+            element_type,
+            shape,
+            bias,
+            out_dtype=kind,
+            scale_x=scales,
+            scale_weight=weight_scale,
+            promote=promote,
+        )
         return y.reshape(*x.shape[:-1], shape[0])
     kind = DTYPES[element_type]
     # Rounding to 8 bits needs scales, which only the caller can choose.
@@ -185,9 +192,14 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         """
         _check_quantization(quantize, scales, activation_scale)
         made = cls._made(
-            module, prune, scales=scales, activation_scale=activation_scale,
-            out_dtype=out_dtype, promote=promote, quantize=quantize,
-        )  # fmt: skip
+            module,
+            prune,
+            scales=scales,
+            activation_scale=activation_scale,
+            out_dtype=out_dtype,
+            promote=promote,
+            quantize=quantize,
+        )
         if prune is None and made.pruning is not None:
             warn_pruned(PruningReport((made.pruning,)), 2)
         return made
@@ -218,10 +230,15 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         sparse = eight.sparse if eight else compress(weight, prune=allowed)
         has_bias = module.bias is not None
         made = cls(
-            module.in_features, module.out_features, has_bias, dtype=sparse.dtype,
-            device=weight.device, quantize=quantize,
-            static=activation_scale is not None, **options,
-        )  # fmt: skip
+            module.in_features,
+            module.out_features,
+            has_bias,
+            dtype=sparse.dtype,
+            device=weight.device,
+            quantize=quantize,
+            static=activation_scale is not None,
+            **options,
+        )
         made.weight_packed.copy_(sparse.data.flatten(1))
         made.pruning = taken(weight, sparse, name, eight.pruned if eight else None)
         if eight:
@@ -257,9 +274,17 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, input: Tensor) -> Tensor:
         """y = x W^T + bias; autocast converts x to the type of the weight."""
         shape = (self.out_features, self.in_features)
-        return layer(input, self.weight_packed, self.weight_type, shape, self.bias,
-                     self.out_dtype, self.promote, self.weight_scale,
-                     self.input_scale)  # fmt: skip
+        return layer(
+            input,
+            self.weight_packed,
+            self.weight_type,
+            shape,
+            self.bias,
+            self.out_dtype,
+            self.promote,
+            self.weight_scale,
+            self.input_scale,
+        )
 
     def _apply(self, fn: Any, recurse: bool = True) -> SparseLinear:
         """Move the scales with the layer, but keep them float32: they must be exact."""
@@ -297,8 +322,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         found = state_dict.get(f"{prefix}_extra_state")
         if found is not None and found != self.get_extra_state():
             *_, errors = rest
-            errors.append(f"{prefix or 'the layer'} is {self.get_extra_state()}; the "
-                          f"state is from a layer with {found}")  # fmt: skip
+            errors.append(
+                f"{prefix or 'the layer'} is {self.get_extra_state()}; the "
+                f"state is from a layer with {found}"
+            )
             return
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
@@ -412,9 +439,15 @@ def linears(
     for name, layer in listed:  # make all before changing any
         try:
             made[layer] = SparseLinear._made(
-                layer, prune, name, out_dtype=out_dtype, promote=promote,
-                quantize=quantize, scales=scales, activation_scale=known.get(name),
-            )  # fmt: skip
+                layer,
+                prune,
+                name,
+                out_dtype=out_dtype,
+                promote=promote,
+                quantize=quantize,
+                scales=scales,
+                activation_scale=known.get(name),
+            )
         except Error as why:
             raise type(why)(f"layer {name or 'itself'}: {why}") from None
     for parent in list(model.modules()):

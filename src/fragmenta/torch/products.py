@@ -96,8 +96,10 @@ def check_sparse(a: Any, name: str) -> None:
     fragmenta.errors.Error: A must be a SparseMatrix, as compress makes it; given a int
     """
     if not isinstance(a, SparseMatrix):
-        raise Error(f"{name} must be a SparseMatrix, as compress makes it; given a "
-                    f"{type(a).__name__}")  # fmt: skip
+        raise Error(
+            f"{name} must be a SparseMatrix, as compress makes it; given a "
+            f"{type(a).__name__}"
+        )
 
 
 def _tensors(**given: Any) -> tuple[Any, ...]:
@@ -262,9 +264,17 @@ def sparse_mm(
     parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     kind = out_dtype or _default(a.element_type, parts)
     return call(
-        "sparse_mm", a.data, b, a.element_type, m, kind, *parts, transposed, promote,
+        "sparse_mm",
+        a.data,
+        b,
+        a.element_type,
+        m,
+        kind,
+        *parts,
+        transposed,
+        promote,
         _sizes(tile),
-    )  # fmt: skip
+    )
 
 
 @_of_any_library
@@ -293,9 +303,15 @@ def dense_mm(
     check_options(out_dtype, transposed=transposed, promote=promote)
     parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return call(
-        "dense_mm", a, b, out_dtype or _default(type_name(a.dtype, "A"), parts),
-        *parts, transposed, promote, _sizes(tile),
-    )  # fmt: skip
+        "dense_mm",
+        a,
+        b,
+        out_dtype or _default(type_name(a.dtype, "A"), parts),
+        *parts,
+        transposed,
+        promote,
+        _sizes(tile),
+    )
 
 
 def sparse_linear(
@@ -324,10 +340,18 @@ def sparse_linear(
     """
     check_sparse(weight, "the weight")
     return linear(
-        x, weight.data, weight.element_type, weight.shape, bias, out_dtype=out_dtype,
-        scale=scale, scale_x=scale_x, scale_weight=scale_weight, promote=promote,
+        x,
+        weight.data,
+        weight.element_type,
+        weight.shape,
+        bias,
+        out_dtype=out_dtype,
+        scale=scale,
+        scale_x=scale_x,
+        scale_weight=scale_weight,
+        promote=promote,
         tile=tile,
-    )  # fmt: skip
+    )
 
 
 def linear(
@@ -361,7 +385,7 @@ def linear(
     )
     return call(
         "sparse_linear", x, packed, element_type, m, kind, *parts, promote, _sizes(tile)
-    )  # fmt: skip
+    )
 
 
 @_of_any_library

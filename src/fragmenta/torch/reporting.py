@@ -249,10 +249,14 @@ def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:
     of = DTYPES[layer.weight_type]
     mixed = of.itemsize == 1 and layer.quantize is None  # e4m3 and e5m2, s8 and u8
     kernel = kernel_for(
-        layer.weight_type, x.dtype if mixed else of, y.dtype, sparse=True,
+        layer.weight_type,
+        x.dtype if mixed else of,
+        y.dtype,
+        sparse=True,
         scaled=layer.bias is not None or layer.weight_scale is not None,
-        transposed=True, promote=layer.promote,
-    )  # fmt: skip
+        transposed=True,
+        promote=layer.promote,
+    )
     m, k = layer.weight.shape
     shape = (m, x.numel() // k, k)
     if not x.is_cuda:

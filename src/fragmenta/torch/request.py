@@ -90,10 +90,18 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
         True
         """
         return (
-            self.a_type, self.m, self.sparse, self.out, self.transposed, self.promote,
-            self.tile, *self.epilogue, description(self.a), description(self.b),
+            self.a_type,
+            self.m,
+            self.sparse,
+            self.out,
+            self.transposed,
+            self.promote,
+            self.tile,
+            *self.epilogue,
+            description(self.a),
+            description(self.b),
             *[description(x) for x in self.epilogue.values()],
-        )  # fmt: skip
+        )
 
     def kernel(self) -> Kernel:
         """The kernel before its tile is chosen; refuses operands that do not match."""
@@ -105,10 +113,14 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
         check_depth(self.b)
         check_epilogue(self.epilogue, self.m, self.b, self.names.epilogue)
         return kernel_for(
-            self.a_type, self.b.dtype, self.out, sparse=self.sparse,
-            scaled=bool(self.epilogue), transposed=self.transposed,
+            self.a_type,
+            self.b.dtype,
+            self.out,
+            sparse=self.sparse,
+            scaled=bool(self.epilogue),
+            transposed=self.transposed,
             promote=self.promote,
-        )  # fmt: skip
+        )
 
     def packed(self) -> Tensor:
         """The bytes of a sparse A, checked: a kernel would read any bytes."""
@@ -207,9 +219,19 @@ def linear_product(
         flat, leading = x.reshape(-1, x.shape[-1]), x.shape[:-1]
     epilogue = _given(scale=scale, scale_m=scale_weight, scale_n=scale_x, bias=bias)
     return Product(
-        packed, flat, a, m, True, out, epilogue, True, promote, tuple(tile),
-        LINEAR, leading,
-    )  # fmt: skip
+        packed,
+        flat,
+        a,
+        m,
+        True,
+        out,
+        epilogue,
+        True,
+        promote,
+        tuple(tile),
+        LINEAR,
+        leading,
+    )
 
 
 def dense_product(
@@ -231,6 +253,14 @@ def dense_product(
         )
     epilogue = _given(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return Product(
-        a, b, type_name(a.dtype, "A"), a.shape[0], False, out, epilogue, transposed,
-        promote, tuple(tile),
-    )  # fmt: skip
+        a,
+        b,
+        type_name(a.dtype, "A"),
+        a.shape[0],
+        False,
+        out,
+        epilogue,
+        transposed,
+        promote,
+        tuple(tile),
+    )

@@ -65,9 +65,15 @@ def kernel_for(
             f"{b} and {out}"
         )
     return Kernel(
-        a, TYPES[b], OUTPUTS[out], Tile(64, 64), sparse=sparse, promote=promote,
-        scaled=scaled, transposed=transposed,
-    )  # fmt: skip
+        a,
+        TYPES[b],
+        OUTPUTS[out],
+        Tile(64, 64),
+        sparse=sparse,
+        promote=promote,
+        scaled=scaled,
+        transposed=transposed,
+    )
 
 
 @lru_cache(maxsize=_MOST)

@@ -273,10 +273,19 @@ class _Interface:
 # Bytes of shared memory that a block can have, and processors of a GPU of the kind:
 # V100, T4, A100, RTX 3090, Orin, L40S, H200, B200, B300, Thor, RTX 5090, Spark.
 _PROPERTIES = {
-    70: (96, 80), 75: (64, 40), 80: (163, 108), 86: (99, 82), 87: (163, 16),
-    89: (99, 142), 90: (227, 132), 100: (227, 148), 103: (227, 148), 110: (227, 20),
-    120: (99, 170), 121: (99, 48),
-}  # fmt: skip
+    70: (96, 80),
+    75: (64, 40),
+    80: (163, 108),
+    86: (99, 82),
+    87: (163, 16),
+    89: (99, 142),
+    90: (227, 132),
+    100: (227, 148),
+    103: (227, 148),
+    110: (227, 20),
+    120: (99, 170),
+    121: (99, 48),
+}
 
 
 class _Utilities:
@@ -370,8 +379,10 @@ class _Launcher:
 
     def _scratch(self, blocks: int, known: int) -> list[Any]:
         """The memory that a kernel wants beside its arguments."""
-        sizes = (self.metadata.global_scratch_size,
-                 getattr(self.metadata, "profile_scratch_size", 0))  # fmt: skip
+        sizes = (
+            self.metadata.global_scratch_size,
+            getattr(self.metadata, "profile_scratch_size", 0),
+        )
         wanted = len(self.kernel.parameters) - known
         return [
             np.zeros(size * blocks, np.uint8) if size else 0 for size in sizes[:wanted]

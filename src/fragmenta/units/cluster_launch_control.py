@@ -38,9 +38,15 @@ class Request(Copy):
     bytes = ANSWER
 
     def __init__(
-        self, block: Block, thread: Any, site: int, goal: int, mbarrier: int,
-        space: str, everywhere: bool,
-    ) -> None:  # fmt: skip
+        self,
+        block: Block,
+        thread: Any,
+        site: int,
+        goal: int,
+        mbarrier: int,
+        space: str,
+        everywhere: bool,
+    ) -> None:
         super().__init__(block, thread, site)
         what = f"the answer to a {self.name}"
         rank, offset = shared_address(block, goal, what, space)
@@ -72,9 +78,14 @@ def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
         goal, mbarrier = (each.value(warp, lane) for each in event.operands)
         try:
             request = Request(
-                warp.block, Thread(warp, lane), event.site, goal, mbarrier, space,
+                warp.block,
+                Thread(warp, lane),
+                event.site,
+                goal,
+                mbarrier,
+                space,
                 everywhere,
-            )  # fmt: skip
+            )
         except Error as error:
             raise stopped(error, event, warp, 1 << lane) from error
         issue(warp, event, 1 << lane, request)

@@ -48,10 +48,12 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
     twice = barrier.arrived.get(key, 0) & lanes
     if twice:
         warp.report(
-            rules.DEADLOCK, event, twice,
+            rules.DEADLOCK,
+            event,
+            twice,
             "a thread arrives at the barrier of the cluster a second time before it "
             "has waited there",
-        )  # fmt: skip
+        )
     barrier.arrived[key] = barrier.arrived.get(key, 0) | lanes
     tickets = barrier.tickets.setdefault(key, {})
     tickets[barrier.phase] = tickets.get(barrier.phase, 0) | lanes

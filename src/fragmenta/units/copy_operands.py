@@ -144,11 +144,18 @@ def _bulk(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     mask = given.get("mask")
     left, right = given.get("left", 0), given.get("right", 0)
     return BulkCopy(
-        *who, given["goal"], given["source"], _word(given["size"]), to=of.to, of=of.of,
-        mbarrier=given.get("mbarrier"), mask=None if mask is None else _word(mask, 16),
-        kept=_word(given.get("kept", 0xFFFF), 16), ignored=(_word(left), _word(right)),
+        *who,
+        given["goal"],
+        given["source"],
+        _word(given["size"]),
+        to=of.to,
+        of=of.of,
+        mbarrier=given.get("mbarrier"),
+        mask=None if mask is None else _word(mask, 16),
+        kept=_word(given.get("kept", 0xFFFF), 16),
+        ignored=(_word(left), _word(right)),
         reduction=None if of.operation is None else (of.operation, of.type),
-    )  # fmt: skip
+    )
 
 
 def _prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
@@ -190,19 +197,31 @@ def _list(value: Any) -> list[Any]:
 def _tensor_load(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     tensor, mask = _tensor(of, given), given.get("mask")
     return TensorLoad(
-        *who, tensor.map, tensor.coordinates, tensor.offsets, given["goal"],
-        given["mbarrier"], None if mask is None else _word(mask, 16),
-        im2col=of.has("im2col"), space=of.to, paired=of.has("cta_group::2"),
+        *who,
+        tensor.map,
+        tensor.coordinates,
+        tensor.offsets,
+        given["goal"],
+        given["mbarrier"],
+        None if mask is None else _word(mask, 16),
+        im2col=of.has("im2col"),
+        space=of.to,
+        paired=of.has("cta_group::2"),
         rows=of.rows,
-    )  # fmt: skip
+    )
 
 
 def _tensor_store(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     tensor = _tensor(of, given)
     return TensorStore(
-        *who, tensor.map, tensor.coordinates, given["source"],
-        im2col=of.has("im2col_no_offs"), operation=of.operation, rows=of.rows,
-    )  # fmt: skip
+        *who,
+        tensor.map,
+        tensor.coordinates,
+        given["source"],
+        im2col=of.has("im2col_no_offs"),
+        operation=of.operation,
+        rows=of.rows,
+    )
 
 
 def _tensor_prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
@@ -212,9 +231,14 @@ def _tensor_prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
 
 def _registers(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     return AsyncStore(
-        *who, given["goal"], _list(given["values"]), of.type, given["mbarrier"],
-        space=of.to, operation=of.operation if of.words[0] == "red" else None,
-    )  # fmt: skip
+        *who,
+        given["goal"],
+        _list(given["values"]),
+        of.type,
+        given["mbarrier"],
+        space=of.to,
+        operation=of.operation if of.words[0] == "red" else None,
+    )
 
 
 _MAKERS: dict[str, Callable[[Form, Issuer, dict[str, Any]], Copy]] = {

@@ -52,10 +52,12 @@ def apart(warp: Warp, event: Event, lanes: int) -> int:
         if known:
             gone = [lane for lane in numbers(warp.live & ~lanes) if pcs[lane] == pc]
             warp.report(
-                rules.DIVERGENT_ALIGNED, event, lanes,
+                rules.DIVERGENT_ALIGNED,
+                event,
+                lanes,
                 f"{event.words[1]} has to be executed by all lanes of a warp together; "
                 f"{len(gone)} lanes have passed it by",
-            )  # fmt: skip
+            )
             break
     return lanes
 

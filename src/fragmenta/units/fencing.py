@@ -26,9 +26,12 @@ def setmaxnreg(warp: Warp, event: Event, lanes: int) -> int:
     count = event.operands[0].value(warp, 0)
     if not 24 <= count <= 256 or count % 8:
         raise Stop(
-            rules.DIVERGENT_ALIGNED, event.site, warp, lanes,
+            rules.DIVERGENT_ALIGNED,
+            event.site,
+            warp,
+            lanes,
             f"{event.mnemonic} takes a multiple of 8 from 24 to 256; given {count}",
-        )  # fmt: skip
+        )
     return lanes
 
 

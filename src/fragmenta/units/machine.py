@@ -99,15 +99,32 @@ class Warp:
         self.asked = self.words[layout.STUCK >> 2] = 0
 
     def report(
-        self, rule: Rule, event: Event, lanes: int, message: str,
-        severity: str = "", *, other: int | None = None, repair: str | None = None,
-        use: str = "", register: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        rule: Rule,
+        event: Event,
+        lanes: int,
+        message: str,
+        severity: str = "",
+        *,
+        other: int | None = None,
+        repair: str | None = None,
+        use: str = "",
+        register: str = "",
+    ) -> None:
         """Say that something is wrong, and go on."""
         made = Finding(
-            rule, event.site, message, self.block.index, self.number, lanes, severity,
-            other, repair=repair, use=use, register=register,
-        )  # fmt: skip
+            rule,
+            event.site,
+            message,
+            self.block.index,
+            self.number,
+            lanes,
+            severity,
+            other,
+            repair=repair,
+            use=use,
+            register=register,
+        )
         self.block.cluster.machine.problems.put(made)
 
 
@@ -187,17 +204,23 @@ class Block:
         blocks = self.cluster.blocks
         if address >> 32 or rank >= len(blocks):
             raise Stop(
-                rules.MBARRIER, event.site, warp, lanes,
+                rules.MBARRIER,
+                event.site,
+                warp,
+                lanes,
                 f"{event.mnemonic} names shared {address:#x}, which is in no block of "
                 f"the cluster of {len(blocks)}",
-            )  # fmt: skip
+            )
         found = blocks[rank]
         if found.ended:
             raise Stop(
-                rules.SHARED_RACE, event.site, warp, lanes,
+                rules.SHARED_RACE,
+                event.site,
+                warp,
+                lanes,
                 f"{event.mnemonic} reaches into the shared memory of block {rank} of "
                 "the cluster, whose threads have all ended",
-            )  # fmt: skip
+            )
         return found
 
     def retire(self, mbarrier: Mbarrier) -> None:
@@ -394,8 +417,9 @@ class Machine:
         """Let go of everything: the launch has ended."""
         if self.watching is not None:
             self.watching.close()
-        for cluster in {id(each.cluster): each.cluster for each in
-                        self.blocks.values()}.values():  # fmt: skip
+        for cluster in {
+            id(each.cluster): each.cluster for each in self.blocks.values()
+        }.values():
             cluster.close()
         vars(self).clear()
 

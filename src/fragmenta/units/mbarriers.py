@@ -65,9 +65,11 @@ class Mbarrier:
 
     def state(self) -> int:
         """Its 64 bits; a kernel cannot tell them from the hardware's."""
-        return (self.phase & 0xFFFFFF) << 40 | (self.bytes & 0xFFFFF) << 20 | (
-            self.pending & 0xFFFFF
-        )  # fmt: skip
+        return (
+            (self.phase & 0xFFFFFF) << 40
+            | (self.bytes & 0xFFFFF) << 20
+            | (self.pending & 0xFFFFF)
+        )
 
     def write(self) -> None:
         """Put its bits into shared memory."""
@@ -118,15 +120,21 @@ def find(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
         near = ", ".join(hex(each) for each in sorted(block.mbarriers)[:8])
         there = f"; there are mbarriers at {near}" if near else ""
         raise Stop(
-            rules.MBARRIER, event.site, warp, lanes,
+            rules.MBARRIER,
+            event.site,
+            warp,
+            lanes,
             f"{event.mnemonic} at shared {offset:#x}, where no mbarrier was "
             f"initialised{there}",
-        )  # fmt: skip
+        )
     if not found.intact():
         raise Stop(
-            rules.MBARRIER, event.site, warp, lanes,
+            rules.MBARRIER,
+            event.site,
+            warp,
+            lanes,
             f"{found} was written over by an ordinary access or a copy",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -141,10 +149,13 @@ def shared_address(warp: Warp, event: Event, address: int, lanes: int) -> int:
         return address
     if address >> SLOT_BITS != SHARED_SLOT:
         raise Stop(
-            rules.MBARRIER, event.site, warp, lanes,
+            rules.MBARRIER,
+            event.site,
+            warp,
+            lanes,
             f"{event.mnemonic} takes a generic address; {address:#x} is not in shared "
             "memory",
-        )  # fmt: skip
+        )
     return address - SHARED_WINDOW
 
 
@@ -158,15 +169,21 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
         inside = SHARED_START <= offset <= block.shared.size - 8
         if address >> RANK_BITS != block.rank or not inside or offset % 8:
             raise Stop(
-                rules.MBARRIER, event.site, warp, members,
+                rules.MBARRIER,
+                event.site,
+                warp,
+                members,
                 f"an mbarrier is 8 bytes of the block's shared memory at a multiple of "
                 f"8; given the address {address:#x}",
-            )  # fmt: skip
+            )
         if not 1 <= count <= MOST:
             raise Stop(
-                rules.MBARRIER, event.site, warp, members,
+                rules.MBARRIER,
+                event.site,
+                warp,
+                members,
                 f"an mbarrier expects 1 to {MOST:,} arrivals; given {count:,}",
-            )  # fmt: skip
+            )
         old = block.mbarriers.get(offset)
         busy = old.busy() if old is not None else ""
         if busy:
@@ -220,10 +237,12 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         arrivals = possible(warp, event, members, found, count * threads)
         if "noComplete" in event.words and arrivals == found.pending:
             warp.report(
-                rules.MBARRIER, event, members,
+                rules.MBARRIER,
+                event,
+                members,
                 f"an arrival with .noComplete would complete phase {found.phase} of "
                 f"{found}",
-            )  # fmt: skip
+            )
         if drops:
             found.expected -= arrivals
         warp.block.cluster.watch.arrive(warp, event, members, found, relaxed)
@@ -239,10 +258,12 @@ def possible(
     """How many of some arrivals there can be; more are reported."""
     if arrivals > found.pending:
         warp.report(
-            rules.MBARRIER, event, lanes,
+            rules.MBARRIER,
+            event,
+            lanes,
             f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
             f"expects {found.expected} in all, and {found.pending} more",
-        )  # fmt: skip
+        )
     return min(arrivals, found.pending)
 
 
@@ -271,10 +292,13 @@ def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
 def _expect(warp: Warp, event: Event, lanes: int, found: Mbarrier, count: int) -> None:
     if not -MOST <= found.bytes + count <= MOST:
         raise Stop(
-            rules.MBARRIER, event.site, warp, lanes,
+            rules.MBARRIER,
+            event.site,
+            warp,
+            lanes,
             f"{found} counts at most {MOST:,} bytes at a time; "
             f"{found.bytes + count:,} would be pending",
-        )  # fmt: skip
+        )
     found.expect(count)
 
 
@@ -298,10 +322,13 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
         address = shared_address(warp, event, place, members)
         if address >> RANK_BITS != warp.block.rank:
             raise Stop(
-                rules.MBARRIER, event.site, warp, members,
+                rules.MBARRIER,
+                event.site,
+                warp,
+                members,
                 f"a thread cannot wait for the mbarrier of another block; given "
                 f"{address:#x} in block {warp.block.rank} of the cluster",
-            )  # fmt: skip
+            )
         found = find(warp, event, address, members)
         wanted = _wanted(warp, event, members, found, given)
         if wanted >= found.phase:
@@ -334,8 +361,10 @@ def _wanted(warp: Warp, event: Event, lanes: int, found: Mbarrier, given: int) -
     phase = given >> 32
     if not found.phase - 1 <= phase <= found.phase:
         warp.report(
-            rules.MBARRIER, event, lanes,
+            rules.MBARRIER,
+            event,
+            lanes,
             f"a wait for phase {phase} of {found}, which is in phase {found.phase}: a "
             "state is of the present phase or the one before it",
-        )  # fmt: skip
+        )
     return phase

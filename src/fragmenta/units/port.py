@@ -45,9 +45,14 @@ class Port:
         """Lanes arrive at an mbarrier; its phase is not over yet."""
 
     def wait(
-        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, phase: int,
+        self,
+        warp: Warp,
+        event: Event,
+        lanes: int,
+        mbarrier: Mbarrier,
+        phase: int,
         relaxed: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Lanes have seen that a phase is over."""
 
     def vain(

@@ -19,9 +19,13 @@ class Arrival(Work):
     effect = effect("cp.async.mbarrier.arrive")
 
     def __init__(
-        self, site: int, thread: Any, mbarrier: Mbarrier, count: int,
+        self,
+        site: int,
+        thread: Any,
+        mbarrier: Mbarrier,
+        count: int,
         before: Sequence[Work],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(site, thread)
         self.mbarrier, self.count, self.before = mbarrier, count, before
         mbarrier.work.append(self)

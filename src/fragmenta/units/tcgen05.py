@@ -278,9 +278,14 @@ class Commit(Arrival):
     effect = effect("tcgen05.commit")
 
     def __init__(
-        self, warp: Warp, event: Event, lane: int, mbarrier: Mbarrier,
-        before: Sequence[Work], covers: list[Queued],
-    ) -> None:  # fmt: skip
+        self,
+        warp: Warp,
+        event: Event,
+        lane: int,
+        mbarrier: Mbarrier,
+        before: Sequence[Work],
+        covers: list[Queued],
+    ) -> None:
         super().__init__(event.site, Thread(warp, lane), mbarrier, 1, before)
         self.event, self.covers = event, covers
 
@@ -321,12 +326,14 @@ def _check_arrivals(
         if threads > each.expected:
             expected = counted(each.expected, "arrival")
             warp.report(
-                rules.MBARRIER, event, lanes,
+                rules.MBARRIER,
+                event,
+                lanes,
                 f"{threads} threads commit their work, which makes {threads} arrivals "
                 f"at {each}; a phase of it expects {expected}",
                 repair="Let one thread of the warp (elect.sync) issue the work and "
                 "commit it, or initialise the mbarrier with a larger count.",
-            )  # fmt: skip
+            )
 
 
 def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:

@@ -210,9 +210,15 @@ class TensorCopy(Copy):
             memory, index = self.block.memory(self.map.address)
             origin -= index
         problem, address = run_box(
-            self.kind, self.data, box, self.offsets, memory, image,
-            at=self.at - self.window, origin=origin,
-        )  # fmt: skip
+            self.kind,
+            self.data,
+            box,
+            self.offsets,
+            memory,
+            image,
+            at=self.at - self.window,
+            origin=origin,
+        )
         if problem:
             place = f", at {address:#x}" if problem == Problem.GLOBAL_BOUNDS else ""
             raise self._fault(

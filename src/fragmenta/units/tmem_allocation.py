@@ -40,9 +40,12 @@ def _checked(warp: Warp, event: Event, lanes: int) -> None:
     check_target(warp, event, lanes, named_op(event.mnemonic))
     if "exclusive" in event.words:
         raise Stop(
-            rules.TENSOR_MEMORY, event.site, warp, lanes,
+            rules.TENSOR_MEMORY,
+            event.site,
+            warp,
+            lanes,
             f"{event.mnemonic}: it is not known how a GPU allocates with .exclusive",
-        )  # fmt: skip
+        )
 
 
 # ── alloc ───────────────────────────────────────────────────────────────────
@@ -97,9 +100,12 @@ def _take(
         raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
     if len(found) > 1:
         raise Stop(
-            rules.TENSOR_MEMORY, event.site, warp, lanes,
+            rules.TENSOR_MEMORY,
+            event.site,
+            warp,
+            lanes,
             "the blocks of a pair have not allocated the same columns so far",
-        )  # fmt: skip
+        )
     (address,) = found
     if address is not None:
         for each in blocks:
@@ -108,9 +114,13 @@ def _take(
 
 
 def _meet(
-    warp: Warp, event: Event, lanes: int, requests: dict[int, Any],
-    blocks: tuple[Block, ...], columns: int,
-) -> int | None:  # fmt: skip
+    warp: Warp,
+    event: Event,
+    lanes: int,
+    requests: dict[int, Any],
+    blocks: tuple[Block, ...],
+    columns: int,
+) -> int | None:
     """Allocate for both blocks of a pair, once a warp of each has asked.
 
     A request is the number of columns, and then the address that was given.
@@ -125,10 +135,13 @@ def _meet(
         return None
     if there[1] != columns:
         raise Stop(
-            rules.TENSOR_MEMORY, event.site, warp, lanes,
+            rules.TENSOR_MEMORY,
+            event.site,
+            warp,
+            lanes,
             f"both blocks of a pair allocate the same number of columns; given "
             f"{columns} here, and {there[1]} in block {other} of the cluster",
-        )  # fmt: skip
+        )
     found = _take(warp, event, lanes, blocks, columns)
     if found is not None:
         requests[other] = (there[0], columns, found)

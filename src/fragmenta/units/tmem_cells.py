@@ -111,9 +111,11 @@ class TensorMemory:
             last = address + self.allocator.blocks[address] - 1
             own = warp if warp.block is block else block.warps[0]
             made = Finding(
-                rules.TENSOR_MEMORY, site,
+                rules.TENSOR_MEMORY,
+                site,
                 f"the block ends, and columns {address} to {last} of its tensor memory "
                 "are still allocated: tcgen05.dealloc must free them",
-                own.block.index, own.number,
-            )  # fmt: skip
+                own.block.index,
+                own.number,
+            )
             block.cluster.machine.problems.put(made)

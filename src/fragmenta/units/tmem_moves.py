@@ -83,9 +83,14 @@ class Load(Move):
     effect = effect("tcgen05.ld")
 
     def __init__(
-        self, warp: Warp, event: Event, op: Op, to: Way, results: Registers,
+        self,
+        warp: Warp,
+        event: Event,
+        op: Op,
+        to: Way,
+        results: Registers,
         reduced: Operand | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(warp, event, op, to)
         self.results, self.reduced = results, reduced
         self.registers = results.offsets
@@ -171,10 +176,13 @@ def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
         live = np.unique(given[list(numbers(lanes))])
     if live.size > 1:
         raise Stop(
-            rules.DIVERGENT_ALIGNED, event.site, warp, lanes,
+            rules.DIVERGENT_ALIGNED,
+            event.site,
+            warp,
+            lanes,
             f"the address of {event.mnemonic} must be the same in all lanes of the "
             f"warp; given {int(live[0]):#x} and {int(live[-1]):#x}",
-        )  # fmt: skip
+        )
     return int(live[0])
 
 

@@ -37,10 +37,13 @@ def memory(warp: Warp, event: Event, block: Block | None = None) -> TensorMemory
     found: TensorMemory | None = (block or warp.block).tensor
     if found is None:
         raise Stop(
-            rules.TENSOR_MEMORY, event.site, warp, warp.live,
+            rules.TENSOR_MEMORY,
+            event.site,
+            warp,
+            warp.live,
             f"{event.mnemonic} needs tensor memory, of which the block has allocated "
             "none; tcgen05.alloc does that",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -51,10 +54,13 @@ def pair(warp: Warp, event: Event, lanes: int) -> tuple[Block, ...]:
     blocks, rank = warp.block.cluster.blocks, warp.block.rank
     if rank | 1 >= len(blocks):
         raise Stop(
-            rules.TENSOR_MEMORY, event.site, warp, lanes,
+            rules.TENSOR_MEMORY,
+            event.site,
+            warp,
+            lanes,
             f"{event.mnemonic} needs a pair of blocks of a cluster, whose ranks differ "
             f"in the last bit; block {rank} of a cluster of {len(blocks)} is in none",
-        )  # fmt: skip
+        )
     return blocks[rank & ~1], blocks[rank | 1]
 
 
@@ -63,9 +69,12 @@ def check_target(warp: Warp, event: Event, lanes: int, op: Op) -> None:
     target = warp.block.cluster.machine.launch.target
     if not _supported(op, target):
         raise Stop(
-            rules.TARGET, event.site, warp, lanes,
+            rules.TARGET,
+            event.site,
+            warp,
+            lanes,
             f"{target} does not have {op}; it needs {op.requires}",
-        )  # fmt: skip
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -85,10 +94,13 @@ def check_cells(warp: Warp, event: Event, lanes: int, cells: Iterable[Cells]) ->
         there = _ranges(np.flatnonzero(allocated))
         where = "" if each.rank == warp.block.rank else f" of block {each.rank}"
         raise Stop(
-            rules.TENSOR_MEMORY, event.site, warp, lanes,
+            rules.TENSOR_MEMORY,
+            event.site,
+            warp,
+            lanes,
             f"{event.mnemonic} reaches columns {each.column} to {last} of tensor "
             f"memory{where}; allocated are {there or 'none'}",
-        )  # fmt: skip
+        )
 
 
 def _ranges(columns: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:

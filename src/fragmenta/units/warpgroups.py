@@ -144,9 +144,14 @@ class Bound:
         self._kept = inputs, of.shared  # as long as their addresses are used
         start, scalars = _address(inputs), _address(self.scalars)
         self._arguments = (
-            _address(bundle.values), start, scalars, _address(of.shared),
-            of.shared.size, start + inputs[: len(located.a)].nbytes, scalars + 16,
-        )  # fmt: skip
+            _address(bundle.values),
+            start,
+            scalars,
+            _address(of.shared),
+            of.shared.size,
+            start + inputs[: len(located.a)].nbytes,
+            scalars + 16,
+        )
 
     def multiply(self, given: tuple[int, ...]) -> int:
         """Add the product to the values of the bundle; 0 if that could be done."""
@@ -163,10 +168,14 @@ class Bound:
 def _function(located: Located, target: str) -> WarpgroupFunction:
     ways = located.ways
     return warpgroup_function(
-        located.op, target, a_from_registers=ways.a_from_registers,
-        scale_a=ways.scale_a, scale_b=ways.scale_b,
-        trans_a=ways.trans_a, trans_b=ways.trans_b,
-    )  # fmt: skip
+        located.op,
+        target,
+        a_from_registers=ways.a_from_registers,
+        scale_a=ways.scale_a,
+        scale_b=ways.scale_b,
+        trans_a=ways.trans_a,
+        trans_b=ways.trans_b,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -191,9 +200,14 @@ class Wgmma(Work):
     effect = effect("wgmma.mma_async")
 
     def __init__(
-        self, of: Warpgroup, located: Located, site: int, given: tuple[int, ...],
-        number: int, group: int,
-    ) -> None:  # fmt: skip
+        self,
+        of: Warpgroup,
+        located: Located,
+        site: int,
+        given: tuple[int, ...],
+        number: int,
+        group: int,
+    ) -> None:
         super().__init__(site, None)
         self._of = of
         self.located = located

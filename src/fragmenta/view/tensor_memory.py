@@ -129,8 +129,12 @@ def _columns(part: TensorFragment, at: TensorAddress) -> list[list[int]]:
 
 def _goes_on(last: Block, here: Block) -> bool:
     return (last.cta, last.warp, last.lanes, last.rows, last.columns[1] + 1) == (
-        here.cta, here.warp, here.lanes, here.rows, here.columns[0],
-    )  # fmt: skip
+        here.cta,
+        here.warp,
+        here.lanes,
+        here.rows,
+        here.columns[0],
+    )
 
 
 # ── the picture ─────────────────────────────────────────────────────────────
@@ -177,9 +181,11 @@ def _notes(op: Instruction) -> Iterator[str]:
 
 
 def _cta(
-    parts: Mapping[str, TensorFragment], found: Mapping[str, list[Block]], cta: int,
+    parts: Mapping[str, TensorFragment],
+    found: Mapping[str, list[Block]],
+    cta: int,
     pair: bool,
-) -> Drawing:  # fmt: skip
+) -> Drawing:
     top = 18 if pair else 0
     body = [words(f"CTA {cta}", "g t").at(0, 0)] if pair else []
     body += _bands(top + _HEADER)

@@ -489,9 +489,14 @@ def shuffle(
 k_steps x n_steps of 8 x 1, 4 x 2, 2 x 4 or 1 x 8; given k_steps=3
     """
     options = {
-        "operand": operand, "load_bytes": load_bytes, "k_steps": k_steps,
-        "n_steps": n_steps, "inner": inner, "memory": memory, "nibbles": nibbles,
-    }  # fmt: skip
+        "operand": operand,
+        "load_bytes": load_bytes,
+        "k_steps": k_steps,
+        "n_steps": n_steps,
+        "inner": inner,
+        "memory": memory,
+        "nibbles": nibbles,
+    }
     given = [name for name, value in options.items() if value is not None]
     check_bits(bits)
     if isinstance(order, str) and not {".", " "} & {*order}:
@@ -565,6 +570,13 @@ def _of_operand(
     digits = nibble_digits(nibbles, part.bits, part.container)
     own = part.channel(known.channel, counts) if known and known.channel else None
     return Shuffle(
-        name, part.op, part.letter, part.bits, part.places(counts), memory,
-        tuple(digits), own, known is None or known.grouped,
-    )  # fmt: skip
+        name,
+        part.op,
+        part.letter,
+        part.bits,
+        part.places(counts),
+        memory,
+        tuple(digits),
+        own,
+        known is None or known.grouped,
+    )

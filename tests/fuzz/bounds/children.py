@@ -42,9 +42,12 @@ class Child:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
             text=True,
-        )  # fmt: skip
+        )
 
     def run(self, number: int) -> dict[str, Any]:
         """What became of a job."""
@@ -118,17 +121,24 @@ def run_all(count: int, seed: int, processes: int) -> dict[str, Any]:
 
 
 def _add(
-    total: dict[str, Any], findings: list[dict[str, Any]], number: int, job: Work,
+    total: dict[str, Any],
+    findings: list[dict[str, Any]],
+    number: int,
+    job: Work,
     said: dict[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     for name in COUNTED:
         total[name] += said[name]
     for what in said["findings"]:
         findings += [{"job": number, "name": job.name, "what": what}]
         print(f"job {number}, {job.name}: {what}", file=sys.stderr, flush=True)
     if number % TELL == 0:
-        print(f"job {number:,} of {total['jobs']:,}: {total['accesses']:,} accesses, "
-              f"{len(findings)} findings", file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"job {number:,} of {total['jobs']:,}: {total['accesses']:,} accesses, "
+            f"{len(findings)} findings",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _families(every: Sequence[Work]) -> Iterator[tuple[str, int]]:

@@ -119,8 +119,12 @@ def lines() -> list[Syntax]:
     return [line for line in every if any(slot.address for slot in line.operands)]
 
 
-_SPACES = {"shared": "shared", "shared::cta": "shared", "local": "local",
-           "shared::cluster": "cluster"}  # fmt: skip
+_SPACES = {
+    "shared": "shared",
+    "shared::cta": "shared",
+    "local": "local",
+    "shared::cluster": "cluster",
+}
 
 
 @cache
@@ -154,14 +158,21 @@ def _form(of: Statement) -> Form:
         return Form(of.text, opcode, likes=tuple(_likes(of)))
     kind, held = line.type_of(data, of.qualifiers), registers(line, data, of.qualifiers)
     touch = Touch(
-        _SPACES.get(of.qualifiers.get("space", ""), "generic"), name, int(step or 0),
-        size(kind) * len(held), opcode in ("st", "atom", "red"),
-    )  # fmt: skip
+        _SPACES.get(of.qualifiers.get("space", ""), "generic"),
+        name,
+        int(step or 0),
+        size(kind) * len(held),
+        opcode in ("st", "atom", "red"),
+    )
     loads, stores = opcode in ("ld", "ldu"), opcode == "st"
     return Form(
-        of.text, opcode, tuple(held) if loads else (), size(kind),
-        tuple(held) if stores else (), touch,
-    )  # fmt: skip
+        of.text,
+        opcode,
+        tuple(held) if loads else (),
+        size(kind),
+        tuple(held) if stores else (),
+        touch,
+    )
 
 
 def _likes(of: Statement) -> Iterator[tuple[int, str]]:
@@ -190,9 +201,11 @@ def catalogued() -> list[Op]:
     return [
         op
         for op in catalogue()
-        if any(o.ptx in ADDRESSES or (o.name in ("a", "b", "s") and o.ptx == ".b64")
-               for o in op.operands)
-    ]  # fmt: skip
+        if any(
+            o.ptx in ADDRESSES or (o.name in ("a", "b", "s") and o.ptx == ".b64")
+            for o in op.operands
+        )
+    ]
 
 
 @cache
@@ -293,8 +306,11 @@ def _scoped(op: Op, given: dict[str, int]) -> str:
     return "\n".join([*lines, f"{alone}{written.statement(op, **given)}", "}"])
 
 
-_FILL = {8: "mov.b64 {}, %long{};", 4: "mov.b32 {}, %word{};",
-         2: "mov.b16 {}, %half{};"}  # fmt: skip
+_FILL = {
+    8: "mov.b64 {}, %long{};",
+    4: "mov.b32 {}, %word{};",
+    2: "mov.b16 {}, %half{};",
+}
 
 
 def _filled(kind: str, name: str, number: int) -> list[str]:

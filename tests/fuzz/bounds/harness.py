@@ -149,12 +149,24 @@ class Room:
         shape = Shape((blocks, 1, 1), (setting.threads, 1, 1), (setting.cluster, 1, 1))
         with self.arena.standing_in():
             loaded = ptx.parse(kernel(forms, setting.cluster))
-            given = [_locked(self.table), self.out, self.data, _locked(self.locked),
-                     bytes(range(24))]  # fmt: skip
+            given = [
+                _locked(self.table),
+                self.out,
+                self.data,
+                _locked(self.locked),
+                bytes(range(24)),
+            ]
             self.launch: Any = loaded.launch(
-                "k", shape, given, shared=0, target=target(forms), contract=True,
-                stack=1 << 12, watch=setting.watch, schedule=setting.schedule,
-            )  # fmt: skip
+                "k",
+                shape,
+                given,
+                shared=0,
+                target=target(forms),
+                contract=True,
+                stack=1 << 12,
+                watch=setting.watch,
+                schedule=setting.schedule,
+            )
             self.runner: Any = self.launch.context()
         self._put_maps()
         compiled = self.launch.compiled
@@ -304,9 +316,13 @@ class Room:
         return Outcome(accesses, faults, self.findings[:20])
 
     def _compare(
-        self, form: Form, blocks: NDArray[np.int64], numbers: NDArray[np.uint64],
-        stores: list[Stores], rank: int,
-    ) -> None:  # fmt: skip
+        self,
+        form: Form,
+        blocks: NDArray[np.int64],
+        numbers: NDArray[np.uint64],
+        stores: list[Stores],
+        rank: int,
+    ) -> None:
         touch = form.touch
         assert touch is not None
         place, bits = column(touch.register)
@@ -361,13 +377,20 @@ class Room:
                 return
 
     def _stored(
-        self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64],
-        numbers: NDArray[np.uint64], runs: NDArray[np.bool_],
-    ) -> list[Stores]:  # fmt: skip
+        self,
+        form: Form,
+        blocks: NDArray[np.int64],
+        address: NDArray[np.uint64],
+        numbers: NDArray[np.uint64],
+        runs: NDArray[np.bool_],
+    ) -> list[Stores]:
         """What stores without a fault put where; of lanes that collide one stays."""
         assert form.touch is not None
-        slot = next(s.slot for s in self.launch.places if s.data is not None
-                    and np.shares_memory(s.data, self.data))  # fmt: skip
+        slot = next(
+            s.slot
+            for s in self.launch.places
+            if s.data is not None and np.shares_memory(s.data, self.data)
+        )
         begin = address - np.uint64(slot << layout.SLOT_BITS)
         runs = runs & (begin <= np.uint64(self.data.size - form.touch.bytes))
         group = min(32, PASS_BYTES // form.touch.bytes)
@@ -377,8 +400,9 @@ class Room:
         for place, name in enumerate(form.values):
             low = begin[runs].astype(np.int64) + place * form.element
             value = _value(name, numbers[runs])[:, : form.element]
-            found.append(Stores(order[runs], low[:, None] + np.arange(form.element),
-                                value))  # fmt: skip
+            found.append(
+                Stores(order[runs], low[:, None] + np.arange(form.element), value)
+            )
         return found
 
 

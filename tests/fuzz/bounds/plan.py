@@ -31,9 +31,12 @@ PER_BLOCK = 12
 """About so many accesses does a block make before it ends or fails."""
 NATIVE = (Setting(), Setting(low=True), Setting(), Setting(watch=True, low=True))
 ASYNCHRONOUS = (
-    Setting(), Setting(cluster=2), Setting(schedule="lazy"), Setting(watch=True),
+    Setting(),
+    Setting(cluster=2),
+    Setting(schedule="lazy"),
+    Setting(watch=True),
     Setting(cluster=2, watch=True, schedule="lazy"),
-)  # fmt: skip
+)
 CLUSTERED = (Setting(cluster=2), Setting(cluster=2, low=True, watch=True))
 
 
@@ -148,9 +151,13 @@ class Modules(NamedTuple):
 
 
 def launched(
-    text: str, *, low: bool, check: bool, refused: list[str] | None = None,
+    text: str,
+    *,
+    low: bool,
+    check: bool,
+    refused: list[str] | None = None,
     wrong: bool = False,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """What is found when the kernel of a module is launched.
 
     That it runs to its end is a finding, too, if the module is known to be ``wrong``.
@@ -161,9 +168,14 @@ def launched(
         with arena.standing_in():
             kernel = ptx.parse(text).kernels["k"]
             kernel.launch(
-                1, 32, [data][: len(kernel.parameters)], check=check, problems="report", limit=100_000,
+                1,
+                32,
+                [data][: len(kernel.parameters)],
+                check=check,
+                problems="report",
+                limit=100_000,
                 stack=1 << 12,
-            )  # fmt: skip
+            )
         if wrong:
             found.append(f"ran to its end\n{text}")
     except fm.KernelFault:

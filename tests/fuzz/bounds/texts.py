@@ -18,11 +18,37 @@ from tests.fuzz.bounds.forms import HEAD, REGISTERS, Form, catalogue_forms
 from tests.ptx.opcodes.carried import statements
 
 OTHERS = (
-    "%p1", "%h1", "%r1", "%d1", "%q1", "!%p1", "_", "0", "-4", "16", "1048576", "1.5",
-    "0xFFFFFFFFFFFFFFFF", "%tid.x", "%clock64", "%envreg3", "variable", "tile", "DONE",
-    "%r1|%p1", "%p1|%q1", "{}", "[%d1]", "[%p1]", "[%q1]", "[tile+4294967296]",
-    "[%d1, {%r1, %r2}]", "[variable-8]", "-%r1", "%r1.h1",
-)  # fmt: skip
+    "%p1",
+    "%h1",
+    "%r1",
+    "%d1",
+    "%q1",
+    "!%p1",
+    "_",
+    "0",
+    "-4",
+    "16",
+    "1048576",
+    "1.5",
+    "0xFFFFFFFFFFFFFFFF",
+    "%tid.x",
+    "%clock64",
+    "%envreg3",
+    "variable",
+    "tile",
+    "DONE",
+    "%r1|%p1",
+    "%p1|%q1",
+    "{}",
+    "[%d1]",
+    "[%p1]",
+    "[%q1]",
+    "[tile+4294967296]",
+    "[%d1, {%r1, %r2}]",
+    "[variable-8]",
+    "-%r1",
+    "%r1.h1",
+)
 """What an operand may be replaced by."""
 COUNTS = (1, 2, 3, 5, 8, 16, 33, 400, 4000)
 """Registers in braces."""
@@ -56,8 +82,12 @@ def _hurt(draw: random.Random, operands: list[str]) -> list[str]:
 def hurt(count: int, seed: int) -> Iterator[Form]:
     """Instructions with one change each, of the table and of the catalogue in turns."""
     draw = random.Random(f"texts {seed}")
-    lines = [line for some in TABLE.lines.values() for line in some
-             if not line.opcode.startswith("_") and line.opcode not in NO_TEXT]  # fmt: skip
+    lines = [
+        line
+        for some in TABLE.lines.values()
+        for line in some
+        if not line.opcode.startswith("_") and line.opcode not in NO_TEXT
+    ]
     listed = catalogue_forms()
     for number in range(count):
         if number % 3:
@@ -86,11 +116,32 @@ def _addressed(number: int, found: dict[str, str]) -> str:
 
 # ── modules ─────────────────────────────────────────────────────────────────
 
-OFFSETS = (0, 4, 7, 8, 12, 16, 24, 4096, 1 << 20, 1 << 32, (1 << 63) - 1, -4, -64,
-           -(1 << 31), -(1 << 63))  # fmt: skip
+OFFSETS = (
+    0,
+    4,
+    7,
+    8,
+    12,
+    16,
+    24,
+    4096,
+    1 << 20,
+    1 << 32,
+    (1 << 63) - 1,
+    -4,
+    -64,
+    -(1 << 31),
+    -(1 << 63),
+)
 TYPES = ("u8", "u32", "u64", "v2.u32", "v4.u32", "b128")
-_TAKES = {"u8": "%h1", "u32": "%r1", "u64": "%d1", "v2.u32": "{%r1, %r2}",
-          "v4.u32": "{%r1, %r2, %r3, %r4}", "b128": "%q1"}  # fmt: skip
+_TAKES = {
+    "u8": "%h1",
+    "u32": "%r1",
+    "u64": "%d1",
+    "v2.u32": "{%r1, %r2}",
+    "v4.u32": "{%r1, %r2, %r3, %r4}",
+    "b128": "%q1",
+}
 VPRINTF = ".extern .func ({}) vprintf({});\n"
 
 
@@ -118,10 +169,31 @@ def modules() -> Iterator[str]:
 
 
 def _calls() -> Iterator[str]:
-    given = ("", ", (%p1)", ", (%h1)", ", (%r1)", ", (%d1)", ", (%q1)", ", (5)", ", (a)",
-             ", (big)", ", (%r1, %r2)", ", (tile)", ", (_)", ", (nothing)")  # fmt: skip
-    takes = ("", ".reg .b32 y", ".reg .b64 y", ".reg .pred y", ".reg .b128 y",
-             ".param .b8 y[3]", ".param .b64 y", ".param .b8 y[4000]")  # fmt: skip
+    given = (
+        "",
+        ", (%p1)",
+        ", (%h1)",
+        ", (%r1)",
+        ", (%d1)",
+        ", (%q1)",
+        ", (5)",
+        ", (a)",
+        ", (big)",
+        ", (%r1, %r2)",
+        ", (tile)",
+        ", (_)",
+        ", (nothing)",
+    )
+    takes = (
+        "",
+        ".reg .b32 y",
+        ".reg .b64 y",
+        ".reg .pred y",
+        ".reg .b128 y",
+        ".param .b8 y[3]",
+        ".param .b64 y",
+        ".param .b8 y[4000]",
+    )
     body = "{ .param .b32 a; .param .b8 big[4096]; "
     uses = "{ .reg .b64 %z; mov.b64 %z, y; ret; }"
     for take, give in itertools.product(takes, given):
@@ -143,25 +215,39 @@ def _calls() -> Iterator[str]:
             ".func g() { ret; }\n.global .u64 t[1] = {g};",
         )
     yield kernel_text("call k, (%d1);")
-    yield kernel_text("mov.u64 %d1, k; P: .callprototype _ (.param .b64 _); "
-                  "{ .param .b64 a; call %d1, (a), P; }")  # fmt: skip
+    yield kernel_text(
+        "mov.u64 %d1, k; P: .callprototype _ (.param .b64 _); "
+        "{ .param .b64 a; call %d1, (a), P; }"
+    )
     yield kernel_text("call nobody, (%d1);")
     for index in ("2", "3", "-1", "0x7FFFFFFF"):
-        yield kernel_text(f"mov.u32 %r1, {index}; L: .branchtargets A, B; brx.idx %r1, L; "
-                      "A: ret; B: ret;")  # fmt: skip
-        yield kernel_text(f"mov.u32 %r1, {index}; bar.sync %r1; bar.arrive %r1, 64; "
-                      "bar.red.popc.u32 %r2, %r1, %p1;")  # fmt: skip
-        yield kernel_text(f"mov.u32 %r1, {index}; alloca.u64 %d1, %d2, 16; "
-                      "stackrestore.u64 %d2; st.local.u32 [%d1], %r1;")  # fmt: skip
+        yield kernel_text(
+            f"mov.u32 %r1, {index}; L: .branchtargets A, B; brx.idx %r1, L; "
+            "A: ret; B: ret;"
+        )
+        yield kernel_text(
+            f"mov.u32 %r1, {index}; bar.sync %r1; bar.arrive %r1, 64; "
+            "bar.red.popc.u32 %r2, %r1, %p1;"
+        )
+        yield kernel_text(
+            f"mov.u32 %r1, {index}; alloca.u64 %d1, %d2, 16; "
+            "stackrestore.u64 %d2; st.local.u32 [%d1], %r1;"
+        )
 
 
 def _printing() -> Iterator[str]:
     """``vprintf`` and its kin, with other parameters than they have."""
     for results, takes in itertools.product(
         ("", ".param .b32 r", ".reg .pred r"),
-        ("", ".param .b64 a", ".param .b64 a, .param .b64 b", ".reg .b32 a, .reg .b16 b",
-         ".param .b32 a, .param .b32 b", ".param .b8 a[400], .param .b64 b"),
-    ):  # fmt: skip
+        (
+            "",
+            ".param .b64 a",
+            ".param .b64 a, .param .b64 b",
+            ".reg .b32 a, .reg .b16 b",
+            ".param .b32 a, .param .b32 b",
+            ".param .b8 a[400], .param .b64 b",
+        ),
+    ):
         for name in ("vprintf", "__assertfail", "malloc", "free"):
             declared = VPRINTF.format(results, takes).replace("vprintf", name)
             parts = [each for each in takes.split(", ") if each]
@@ -175,8 +261,17 @@ def _printing() -> Iterator[str]:
             yield kernel_text(
                 f"{{ {inner} call {gets}{name}, ({', '.join(names)}); }}", declared
             )
-    for number in ("0x400", "0xE00000", "0x8000000000", "0x8001000400", "0x8000000400",
-                   "0x7FFF000000000000", "-1", "0x9000000000", "0xA000000000"):  # fmt: skip
+    for number in (
+        "0x400",
+        "0xE00000",
+        "0x8000000000",
+        "0x8001000400",
+        "0x8000000400",
+        "0x7FFF000000000000",
+        "-1",
+        "0x9000000000",
+        "0xA000000000",
+    ):
         for second in ("0", number):
             yield kernel_text(
                 "{ .param .b32 r; .param .b64 a; .param .b64 b; "

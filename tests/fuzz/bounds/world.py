@@ -49,12 +49,16 @@ class World:
                     for s in launch.places
                     if not np.shares_memory(s.data, hidden)
                 ),
-                Region(layout.PARAM_WINDOW, launch.parameters.size, False,
-                       launch.parameters),
+                Region(
+                    layout.PARAM_WINDOW,
+                    launch.parameters.size,
+                    False,
+                    launch.parameters,
+                ),
                 *(_shared(layout.SHARED_WINDOW + first, shared) for first in near),
                 Region(layout.LOCAL_WINDOW, local, True, None),
             ],
-        }  # fmt: skip
+        }
 
     def of(self, touch: Touch, rank: int) -> list[Region]:
         """Where an access of a block of a cluster may go."""
@@ -120,10 +124,19 @@ def _shared(first: int, size: int) -> Region:
 _LITTLE = (0, 1, 2, 3, 4, 8, 16, 31, 32, 64, 128, 255, 4096, 65535, (1 << 32) - 1)
 
 
-_FIELDS = np.array([
-    0x3FFF, 0x3FFF_3FFF, 0x3FFF_3FFF_3FFF, 0xC00E_3FFF_3FFF_3FFF, 0x01FF, 0x007F_01FF,
-    0x0060_003F, 0xE00E_7FFF_3FFF_3FFF,
-], np.uint64)  # fmt: skip
+_FIELDS = np.array(
+    [
+        0x3FFF,
+        0x3FFF_3FFF,
+        0x3FFF_3FFF_3FFF,
+        0xC00E_3FFF_3FFF_3FFF,
+        0x01FF,
+        0x007F_01FF,
+        0x0060_003F,
+        0xE00E_7FFF_3FFF_3FFF,
+    ],
+    np.uint64,
+)
 """Bits that descriptors of shared memory and addresses of tensor memory have."""
 
 
@@ -176,9 +189,13 @@ class Draw:
         modes = [each for each in MODES_OF[reads.family] if each is not None]
         base = int(draw.integers(8)) if draw.random() < 0.1 else 0
         found = Descriptor(
-            UNIT * int(draw.integers(first - 4, last + 4)), UNIT * step, UNIT * other,
-            modes[int(draw.integers(len(modes)))], base, reads.family,
-        ).encode()  # fmt: skip
+            UNIT * int(draw.integers(first - 4, last + 4)),
+            UNIT * step,
+            UNIT * other,
+            modes[int(draw.integers(len(modes)))],
+            base,
+            reads.family,
+        ).encode()
         if draw.random() < 0.2:
             found ^= 1 << int(draw.integers(64))
         return found

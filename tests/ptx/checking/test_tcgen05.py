@@ -69,9 +69,11 @@ def test_a_constant_descriptor_is_read() -> None:
     (wrong,) = [each for each in found if each.rule == "tensor"]
     assert wrong.severity == "warning"
     assert "idesc: 0xffffffff is no descriptor of f16" in wrong.message
-    (wide,) = said("tcgen05.mma.cta_group::1.kind::mxf4.block_scale [%r0], %rd0, %rd0, "
-                   f"{fm.tcgen05('m128n64k96', a='e2m1', kind='mxf4').idesc:#x}, [%r0], "
-                   "[%r0], %p0;")  # fmt: skip
+    (wide,) = said(
+        "tcgen05.mma.cta_group::1.kind::mxf4.block_scale [%r0], %rd0, %rd0, "
+        f"{fm.tcgen05('m128n64k96', a='e2m1', kind='mxf4').idesc:#x}, [%r0], "
+        "[%r0], %p0;"
+    )
     assert "k = 96 came with sm_103a" in wide
 
 

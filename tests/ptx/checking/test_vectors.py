@@ -21,18 +21,44 @@ HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
 WHOLE = ("%v2", "%v4", "%w4", "%s2", "%s4", "%l2", "%u2", "%c4", "%n1", "%tid")
 ONE = ("%v4.x", "%w4.w", "%s4.a", "%l2.y", "%u2.g", "%r0", "%f0", "%h0", "%d0")
 GENERATED = [
-    *(f"ld.global.{t} {v}, [%d0];" for t, v in product(
-        ("v2.b32", "v4.b32", "v4.f32", "v4.u32", "v4.b16", "v4.b8", "v2.b64", "b32"),
-        WHOLE)),
-    *(f"st.shared.{t} [tile], {v};" for t, v in product(
-        ("v2.b32", "v4.f32", "v4.u16", "v2.u64", "b64"), WHOLE)),
-    *(f"mov.{t} {d}, {a};" for t, d, a in product(
-        ("v4.b32", "v4.f32", "v2.u32", "b64", "b32"),
-        (*WHOLE[:-1], "%r0", "%d0"), (*WHOLE, "%r1", "%d1"))),
-    *(f"{op} {d}, {a}, {b};" for op, d, a, b in product(
-        ("add.u32", "add.f32", "xor.b16", "add.u64"), ONE, ONE[:4], ("%v4.z", "%l2.x",
-        "%v4"))),
-]  # fmt: skip
+    *(
+        f"ld.global.{t} {v}, [%d0];"
+        for t, v in product(
+            (
+                "v2.b32",
+                "v4.b32",
+                "v4.f32",
+                "v4.u32",
+                "v4.b16",
+                "v4.b8",
+                "v2.b64",
+                "b32",
+            ),
+            WHOLE,
+        )
+    ),
+    *(
+        f"st.shared.{t} [tile], {v};"
+        for t, v in product(("v2.b32", "v4.f32", "v4.u16", "v2.u64", "b64"), WHOLE)
+    ),
+    *(
+        f"mov.{t} {d}, {a};"
+        for t, d, a in product(
+            ("v4.b32", "v4.f32", "v2.u32", "b64", "b32"),
+            (*WHOLE[:-1], "%r0", "%d0"),
+            (*WHOLE, "%r1", "%d1"),
+        )
+    ),
+    *(
+        f"{op} {d}, {a}, {b};"
+        for op, d, a, b in product(
+            ("add.u32", "add.f32", "xor.b16", "add.u64"),
+            ONE,
+            ONE[:4],
+            ("%v4.z", "%l2.x", "%v4"),
+        )
+    ),
+]
 
 WRITTEN = """
 ld.global.v4.b32 {%v4.x, %v4.y, %v4.z, %v4.w}, [%d0];

@@ -21,9 +21,15 @@ from tests.ptx.corpus.triton_hopper import Launched, described, i32
 
 @gluon.jit
 def pair_matmul(
-    a_map, b_map, c_map, k,
-    M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, SUMS: gl.constexpr,
-):  # fmt: skip
+    a_map,
+    b_map,
+    c_map,
+    k,
+    M: gl.constexpr,
+    N: gl.constexpr,
+    K: gl.constexpr,
+    SUMS: gl.constexpr,
+):
     left = gl.allocate_shared_memory(gl.float16, [M, K], a_map.layout)
     right = gl.allocate_shared_memory(gl.float16, [K, N], b_map.layout)
     sums = allocate_tensor_memory(gl.float32, [M, N], SUMS)
@@ -56,14 +62,22 @@ def shared(spec: Spec, across: list[int], *block: int) -> Spec:
 
 
 def _pair(m: int, n: int, k: int, deep: int) -> Launched:
-    sums = TensorMemoryLayout((m // 2, n), col_stride=1, cga_layout=[[1, 0]], two_ctas=True)  # fmt: skip
+    sums = TensorMemoryLayout(
+        (m // 2, n), col_stride=1, cga_layout=[[1, 0]], two_ctas=True
+    )
     return Launched(
-        pair_matmul, (1, 1, 1),
-        [shared(integers("f16", m, k, low=-8, high=9), [1, 0], m, deep),
-         shared(integers("f16", k, n, low=-8, high=9), [0, 1], deep, n),
-         shared(output("f32", m, n), [1, 0], m, n), i32(k)],
-        {"M": m, "N": n, "K": deep, "SUMS": sums}, {"num_ctas": 2}, "",
-    )  # fmt: skip
+        pair_matmul,
+        (1, 1, 1),
+        [
+            shared(integers("f16", m, k, low=-8, high=9), [1, 0], m, deep),
+            shared(integers("f16", k, n, low=-8, high=9), [0, 1], deep, n),
+            shared(output("f32", m, n), [1, 0], m, n),
+            i32(k),
+        ],
+        {"M": m, "N": n, "K": deep, "SUMS": sums},
+        {"num_ctas": 2},
+        "",
+    )
 
 
 LAUNCHES: list[Launched] = [_pair(256, 128, 192, 64)]

@@ -16,10 +16,20 @@ from tests.ptx.corpus.triton_hopper import Launched, i32
 
 @triton.jit
 def matmul_scaled(
-    a, b, c, a_scale, b_scale, n, k,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, KIND: tl.constexpr,
-    PACK: tl.constexpr, VECTOR: tl.constexpr,
-):  # fmt: skip
+    a,
+    b,
+    c,
+    a_scale,
+    b_scale,
+    n,
+    k,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    KIND: tl.constexpr,
+    PACK: tl.constexpr,
+    VECTOR: tl.constexpr,
+):
     """Elements with a scale factor for each ``VECTOR`` of them along k."""
     rows = tl.program_id(0) * M + tl.arange(0, M)
     columns = tl.program_id(1) * N + tl.arange(0, N)
@@ -50,11 +60,21 @@ def _scaled(kind: str, vector: int, tag: str) -> Launched:
         return integers("u8", *shape, low=120, high=135)  # ue8m0: exponents
 
     return Launched(
-        matmul_scaled, (m // tile["M"], n // tile["N"], 1),
-        [elements(m), elements(n), output("f32", m, n), scales(m), scales(n),
-         i32(n), i32(k)],
-        {**tile, "KIND": kind, "PACK": pack, "VECTOR": vector}, {}, tag,
-    )  # fmt: skip
+        matmul_scaled,
+        (m // tile["M"], n // tile["N"], 1),
+        [
+            elements(m),
+            elements(n),
+            output("f32", m, n),
+            scales(m),
+            scales(n),
+            i32(n),
+            i32(k),
+        ],
+        {**tile, "KIND": kind, "PACK": pack, "VECTOR": vector},
+        {},
+        tag,
+    )
 
 
 LAUNCHES: list[Launched] = [

@@ -30,9 +30,19 @@ LOG2_E = 1.4426950408889634
 
 @triton.jit
 def matmul(
-    a, b, c, m, n, k, b_row, b_column,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, SUM: tl.constexpr,
-):  # fmt: skip
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    b_row,
+    b_column,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    SUM: tl.constexpr,
+):
     rows = tl.program_id(0) * M + tl.arange(0, M)
     columns = tl.program_id(1) * N + tl.arange(0, N)
     inner = tl.arange(0, K)
@@ -91,15 +101,26 @@ def matmul_made_here(
 
 @triton.jit
 def matmul_persistent(
-    a_map, b_map, c_map, m, n, k,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, SPECIALISE: tl.constexpr,
-):  # fmt: skip
+    a_map,
+    b_map,
+    c_map,
+    m,
+    n,
+    k,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    SPECIALISE: tl.constexpr,
+):
     """A few programs take all tiles; the host makes the descriptors."""
     across = tl.cdiv(n, N)
     for tile in tl.range(
-        tl.program_id(0), tl.cdiv(m, M) * across, tl.num_programs(0),
-        flatten=True, warp_specialize=SPECIALISE,
-    ):  # fmt: skip
+        tl.program_id(0),
+        tl.cdiv(m, M) * across,
+        tl.num_programs(0),
+        flatten=True,
+        warp_specialize=SPECIALISE,
+    ):
         row, column = tile // across * M, tile % across * N
         total = tl.zeros((M, N), dtype=tl.float32)
         for i in range(tl.cdiv(k, K)):
@@ -139,8 +160,19 @@ def matmul_added(
 
 
 @triton.jit
-def _step(query, key, value, first, rows, most, total, sums, scale,
-          N: tl.constexpr, CAUSAL: tl.constexpr):  # fmt: skip
+def _step(
+    query,
+    key,
+    value,
+    first,
+    rows,
+    most,
+    total,
+    sums,
+    scale,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
     score = tl.dot(query, key) * scale
     if CAUSAL:
         columns = first + tl.arange(0, N)
@@ -155,9 +187,17 @@ def _step(query, key, value, first, rows, most, total, sums, scale,
 
 @triton.jit
 def attention(
-    q, k, v, out, length, scale,
-    M: tl.constexpr, N: tl.constexpr, HEAD: tl.constexpr, CAUSAL: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    out,
+    length,
+    scale,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    HEAD: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
     rows = tl.program_id(0) * M + tl.arange(0, M)
     head = tl.program_id(1) * length * HEAD
     at = tl.arange(0, HEAD)
@@ -181,10 +221,18 @@ def attention(
 
 @triton.jit
 def attention_by_maps(
-    q_map, k_map, v_map, out_map, length, scale,
-    M: tl.constexpr, N: tl.constexpr, HEAD: tl.constexpr, CAUSAL: tl.constexpr,
+    q_map,
+    k_map,
+    v_map,
+    out_map,
+    length,
+    scale,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    HEAD: tl.constexpr,
+    CAUSAL: tl.constexpr,
     SPECIALISE: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(1) * length + tl.program_id(0) * M
     rows = tl.program_id(0) * M + tl.arange(0, M)
     query = q_map.load([row, 0])
@@ -230,9 +278,14 @@ def described(spec: Spec, *block: int) -> Spec:
 
 
 def _matmul(
-    kind: str, size: tuple[int, int, int], tile: tuple[int, int, int], tag: str = "",
-    make: Any = normal, transposed: bool = True, **options: Any,
-) -> Launched:  # fmt: skip
+    kind: str,
+    size: tuple[int, int, int],
+    tile: tuple[int, int, int],
+    tag: str = "",
+    make: Any = normal,
+    transposed: bool = True,
+    **options: Any,
+) -> Launched:
     (m, n, k), (tall, wide_, deep) = size, tile
     total = "i32" if kind == "i8" else "f32"
     bounds = {"low": -128, "high": 128} if make is integers else {}
@@ -240,38 +293,61 @@ def _matmul(
     b = make(kind, *((n, k) if transposed else (k, n)), **bounds)
     steps = (1, k) if transposed else (n, 1)
     return Launched(
-        matmul, (m // tall, n // wide_, 1),
+        matmul,
+        (m // tall, n // wide_, 1),
         [a, b, output(total, m, n), *map(i32, (m, n, k, *steps))],
-        {"M": tall, "N": wide_, "K": deep,
-         "SUM": tl.int32 if kind == "i8" else tl.float32},
-        options, "-".join(filter(None, [kind, tag])),
-    )  # fmt: skip
+        {
+            "M": tall,
+            "N": wide_,
+            "K": deep,
+            "SUM": tl.int32 if kind == "i8" else tl.float32,
+        },
+        options,
+        "-".join(filter(None, [kind, tag])),
+    )
 
 
 def _persistent(tag: str, specialise: bool, **options: Any) -> Launched:
     m, n, k, tall, wide_, deep = 256, 256, 192, 128, 128, 64
     return Launched(
-        matmul_persistent, (3 // options.get("num_ctas", 1) or 1, 1, 1),
-        [described(normal("f16", m, k), tall, deep),
-         described(normal("f16", k, n), deep, wide_),
-         described(output("f16", m, n), tall, wide_), *map(i32, (m, n, k))],
-        {"M": tall, "N": wide_, "K": deep, "SPECIALISE": specialise}, options, tag,
-    )  # fmt: skip
+        matmul_persistent,
+        (3 // options.get("num_ctas", 1) or 1, 1, 1),
+        [
+            described(normal("f16", m, k), tall, deep),
+            described(normal("f16", k, n), deep, wide_),
+            described(output("f16", m, n), tall, wide_),
+            *map(i32, (m, n, k)),
+        ],
+        {"M": tall, "N": wide_, "K": deep, "SPECIALISE": specialise},
+        options,
+        tag,
+    )
 
 
 def _made_here(kind: str, result: str, tag: str = "", **options: Any) -> Launched:
     m, n, k, tall, wide_, deep = 200, 144, 160, 64, 64, 64
     return Launched(
-        matmul_made_here, (4, 3, 1),
-        [normal(kind, m, k), normal(kind, n, k), output(result, m, n),
-         *map(i32, (m, n, k))],
-        {"M": tall, "N": wide_, "K": deep}, options,
+        matmul_made_here,
+        (4, 3, 1),
+        [
+            normal(kind, m, k),
+            normal(kind, n, k),
+            output(result, m, n),
+            *map(i32, (m, n, k)),
+        ],
+        {"M": tall, "N": wide_, "K": deep},
+        options,
         "-".join(filter(None, [kind, tag])),
-    )  # fmt: skip
+    )
 
 
-def _attention(causal: bool, head: int, maps: bool = False, specialise: bool = False,
-               **options: Any) -> Launched:  # fmt: skip
+def _attention(
+    causal: bool,
+    head: int,
+    maps: bool = False,
+    specialise: bool = False,
+    **options: Any,
+) -> Launched:
     heads, length, tall, wide_ = 2, 256, 64 if head == 64 else 128, 64
     rows = heads * length
     inputs = [normal("f16", rows, head)] * 3
@@ -289,15 +365,26 @@ def _attention(causal: bool, head: int, maps: bool = False, specialise: bool = F
     words += ["specialised"] if specialise else []
     words += [f"{name}{value}" for name, value in options.items()]
     return Launched(
-        function, (length // tall, heads, 1),
-        [*made, i32(length), scalar("f32", LOG2_E / head**0.5)], constants, options,
+        function,
+        (length // tall, heads, 1),
+        [*made, i32(length), scalar("f32", LOG2_E / head**0.5)],
+        constants,
+        options,
         "-".join(filter(None, words)),
-    )  # fmt: skip
+    )
 
 
 LAUNCHES: list[Launched] = [
     _matmul("f16", (128, 128, 256), (64, 128, 64)),
-    _matmul("f16", (128, 128, 128), (128, 128, 64), "rows", transposed=False, num_warps=8, num_stages=4),
+    _matmul(
+        "f16",
+        (128, 128, 128),
+        (128, 128, 64),
+        "rows",
+        transposed=False,
+        num_warps=8,
+        num_stages=4,
+    ),
     _matmul("f16", (64, 64, 128), (64, 64, 32), "special", make=special),
     _matmul("bf16", (128, 128, 192), (64, 64, 64)),
     _matmul("bf16", (64, 64, 128), (64, 64, 64), "wide", make=wide),
@@ -305,28 +392,59 @@ LAUNCHES: list[Launched] = [
     _matmul("e5m2", (64, 64, 256), (64, 64, 64)),
     _matmul("f32", (128, 64, 128), (64, 64, 32)),
     _matmul("i8", (128, 128, 256), (64, 64, 64), make=integers),
-    _matmul("f16", (256, 128, 128), (128, 128, 64), "cluster", transposed=False, num_ctas=2),
-    Launched(matmul_ragged, (2, 2, 1),
-             [normal("f16", 100, 90), normal("f16", 90, 72), output("f16", 100, 72), normal("f32", 72),
-              *map(i32, (100, 72, 90))], {"M": 64, "N": 64, "K": 32}, {}, ""),
+    _matmul(
+        "f16", (256, 128, 128), (128, 128, 64), "cluster", transposed=False, num_ctas=2
+    ),
+    Launched(
+        matmul_ragged,
+        (2, 2, 1),
+        [
+            normal("f16", 100, 90),
+            normal("f16", 90, 72),
+            output("f16", 100, 72),
+            normal("f32", 72),
+            *map(i32, (100, 72, 90)),
+        ],
+        {"M": 64, "N": 64, "K": 32},
+        {},
+        "",
+    ),
     _made_here("f16", "f16"),
     _made_here("bf16", "f32", "deep", num_stages=4, num_warps=8),
     _made_here("e4m3", "f16"),
     _persistent("", False),
     _persistent("specialised", True, num_warps=8),
     _persistent("cluster", False, num_ctas=2),
-    Launched(matmul_specialised, (2, 2, 1),
-             [described(normal("f16", 128, 256), 64, 64), described(normal("f16", 128, 256), 64, 64),
-              output("f32", 128, 128), *map(i32, (128, 256))], {"M": 64, "N": 64, "K": 64}, {}, ""),
-    Launched(matmul_added, (2, 2, 2),
-             [described(integers("f16", 128, 128, low=-8, high=9), 64, 32),
-              described(integers("f16", 128, 128, low=-8, high=9), 64, 32),
-              described(integers("f32", 128, 128, low=-8, high=9), 64, 64), i32(128)],
-             {"M": 64, "N": 64, "K": 32}, {}, ""),
+    Launched(
+        matmul_specialised,
+        (2, 2, 1),
+        [
+            described(normal("f16", 128, 256), 64, 64),
+            described(normal("f16", 128, 256), 64, 64),
+            output("f32", 128, 128),
+            *map(i32, (128, 256)),
+        ],
+        {"M": 64, "N": 64, "K": 64},
+        {},
+        "",
+    ),
+    Launched(
+        matmul_added,
+        (2, 2, 2),
+        [
+            described(integers("f16", 128, 128, low=-8, high=9), 64, 32),
+            described(integers("f16", 128, 128, low=-8, high=9), 64, 32),
+            described(integers("f32", 128, 128, low=-8, high=9), 64, 64),
+            i32(128),
+        ],
+        {"M": 64, "N": 64, "K": 32},
+        {},
+        "",
+    ),
     _attention(False, 64),
     _attention(True, 64, num_stages=3),
     _attention(True, 128, num_warps=8),
     _attention(False, 64, maps=True),
     _attention(True, 128, maps=True, num_warps=8),
     _attention(True, 64, maps=True, specialise=True),
-]  # fmt: skip
+]

@@ -56,8 +56,19 @@ def layer_norm(
 
 
 @triton.jit
-def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, SUM: tl.constexpr,
-           PRECISION: tl.constexpr):  # fmt: skip
+def matmul(
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    SUM: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     rows = tl.program_id(0) * M + tl.arange(0, M)
     columns = tl.program_id(1) * N + tl.arange(0, N)
     inner = tl.arange(0, K)
@@ -318,38 +329,176 @@ def _matmul(
 
 # Kernel, grid, arguments, compile-time constants, tag.
 KERNELS: list[tuple[Any, ...]] = [
-    (vector_add, 8, [normal("f32", 1000), wide("f32", 1000), output("f32", 1000), i32(1000)], {"BLOCK": 128}, ""),
-    (fused_softmax, 8, [normal("f32", 8, 200, scale=3.0), output("f32", 8, 200), i32(200)], {"BLOCK": 256}, ""),
-    (layer_norm, 6, [normal("f16", 6, 300), normal("f32", 300), normal("f32", 300), output("f16", 6, 300),
-                     output("f32", 6), output("f32", 6), i32(300), scalar("f32", 1e-5)], {"BLOCK": 512}, ""),
+    (
+        vector_add,
+        8,
+        [normal("f32", 1000), wide("f32", 1000), output("f32", 1000), i32(1000)],
+        {"BLOCK": 128},
+        "",
+    ),
+    (
+        fused_softmax,
+        8,
+        [normal("f32", 8, 200, scale=3.0), output("f32", 8, 200), i32(200)],
+        {"BLOCK": 256},
+        "",
+    ),
+    (
+        layer_norm,
+        6,
+        [
+            normal("f16", 6, 300),
+            normal("f32", 300),
+            normal("f32", 300),
+            output("f16", 6, 300),
+            output("f32", 6),
+            output("f32", 6),
+            i32(300),
+            scalar("f32", 1e-5),
+        ],
+        {"BLOCK": 512},
+        "",
+    ),
     _matmul("f16", (64, 64, 128), tl.float32, "ieee"),
     _matmul("bf16", (64, 64, 96), tl.float32, "ieee"),
     _matmul("f32", (64, 64, 64), tl.float32, "tf32"),
     _matmul("e5m2", (32, 64, 64), tl.float32, "ieee"),
     _matmul("i8", (64, 64, 128), tl.int32, "ieee"),
-    (flash_attention, (2, 2), [*[normal("f16", 2, 128, 64)] * 3, output("f16", 2, 128, 64), i32(128),
-                               scalar("f32", 0.18033688)], {"M": 64, "N": 32, "HEAD": 64}, ""),
-    (dropout, 4, [normal("f32", 900), output("f32", 900), i32(900), scalar("f32", 0.3), i32(4321)],
-     {"BLOCK": 256}, ""),
-    (random_normals, 2, [output("f32", 512), output("i32", 512), i32(99)], {"BLOCK": 256}, ""),
-    (reductions, 1, [normal("f32", 16, 64), output("f32", 16 * 4 + 64)], {"ROWS": 16, "COLUMNS": 64}, ""),
-    (scans, 2, [normal("f32", 512), inputs.uniform("f32", 512, low=0.5, high=1.0), output("f32", 512),
-                output("f32", 512)], {"N": 256}, ""),
-    (histogram, 4, [integers("i32", 1024, low=0, high=64), full("i32", 64)], {"N": 256, "BINS": 64}, ""),
-    (atomics, 4, [integers("i32", 500, low=0, high=16), integers("i32", 500, low=-50, high=50), full("i32", 16),
-                  full("i32", 16), full("f32", 16), full("i32", 1), full("i32", 1), i32(500)], {"BLOCK": 128}, ""),
+    (
+        flash_attention,
+        (2, 2),
+        [
+            *[normal("f16", 2, 128, 64)] * 3,
+            output("f16", 2, 128, 64),
+            i32(128),
+            scalar("f32", 0.18033688),
+        ],
+        {"M": 64, "N": 32, "HEAD": 64},
+        "",
+    ),
+    (
+        dropout,
+        4,
+        [
+            normal("f32", 900),
+            output("f32", 900),
+            i32(900),
+            scalar("f32", 0.3),
+            i32(4321),
+        ],
+        {"BLOCK": 256},
+        "",
+    ),
+    (
+        random_normals,
+        2,
+        [output("f32", 512), output("i32", 512), i32(99)],
+        {"BLOCK": 256},
+        "",
+    ),
+    (
+        reductions,
+        1,
+        [normal("f32", 16, 64), output("f32", 16 * 4 + 64)],
+        {"ROWS": 16, "COLUMNS": 64},
+        "",
+    ),
+    (
+        scans,
+        2,
+        [
+            normal("f32", 512),
+            inputs.uniform("f32", 512, low=0.5, high=1.0),
+            output("f32", 512),
+            output("f32", 512),
+        ],
+        {"N": 256},
+        "",
+    ),
+    (
+        histogram,
+        4,
+        [integers("i32", 1024, low=0, high=64), full("i32", 64)],
+        {"N": 256, "BINS": 64},
+        "",
+    ),
+    (
+        atomics,
+        4,
+        [
+            integers("i32", 500, low=0, high=16),
+            integers("i32", 500, low=-50, high=50),
+            full("i32", 16),
+            full("i32", 16),
+            full("f32", 16),
+            full("i32", 1),
+            full("i32", 1),
+            i32(500),
+        ],
+        {"BLOCK": 128},
+        "",
+    ),
     (sort_rows, 3, [normal("f32", 768), output("f32", 768)], {"N": 256}, ""),
-    (gather_rows, 1, [normal("f32", 16, 32), integers("i32", 16, 64, low=0, high=32), output("f32", 16, 64)],
-     {"ROWS": 16, "COLUMNS": 32, "PICKED": 64}, ""),
-    (matmul_grouped, 12, [normal("f16", 100, 72), normal("f16", 72, 90), output("f16", 100, 90), i32(100), i32(90),
-                          i32(72)], {"GROUP": 2, "M": 32, "N": 32, "K": 32}, ""),
-    (weights_int4, 1, [inputs.bits("u8", 32, 32), normal("f16", 32), normal("f16", 32, 64), output("f32", 32, 32)],
-     {"K": 64, "N": 32, "M": 32}, ""),
-    (cached_copy, 3, [normal("f32", 3000), output("f32", 3000), i32(3000)], {"BLOCK": 256}, ""),
-    (functions, 1, [normal("f32", 512, scale=3.0), output("f32", 5, 512)], {"n": 512}, ""),
-    (top_values, 3, [normal("f32", 3, 128), output("f32", 3, 8), output("i32", 3)], {"N": 128, "K": 8}, ""),
+    (
+        gather_rows,
+        1,
+        [
+            normal("f32", 16, 32),
+            integers("i32", 16, 64, low=0, high=32),
+            output("f32", 16, 64),
+        ],
+        {"ROWS": 16, "COLUMNS": 32, "PICKED": 64},
+        "",
+    ),
+    (
+        matmul_grouped,
+        12,
+        [
+            normal("f16", 100, 72),
+            normal("f16", 72, 90),
+            output("f16", 100, 90),
+            i32(100),
+            i32(90),
+            i32(72),
+        ],
+        {"GROUP": 2, "M": 32, "N": 32, "K": 32},
+        "",
+    ),
+    (
+        weights_int4,
+        1,
+        [
+            inputs.bits("u8", 32, 32),
+            normal("f16", 32),
+            normal("f16", 32, 64),
+            output("f32", 32, 32),
+        ],
+        {"K": 64, "N": 32, "M": 32},
+        "",
+    ),
+    (
+        cached_copy,
+        3,
+        [normal("f32", 3000), output("f32", 3000), i32(3000)],
+        {"BLOCK": 256},
+        "",
+    ),
+    (
+        functions,
+        1,
+        [normal("f32", 512, scale=3.0), output("f32", 5, 512)],
+        {"n": 512},
+        "",
+    ),
+    (
+        top_values,
+        3,
+        [normal("f32", 3, 128), output("f32", 3, 8), output("i32", 3)],
+        {"N": 128, "K": 8},
+        "",
+    ),
     (transpose_cast, 1, [wide("f32", 64, 64), output("bf16", 64, 64)], {"N": 64}, ""),
-]  # fmt: skip
+]
 
 
 def _signature(
@@ -397,8 +546,15 @@ def programs() -> Iterator[tuple[str, str, list[Row]]]:
         text = compiled.asm["ptx"]
         # After our arguments come pointers to scratch memory, which none of these needs.
         scratch = [scalar("u64", 0)] * (parameter_count(text) - len(arguments))
-        row = Row("triton", entry, (*sizes, 1, 1)[:3], (32 * compiled.metadata.num_warps, 1, 1),
-                  [*arguments, *scratch], compiled.metadata.shared, tag)  # fmt: skip
+        row = Row(
+            "triton",
+            entry,
+            (*sizes, 1, 1)[:3],
+            (32 * compiled.metadata.num_warps, 1, 1),
+            [*arguments, *scratch],
+            compiled.metadata.shared,
+            tag,
+        )
         yield f"triton.{row.name}", text, [row]
 
 

@@ -73,9 +73,13 @@ def launched(gpu: device.GPU, row: Row, code: bytes, pattern: int) -> list[str |
     module = gpu.load_code(code)
     sizes = (row.grid, 1, 1, row.block, 1, 1)
     gpu.launch(
-        module, row.entry, sizes, 0, memory,
+        module,
+        row.entry,
+        sizes,
+        0,
+        memory,
         lambda addresses: parameters(row, given, list(addresses)),
-    )  # fmt: skip
+    )
     before = [each for each in running.made(row) if isinstance(each, np.ndarray)]
     pairs = zip(running.left(row, before), running.left(row, memory), strict=True)
     return [None if old == new else new.hex() for old, new in pairs]

@@ -79,10 +79,21 @@ def _counted_by_pairs(box: Any, out: Array, tensor: Array) -> None:
 
 
 RESULTS: dict[str, Callable[..., None]] = {
-    "product": _whole, "stored": _whole, "freed": _whole, "fenced": _whole,
-    "copied_twice": _whole, "loaded": _half, "unset_cells": _half, "allocation": _half,
-    "chain": _chain, "copied_in": _copied_in, "refilled_operand": _refilled,
-    "written_operand": _written, "two_shapes": _two_shapes,
-    "two_issuers": _two_issuers, "pipeline": _pipeline, "sums_in_turns": _in_turns,
+    "product": _whole,
+    "stored": _whole,
+    "freed": _whole,
+    "fenced": _whole,
+    "copied_twice": _whole,
+    "loaded": _half,
+    "unset_cells": _half,
+    "allocation": _half,
+    "chain": _chain,
+    "copied_in": _copied_in,
+    "refilled_operand": _refilled,
+    "written_operand": _written,
+    "two_shapes": _two_shapes,
+    "two_issuers": _two_issuers,
+    "pipeline": _pipeline,
+    "sums_in_turns": _in_turns,
     "counted_by_pairs": _counted_by_pairs,
-}  # fmt: skip
+}

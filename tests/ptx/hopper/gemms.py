@@ -260,10 +260,18 @@ def sized(kernel: Kernel, number: int, **more: Any) -> Gemm:
 # ── the list ────────────────────────────────────────────────────────────────
 
 TYPES = (
-    ("bf16", "bf16"), ("e4m3", "e4m3"), ("s8", "s8"), ("tf32", "tf32"), ("f16", "f16"),
-    ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("u8", "u8"), ("e5m2", "e4m3"), ("s8", "u8"),
+    ("bf16", "bf16"),
+    ("e4m3", "e4m3"),
+    ("s8", "s8"),
+    ("tf32", "tf32"),
+    ("f16", "f16"),
+    ("e5m2", "e5m2"),
+    ("e4m3", "e5m2"),
+    ("u8", "u8"),
+    ("e5m2", "e4m3"),
+    ("s8", "u8"),
     ("u8", "s8"),
-)  # fmt: skip
+)
 
 
 def tiles() -> Iterator[Kernel]:
@@ -343,9 +351,14 @@ def _all() -> Iterator[Gemm]:
         scaled += kernel.scaled
         yield sized(kernel, number, parts=parts)
     for number, (a, tile) in enumerate(
-        [("bf16", Tile(64, 32)), ("e4m3", Tile(64, 16)), ("e5m2", Tile(64, 32, 2)),
-         ("f16", Tile(128, 64)), ("tf32", Tile(64, 8))]
-    ):  # fmt: skip
+        [
+            ("bf16", Tile(64, 32)),
+            ("e4m3", Tile(64, 16)),
+            ("e5m2", Tile(64, 32, 2)),
+            ("f16", Tile(128, 64)),
+            ("tf32", Tile(64, 8)),
+        ]
+    ):
         for sparse in (True, False):
             kernel = Kernel(a, out="f32", tile=tile, sparse=sparse)
             yield sized(kernel, number + 4 * sparse, inputs="special")

@@ -145,8 +145,13 @@ def conversion(q, to, of, words):
         return joined([exponent(q, decoded(word, source)) for word in words], 8)
     if source == "ue8m0":
         powers = [Number(False, Fraction(2) ** (word - 127)) for word in words]
-        return joined([0x7FFF if word == 255 else rounded(x, "bf16", "rn")
-                       for word, x in zip(words, powers, strict=True)], 16)  # fmt: skip
+        return joined(
+            [
+                0x7FFF if word == 255 else rounded(x, "bf16", "rn")
+                for word, x in zip(words, powers, strict=True)
+            ],
+            16,
+        )
     width_of = FORMATS[source].width
     words = [word % (1 << width_of) for word in words]
     return joined([converted(q, single, source, word) for word in words], width)

@@ -215,8 +215,18 @@ def negated(x):
 
 
 # The operand whose NaN an f64 result has: the first of these that is NaN.
-NAN_ORDER = {"add": (1, 0), "sub": (1, 0), "mul": (1, 0), "div": (0, 1), "rcp": (0,),
-             "sqrt": (0,), "fma": (1, 2, 0), "mad": (1, 2, 0), "min": (1, 0), "max": (1, 0)}  # fmt: skip
+NAN_ORDER = {
+    "add": (1, 0),
+    "sub": (1, 0),
+    "mul": (1, 0),
+    "div": (0, 1),
+    "rcp": (0,),
+    "sqrt": (0,),
+    "fma": (1, 2, 0),
+    "mad": (1, 2, 0),
+    "min": (1, 0),
+    "max": (1, 0),
+}
 
 
 def nan_of(opcode, given, of):
@@ -280,11 +290,13 @@ def signs(opcode, q, of, words):
 def tested(q, of, words):
     """Whether testp holds."""
     x, least = decoded(words[0], of), Fraction(2) ** FORMATS[of].least
-    return int({
-        "finite": x.finite,
-        "infinite": x.value == math.inf,
-        "number": x.value is not None,
-        "notanumber": x.value is None,
-        "normal": x.finite and (x.value == 0 or x.value >= least),
-        "subnormal": x.finite and 0 < x.value < least,
-    }[q["op"]])  # fmt: skip
+    return int(
+        {
+            "finite": x.finite,
+            "infinite": x.value == math.inf,
+            "number": x.value is not None,
+            "notanumber": x.value is None,
+            "normal": x.finite and (x.value == 0 or x.value >= least),
+            "subnormal": x.finite and 0 < x.value < least,
+        }[q["op"]]
+    )

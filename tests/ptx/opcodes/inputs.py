@@ -92,9 +92,18 @@ def _special_floats(exponent: int, mantissa: int) -> list[int]:
     one, infinity = bias << mantissa, ((1 << exponent) - 1) << mantissa
     half = 1 << (mantissa - 1)
     positive = [
-        0, 1, (1 << mantissa) - 1, 1 << mantissa, one, one + 1, one - 1, one + half,
-        (bias + 1) << mantissa, infinity - 1, infinity,
-    ]  # fmt: skip
+        0,
+        1,
+        (1 << mantissa) - 1,
+        1 << mantissa,
+        one,
+        one + 1,
+        one - 1,
+        one + half,
+        (bias + 1) << mantissa,
+        infinity - 1,
+        infinity,
+    ]
     nans = [infinity + half, infinity + 1, infinity + half + 5]
     return positive + [top | each for each in positive[:9] + positive[10:]] + nans[:2]
 

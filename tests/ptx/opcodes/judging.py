@@ -192,8 +192,14 @@ def _immediates(line: Syntax, mnemonic: str, few: bool) -> Iterator[dict[str, in
 
 # ── as PTX ──────────────────────────────────────────────────────────────────
 
-_SMALL = {"u8": ".b32", "s8": ".b32", "b8": ".b8", "e2m1x2": ".b8", "pred": ".pred",
-          "b128": ".b128"}  # fmt: skip
+_SMALL = {
+    "u8": ".b32",
+    "s8": ".b32",
+    "b8": ".b8",
+    "e2m1x2": ".b8",
+    "pred": ".pred",
+    "b128": ".b128",
+}
 
 
 def bits_of_type(kind: str) -> int:

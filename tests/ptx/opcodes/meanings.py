@@ -180,14 +180,25 @@ def negation(q: Mapping[str, str], kind: str, a: int, opcode: str) -> int:
 
 
 @means("lop3")
-def lop3(q: Mapping[str, str], kind: str, a: int, b: int, c: int, table: int, *p: int, opcode: str) -> Any:  # fmt: skip
+def lop3(
+    q: Mapping[str, str],
+    kind: str,
+    a: int,
+    b: int,
+    c: int,
+    table: int,
+    *p: int,
+    opcode: str,
+) -> Any:
     found = 0
     for bit in range(32):
         entry = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1)
         found |= (table >> entry & 1) << bit
     if not p:
         return found
-    return found, int(found != 0) & p[0] if q["BoolOp"] == "and" else int(found != 0) | p[0]  # fmt: skip
+    return found, int(found != 0) & p[0] if q["BoolOp"] == "and" else int(
+        found != 0
+    ) | p[0]
 
 
 @means("shl", "shr")
@@ -226,7 +237,9 @@ def bfind(q: Mapping[str, str], kind: str, a: int, opcode: str) -> int:
 
 
 @means("fns")
-def fns(q: Mapping[str, str], kind: str, mask: int, base: int, offset: int, opcode: str) -> int | None:  # fmt: skip
+def fns(
+    q: Mapping[str, str], kind: str, mask: int, base: int, offset: int, opcode: str
+) -> int | None:
     if base > 31:
         return None  # the manual leaves it open
     offset = number(offset, "s32")
@@ -245,7 +258,9 @@ def fns(q: Mapping[str, str], kind: str, mask: int, base: int, offset: int, opco
 
 
 @means("bfe")
-def bfe(q: Mapping[str, str], kind: str, a: int, b: int, c: int, opcode: str) -> int | None:  # fmt: skip
+def bfe(
+    q: Mapping[str, str], kind: str, a: int, b: int, c: int, opcode: str
+) -> int | None:
     top, place, count = width(kind) - 1, b & 255, c & 255
     if top == 63 and max(b, c) > 255:
         return None  # the H200 does not do what the manual says
@@ -260,7 +275,9 @@ def bfe(q: Mapping[str, str], kind: str, a: int, b: int, c: int, opcode: str) ->
 
 
 @means("bfi")
-def bfi(q: Mapping[str, str], kind: str, a: int, b: int, c: int, d: int, opcode: str) -> int | None:  # fmt: skip
+def bfi(
+    q: Mapping[str, str], kind: str, a: int, b: int, c: int, d: int, opcode: str
+) -> int | None:
     top, place, count = width(kind) - 1, c & 255, d & 255
     if top == 63 and max(c, d) > 255:
         return None  # the H200 does not do what the manual says
@@ -288,10 +305,13 @@ def bmsk(q: Mapping[str, str], kind: str, a: int, b: int, opcode: str) -> int:
 
 
 _PERMUTED = {
-    "f4e": ("3210", "4321", "5432", "6543"), "b4e": ("5670", "6701", "7012", "0123"),
-    "rc8": ("0000", "1111", "2222", "3333"), "ecl": ("3210", "3211", "3222", "3333"),
-    "ecr": ("0000", "1110", "2210", "3210"), "rc16": ("1010", "3232", "1010", "3232"),
-}  # fmt: skip
+    "f4e": ("3210", "4321", "5432", "6543"),
+    "b4e": ("5670", "6701", "7012", "0123"),
+    "rc8": ("0000", "1111", "2222", "3333"),
+    "ecl": ("3210", "3211", "3222", "3333"),
+    "ecr": ("0000", "1110", "2210", "3210"),
+    "rc16": ("1010", "3232", "1010", "3232"),
+}
 
 
 @means("prmt")
@@ -331,12 +351,23 @@ def holds(q: Mapping[str, str], kind: str, a: int, b: int) -> bool:
     if unordered:
         return name.endswith("u")
     name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name)
-    found = {"eq": x == y, "ne": x != y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}  # fmt: skip
+    found = {
+        "eq": x == y,
+        "ne": x != y,
+        "lt": x < y,
+        "le": x <= y,
+        "gt": x > y,
+        "ge": x >= y,
+    }
     return found[name.removesuffix("u")]
 
 
 def combined(q: Mapping[str, str], found: bool, *c: int) -> int:
-    operations = {"and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y}  # fmt: skip
+    operations = {
+        "and": lambda x, y: x & y,
+        "or": lambda x, y: x | y,
+        "xor": lambda x, y: x ^ y,
+    }
     return int(operations[q["BoolOp"]](int(found), c[0]) if c else found)
 
 
@@ -389,7 +420,9 @@ def cvt(q: Mapping[str, str], kind: str, a: int, *more: int, opcode: str) -> int
     if "pack" in q:
         b, c = more[0], (*more[1:], 0)[0]
         bits = int(q["to"][1:])
-        high, low = (clamp(number(x, "s32"), q["to"]) & ((1 << bits) - 1) for x in (a, b))  # fmt: skip
+        high, low = (
+            clamp(number(x, "s32"), q["to"]) & ((1 << bits) - 1) for x in (a, b)
+        )
         return cut(
             (c << (2 * bits) if len(more) > 1 else 0) | high << bits | low, "b32"
         )

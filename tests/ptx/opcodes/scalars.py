@@ -50,9 +50,13 @@ MOST, PART = 40, 15
 
 # ── kernels ─────────────────────────────────────────────────────────────────
 
-_NARROW = {".b64": "mov.b64", ".b32": "cvt.u32.u64", ".b16": "cvt.u16.u64",
-           ".b8": "cvt.u8.u64"}  # fmt: skip
-_WIDE = {".b64": "mov.b64", ".b32": "cvt.u64.u32", ".b8": "cvt.u64.u8"}  # fmt: skip
+_NARROW = {
+    ".b64": "mov.b64",
+    ".b32": "cvt.u32.u64",
+    ".b16": "cvt.u16.u64",
+    ".b8": "cvt.u8.u64",
+}
+_WIDE = {".b64": "mov.b64", ".b32": "cvt.u64.u32", ".b8": "cvt.u64.u8"}
 
 
 def entry(name: str, *several: Form) -> str:

@@ -45,17 +45,41 @@ CASES = [
     ("mul.TT t,a,b; mul.TT u,c,e; add.TT d,t,u;", "d u", (1, 1, 0)),
     ("mul.TT t,a,b; mul.TT u,c,e; add.TT d,t,u; add.TT v,u,g;", "d v", (1, 1, 1)),
     ("mul.TT t,a,b; mul.TT u,c,e; add.TT d,t,u; sub.TT v,t,u;", "d v", (2, 1, 0)),
-    ("mul.TT t,a,b; mul.TT u,c,e; mul.TT w,g,h; add.TT d,t,u; add.TT v,u,w; add.TT x,w,t;", "d v x", (3, 2, 0)),
-    ("mul.TT t,a,b; mul.TT u,c,e; mul.TT w,g,h; add.TT d,w,t; add.TT v,w,u; add.TT x,u,t;", "d v x", (2, 2, 1)),
+    (
+        "mul.TT t,a,b; mul.TT u,c,e; mul.TT w,g,h; add.TT d,t,u; add.TT v,u,w; add.TT x,w,t;",
+        "d v x",
+        (3, 2, 0),
+    ),
+    (
+        "mul.TT t,a,b; mul.TT u,c,e; mul.TT w,g,h; add.TT d,w,t; add.TT v,w,u; add.TT x,u,t;",
+        "d v x",
+        (2, 2, 1),
+    ),
     # something in between
     ("mul.TT t,a,b; mov.BITS n,t; add.TT d,n,c;", "d", (1, 0, 0)),
     ("mul.TT t,a,b; abs.TT n,t; add.TT d,n,c;", "d", (0, 1, 1)),
     ("mul.TT t,a,b; bar.sync 0; add.TT d,t,c;", "d", (1, 0, 0)),
     ("mul.TT t,a,b; membar.gl; add.TT d,t,c;", "d", (0, 1, 1)),
-    ("mul.TT t,a,b; div.u32 %z,%z,3; add.TT d,t,c; @%p1 st.u32 [%q],%z;", "d", (1, 0, 0)),
-    ("mul.TT t,a,b; div.s32 %z,%z,3; add.TT d,t,c; @%p1 st.u32 [%q],%z;", "d", (0, 1, 1)),
-    ("mul.TT t,a,b; bfind.u64 %z,%q; add.TT d,t,c; @%p1 st.u32 [%q],%z;", "d", (0, 1, 1)),
-    ("mul.TT t,a,b; @%p1 ld.u32 %z,[%q]; add.TT d,t,c; st.u32 [%q],%z;", "d", (0, 1, 1)),
+    (
+        "mul.TT t,a,b; div.u32 %z,%z,3; add.TT d,t,c; @%p1 st.u32 [%q],%z;",
+        "d",
+        (1, 0, 0),
+    ),
+    (
+        "mul.TT t,a,b; div.s32 %z,%z,3; add.TT d,t,c; @%p1 st.u32 [%q],%z;",
+        "d",
+        (0, 1, 1),
+    ),
+    (
+        "mul.TT t,a,b; bfind.u64 %z,%q; add.TT d,t,c; @%p1 st.u32 [%q],%z;",
+        "d",
+        (0, 1, 1),
+    ),
+    (
+        "mul.TT t,a,b; @%p1 ld.u32 %z,[%q]; add.TT d,t,c; st.u32 [%q],%z;",
+        "d",
+        (0, 1, 1),
+    ),
     ("mul.TT t,a,b; add.TT a,e,g; add.TT d,t,c;", "d a", (1, 0, 1)),  # a changes
     ("mul.TT a,a,b; add.TT a,a,c;", "a", (1, 0, 0)),
     # branches and guards
@@ -65,7 +89,7 @@ CASES = [
     ("mul.TT t,a,b; mov.BITS d,c; @%p1 add.TT d,t,c;", "d", (1, 0, 0)),
     ("mov.BITS t,e; @%p1 mul.TT t,a,b; add.TT d,t,c;", "d", (0, 1, 1)),
     ("mul.TT t,a,b; @%p1 mov.BITS t,e; add.TT d,t,c;", "d", (0, 1, 1)),
-]  # fmt: skip
+]
 NEGATIONS = [
     ("mul.TT t,a,b; neg.TT n,t; add.TT d,n,c;", "d", (1, 0, 0)),
     ("mul.TT t,a,b; neg.TT n,t; add.TT d,n,c; add.TT u,t,e;", "d u", (2, 0, 0)),
@@ -107,13 +131,18 @@ def kernel(name, of, body, results):
         for at, each in enumerate(results)
     ]
     body = re.sub(r"\b([LM])\b", rf"\1{name}", body)
-    return "\n".join([
-        f".visible .entry {name}(.param .u64 data, .param .u32 more) {{",
-        ".reg .b64 %q; .reg .b32 %z; .reg .pred %p<2>;",
-        f".reg .{bits} {', '.join(names)};",
-        "ld.param.u64 %q, [data]; ld.param.u32 %z, [more]; setp.ne.u32 %p1, %z, 0;",
-        *loads, body.replace("TT", of).replace("BITS", bits), *stores, "ret; }",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f".visible .entry {name}(.param .u64 data, .param .u32 more) {{",
+            ".reg .b64 %q; .reg .b32 %z; .reg .pred %p<2>;",
+            f".reg .{bits} {', '.join(names)};",
+            "ld.param.u64 %q, [data]; ld.param.u32 %z, [more]; setp.ne.u32 %p1, %z, 0;",
+            *loads,
+            body.replace("TT", of).replace("BITS", bits),
+            *stores,
+            "ret; }",
+        ]
+    )
 
 
 def ours(function, of):
@@ -162,7 +191,9 @@ def theirs(lines, of):
     products = [x for x in some if x.startswith("HMUL2")] + [
         x for x in alone if x.startswith("HFMA2") and not re.match(r"\S+ R\d+, -?RZ", x)
     ]
-    fused = [x for x in some if x.startswith("HFMA2") and "RZ" not in x and "1, 1" not in x]  # fmt: skip
+    fused = [
+        x for x in some if x.startswith("HFMA2") and "RZ" not in x and "1, 1" not in x
+    ]
     return len(fused), len(products), len(sums)
 
 
@@ -427,9 +458,12 @@ def test_as_many_fusions_as_ptxas_without_them_has_products(text):
     ((name, function),) = parse(HEADER + text).functions.items()
     of = "f64" if "f64" in text else "f32"
     before, after = (
-        Counter(re.match(r"\w+", line)[0] for line in machine_code(HEADER + text, flag)[name])
+        Counter(
+            re.match(r"\w+", line)[0]
+            for line in machine_code(HEADER + text, flag)[name]
+        )
         for flag in ("--fmad=false", "--fmad=true")
-    )  # fmt: skip
+    )
     opcode = {"f32": "FFMA", "f64": "DFMA"}[of]
     made = ours(function, of)[0] - sum(x.opcode == "fma" for x in function.instructions)
     assert made == after[opcode] - before[opcode] > 0

@@ -145,8 +145,12 @@ def test_every_result_is_the_exact_one_rounded(module, monkeypatch):
 
 # ── all 65,536 inputs ───────────────────────────────────────────────────────
 
-_TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,
-          "f64": np.float64}  # fmt: skip
+_TYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
 _ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 

@@ -39,11 +39,18 @@ ALL = """.visible .entry k(.param .u64 x) {{
 OPCODES = [
     f"{name}{ftz}.f32"
     for name in (
-        "rcp.approx", "sqrt.approx", "rsqrt.approx", "ex2.approx", "lg2.approx",
-        "sin.approx", "cos.approx", "div.approx", "div.full",
+        "rcp.approx",
+        "sqrt.approx",
+        "rsqrt.approx",
+        "ex2.approx",
+        "lg2.approx",
+        "sin.approx",
+        "cos.approx",
+        "div.approx",
+        "div.full",
     )
     for ftz in ("", ".ftz")
-]  # fmt: skip
+]
 
 
 def numbers() -> list[np.float32]:

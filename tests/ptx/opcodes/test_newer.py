@@ -48,10 +48,15 @@ def test_a_check_says_so_and_a_launch_refuses(line: Newer) -> None:
 
 def test_older_forms_are_not_meant() -> None:
     for text in (
-        "cvt.rz.f32.f64", "cvt.rn.satfinite.e4m3x2.f32", "add.rn.f32", "set.lt.u32.s32",
-        "mbarrier.try_wait.parity.shared.b64", "atom.add.noftz.f16x2", "red.add.f32",
+        "cvt.rz.f32.f64",
+        "cvt.rn.satfinite.e4m3x2.f32",
+        "add.rn.f32",
+        "set.lt.u32.s32",
+        "mbarrier.try_wait.parity.shared.b64",
+        "atom.add.noftz.f16x2",
+        "red.add.f32",
         "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group",
-    ):  # fmt: skip
+    ):
         assert not not_covered(text)
 
 

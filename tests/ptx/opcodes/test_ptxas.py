@@ -47,11 +47,19 @@ ROUNDING = (
 # ptxas takes these without generating code; the manual does not have them.
 UNWRITTEN = {
     *("addc.sat.s32", "subc.sat.s32", "madc.hi.sat.s32"),
-    *(f"{name}.{kind}" for name in ("addc", "subc", "madc.lo", "madc.hi") for kind in ("u16", "s16")),
-    *(f"fma.{mode}{more}.{kind}" for mode in ("rz", "rm", "rp") for more in ("", ".relu", ".oob", ".oob.relu")
-      for kind in ("bf16", "bf16x2")),
+    *(
+        f"{name}.{kind}"
+        for name in ("addc", "subc", "madc.lo", "madc.hi")
+        for kind in ("u16", "s16")
+    ),
+    *(
+        f"fma.{mode}{more}.{kind}"
+        for mode in ("rz", "rm", "rp")
+        for more in ("", ".relu", ".oob", ".oob.relu")
+        for kind in ("bf16", "bf16x2")
+    ),
     *(f"fma.rn.oob.sat.{kind}" for kind in ("f16", "f16x2")),
-}  # fmt: skip
+}
 # Opcodes that floats have too: their lines are in other modules.
 SHARED = {"add", "sub", "mul", "mad", "div", "abs", "neg", "min", "max", "cvt"}
 

@@ -21,9 +21,13 @@ _COMPUTE: dict[str, Callable[[int, int], int]] = {
     "avrg": lambda x, y: (x + y + 1) >> 1 if x + y >= 0 else (x + y) >> 1,
 }
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y, "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y,
-}  # fmt: skip
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+}
 
 
 def selected(x: int, selector: str, kind: str) -> int:

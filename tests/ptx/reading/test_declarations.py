@@ -24,12 +24,24 @@ def declared(text):
         (".weak .global .u64 x = a;", "global", "u64", 1, 8, "weak"),
         (".global .texref x;", "global", "texref", 1, 8, ""),
         (".global .u32 w, x[3], y;", "global", "u32", 3, 4, ""),
-        (".extern .global .u32 x; .visible .global .u32 x;", "global", "u32", 1, 4,
-         "visible"),
-        (".visible .global .u32 x; .extern .global .u32 x;", "global", "u32", 1, 4,
-         "visible"),
+        (
+            ".extern .global .u32 x; .visible .global .u32 x;",
+            "global",
+            "u32",
+            1,
+            4,
+            "visible",
+        ),
+        (
+            ".visible .global .u32 x; .extern .global .u32 x;",
+            "global",
+            "u32",
+            1,
+            4,
+            "visible",
+        ),
     ],
-)  # fmt: skip
+)
 def test_variables(text, space, kind, elements, align, linkage):
     found = declared(text)
     assert (found.space, found.type, found.elements) == (space, kind, elements)
@@ -183,8 +195,11 @@ def test_sources(end):
     found = [each.source for each in module.functions["k"].instructions]
     assert found[0] is None
     assert [str(each) for each in found[1:]] == [
-        "kernel.cu:20", "a//b.h:644", "a//b.h:644", "7:1"
-    ]  # fmt: skip
+        "kernel.cu:20",
+        "a//b.h:644",
+        "a//b.h:644",
+        "7:1",
+    ]
     assert found[2].column == 1
     assert module.files == {1: "kernel.cu", 2: "a//b.h"}
 

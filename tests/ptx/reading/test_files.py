@@ -66,8 +66,10 @@ def test_lines_point_at_instructions(name):
 def test_sources_of_nvcc_and_triton():
     mixed = loaded("mixed.ptx").functions["mixed"].instructions
     assert {each.source.file for each in mixed if each.source} == {
-        "mixed.cu", "cuda_fp16.hpp", "sm_20_atomic_functions.hpp"
-    }  # fmt: skip
+        "mixed.cu",
+        "cuda_fp16.hpp",
+        "sm_20_atomic_functions.hpp",
+    }
     triton = loaded("triton_matmul_80.ptx.xz").functions["matmul"].instructions
     assert {each.source.file for each in triton if each.source} >= {"tk.py"}
 
@@ -82,8 +84,13 @@ def test_the_modules_themselves():
     assert len(mixed.functions["mixed"].prototypes) == 1
     inline = loaded("inline.ptx").functions["waits"]
     assert [*inline.labels] == [
-        "AGAIN", "DONE", "AGAIN@2", "DONE@2", "AGAIN@3", "DONE@3"
-    ]  # fmt: skip
+        "AGAIN",
+        "DONE",
+        "AGAIN@2",
+        "DONE@2",
+        "AGAIN@3",
+        "DONE@3",
+    ]
     hopper = loaded("hopper_gemm.ptx.xz")
     assert hopper.target == "sm_90a"
     opened = loaded("triton_matmul_100.ptx.xz").functions["matmul"]

@@ -50,7 +50,11 @@ def test_the_whole_message():
         ("call (%r1) next (%r2);", 12, "found 'next'; here may stand ',' or ';'"),
         ("bra 5;", 5, "found '5'; here may stand a label"),
         (".regg .b32 %x;", 1, "did you mean .reg?"),
-        (".reg .b23 %x;", 6, "found '.b23'; here may stand a type such as .b32 or .f32"),
+        (
+            ".reg .b23 %x;",
+            6,
+            "found '.b23'; here may stand a type such as .b32 or .f32",
+        ),
         (".reg .b32 5;", 11, "found '5'; here may stand the name of a register"),
         (".reg .b32 %x<4;", 15, "found ';'; here may stand '>'"),
         (".reg .b32 %x %y;", 14, "found '%y'; here may stand ',', '<' or ';'"),
@@ -58,7 +62,11 @@ def test_the_whole_message():
         (".reg .b32 %x<4>, %x3;", 18, "found a second register '%x3'"),
         (".shared .u32 s; .shared .u32 s;", 30, "found a second 's' in the same block"),
         ("L: L: ret;", 4, "found a second 'L' in the same block"),
-        (".shared .align 3 .b8 s[4];", 16, "the alignment 3; here may stand a power of"),
+        (
+            ".shared .align 3 .b8 s[4];",
+            16,
+            "the alignment 3; here may stand a power of",
+        ),
         (".shared .b8 s[-4];", 15, "an array of -4 elements"),
         (".pragma nounroll;", 9, "found 'nounroll'; here may stand a text in"),
         (".loc 1 2", 1, "a file, a line and a column"),
@@ -68,7 +76,7 @@ def test_the_whole_message():
         ("mov.u32 \\ %r1, 1;", 9, "found '\\'"),
         ("mov.u32 %r1, größe;", 16, "found 'ö'"),
     ],
-)  # fmt: skip
+)
 def test_in_functions(statement, column, words):
     error = mistake(inside(statement))
     assert words in str(error)

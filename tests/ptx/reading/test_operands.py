@@ -64,7 +64,10 @@ def shown(operand: object) -> str:
         ("mov.f32 %f1, 1.5;", "%f1, f64 1.5"),
         ("mov.u32 %r1, %tid.x;", "%r1, %tid.x"),
         ("mov.u32 %r1, %tid .x;", "%r1, %tid.x"),
-        ("mov.v4.u32 %u, %tid;", "{%u.x %u.y %u.z %u.w}, {%tid.x %tid.y %tid.z %tid.w}"),
+        (
+            "mov.v4.u32 %u, %tid;",
+            "{%u.x %u.y %u.z %u.w}, {%tid.x %tid.y %tid.z %tid.w}",
+        ),
         ("mov.u64 %rd1, %clock64;", "%rd1, %clock64"),
         ("mov.u32 %r1, %envreg31;", "%r1, %envreg31"),
         ("mov.f32 %f1, %v.x;", "%f1, %v.x"),
@@ -111,7 +114,7 @@ def shown(operand: object) -> str:
             "[%r1 0], [%rd1 0, {int 0 int 0 int 0}, {%rs1}], [%r2 0], {%rs1}",
         ),
     ],
-)  # fmt: skip
+)
 def test_forms(statement, expected):
     assert ", ".join(map(shown, one(statement).operands)) == expected
 
@@ -135,12 +138,14 @@ def test_integers_have_64_bits():
         ("add .s32 %r1, %r2, %r3;", "add.s32"),
         ("add\n.s32\n%r1, %r2, %r3;", "add.s32"),
         ("mov/* of */.u32 /* 32 bits */ %r1, // here\n 1;", "mov.u32"),
-        ("ld.global.L1::evict_last.L2::128B.u32 %r1, [a];",
-         "ld.global.L1::evict_last.L2::128B.u32"),
+        (
+            "ld.global.L1::evict_last.L2::128B.u32 %r1, [a];",
+            "ld.global.L1::evict_last.L2::128B.u32",
+        ),
         ("no_such_opcode.x1.y::z %r1;", "no_such_opcode.x1.y::z"),
         ("ret.uni;", "ret.uni"),
     ],
-)  # fmt: skip
+)
 def test_mnemonics(statement, mnemonic):
     found = one(statement)
     assert found.mnemonic == mnemonic

@@ -18,12 +18,8 @@ def branches(found):
 
 def test_blocks_have_their_own_names():
     found = kernel(TWICE)
-    assert branches(found) == [
-        "DONE", "AGAIN", "DONE@2", "AGAIN@2", "OUT", "OUT"
-    ]  # fmt: skip
-    assert found.labels == {
-        "AGAIN": 1, "DONE": 3, "AGAIN@2": 4, "DONE@2": 6, "OUT": 8
-    }  # fmt: skip
+    assert branches(found) == ["DONE", "AGAIN", "DONE@2", "AGAIN@2", "OUT", "OUT"]
+    assert found.labels == {"AGAIN": 1, "DONE": 3, "AGAIN@2": 4, "DONE@2": 6, "OUT": 8}
     inner = [each for each in found.registers if each.name == "t"]
     assert [each.type for each in inner] == ["b32", "f32"]
     assert inner[0].number != inner[1].number
@@ -57,8 +53,10 @@ def test_variables_of_calls():
     assert found.variables["x@2"].name == "x@2"
     stores = [each.operands[0] for each in found.instructions if each.opcode == "st"]
     assert stores == [
-        Address(Symbol("x")), Address(Symbol("x@2")), Address(Symbol("x@3"))
-    ]  # fmt: skip
+        Address(Symbol("x")),
+        Address(Symbol("x@2")),
+        Address(Symbol("x@3")),
+    ]
     assert found.instructions[3].operands[1].items == (Symbol("x@2"),)
 
 
@@ -74,8 +72,11 @@ def test_labels_forward_backward_and_inward():
     assert found.instructions[1].operands == (Label("N@0", "N"),)
     assert found.labels == {"N": 0}
     assert kernel("L1: L2 : ret; add: bra add; quiet: bra quiet;").labels == {
-        "L1": 0, "L2": 0, "add": 1, "quiet@2": 2
-    }  # fmt: skip
+        "L1": 0,
+        "L2": 0,
+        "add": 1,
+        "quiet@2": 2,
+    }
     assert kernel("bra %L; %L:").labels == {"%L": 1}
 
 

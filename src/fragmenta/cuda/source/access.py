@@ -33,9 +33,14 @@ REGISTERS = {
 
 #: What each place axis is called in the generated code.
 NAMES = {
-    "P": "cta", "W": "warp", "L": "lane", "T": "tensor_lane", "C": "column",
-    "R": "r", "E": "e",
-}  # fmt: skip
+    "P": "cta",
+    "W": "warp",
+    "L": "lane",
+    "T": "tensor_lane",
+    "C": "column",
+    "R": "r",
+    "E": "e",
+}
 
 _UNITS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}
 

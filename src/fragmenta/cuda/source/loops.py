@@ -81,14 +81,16 @@ def _swizzle(xor: XorSwizzle) -> str:
         for at in (low, source)
     )
     said = f"{xor}: {changed} of an offset, XORed with {by}."
-    return "\n".join([
-        *comment(said),
-        f"__device__ __forceinline__ unsigned {_function(xor)}(unsigned offset)",
-        "{",
-        f"    return offset ^ ((offset {shift}) & {xor.mask << low:#x});",
-        "}",
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *comment(said),
+            f"__device__ __forceinline__ unsigned {_function(xor)}(unsigned offset)",
+            "{",
+            f"    return offset ^ ((offset {shift}) & {xor.mask << low:#x});",
+            "}",
+            "",
+        ]
+    )
 
 
 def _function(xor: XorSwizzle) -> str:

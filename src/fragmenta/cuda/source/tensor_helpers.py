@@ -181,9 +181,13 @@ def descriptor() -> str:
     )
     opening = signature(
         "__device__ __forceinline__ unsigned long long tcgen05_descriptor",
-        ["const void* start", "unsigned leading", "unsigned stride",
-         "unsigned long long mode"],
-    )  # fmt: skip
+        [
+            "const void* start",
+            "unsigned leading",
+            "unsigned stride",
+            "unsigned long long mode",
+        ],
+    )
     body = (
         "    unsigned long long address = __cvta_generic_to_shared(start);\n"
         f"    return {text};"

@@ -165,8 +165,13 @@ class TensorKernel:
         found = ["const unsigned char* A", "const unsigned char* B"]
         found += ["const unsigned char* metadata"] if self.op.sparse else []
         found += [f"const unsigned char* {name}" for name in self.scales]
-        return [*found, f"{_TYPES[self.op.types['d'].name]}* D", "int m", "int n",
-                "int k"]  # fmt: skip
+        return [
+            *found,
+            f"{_TYPES[self.op.types['d'].name]}* D",
+            "int m",
+            "int n",
+            "int k",
+        ]
 
     def _about(self) -> list[str]:
         m, n, k = self.op.shape

@@ -116,8 +116,16 @@ class Tile:
             lines, along = self.k, self.rows
             stride, across = times(_TOTAL[operand], each), f"chunk * {self.k}ll"
             inside = times(first, each)
-        numbers = (lines, int(along * each) // UNIT, shape.span, shape.lines, to_span,
-                   to_lines, shape.mask, shape.shift)  # fmt: skip
+        numbers = (
+            lines,
+            int(along * each) // UNIT,
+            shape.span,
+            shape.lines,
+            to_span,
+            to_lines,
+            shape.mask,
+            shape.shift,
+        )
         words = [
             f"image + {d.start},",
             f"{operand} + {across} * ({stride}) + {inside},",
@@ -140,17 +148,29 @@ def tile(op: Instruction, operand: str, start: int) -> Tile:
     of, major = op.types[operand.lower()], major_of(op, operand)
     swizzle = default_swizzle(op, operand, major)
     where = Descriptor.for_tile(
-        rows, STEPS * k, of, major=major, swizzle=swizzle, start=start,
-        family="tcgen05", kind=op.kind,
-    )  # fmt: skip
+        rows,
+        STEPS * k,
+        of,
+        major=major,
+        swizzle=swizzle,
+        start=start,
+        family="tcgen05",
+        kind=op.kind,
+    )
     across, along = atoms(rows, STEPS * k, of, major, swizzle, "tcgen05", op.kind)
     size = -(-across * along * pattern(swizzle).atom // PATTERN) * PATTERN
     bits = stored_bits(op, operand)
     steps = [where.advance(op, operand, k=k * step).start for step in range(STEPS)]
     return Tile(
-        where, major, rows, STEPS * k, bits, of.bits if of.bits < bits else 0, size,
+        where,
+        major,
+        rows,
+        STEPS * k,
+        bits,
+        of.bits if of.bits < bits else 0,
+        size,
         tuple(each - start for each in steps),
-    )  # fmt: skip
+    )
 
 
 # ── scales ──────────────────────────────────────────────────────────────────

@@ -31,9 +31,17 @@ def described(op: Instruction) -> list[str]:
         return []
     words = [found.shape, found.d, found.a, found.b]
     plain = replace(
-        found, selector=0, saturate=False, negate_a=False, negate_b=False,
-        transpose_a=False, transpose_b=False, max_shift=0, scale_a_id=0, scale_b_id=0,
-    )  # fmt: skip
+        found,
+        selector=0,
+        saturate=False,
+        negate_a=False,
+        negate_b=False,
+        transpose_a=False,
+        transpose_b=False,
+        max_shift=0,
+        scale_a_id=0,
+        scale_b_id=0,
+    )
     words += [found.scale] if found.scale else []
     return words if plain == found else [*words, f"{found.encode():08x}"]
 
@@ -61,8 +69,10 @@ def _multiplies(op: Instruction, options: Options) -> str:
         stored = f" stored as {m} x {k // 2}" if op.sparse else ""
         a = f"A ({m} x {k} {op.types['a']}{stored}"
         b, d = f"B ({k} x {n} {op.types['b']}", f"D ({m} x {n} {op.types['d']}"
-        a, b, d = (f"{text} in {place} memory)" for text, place in
-                   ((a, where), (b, "shared"), (d, "tensor")))  # fmt: skip
+        a, b, d = (
+            f"{text} in {place} memory)"
+            for text, place in ((a, where), (b, "shared"), (d, "tensor"))
+        )
     said = (
         f"{d} = {a} * {b}{', both scaled,' if op.values['block_scale'] else ''} + D. "
     )

@@ -50,12 +50,18 @@ def assemblers() -> list[Path]:
     There may be others on PATH, of toolkits in their usual folders, and the one that
     Triton brings.
     """
-    found = [each for folder in map(Path, sys.path)
-             for each in folder.glob("nvidia/cu*/bin/ptxas")]  # fmt: skip
+    found = [
+        each
+        for folder in map(Path, sys.path)
+        for each in folder.glob("nvidia/cu*/bin/ptxas")
+    ]
     on_path = shutil.which("ptxas")
     found += [Path(on_path)] if on_path else []
-    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH")
-             if os.environ.get(name)]  # fmt: skip
+    homes = [
+        Path(os.environ[name])
+        for name in ("CUDA_HOME", "CUDA_PATH")
+        if os.environ.get(name)
+    ]
     homes += sorted(Path("/usr/local").glob("cuda*"), reverse=True)
     found += [each / "bin" / "ptxas" for each in homes]
     for folder in map(Path, sys.path):

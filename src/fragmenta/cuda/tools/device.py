@@ -278,9 +278,12 @@ class GPU:
 
 
 def _configured(
-    sizes: Sequence[int], shared: int, stream: Any, cluster: Sequence[int],
+    sizes: Sequence[int],
+    shared: int,
+    stream: Any,
+    cluster: Sequence[int],
     cooperative: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     """The grid, the block and the attributes of a launch, as the driver takes them."""
     from cuda.bindings import driver
 

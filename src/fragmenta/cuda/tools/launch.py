@@ -437,8 +437,9 @@ def _flat(
     arrays: dict[str, NDArray[Any]], ends: dict[str, int]
 ) -> tuple[tuple[int, ...], dict[str, NDArray[Any]]]:
     """One batch axis for all, and the shape that it had."""
-    leading = {name: array.shape[: array.ndim - ends[name]] for name, array in
-               arrays.items()}  # fmt: skip
+    leading = {
+        name: array.shape[: array.ndim - ends[name]] for name, array in arrays.items()
+    }
     batch = batch_shape(**leading)
     tiles = int(np.prod(batch))
     flat = {}

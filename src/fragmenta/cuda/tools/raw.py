@@ -155,7 +155,18 @@ def _declared(parameter: str) -> str:
     if inner is not None:
         return inner[1]
     words = re.findall(r"\w+|[*&]", plain)
-    types = {"int", "char", "short", "long", "unsigned", "signed", "float", "double",
-             "bool", "const", "__restrict__"}  # fmt: skip
+    types = {
+        "int",
+        "char",
+        "short",
+        "long",
+        "unsigned",
+        "signed",
+        "float",
+        "double",
+        "bool",
+        "const",
+        "__restrict__",
+    }
     last = words[-1] if len(words) > 1 else ""
     return last if last.isidentifier() and last not in types else ""

@@ -119,9 +119,13 @@ def _scale_b(op: Instruction, first: int) -> TensorFragment:
 
 
 def _scale(
-    op: Instruction, name: str, text: str, low: int, windows: tuple[Window, ...],
+    op: Instruction,
+    name: str,
+    text: str,
+    low: int,
+    windows: tuple[Window, ...],
     first: int,
-) -> TensorFragment:  # fmt: skip
+) -> TensorFragment:
     of = dtype(op.values["stype"])
     words = -(-(first + op.scale_vec) // 4)
     layout = Layout.parse(text, **_sizes(op, low * words, 4))

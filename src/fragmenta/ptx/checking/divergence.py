@@ -35,16 +35,27 @@ Lanes: TypeAlias = tuple[int, ...]
 
 _BITS = 32
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
-    "gt": operator.gt, "ge": operator.ge, "lo": operator.lt, "ls": operator.le,
-    "hi": operator.gt, "hs": operator.ge,
-}  # fmt: skip
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lo": operator.lt,
+    "ls": operator.le,
+    "hi": operator.gt,
+    "hs": operator.ge,
+}
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
-    "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
     "shl": lambda a, b: a << min(b & 0xFFFFFFFF, 64),
     "shr": lambda a, b: a >> min(b & 0xFFFFFFFF, 64),
-}  # fmt: skip
+}
 
 
 def is_aligned(of: Instruction) -> bool:

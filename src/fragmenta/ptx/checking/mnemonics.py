@@ -54,11 +54,25 @@ _NAMES = {
 _TWICE = ("NaN", "approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync", "uni")
 #: Words of testp and tensormap.replace, and ``.pred``: ptxas ignores them elsewhere.
 _IGNORED = (
-    "finite", "infinite", "number", "notanumber", "normal", "subnormal", "box_dim",
-    "element_stride", "elemtype", "fill_mode", "global_address", "global_dim",
-    "global_stride", "interleave_layout", "rank", "swizzle_mode", "swizzle_atomicity",
+    "finite",
+    "infinite",
+    "number",
+    "notanumber",
+    "normal",
+    "subnormal",
+    "box_dim",
+    "element_stride",
+    "elemtype",
+    "fill_mode",
+    "global_address",
+    "global_dim",
+    "global_stride",
+    "interleave_layout",
+    "rank",
+    "swizzle_mode",
+    "swizzle_atomicity",
     "pred",
-)  # fmt: skip
+)
 _SPACES = ("shared", "global", "local", "const", "param", "L2::evict")
 
 
@@ -230,9 +244,10 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
             )
     line = max(lines, key=lambda each: _likeness(each, words))
     missing = [
-        piece for piece in line.pieces
+        piece
+        for piece in line.pieces
         if not piece.optional and not set(piece.words) & set(words)
-    ]  # fmt: skip
+    ]
     hint = f"the nearest form is {spelled(line)}"
     if missing:
         allowed = one_of(f".{word}" for word in missing[0].words)
@@ -242,9 +257,11 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     strange = (i for i, word in enumerate(words) if word not in places)
     twice = (i for i, word in enumerate(words) if word in words[:i])
     at = next(strange, next(twice, None))
-    what = "these modifiers do not go together" if at is None else (
-        f".{words[at]} does not go with the other modifiers"
-    )  # fmt: skip
+    what = (
+        "these modifiers do not go together"
+        if at is None
+        else (f".{words[at]} does not go with the other modifiers")
+    )
     return Reading(
         rule=rules.MODIFIERS,
         message=f"{'.'.join((opcode, *words))}: {what}",

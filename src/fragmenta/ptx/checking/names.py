@@ -37,9 +37,12 @@ class Names:
         # They are not put together: a module may have thousands, and as many functions.
         self._variables = (given, function.variables, module.variables)
         self._tables: tuple[Mapping[str, object], ...] = (
-            *self._variables, module.functions, module.aliases, function.tables,
+            *self._variables,
+            module.functions,
+            module.aliases,
+            function.tables,
             function.prototypes,
-        )  # fmt: skip
+        )
 
     def wrong_with(self, of: Instruction) -> Iterator[Problem]:
         """Registers, variables and labels that do not exist, or are elsewhere."""

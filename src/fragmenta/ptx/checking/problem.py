@@ -45,8 +45,12 @@ class Related:
 
     def to_dict(self) -> dict[str, Any]:
         """The place as plain values, for JSON."""
-        return {"line": self.line, "text": self.text, "message": self.message,
-                **_place(self.source)}  # fmt: skip
+        return {
+            "line": self.line,
+            "text": self.text,
+            "message": self.message,
+            **_place(self.source),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,18 @@ from fragmenta.jit.trace import I16, I32, Value, convert, float_of, select
 from fragmenta.ptx.opcodes import bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes, type_in
 
-_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-          "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}  # fmt: skip
+_SIGNS = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "lo": "<",
+    "ls": "<=",
+    "hi": ">",
+    "hs": ">=",
+}
 
 
 def _holds(q: Qualifiers, kind: str, a: Value, b: Value) -> Value:
@@ -155,7 +165,13 @@ _SET_PACKED = """
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; dtype = u32 s32 bf16x2 ; stype = bf16x2 ; ptx = 7.8 ; target = sm_90
 """
 # 1.0; an integer has all its bits set.
-_TRUE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}  # fmt: skip
+_TRUE = {
+    "f32": 0x3F800000,
+    "f16": 0x3C00,
+    "bf16": 0x3F80,
+    "f16x2": 0x3C00,
+    "bf16x2": 0x3F80,
+}
 
 
 @opcodes(_SET, words=_WORDS)

@@ -30,28 +30,127 @@ from fragmenta.ptx.module import (
 
 # Their first operand is not a result.
 _NO_RESULT = frozenset(
-    {"st", "red", "bra", "brx", "ret", "exit", "trap", "brkpt", "membar", "fence",
-     "nanosleep", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol",
-     "cp", "stmatrix", "discard", "applypriority", "sust", "sured", "tensormap",
-     "stackrestore"}
-)  # fmt: skip
+    {
+        "st",
+        "red",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "trap",
+        "brkpt",
+        "membar",
+        "fence",
+        "nanosleep",
+        "prefetch",
+        "prefetchu",
+        "pmevent",
+        "setmaxnreg",
+        "griddepcontrol",
+        "cp",
+        "stmatrix",
+        "discard",
+        "applypriority",
+        "sust",
+        "sured",
+        "tensormap",
+        "stackrestore",
+    }
+)
 
 # Without a use of their result they are left out.
 _PURE = frozenset(
-    {"abs", "add", "and", "bfe", "bfi", "bfind", "bmsk", "brev", "clz", "cnot",
-     "copysign", "cos", "cvt", "cvta", "div", "dp2a", "dp4a", "ex2", "fma", "fns",
-     "lg2", "lop3", "mad", "mad24", "max", "min", "mov", "mul", "mul24", "neg", "not",
-     "or", "popc", "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "setp", "shf",
-     "shl", "shr", "sin", "slct", "sqrt", "sub", "szext", "tanh", "testp", "xor"}
-)  # fmt: skip
+    {
+        "abs",
+        "add",
+        "and",
+        "bfe",
+        "bfi",
+        "bfind",
+        "bmsk",
+        "brev",
+        "clz",
+        "cnot",
+        "copysign",
+        "cos",
+        "cvt",
+        "cvta",
+        "div",
+        "dp2a",
+        "dp4a",
+        "ex2",
+        "fma",
+        "fns",
+        "lg2",
+        "lop3",
+        "mad",
+        "mad24",
+        "max",
+        "min",
+        "mov",
+        "mul",
+        "mul24",
+        "neg",
+        "not",
+        "or",
+        "popc",
+        "prmt",
+        "rcp",
+        "rem",
+        "rsqrt",
+        "sad",
+        "selp",
+        "set",
+        "setp",
+        "shf",
+        "shl",
+        "shr",
+        "sin",
+        "slct",
+        "sqrt",
+        "sub",
+        "szext",
+        "tanh",
+        "testp",
+        "xor",
+    }
+)
 
 # Guarded, they do not become jumps: they have predicates in machine code.
 _COMPUTES = _PURE | frozenset(
-    {"addc", "clmad", "getctarank", "isspacep", "madc", "mapa", "subc", "vabsdiff",
-     "vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmad",
-     "vmax", "vmax2", "vmax4", "vmin", "vmin2", "vmin4", "vset", "vset2", "vset4",
-     "vshl", "vshr", "vsub", "vsub2", "vsub4"}
-)  # fmt: skip
+    {
+        "addc",
+        "clmad",
+        "getctarank",
+        "isspacep",
+        "madc",
+        "mapa",
+        "subc",
+        "vabsdiff",
+        "vabsdiff2",
+        "vabsdiff4",
+        "vadd",
+        "vadd2",
+        "vadd4",
+        "vavrg2",
+        "vavrg4",
+        "vmad",
+        "vmax",
+        "vmax2",
+        "vmax4",
+        "vmin",
+        "vmin2",
+        "vmin4",
+        "vset",
+        "vset2",
+        "vset4",
+        "vshl",
+        "vshr",
+        "vsub",
+        "vsub2",
+        "vsub4",
+    }
+)
 
 # ptxas leaves these out, too, if their results are not used.
 _WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})

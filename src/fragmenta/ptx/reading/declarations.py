@@ -93,8 +93,11 @@ def _fits_vector(cursor: Cursor, lanes: int) -> None:
         kind in _IN_VECTORS and type_bytes(kind) * lanes <= _MOST_VECTOR_BYTES
     ):
         return
-    fit = [f"'.{each}'" for each in _IN_VECTORS
-           if type_bytes(each) * lanes <= _MOST_VECTOR_BYTES]  # fmt: skip
+    fit = [
+        f"'.{each}'"
+        for each in _IN_VECTORS
+        if type_bytes(each) * lanes <= _MOST_VECTOR_BYTES
+    ]
     cursor.text.fail(cursor.at, f"'{cursor.word}' in a vector of {lanes}", fit)
 
 
@@ -352,8 +355,11 @@ class Initial:
     ) -> tuple[tuple[tuple[int, Symbol], ...], tuple[tuple[int, int, Symbol], ...]]:
         """Whole addresses, and single bytes of addresses that are not in a row of 8."""
         whole = [(at, symbol) for at, symbol, byte in self.addresses if byte is None]
-        parts = {at: (symbol, byte) for at, symbol, byte in self.addresses
-                 if byte is not None}  # fmt: skip
+        parts = {
+            at: (symbol, byte)
+            for at, symbol, byte in self.addresses
+            if byte is not None
+        }
         for at, (symbol, byte) in sorted(parts.items()):
             run = range(at, at + _ADDRESS_BYTES)
             if byte == 0 and all(parts.get(i) == (symbol, i - at) for i in run):

@@ -34,23 +34,41 @@ class Whole:
 Value: TypeAlias = Whole | float
 
 _LEVELS: tuple[tuple[str, ...], ...] = (
-    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="),
-    ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
-)  # fmt: skip
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
 _LEVEL = {word: level for level, words in enumerate(_LEVELS) for word in words}
 PRODUCT = _LEVEL["*"]
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    "|": operator.or_, "^": operator.xor, "&": operator.and_,
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-}  # fmt: skip
+    "|": operator.or_,
+    "^": operator.xor,
+    "&": operator.and_,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 _OF_FLOATS: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def literal(word: str) -> Immediate:

@@ -20,9 +20,20 @@ _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"', re.ASCII)
 _BRACE = re.compile(r'"[^"]*"|[{}]')
 _SECTION = re.compile(r"\.section\s+\.?[\w.]+", re.ASCII)
 _IN_MODULE = (
-    ".entry", ".func", ".global", ".const", ".shared", ".visible", ".extern", ".weak",
-    ".common", ".file", ".section", ".alias", ".pragma",
-)  # fmt: skip
+    ".entry",
+    ".func",
+    ".global",
+    ".const",
+    ".shared",
+    ".visible",
+    ".extern",
+    ".weak",
+    ".common",
+    ".file",
+    ".section",
+    ".alias",
+    ".pragma",
+)
 
 
 def parse(text: str, name: str = "") -> Module:

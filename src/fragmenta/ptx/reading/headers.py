@@ -7,10 +7,21 @@ from fragmenta.ptx.reading import declarations
 from fragmenta.ptx.reading.lexer import Cursor
 
 DIRECTIVES = (
-    ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg",
-    ".reqnctapercluster", ".maxclusterrank", ".explicitcluster", ".blocksareclusters",
-    ".noreturn", ".abi_preserve", ".abi_preserve_control", ".pragma", ".attribute",
-)  # fmt: skip
+    ".maxntid",
+    ".reqntid",
+    ".minnctapersm",
+    ".maxnctapersm",
+    ".maxnreg",
+    ".reqnctapercluster",
+    ".maxclusterrank",
+    ".explicitcluster",
+    ".blocksareclusters",
+    ".noreturn",
+    ".abi_preserve",
+    ".abi_preserve_control",
+    ".pragma",
+    ".attribute",
+)
 """What may stand between the parameters of a function and its body."""
 
 

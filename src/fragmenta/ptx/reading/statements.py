@@ -44,9 +44,18 @@ _LOC = re.compile(
 )
 _WHOLE_NAME = re.compile(NAME, re.ASCII)
 _IN_BODY = (
-    ".reg", ".shared", ".local", ".param", ".global", ".const", ".pragma", ".loc",
-    ".branchtargets", ".calltargets", ".callprototype",
-)  # fmt: skip
+    ".reg",
+    ".shared",
+    ".local",
+    ".param",
+    ".global",
+    ".const",
+    ".pragma",
+    ".loc",
+    ".branchtargets",
+    ".calltargets",
+    ".callprototype",
+)
 
 
 def _pieces(text: str) -> list[str]:

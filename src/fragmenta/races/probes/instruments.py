@@ -51,23 +51,42 @@ class RaceProbes(Probes):
         watch_unwritten(writer, instruction)
 
     def access(
-        self, writer: Writer, instruction: Instruction, what: Access, at: Written,
-        offset: int, registers: list[str], kind: str, banks: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        instruction: Instruction,
+        what: Access,
+        at: Written,
+        offset: int,
+        registers: list[str],
+        kind: str,
+        banks: bool = True,
+    ) -> None:
         """Compare an access with the shadow of its memory."""
         _access(writer, instruction, what, at, offset, registers, kind, banks)
 
     def lane_copy(
-        self, writer: Writer, size: int, to: Written, to_offset: int, of: Written,
-        of_offset: int, reads: str,
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        size: int,
+        to: Written,
+        to_offset: int,
+        of: Written,
+        of_offset: int,
+        reads: str,
+    ) -> None:
         """Compare both sides of a ``cp.async``."""
         _lane_copy(writer, size, to, to_offset, of, of_offset, reads)
 
     def matrix_rows(
-        self, writer: Writer, at: Written, offset: int, used: int, stores: bool,
-        values: str, width: int,
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        at: Written,
+        offset: int,
+        used: int,
+        stores: bool,
+        values: str,
+        width: int,
+    ) -> None:
         """Compare the rows of ``ldmatrix`` or ``stmatrix``."""
         _matrix_rows(writer, at, offset, used, stores, values, width)
 
@@ -138,9 +157,15 @@ def probes(mode: Mode) -> Probes:
 
 
 def _access(
-    writer: Writer, instruction: Instruction, what: Access, at: Written, offset: int,
-    registers: list[str], kind: str, banks: bool,
-) -> None:  # fmt: skip
+    writer: Writer,
+    instruction: Instruction,
+    what: Access,
+    at: Written,
+    offset: int,
+    registers: list[str],
+    kind: str,
+    banks: bool,
+) -> None:
     if what.space == "local":
         return
     words = set(instruction.qualifiers)
@@ -149,9 +174,13 @@ def _access(
     if kind != "atomic" and words & _STRONG:
         kind = f"strong {kind}"
     given = (
-        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}",
-    )  # fmt: skip
+        "ptr %warp",
+        "ptr %block",
+        f"ptr {at.pointer}",
+        f"i64 {offset}",
+        f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}",
+    )
     # A store is compared with what is there; the registers of others are not read.
     places = [f"ptr {each}" for each in registers if kind.endswith("write")]
     _synchronises(writer, instruction)
@@ -177,9 +206,14 @@ def _link(writer: Writer, support: tuple[Routine, ...]) -> None:
 
 
 def _in_window(
-    writer: Writer, what: Access, at: Written, offset: int, given: tuple[str, ...],
-    places: list[str], kind: str,
-) -> None:  # fmt: skip
+    writer: Writer,
+    what: Access,
+    at: Written,
+    offset: int,
+    given: tuple[str, ...],
+    places: list[str],
+    kind: str,
+) -> None:
     """Generic addresses may be in shared memory: those without the window are checked.
 
     Others are far outside of it then, and left out.
@@ -220,36 +254,60 @@ def _numbers(writer: Writer) -> set[int]:
 
 
 def _lane_copy(
-    writer: Writer, size: int, to: Written, to_offset: int, of: Written, of_offset: int,
+    writer: Writer,
+    size: int,
+    to: Written,
+    to_offset: int,
+    of: Written,
+    of_offset: int,
     reads: str,
-) -> None:  # fmt: skip
+) -> None:
     """``cp.async`` reads global and writes shared memory."""
     _link(writer, SUPPORT)
     _link(writer, GLOBAL_SUPPORT)
     site, lanes = f"i32 {writer.site()}", writer.lanes()
     there = Access("shared", 32, 32, size // 4, address=to.bits)
     writer.call(
-        watched(there, "cp.async"), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
-        f"i64 {to_offset}", f"i32 {lanes}", site,
-    )  # fmt: skip
+        watched(there, "cp.async"),
+        "ptr %warp",
+        "ptr %block",
+        f"ptr {to.pointer}",
+        f"i64 {to_offset}",
+        f"i32 {lanes}",
+        site,
+    )
     here = Access("global", 32, 32, size // 4, address=of.bits)
     reading = writer.value(f"and i32 {lanes}, {reads}")
     writer.call(
-        watched_global(here, "read"), "ptr %warp", "ptr %block", f"ptr {of.pointer}",
-        f"i64 {of_offset}", f"i32 {reading}", site,
-    )  # fmt: skip
+        watched_global(here, "read"),
+        "ptr %warp",
+        "ptr %block",
+        f"ptr {of.pointer}",
+        f"i64 {of_offset}",
+        f"i32 {reading}",
+        site,
+    )
 
 
 def _matrix_rows(
-    writer: Writer, at: Written, offset: int, used: int, stores: bool, values: str,
+    writer: Writer,
+    at: Written,
+    offset: int,
+    used: int,
+    stores: bool,
+    values: str,
     width: int,
-) -> None:  # fmt: skip
+) -> None:
     what = Access("shared", 8 * width, 8 * width, address=at.bits)
     chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
     given = (
-        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
-        f"i32 {chosen}", f"i32 {writer.site()}",
-    )  # fmt: skip
+        "ptr %warp",
+        "ptr %block",
+        f"ptr {at.pointer}",
+        f"i64 {offset}",
+        f"i32 {chosen}",
+        f"i32 {writer.site()}",
+    )
     _link(writer, SUPPORT)
     if stores:
         writer.call(watched(what, "write"), *given, f"ptr {values}")

@@ -93,9 +93,11 @@ def _is(note: Note, agent: int, access: Any) -> bool:
 
 
 def waits_of(
-    notes: list[Note], warps: list[tuple[int, int]], until: int,
+    notes: list[Note],
+    warps: list[tuple[int, int]],
+    until: int,
     mbarrier: tuple[int, int] | None,
-) -> list[Note]:  # fmt: skip
+) -> list[Note]:
     """The waits of some warps until a time, on one mbarrier or on any."""
     return [
         each

@@ -64,15 +64,25 @@ USES = {
 
 _WARP, _BLOCK = "bar.warp.sync", "a barrier (bar.sync)"
 SPOKEN = {
-    "cuda": {_WARP: "__syncwarp()", _BLOCK: "__syncthreads()", ATOMIC: "atomicAdd",
-             FENCED: "__threadfence() and an atomic flag"},
-    "triton": {_WARP: "tl.debug_barrier()", _BLOCK: "tl.debug_barrier()",
-               ATOMIC: "tl.atomic_add",
-               FENCED: 'an atomic flag with sem="release" and sem="acquire"'},
-    "numba": {_WARP: "cuda.syncwarp()", _BLOCK: "cuda.syncthreads()",
-              ATOMIC: "cuda.atomic.add",
-              FENCED: "cuda.threadfence() and an atomic flag"},
-}  # fmt: skip
+    "cuda": {
+        _WARP: "__syncwarp()",
+        _BLOCK: "__syncthreads()",
+        ATOMIC: "atomicAdd",
+        FENCED: "__threadfence() and an atomic flag",
+    },
+    "triton": {
+        _WARP: "tl.debug_barrier()",
+        _BLOCK: "tl.debug_barrier()",
+        ATOMIC: "tl.atomic_add",
+        FENCED: 'an atomic flag with sem="release" and sem="acquire"',
+    },
+    "numba": {
+        _WARP: "cuda.syncwarp()",
+        _BLOCK: "cuda.syncthreads()",
+        ATOMIC: "cuda.atomic.add",
+        FENCED: "cuda.threadfence() and an atomic flag",
+    },
+}
 """What repairs are called in the language that a kernel was written in."""
 
 
@@ -198,8 +208,11 @@ def wider(apart: int, now: Any, before: Any) -> str:
     if now.block != before.block:
         return ""
     near = now.rank != before.rank, now.number != before.number
-    for each, told in ((Apart.GROUP, False), (Apart.BLOCK, near[0]),
-                       (Apart.WARP, any(near))):  # fmt: skip
+    for each, told in (
+        (Apart.GROUP, False),
+        (Apart.BLOCK, near[0]),
+        (Apart.WARP, any(near)),
+    ):
         if apart & each:
             return "" if told else WIDER[each]
     return ""

@@ -173,8 +173,11 @@ class Seen:
                 return True
             return now.kind == "warp" and not note.lanes >> max(0, now.lane) & 1
 
-        waits = [each for each in waits_of(notes, warps, until, before.mbarrier)
-                 if early(each)]  # fmt: skip
+        waits = [
+            each
+            for each in waits_of(notes, warps, until, before.mbarrier)
+            if early(each)
+        ]
         if not waits:
             return None
         last = waits[-1]
@@ -184,10 +187,13 @@ class Seen:
             lanes |= each.lanes
         tried = any(each.what == "vain" and each.about == last.about for each in notes)
         arrived = [
-            each.site for each in notes
-            if each.what == "arrive" and each.about == last.about
-            and each.time > before.time and (each.rank, each.warp) in before.warps
-        ]  # fmt: skip
+            each.site
+            for each in notes
+            if each.what == "arrive"
+            and each.about == last.about
+            and each.time > before.time
+            and (each.rank, each.warp) in before.warps
+        ]
         numbers = tuple(sorted({each.warp for each in alike}))
         rank, offset, phase = last.about
         arrival = arrived[-1] if arrived else -1

@@ -105,10 +105,20 @@ class Teller:
             source, length = instruction.source, len(instruction.mnemonic)
         hint = phrases.spoken(hint, self._language(source))
         return Problem(
-            found.rule.name, found.severity, line, column, self._text(line), message,
-            hint, self.names.function(found.site), source, length, count=found.count,
-            block=self._block(found.block), related=self._related(found),
-        )  # fmt: skip
+            found.rule.name,
+            found.severity,
+            line,
+            column,
+            self._text(line),
+            message,
+            hint,
+            self.names.function(found.site),
+            source,
+            length,
+            count=found.count,
+            block=self._block(found.block),
+            related=self._related(found),
+        )
 
     def _language(self, source: Source | None) -> str:
         """What the line of a problem is written in; nothing if it is not known."""
@@ -224,9 +234,11 @@ class Teller:
         if than is not None:
             lane += self._elsewhere(who, than)
         return phrases.AGENTS[who.kind].format(
-            mnemonic=self.names.mnemonic(who.site), number=who.number, lane=lane,
+            mnemonic=self.names.mnemonic(who.site),
+            number=who.number,
+            lane=lane,
             place=self.names.place(who.site),
-        )  # fmt: skip
+        )
 
     def _elsewhere(self, who: Agent, than: Agent) -> str:
         """The block of an agent, if it is another one."""
@@ -285,11 +297,13 @@ class Teller:
         """Who waited for which phase, and where."""
         some = _lanes(wait.lanes) if len(wait.warps) == 1 else ""
         return phrase.format(
-            who=phrases.warps(list(wait.warps)) + some, phase=wait.phase,
+            who=phrases.warps(list(wait.warps)) + some,
+            phase=wait.phase,
             parity=wait.phase & 1,
             where=self.names.place(wait.site),
-            mbarrier=self.names.mbarrier(wait.offset), **more,
-        )  # fmt: skip
+            mbarrier=self.names.mbarrier(wait.offset),
+            **more,
+        )
 
     def _repair(self, found: Collision, now: Agent, before: Agent) -> str:
         if found.same_value:
@@ -305,11 +319,13 @@ class Teller:
             found.rule, found.space, writes, now, before, found.apart
         )
         return phrase.format(
-            access="the write" if writes else "the read", mbarrier=mbarrier,
+            access="the write" if writes else "the read",
+            mbarrier=mbarrier,
             user=self._user(now),
-            phase=before.epoch, parity=before.epoch & 1,
+            phase=before.epoch,
+            parity=before.epoch & 1,
             readers=phrases.warps([number for _, number in before.warps]),
-        )  # fmt: skip
+        )
 
 
 def _lanes(lanes: int) -> str:

@@ -35,10 +35,18 @@ from fragmenta.simt.warps import to_word
 MOST_EXECUTIONS = 256
 """Executions of an instruction that are counted, in each context."""
 
-SITE = np.dtype([
-    ("executions", "i8"), ("passes", "i8"), ("least", "i8"), ("worst", "i4"),
-    ("lanes", "u4"), ("width", "i4"), ("kept", "i4"), ("addresses", "i4", LANES),
-])  # fmt: skip
+SITE = np.dtype(
+    [
+        ("executions", "i8"),
+        ("passes", "i8"),
+        ("least", "i8"),
+        ("worst", "i4"),
+        ("lanes", "u4"),
+        ("width", "i4"),
+        ("kept", "i4"),
+        ("addresses", "i4", LANES),
+    ]
+)
 """What is kept for each instruction: counts, and the worst execution."""
 
 
@@ -63,9 +71,14 @@ def counted_banks(access: Access) -> Routine:
 
 
 def _count(
-    code: Code, access: Access, table: Any, register: Any, offset: Value, lanes: Value,
+    code: Code,
+    access: Access,
+    table: Any,
+    register: Any,
+    offset: Value,
+    lanes: Value,
     number: Value,
-) -> None:  # fmt: skip
+) -> None:
     b = code.builder
     place = convert(number, I64) * SITE.itemsize
     line = b.gep(table, [place.raw])

@@ -102,9 +102,14 @@ def _before(
 
 
 def _arrive(
-    code: Code, warp: Warp, block: Any, number: Value, lanes: Value, live: Value,
+    code: Code,
+    warp: Warp,
+    block: Any,
+    number: Value,
+    lanes: Value,
+    live: Value,
     mode: Value,
-) -> None:  # fmt: skip
+) -> None:
     clock = _present(code, warp, block, number)
     waiting = field(code, clock, layout.CLOCK_WAITING, I32)
     with code.when(mode != MODES["arrive"]):

@@ -49,9 +49,17 @@ class Line:
     """Words side by side that 32 lanes access, each of them its own."""
 
     def __init__(
-        self, code: Code, head: Head, warp: Warp, size: int, kind: str, lanes: Value,
-        first: Value, one: Value, site: Value,
-    ) -> None:  # fmt: skip
+        self,
+        code: Code,
+        head: Head,
+        warp: Warp,
+        size: int,
+        kind: str,
+        lanes: Value,
+        first: Value,
+        one: Value,
+        site: Value,
+    ) -> None:
         self.code, self.head, self.warp = code, head, warp
         self.size, self.writes, self.lanes = size, kind == "write", lanes
         self.count = LANES * size // 4

@@ -203,8 +203,14 @@ def quick(
     epoch = kept_epoch(warp.epoch[0])
     base = packed(kept_site(site), epoch, warp.agent, zero, zero, zero)
     return Quick(
-        code, head, Viewer(warp.common(), head.row, warp.agent, zero), size, writes,
-        base, shadow(code, head),
-        convert(head.word(layout.HEAD_RANK), I64) << 24, head.long(layout.HEAD_SIZE),
+        code,
+        head,
+        Viewer(warp.common(), head.row, warp.agent, zero),
+        size,
+        writes,
+        base,
+        shadow(code, head),
+        convert(head.word(layout.HEAD_RANK), I64) << 24,
+        head.long(layout.HEAD_SIZE),
         (code.variable(base.lift(0)), code.variable(base.lift(0))),
-    )  # fmt: skip
+    )

@@ -79,9 +79,14 @@ def _present(code: Code, warp: Any, block: Any) -> Value:
 
 
 def _known(
-    code: Code, warp: Any, block: Any, agent: Value, before: Value, epoch: Value,
+    code: Code,
+    warp: Any,
+    block: Any,
+    agent: Value,
+    before: Value,
+    epoch: Value,
     lane: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     state, row = _state(code, warp, block), _row(code, block)
     ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
     size = field(code, ledger, global_records.STATE_BYTES, I64)[0]
@@ -188,9 +193,14 @@ def _entry(code: Code, ledger: Any, number: Value) -> _Entry:
 
 
 def _intern(
-    code: Code, order: Order, warp: Any, block: Any, ledger: Any, site: Value,
+    code: Code,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    site: Value,
     flags: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     """The id of an access of a warp in its present epoch; 0 if there is no room."""
     b = code.builder
     epoch = order.epoch(code, warp, block)
@@ -262,9 +272,15 @@ def _foreign(code: Code, block: Any, ledger: Any) -> tuple[Any, Value]:
 
 
 def _of_other(
-    code: Code, order: Order, warp: Any, block: Any, ledger: Any, entry: _Entry,
-    before: Value, lane: Value | None,
-) -> Value:  # fmt: skip
+    code: Code,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    entry: _Entry,
+    before: Value,
+    lane: Value | None,
+) -> Value:
     """1 if an access of another group is known; without a lane, to all lanes."""
     foreign, there = _foreign(code, block, ledger)
 
@@ -274,9 +290,11 @@ def _of_other(
         clock = field(code, code.builder.gep(foreign, [place.raw]), 0, I32)
         known = _knows(clock, row, entry.agent, before, entry.epoch)
         return _one_of_both(
-            code, known, lambda: _heard(code, order, warp, block, ledger, lane),
+            code,
+            known,
+            lambda: _heard(code, order, warp, block, ledger, lane),
             lambda: lane_zero(code),
-        )  # fmt: skip
+        )
 
     return _one_of_both(code, there, look, lambda: lane_zero(code))
 
@@ -315,9 +333,17 @@ def _heard(
 
 
 def _ordered(
-    code: Code, order: Order, warp: Any, block: Any, ledger: Any, number: Value,
-    before: Value, lane: Value, own: Value, flags: Value,
-) -> Value:  # fmt: skip
+    code: Code,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    number: Value,
+    before: Value,
+    lane: Value,
+    own: Value,
+    flags: Value,
+) -> Value:
     """1 if an access is ordered after an earlier one, 0 if not.
 
     2: its scope is too small; 3: one is atomic, the other a plain load.
@@ -361,9 +387,16 @@ def _ordered(
 
 
 def _all_ordered(
-    code: Code, order: Order, warp: Any, block: Any, ledger: Any, number: Value,
-    match: Value, own: Value, flags: Value,
-) -> Value:  # fmt: skip
+    code: Code,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    number: Value,
+    match: Value,
+    own: Value,
+    flags: Value,
+) -> Value:
     """1 if all lanes are ordered after all lanes of an earlier access.
 
     With ``match`` each lane has to do with its own earlier access only.
@@ -401,9 +434,15 @@ def _all_ordered(
 
 
 def _second_read(
-    code: Code, order: Order, warp: Any, block: Any, ledger: Any, number: Value,
-    match: Value, flags: Value,
-) -> Value:  # fmt: skip
+    code: Code,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    number: Value,
+    match: Value,
+    flags: Value,
+) -> Value:
     """What the record of a read becomes by another one.
 
     0: the new one; 1 or 2: the id for several groups; 3: it stays as it is.
@@ -440,9 +479,19 @@ def _second_read(
 
 
 def _report(
-    code: Code, order: Order, warp: Any, block: Any, ledger: Any, rule: Value,
-    site: Value, before: Value, own: Value, earlier: Value, lane: Value, address: Value,
-) -> Value:  # fmt: skip
+    code: Code,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    rule: Value,
+    site: Value,
+    before: Value,
+    own: Value,
+    earlier: Value,
+    lane: Value,
+    address: Value,
+) -> Value:
     """Write down a problem, once for each rule and pair of instructions."""
     b = code.builder
     size = global_records.PROBLEM.itemsize

@@ -133,10 +133,19 @@ GLOBAL_SUPPORT = (global_check.functions(CLOCKS),)
 
 
 def _watch(
-    code: Code, access: Access, flags: Flags, order: Order, warp: Any, block: Any,
-    ledger: Any, register: Any, offset: Value, lanes: Value, number: Value,
+    code: Code,
+    access: Access,
+    flags: Flags,
+    order: Order,
+    warp: Any,
+    block: Any,
+    ledger: Any,
+    register: Any,
+    offset: Value,
+    lanes: Value,
+    number: Value,
     *registers: Any,
-) -> None:  # fmt: skip
+) -> None:
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
     first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
@@ -148,9 +157,19 @@ def _watch(
     # Memory that cannot be written needs no look.
     with code.when(~(together & (shadow.writes == 0))):
         site = _Site(
-            code, access, flags, warp, block, ledger, lanes, number, number, spilled,
-            registers, order,
-        )  # fmt: skip
+            code,
+            access,
+            flags,
+            warp,
+            block,
+            ledger,
+            lanes,
+            number,
+            number,
+            spilled,
+            registers,
+            order,
+        )
         own = site.call("intern", number, number.lift(int(flags)))
         site = site._replace(own=own)
         with code.when(own != 0):
@@ -183,9 +202,7 @@ def _shadow(code: Code, ledger: Any, address: Value) -> _Shadow:
 # ── words side by side ──────────────────────────────────────────────────────
 
 
-def _dense(
-    site: _Site, shadow: _Shadow, where: Where, one: Value, done: Any
-) -> None:  # fmt: skip
+def _dense(site: _Site, shadow: _Shadow, where: Where, one: Value, done: Any) -> None:
     """All lanes, side by side: as vectors, if one id is behind all records."""
     code, size = site.code, site.access.bytes
     start = one - where.start
@@ -280,9 +297,12 @@ class _Records:
         result = code.variable(convert(self.empty, I32, signed=False))
         with code.when(~self.empty & self.one):
             result.value = site.call(
-                "all_ordered", self.id, convert(self.match, I32, signed=False),
-                site.own, site.own.lift(int(site.flags)),
-            )  # fmt: skip
+                "all_ordered",
+                self.id,
+                convert(self.match, I32, signed=False),
+                site.own,
+                site.own.lift(int(site.flags)),
+            )
         found: Value = result.value != 0
         return found
 
@@ -295,9 +315,11 @@ class _Records:
         state = code.variable(code.constant(0, I32))
         with code.when(~self.empty & self.one & (self.id != site.own)):
             state.value = site.call(
-                "second_read", self.id, convert(self.match, I32, signed=False),
+                "second_read",
+                self.id,
+                convert(self.match, I32, signed=False),
                 site.own.lift(int(site.flags)),
-            )  # fmt: skip
+            )
         now = state.value
         several = (now << ID_SHIFT).in_all_lanes(count) | 0b1111
         new = select(now == 0, mine, select(now == 3, self.raw, several))
@@ -333,9 +355,14 @@ def _lane(site: _Site, lane: Value) -> None:
 
 
 def _word(
-    site: _Site, shadow: _Shadow, where: Where, address: Value, lane: Value,
-    place: Value, mask: Value,
-) -> None:  # fmt: skip
+    site: _Site,
+    shadow: _Shadow,
+    where: Where,
+    address: Value,
+    lane: Value,
+    place: Value,
+    mask: Value,
+) -> None:
     b, code = site.code.builder, site.code
     write, read = (
         b.inttoptr((base + place * WORD).raw, I32.as_pointer())
@@ -371,9 +398,14 @@ def _lane_in(record: Value) -> Value:
 
 
 def _compare(
-    site: _Site, where: Where, address: Value, lane: Value, record: Value, mask: Value,
+    site: _Site,
+    where: Where,
+    address: Value,
+    lane: Value,
+    record: Value,
+    mask: Value,
     rule: Detected,
-) -> None:  # fmt: skip
+) -> None:
     """Report an access that is not ordered after the one in a record."""
     code = site.code
     before, earlier = shift_unsigned(record, ID_SHIFT), _lane_in(record)
@@ -381,9 +413,13 @@ def _compare(
     same = (before == site.own) & (earlier == own_lane)
     with code.when(((record & mask) != 0) & ~same):
         verdict = site.call(
-            "ordered", before, earlier, own_lane, site.own,
+            "ordered",
+            before,
+            earlier,
+            own_lane,
+            site.own,
             before.lift(int(site.flags)),
-        )  # fmt: skip
+        )
         with code.when(verdict != 1):
             name = select(
                 verdict == 3, verdict.lift(Detected.MIXED), verdict.lift(rule)
@@ -398,15 +434,25 @@ def _compare(
                     plain & equal, verdict.lift(Detected.GLOBAL_SAME_VALUE), found.value
                 )
             site.call(
-                "report", found.value, site.number, before, site.own, earlier, own_lane,
+                "report",
+                found.value,
+                site.number,
+                before,
+                site.own,
+                earlier,
+                own_lane,
                 address,
-            )  # fmt: skip
+            )
 
 
 def _equal(
-    site: _Site, where: Where, address: Value, lane: Value, before: Value,
+    site: _Site,
+    where: Where,
+    address: Value,
+    lane: Value,
+    before: Value,
     earlier: Value,
-) -> Value:  # fmt: skip
+) -> Value:
     """Whether a lane stores what is there, or what a lane beside it stores there."""
     b, code, access = site.code.builder, site.code, site.access
     of, held = _INTEGERS[access.bits], _INTEGERS[access.register]
@@ -443,6 +489,12 @@ def _initialised(
             with code.when(missing.value != 0):
                 nothing, own_lane = code.constant(0, I32), convert(lane, I32)
                 site.call(
-                    "report", nothing.lift(Detected.GLOBAL_UNINITIALISED),
-                    site.number, nothing, site.own, nothing, own_lane, address,
-                )  # fmt: skip
+                    "report",
+                    nothing.lift(Detected.GLOBAL_UNINITIALISED),
+                    site.number,
+                    nothing,
+                    site.own,
+                    nothing,
+                    own_lane,
+                    address,
+                )

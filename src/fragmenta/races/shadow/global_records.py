@@ -55,8 +55,9 @@ SHADOW_BYTES = 24
 """The shadows of a slot, i64 each: pointers to the records of writes, to those of
 reads, and to a byte for each byte that is 1 until it is written."""
 
-ENTRY = np.dtype([("group", "i4"), ("agent", "u2"), ("flags", "u2"), ("epoch", "i4"),
-                  ("site", "i4")])  # fmt: skip
+ENTRY = np.dtype(
+    [("group", "i4"), ("agent", "u2"), ("flags", "u2"), ("epoch", "i4"), ("site", "i4")]
+)
 """A line of the table of accesses."""
 
 STAMP_BYTES, MOST_STAMPS = 16, 15
@@ -77,11 +78,21 @@ class Flags(IntFlag):
     """By the copy engine, or another agent that is not a thread."""
 
 
-PROBLEM = np.dtype([
-    ("rule", "i4"), ("site", "i4"), ("site_before", "i4"), ("id", "i4"),
-    ("id_before", "i4"), ("lane", "i4"), ("lane_before", "i4"), ("apart", "i4"),
-    ("address", "i8"), ("block", "i8"), ("count", "i8"),
-])  # fmt: skip
+PROBLEM = np.dtype(
+    [
+        ("rule", "i4"),
+        ("site", "i4"),
+        ("site_before", "i4"),
+        ("id", "i4"),
+        ("id_before", "i4"),
+        ("lane", "i4"),
+        ("lane_before", "i4"),
+        ("apart", "i4"),
+        ("address", "i8"),
+        ("block", "i8"),
+        ("count", "i8"),
+    ]
+)
 """A problem that machine code found: the first of its rule and its two sites."""
 MOST_PROBLEMS = 64
 

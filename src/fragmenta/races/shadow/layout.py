@@ -90,10 +90,14 @@ class Record(NamedTuple):
 def unpack(word: int) -> Record:
     """The record in 64 bits."""
     fields = (
-        (SITE_AT, SITE_BITS), (EPOCH_AT, EPOCH_BITS), (AGENT_AT, AGENT_BITS),
-        (LANE_AT, LANE_BITS), (CLASS_AT, CLASS_BITS), (MASK_AT, MASK_BITS),
+        (SITE_AT, SITE_BITS),
+        (EPOCH_AT, EPOCH_BITS),
+        (AGENT_AT, AGENT_BITS),
+        (LANE_AT, LANE_BITS),
+        (CLASS_AT, CLASS_BITS),
+        (MASK_AT, MASK_BITS),
         (EVER_AT, EVER_BITS),
-    )  # fmt: skip
+    )
     numbers = [(word >> at) & ((1 << bits) - 1) for at, bits in fields]
     site, epoch, agent, lane, lanes, mask, ever = numbers
     return Record(site, epoch, agent, lane, Lanes(lanes), mask, ever)
@@ -216,9 +220,17 @@ CELL_NEXT = 12  #: i32: the next set with the same hash, or 0
 SETS_BYTES = SETS_CELLS + CELL_BYTES * CELLS
 
 AGENT_KINDS = (
-    "warp", "cp.async", "wgmma", "mbarrier", "bulk-read", "bulk-write",
-    "tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.fence",
-)  # fmt: skip
+    "warp",
+    "cp.async",
+    "wgmma",
+    "mbarrier",
+    "bulk-read",
+    "bulk-write",
+    "tcgen05",
+    "tcgen05.ld",
+    "tcgen05.st",
+    "tcgen05.fence",
+)
 MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
 

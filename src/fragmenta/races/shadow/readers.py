@@ -169,9 +169,14 @@ def _bit(condition: Value) -> Value:
 
 
 def _grow(
-    code: Code, head: Head, rest: Value, mask: Value, new: Value, lane: Value,
+    code: Code,
+    head: Head,
+    rest: Value,
+    mask: Value,
+    new: Value,
+    lane: Value,
     result: Variable,
-) -> None:  # fmt: skip
+) -> None:
     """The result is a set with one more reader."""
     number = joined(code, head, rest, _entry(new, lane_in(new), lane))
     number = select(number != 0, number, rest)

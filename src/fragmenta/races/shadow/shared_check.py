@@ -122,9 +122,14 @@ def _strict(head: Head) -> Value:
 
 
 def _after_write(
-    code: Code, head: Head, now: Now, word: Word, write: Value, overlap: Value,
+    code: Code,
+    head: Head,
+    now: Now,
+    word: Word,
+    write: Value,
+    overlap: Value,
     equal: Callable[[], Value] | None,
-) -> None:  # fmt: skip
+) -> None:
     """The bytes were written before."""
     agent = agent_of(write)
     strong = now.has(layout.STRONG) & is_strong(lanes_of(write))
@@ -217,34 +222,55 @@ def _is(head: Head, agent: Value, kind: str) -> Value:
 
 
 def _report(
-    code: Code, head: Head, now: Now, word: Word, rule: Value, before: Value,
-    bytes_: Value, was: Value | int,
-) -> None:  # fmt: skip
+    code: Code,
+    head: Head,
+    now: Now,
+    word: Word,
+    rule: Value,
+    before: Value,
+    bytes_: Value,
+    was: Value | int,
+) -> None:
     """Note a problem with some bytes of a word.
 
     ``was`` is 2 after a write, 4 if a part of the bytes was written.
     """
     skipped = select(
-        (bytes_ & 1) != 0, bytes_.lift(0),
-        select((bytes_ & 2) != 0, bytes_.lift(1),
-               select((bytes_ & 4) != 0, bytes_.lift(2), bytes_.lift(3))),
-    )  # fmt: skip
+        (bytes_ & 1) != 0,
+        bytes_.lift(0),
+        select(
+            (bytes_ & 2) != 0,
+            bytes_.lift(1),
+            select((bytes_ & 4) != 0, bytes_.lift(2), bytes_.lift(3)),
+        ),
+    )
     end = select(
-        (bytes_ & 8) != 0, bytes_.lift(4),
-        select((bytes_ & 4) != 0, bytes_.lift(3),
-               select((bytes_ & 2) != 0, bytes_.lift(2), bytes_.lift(1))),
-    )  # fmt: skip
+        (bytes_ & 8) != 0,
+        bytes_.lift(4),
+        select(
+            (bytes_ & 4) != 0,
+            bytes_.lift(3),
+            select((bytes_ & 2) != 0, bytes_.lift(2), bytes_.lift(1)),
+        ),
+    )
     one = (now.lanes == int(Lanes.ONE)) | (now.lanes == int(Lanes.STRONG_ONE))
     flags = (now.kind & layout.WRITES) | now.kind.lift(was)
     flags = flags | _apart(head, now, before)
     report(
-        code, head,
+        code,
+        head,
         Problem(
-            rule, word.address + skipped, word.address + end, now.site, now.agent,
-            select(one, now.lane, -1), now.epoch,
-            before & as_signed(~layout.EVER_FIELD, 64), flags,
+            rule,
+            word.address + skipped,
+            word.address + end,
+            now.site,
+            now.agent,
+            select(one, now.lane, -1),
+            now.epoch,
+            before & as_signed(~layout.EVER_FIELD, 64),
+            flags,
         ),
-    )  # fmt: skip
+    )
 
 
 def _apart(head: Head, now: Now, before: Value) -> Value:

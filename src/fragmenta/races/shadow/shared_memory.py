@@ -55,8 +55,14 @@ def _target(code: Code, head: Head, rank: Value) -> Head:
     return Head(code, b.gep(head.pointer(layout.HEAD_FIRST), [step.raw]))
 
 
-def _word(code: Code, parts: tuple[Memory, Memory], rank: Value, at: Value,
-          begin: Value, end: Value) -> Word:  # fmt: skip
+def _word(
+    code: Code,
+    parts: tuple[Memory, Memory],
+    rank: Value,
+    at: Value,
+    begin: Value,
+    end: Value,
+) -> Word:
     """The word at an offset, of an access from ``begin`` to ``end``."""
     zero = convert(at, I32).lift(0)
     low = convert(begin - at, I32)
@@ -71,9 +77,17 @@ def _word(code: Code, parts: tuple[Memory, Memory], rank: Value, at: Value,
 
 
 def _lane(
-    code: Code, head_at: Any, block: Any, number: Value, lanes: Value, address: Value,
-    size: Value, kind: Value, site: Value, values: Any,
-) -> None:  # fmt: skip
+    code: Code,
+    head_at: Any,
+    block: Any,
+    number: Value,
+    lanes: Value,
+    address: Value,
+    size: Value,
+    kind: Value,
+    site: Value,
+    values: Any,
+) -> None:
     head = Head(code, head_at)
     rank = convert(shift_unsigned(address, 24), I32)
     begin = address & OFFSET
@@ -112,12 +126,16 @@ def _now(
     copy = (kind & layout.COPY) != 0
     agent, epoch = _copier(code, head, warp, number, copy)
     return Now(
-        Viewer(row, head.row, warp.agent, own, warp.copier, warp.waited), None, agent,
+        Viewer(row, head.row, warp.agent, own, warp.copier, warp.waited),
+        None,
+        agent,
         kept_epoch(epoch),
         first_lane(lanes) & (LANES - 1),
-        select((kind & layout.STRONG) != 0, strong, plain), kept_site(site), kind & 7,
+        select((kind & layout.STRONG) != 0, strong, plain),
+        kept_site(site),
+        kind & 7,
         code.constant(0, I1),
-    )  # fmt: skip
+    )
 
 
 def _copier(
@@ -134,9 +152,16 @@ def _copier(
 
 
 def _equal(
-    code: Code, block: Any, local: Value, values: Any, lane: Value, address: Value,
-    at: Value, begin: Value, mask: Value,
-) -> Value:  # fmt: skip
+    code: Code,
+    block: Any,
+    local: Value,
+    values: Any,
+    lane: Value,
+    address: Value,
+    at: Value,
+    begin: Value,
+    mask: Value,
+) -> Value:
     """Whether a lane writes bytes of a word that leave it as it is.
 
     If lanes before it write there by the same instruction, it is compared with them;
@@ -206,9 +231,17 @@ SUPPORT = (LANE, ADDED, COLLECT)
 
 
 def check_lane(
-    code: Code, head: Head, block: Any, warp: Any, lanes: Value, address: Value,
-    size: int, kind: str, site: Value, values: Any = None,
-) -> None:  # fmt: skip
+    code: Code,
+    head: Head,
+    block: Any,
+    warp: Any,
+    lanes: Value,
+    address: Value,
+    size: int,
+    kind: str,
+    site: Value,
+    values: Any = None,
+) -> None:
     """Check an access by one lane, or a read of several, of a shared address.
 
     ``lanes`` is a mask, ``address`` has 64 bits: the rank from bit 24 up, without the
@@ -219,9 +252,17 @@ def check_lane(
 
 
 def _call_lane(
-    code: Code, head: Head, block: Any, number: Value, lanes: Value, address: Value,
-    size: int, kind: str, site: Value, values: Any,
-) -> None:  # fmt: skip
+    code: Code,
+    head: Head,
+    block: Any,
+    number: Value,
+    lanes: Value,
+    address: Value,
+    size: int,
+    kind: str,
+    site: Value,
+    values: Any,
+) -> None:
     b = code.builder
     function = b.module.globals.get(LANE.name)
     if function is None:
@@ -229,10 +270,16 @@ def _call_lane(
         void = ir.VoidType()
         function = ir.Function(b.module, ir.FunctionType(void, kinds), LANE.name)
     given = [
-        head.raw, block, number.raw, lanes.raw, address.raw, ir.Constant(I32, size),
-        ir.Constant(I32, KINDS[kind]), site.raw,
+        head.raw,
+        block,
+        number.raw,
+        lanes.raw,
+        address.raw,
+        ir.Constant(I32, size),
+        ir.Constant(I32, KINDS[kind]),
+        site.raw,
         POINTER(None) if values is None else values,
-    ]  # fmt: skip
+    ]
     b.call(function, given)
 
 
@@ -253,9 +300,10 @@ def watched(access: memory.Access, kind: str) -> Routine:
 
     def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
         watching(
-            code, block,
+            code,
+            block,
             lambda head: _warp(code, access, kind, head, warp, block, *given),
-        )  # fmt: skip
+        )
 
     def build(module: ir.Module) -> None:
         registers = [POINTER] * access.elements if stores else []
@@ -266,9 +314,18 @@ def watched(access: memory.Access, kind: str) -> Routine:
 
 
 def _warp(
-    code: Code, access: memory.Access, kind: str, head: Head, warp: Any, block: Any,
-    register: Any, offset: Value, lanes: Value, site: Value, *registers: Any,
-) -> None:  # fmt: skip
+    code: Code,
+    access: memory.Access,
+    kind: str,
+    head: Head,
+    warp: Any,
+    block: Any,
+    register: Any,
+    offset: Value,
+    lanes: Value,
+    site: Value,
+    *registers: Any,
+) -> None:
     make_room(code, head)
     at = memory.addresses(code, register, access.address, offset)
     spilled = memory.spill(code, at)
@@ -314,9 +371,14 @@ def _warp(
 
 
 def _lanes(
-    code: Code, access: memory.Access, kind: str, fast: fast_word.Quick, lanes: Value,
-    spilled: Any, slow: Callable[[Value, Value], None],
-) -> None:  # fmt: skip
+    code: Code,
+    access: memory.Access,
+    kind: str,
+    fast: fast_word.Quick,
+    lanes: Value,
+    spilled: Any,
+    slow: Callable[[Value, Value], None],
+) -> None:
     """Check lanes one by one, but lanes side by side that read the same together."""
     group = code.variable(lanes.lift(0))
     # The loop looks at the lane after the last, too; it never takes part.
@@ -341,9 +403,12 @@ def _lanes(
 
 
 def _values(
-    code: Code, access: memory.Access, registers: tuple[Any, ...], lanes: Value,
+    code: Code,
+    access: memory.Access,
+    registers: tuple[Any, ...],
+    lanes: Value,
     spilled: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """What lanes write, and where: sizes, lanes, addresses, then registers."""
     b = code.builder
     kept = b.bitcast(code.array(I64, 3 + access.elements), POINTER)
@@ -360,9 +425,18 @@ def _values(
 
 
 def _touch(
-    code: Code, head_at: Any, starts: Any, count: Value, size: Value, kind: Value,
-    agent: Value, epoch: Value, lane: Value, site: Value, clock: Any,
-) -> None:  # fmt: skip
+    code: Code,
+    head_at: Any,
+    starts: Any,
+    count: Value,
+    size: Value,
+    kind: Value,
+    agent: Value,
+    epoch: Value,
+    lane: Value,
+    site: Value,
+    clock: Any,
+) -> None:
     """An agent that is not a warp accesses bytes at each of several offsets."""
     b = code.builder
     head = Head(code, head_at)
@@ -375,9 +449,16 @@ def _touch(
     nobody = agent.lift(-1)
     views = [Viewer(each, head.row, nobody, agent.lift(0)) for each in (row, second)]
     now = Now(
-        views[0], views[1], agent, kept_epoch(epoch), lane, lane.lift(int(Lanes.ONE)),
-        kept_site(site), kind & 7, two,
-    )  # fmt: skip
+        views[0],
+        views[1],
+        agent,
+        kept_epoch(epoch),
+        lane,
+        lane.lift(int(Lanes.ONE)),
+        kept_site(site),
+        kind & 7,
+        two,
+    )
     offsets = field(code, starts, 0, I32)
     memo = _Memo(code, head, now)
     with code.loop(count) as index:
