@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.ptx import rules
 from tests.simt.kernels import kernel
 
 MASK = 0x00FF0F30
@@ -123,7 +124,7 @@ def reported(x: int, y: int) -> list[int]:
     stores = [i for i, each in enumerate(lines) if each.mnemonic == "st.global.u32"]
     found = [0] * len(EVERY)
     for launch, each in result.found:
-        if each.rule == "uninitialised":
+        if each.rule is rules.UNINITIALISED:
             _, index = launch.compiled.places[each.site]
             found[stores.index(index)] |= each.lanes
     return found

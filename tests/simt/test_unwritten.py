@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.ptx import rules
 from fragmenta.races.probes.unwritten_registers import maybe_unwritten, tracked
 from tests.simt.kernels import kernel
 
@@ -26,7 +27,7 @@ def found(body: str, threads: int = 32) -> list[tuple[str, int]]:
     made = kernel(body)
     out = np.zeros(threads, np.int32)
     result: Any = made.launch(1, threads, [out], problems="report")
-    told = [each for _, each in result.found if each.rule == "uninitialised"]
+    told = [each for _, each in result.found if each.rule is rules.UNINITIALISED]
     return [(each.message.split()[0], each.lanes) for each in told]
 
 
