@@ -27,6 +27,7 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.table import read
+from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
     FILLS,
@@ -144,7 +145,7 @@ def _field(line: dict[str, str]) -> Field:
 
 FIELD = {line["field"]: _field(line) for line in read(FIELDS)}
 
-PATTERNS = (0x10, 0x100, 0x200, 0x400)
+PATTERNS = tuple(pattern(swizzle).repeat for swizzle in SWIZZLES)
 """For each swizzle, the bytes after which its pattern repeats."""
 
 
