@@ -95,7 +95,7 @@ def test_there_is_nothing_to_look_at(do):
     "words",
     [
         ("where", "wgmma.fence", "A", 0, 0),
-        ("holds", "wgmma.fence", "D", "--lane", 0),
+        ("holds", "wgmma.fence", "D", 0),
         ("table", "wgmma.fence", "A"),
         ("which", "wgmma.fence", 0, 0),
         ("run", "wgmma.fence", "a.npy", "b.npy"),

@@ -49,11 +49,12 @@ def list_(
         ),
     ] = None,
     family: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--family",
             metavar="FAMILY",
-            help="Only this family, such as mma, wgmma.sp or ldmatrix.",
+            help="Only this family, such as mma, wgmma.sp or ldmatrix; may be "
+            "repeated.",
             autocompletion=_complete_family,
         ),
     ] = None,
@@ -91,7 +92,7 @@ def list_(
     """A tcgen05.mma is listed by its mnemonic.  Shapes and types are those that its
     instruction descriptor may give it.
     """
-    found = _chosen(" ".join(words or ()), family, type_ or [], shape, target)
+    found = _chosen(" ".join(words or ()), family or [], type_ or [], shape, target)
     if as_json:
         lines = ",\n ".join(json.dumps(_brief(op)) for op in found)
         emit(f"[\n {lines}\n]" if found else "[]")
@@ -106,7 +107,7 @@ def list_(
 
 def _chosen(
     words: str,
-    family: str | None,
+    families: list[str],
     types: list[str],
     shape: str | None,
     target: str | None,
@@ -116,14 +117,14 @@ def _chosen(
     said = [each for each in types if (m := meaning(each)) and m.types]
     plain = {each for each in types if each not in said}
     shape = shape and _spelled(shape.lower())
-    if family is not None:
-        _known("family", family, FAMILIES)
+    for each in families:
+        _known("family", each, FAMILIES)
     for each in plain:
         _known("type", each, _types(), vocabulary())
     found = [
         op
-        for op in (_found(words) if words else catalogue(family))
-        if family in (None, op.family)
+        for op in (_found(words) if words else catalogue())
+        if (not families or op.family in families)
         and plain <= {*types_of(op).values(), *possible_types(op)}
         and (not said or fits(op, said))
         and (shape is None or _has_shape(op, shape))

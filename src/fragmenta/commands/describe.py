@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -374,19 +374,17 @@ def _linear_lines(part: Fragment) -> list[str]:
     "formula",
     "fragmenta formula mma.sp.m16n8k64.s4.s4",
     "fragmenta formula mma.m16n8k16.f32.f16 C",
-    "fragmenta formula mma.m16n8k64.s4.s4 A --cuda",
-    "fragmenta formula mma.m16n8k64.s4.s4 A --cuda --name lane=threadIdx.x",
-    "fragmenta formula tcgen05.m64n32k16.f32.f16 D --python --json",
+    "fragmenta formula mma.m16n8k64.s4.s4 A --language cuda",
+    "fragmenta formula mma.m16n8k64.s4.s4 A --language cuda --name L=threadIdx.x",
+    "fragmenta formula tcgen05.m64n32k16.f32.f16 D --language python --json",
 )
 def formula(
     instruction: InstructionText,
     operand_: OperandName = "",
-    cuda: Annotated[
-        bool, typer.Option("--cuda", help="Print index expressions of CUDA C++.")
-    ] = False,
-    python: Annotated[
-        bool, typer.Option("--python", help="Print index expressions of Python.")
-    ] = False,
+    language: Annotated[
+        Literal["cuda", "python"] | None,
+        typer.Option(help="Print index expressions of this language instead."),
+    ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -400,17 +398,15 @@ def formula(
     idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    """--cuda and --python print both ways: the element of a place, and its place.
+    """--language prints both ways: the element of a place, and its place.
 
     --name names their variables, by letter or by word.  One that is given may also be
     called threadIdx.x or be a number; where it is the result, it then keeps its own
     name.
     """
-    if cuda and python:
-        raise Error("--cuda and --python contradict each other; give one of them")
-    if name and not (cuda or python):
+    if name and language is None:
         raise Error(
-            "--name is for the variables of --cuda or --python; give one of them"
+            "--name is for the variables of --language cuda or python; give one of them"
         )
     what = "write a formula for"
     if operand_:
@@ -420,8 +416,7 @@ def formula(
         op = find_holding(instruction, what, idesc)
         parts, head = list(op.fragments.values()), [str(op)]
         about = {"instruction": str(op)}
-    if cuda or python:
-        language: Language = "cuda" if cuda else "python"
+    if language is not None:
         found = _written(parts, language, name or [])
         if as_json:
             emit_json({**about, "language": language, "expressions": found})

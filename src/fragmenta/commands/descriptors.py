@@ -37,8 +37,8 @@ Word = Annotated[
 ]
 
 
-def _option(name: str, what: str, **more: Any) -> Any:
-    return typer.Option(name, help=what, show_default=False, **more)
+def _option(name: str, metavar: str, what: str) -> object:
+    return typer.Option(name, metavar=metavar, help=what, show_default=False)
 
 
 @command(
@@ -51,21 +51,24 @@ def idesc(
     word: Word = None,
     kind: Annotated[
         str | None,
-        _option("--kind", "f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4."),
+        _option("--kind", "KIND", "f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4."),
     ] = None,
     shape: Annotated[
-        str | None, _option("--shape", "The shape, such as m128n256k16.")
+        str | None, _option("--shape", "SHAPE", "The shape, such as m128n256k16.")
     ] = None,
-    a: Annotated[str | None, _option("--a", "The type of A.")] = None,
+    a: Annotated[str | None, _option("--a", "TYPE", "The type of A.")] = None,
     b: Annotated[
-        str | None, _option("--b", "The type of B; by default that of A.")
+        str | None, _option("--b", "TYPE", "The type of B; by default that of A.")
     ] = None,
     d: Annotated[
-        str | None, _option("--d", "The type of D; by default f32, or s32 of i8.")
+        str | None,
+        _option("--d", "TYPE", "The type of D; by default f32, or s32 of i8."),
     ] = None,
-    scale: Annotated[str | None, _option("--scale", "The type of scales.")] = None,
+    scale: Annotated[
+        str | None, _option("--scale", "TYPE", "The type of scales.")
+    ] = None,
     scale_vec: Annotated[
-        str | None, _option("--scale-vec", "1X, 2X, 4X, block16 or block32.")
+        str | None, _option("--scale-vec", "SIZE", "1X, 2X, 4X, block16 or block32.")
     ] = None,
     group: Annotated[
         int, typer.Option("--cta-group", help="How many CTAs multiply together.")
@@ -76,8 +79,8 @@ def idesc(
         list[str] | None,
         _option(
             "--set",
+            "FIELD",
             "Another field: its name, or NAME=NUMBER; may be repeated.",
-            metavar="FIELD",
         ),
     ] = None,
     as_json: AsJson = False,
