@@ -123,7 +123,7 @@ def test_show_and_list():
     assert listed == [str(op) for op in OPS]
     assert "wgmma.fence" not in ask("list", "--shape", "*").stdout
     brief = json.loads(ask("list", "--family", "sync", "--json").stdout)
-    assert brief[0]["shape"] is None
+    assert brief["instructions"][0]["shape"] is None
 
 
 def test_python_says_so_too():

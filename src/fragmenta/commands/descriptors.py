@@ -17,13 +17,14 @@ from fragmenta.commands.arguments import AsJson, number
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error, UnknownInstruction, one_of
 from fragmenta.isa.building import tcgen05
-from fragmenta.isa.instruction import Instruction, Shape
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.instruction_descriptor import (
     TABLES,
     InstructionDescriptor,
     check_kind,
 )
-from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K, sizes
+from fragmenta.isa.possible import possible_sizes
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 
 _GROUPS = ((1, False), (2, False), (1, True))
 
@@ -215,40 +216,6 @@ def _mnemonics(found: InstructionDescriptor) -> list[str]:
 # ── what a mnemonic leaves open ─────────────────────────────────────────────
 
 
-def possible_types(op: Instruction) -> tuple[str, ...]:
-    """Every type that a descriptor may give a mnemonic.
-
-    >>> import fragmenta as fm
-    >>> possible_types(fm.instruction("tcgen05.mma.cta_group::1.kind::f16"))
-    ('f16', 'bf16', 'f32')
-    """
-    row = OF_KIND.get(op.kind or "")
-    if row is None or not op.tensor_memory:
-        return ()
-    scales = ["ue8m0"] if op.scale_vec else []
-    scales += ["ue4m3"] if op.kind == "mxf4nvf4" else []
-    return tuple(dict.fromkeys((*row.operands, *row.results, *scales)))
-
-
-def possible_shapes(op: Instruction) -> Iterator[Shape]:
-    """Every shape that a descriptor may give a mnemonic."""
-    for m, ns, k in _possible(op):
-        for n in ns:
-            yield Shape(m, n, k)
-
-
-def _possible(op: Instruction) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    """M, the values of N, and K."""
-    kind = op.kind or ""
-    if kind not in OF_KIND or not op.tensor_memory:
-        return
-    for wide in (False, True):
-        k = WIDE_K if wide else OF_KIND[kind].k[op.sparse]
-        found = sizes(kind, op.cta_group or 1, ws=op.ws, sparse=op.sparse, wide=wide)
-        for m, ns in found.items():
-            yield m, ns, k
-
-
 def shapes_told(op: Instruction) -> list[str]:
     """The shapes that a mnemonic may have, a line for each M.
 
@@ -258,7 +225,7 @@ def shapes_told(op: Instruction) -> list[str]:
     m64   k32  n 8, 16, 24, 32 to 256 by 16
     m128  k32  n 8, 16, 24, 32 to 256 by 16
     """
-    return [f"m{m:<4} k{k:<3} n {_steps(ns)}" for m, ns, k in _possible(op)]
+    return [f"m{m:<4} k{k:<3} n {_steps(ns)}" for m, ns, k in possible_sizes(op)]
 
 
 def _steps(values: tuple[int, ...]) -> str:

@@ -46,6 +46,7 @@ OPTIONS = {
     "--family": Option("FAMILY", "only instructions of this family"),
     "--force": Option("", "overwrite files that exist"),
     "--format": Option("CHOICE", "the format of a table"),
+    "--full": Option("", "print everything"),
     "--function": Option("CHOICE", "the CUDA function to print"),
     "--grid": Option("X[,Y[,Z]]", "blocks of the grid"),
     "--header": Option("", "write one .cuh file"),
