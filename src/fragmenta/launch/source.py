@@ -48,14 +48,14 @@ class Source:
     def contracted(self) -> Module:
         """The module as the assembler runs it: products and sums fused."""
         # It takes a while to import, and a kernel in the cache does not need it.
-        from fragmenta.ptx.opcodes.quotients import contract_all
+        from fragmenta.ptx.ptxas.quotients import contract_all
 
         return self._with(contract_all, self.folded)
 
     @once_property
     def folded(self) -> Module:
         """The module with what the assembler computes itself."""
-        from fragmenta.ptx.opcodes.folding import fold
+        from fragmenta.ptx.ptxas.folding import fold
 
         return self._with(fold, self.module)
 
