@@ -1,4 +1,4 @@
-"""Which matrices are instructions compared on?
+"""Matrices on which instructions are compared.
 
 Random matrices of the same numbers for every instruction, or matrices that were given.
 Both are rounded to the instruction's types: float64 has values that no small type has.
@@ -68,7 +68,7 @@ class Samples:
         return len(self.a), self.b.shape[1]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Where the numbers come from."""
         if self.kind == "given":
             return "input as given"
