@@ -41,6 +41,7 @@ from fragmenta.shared.elements import allowed_swizzles, stored
 from fragmenta.shared.loops import only_as, single_loop
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
+from fragmenta.shared.placement import Order, Placed
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tile_copies
 from fragmenta.shared.tiles import default_swizzle
@@ -497,7 +498,7 @@ class _Lying:
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
         if tiles > 1 and tile.row_bytes > pitch:
             return f"rows of {tile.row_bytes} bytes do not fit {pitch}"
-        placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
+        placed: Placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
         try:
             loop = single_loop("ldmatrix", self.op, self.operand, placed, tiles, along)
         except Error as error:
@@ -520,7 +521,7 @@ class _Lying:
         return self
 
     @property
-    def order(self) -> str:
+    def order(self) -> Order:
         """The order of the operand's elements in memory."""
         return "row" if (self.operand == "A") == (self.major == "k") else "col"
 

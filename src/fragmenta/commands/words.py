@@ -16,7 +16,7 @@ from fragmenta.isa.families import FORMS
 from fragmenta.isa.matching import row_words
 from fragmenta.isa.sass import is_machine_name
 from fragmenta.isa.searching import find
-from fragmenta.isa.synonyms import meaning, said
+from fragmenta.isa.synonyms import has_synonym, meaning
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
@@ -176,7 +176,11 @@ def _is_word(text: str) -> bool:
     words = [word for word in re.split(r"[.\s]+", text.lower()) if word]
     return bool(words) and all(
         len(word) > 1
-        and (word in _known() or said([word]) or re.fullmatch(r"m\d+n\d+(k\d+)?", word))
+        and (
+            word in _known()
+            or has_synonym([word])
+            or re.fullmatch(r"m\d+n\d+(k\d+)?", word)
+        )
         for word in words
     )
 

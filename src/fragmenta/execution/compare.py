@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.record import Record
-from fragmenta.errors import Error, UnsupportedTarget, one_of
+from fragmenta.errors import BadCall, Error, UnsupportedTarget, one_of
 from fragmenta.execution.matmul import matmul
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.reference import (
@@ -61,7 +60,7 @@ class ErrorRow:
     elements: int
 
     @property
-    def numbers(self) -> tuple[Any, ...]:
+    def numbers(self) -> tuple[object, ...]:
         """All but the target: targets that agree in them are shown together."""
         return tuple(asdict(replace(self, target="")).values())
 
@@ -75,7 +74,7 @@ class Compared(Record):
     input: str
     shape: tuple[int, int]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         missing = [
             {"instruction": op, "target": target, "why": why}
@@ -152,13 +151,13 @@ def compare(
     for what, given in (("ops", ops), ("targets", targets)):
         if not isinstance(given, Instruction | str | list | tuple | Iterator | dict):
             kind = type(given).__name__
-            raise Error(f"{what} is one name or a list of names; given {kind}")
+            raise BadCall(f"{what} is one name or a list of names; given {kind}")
     listed = [ops] if isinstance(ops, Instruction | str) else list(ops)
     found = [each if isinstance(each, Instruction) else find(each) for each in listed]
     names = targets.replace(",", " ").split() if isinstance(targets, str) else targets
     if not found or not names:
         what = "targets" if found else "instructions"
-        raise Error(f"there are no {what} to compare; give one or more")
+        raise BadCall(f"there are no {what} to compare; give one or more")
     for op in found:
         check_multiplies(op)
     samples = Samples.make(input, k, seed)
