@@ -125,6 +125,11 @@ class Meter:
         self._look = self._start + BETWEEN
         self._printed = 0
 
+    @property
+    def most_output(self) -> int | None:
+        """The characters that the kernel may print; None for no limit."""
+        return self.limits.output
+
     def check(self) -> None:
         """Raise if the time or the memory is used up."""
         now, seconds = self._clock(), self.limits.seconds
