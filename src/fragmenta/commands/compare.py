@@ -15,7 +15,6 @@ from fragmenta.commands.arguments import (
     complete_instruction,
     complete_target,
     find,
-    number,
 )
 from fragmenta.commands.files import (
     Force,
@@ -62,12 +61,12 @@ def compare(
         ),
     ] = ",".join(comparing.TARGETS),
     k: Annotated[
-        str | None,
+        list[int] | None,
         typer.Option(
             "--k",
-            metavar="K",
-            help="Products in a sum, or several numbers with commas between them.  "
-            f"Default: {','.join(map(str, LENGTHS))}, or all columns of a file.",
+            help="Products in a sum; may be repeated.  Default: "
+            f"{one_of(LENGTHS, 'and')}, or all columns of a file.",
+            show_default=False,
         ),
     ] = None,
     input: Annotated[
@@ -104,7 +103,7 @@ def compare(
     told = comparing.compare(
         [find(each) for each in grouped(e for e in instructions if e not in files)],
         targets,
-        None if k is None else [number(each, "k") for each in k.split(",")],
+        k or None,
         input if input in KINDS and not files else _files(input, files),
         seed=seed,
     )

@@ -184,7 +184,8 @@ def default_meter() -> Meter:
 
 def _more(name: str) -> str:
     """How a limit is raised."""
-    return f"; launch(..., {name}=) allows more, --{name} on the command line"
+    option = {"output": "printed"}.get(name, name)  # --output is a file everywhere
+    return f"; launch(..., {name}=) allows more, --{option} on the command line"
 
 
 def no_memory(why: MemoryError) -> LimitReached:

@@ -365,7 +365,7 @@ class Layout:
 
     def to_cuda(
         self,
-        direction: expressions.Direction,
+        direction: expressions.Direction = "holds",
         *,
         language: expressions.Language = "cuda",
         **names: str | int,
@@ -385,7 +385,7 @@ class Layout:
         ``to_``.  Names may be given, by letter or by word; for an input, a number also.
 
         >>> layout = Layout.parse("row = L2 L3 L4  col = R* L0 L1", L=32, R=6)
-        >>> print(layout.to_cuda("holds"))
+        >>> print(layout.to_cuda())
         int row = lane >> 2;
         int col = 6 * (lane & 3) + reg;
         >>> print(layout.to_cuda("where", row="m", col="k", lane="thread"))

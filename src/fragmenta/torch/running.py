@@ -288,7 +288,7 @@ def run(
     return prepared(kernel, a, b, m, given).run(a, b, given)
 
 
-def rows_of(x: Tensor) -> Matrix:
+def rows_of(x: Tensor) -> Matrix[int]:
     """Where the rows of a matrix are.
 
     >>> rows_of(torch.zeros(4, 32)[:, :8])[1:]

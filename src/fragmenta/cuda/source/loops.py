@@ -1,4 +1,4 @@
-"""How does CUDA C++ write a loop of ``ldmatrix`` or ``stmatrix``?
+"""A CUDA loop of ``ldmatrix`` or ``stmatrix`` that moves all fragments of a tile.
 
 The offset of a lane is a sum over bits of the lane, and that of a step a sum over the
 counters of the loop.  Without a swizzle the address is their sum.  A swizzle is an XOR
@@ -9,7 +9,7 @@ of address bits, so:
   constant, because ``swizzle(a ^ b) == swizzle(a) ^ swizzle(b)``;
 - with other steps the sum carries, so every step computes its swizzle.
 
-Which of these it is, is found from all addresses.
+The case is determined from the addresses of all lanes and steps.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _INLINE = 60
 def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
     """A CUDA function that moves all fragments of a tile, with what it calls.
 
-    ``name`` is that of the function; by default it says what it moves.  What the
-    source ``after`` which it is written has already, such as ``lane_id``, is left out.
+    ``name`` is that of the function; by default it says what it moves.  Helpers
+    that the source ``after`` already contains, such as ``lane_id``, are left out.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -65,7 +65,7 @@ def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> st
 
 
 def _name(loop: MatrixLoop) -> str:
-    """What the function is named after: operand, tile and type."""
+    """The name of the function: operand, tile and type."""
     verb = "load" if loop.move.loads else "store"
     sides = zip(SIDES[loop.operand], loop.tiles.shape, strict=True)
     shape = "".join(f"{side}{size}" for side, size in sides)

@@ -1,7 +1,7 @@
-"""Which small functions does code for ``tcgen05`` need besides the instructions?
+"""Small CUDA functions that code for ``tcgen05`` needs besides the instructions.
 
-Descriptors are made from the tables of their fields.  The rest elects a thread, waits
-at mbarriers and fills shared memory.
+Some make descriptors, from the tables of their fields.  Others elect a thread, wait at
+mbarriers and fill shared memory.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ __device__ __forceinline__ void cluster_sync()
 }
 """
 
-#: What Hopper has already.
+#: Helpers for Hopper and later.
 HOPPER = (("elect_one", _ELECT), ("mbarrier", _MBARRIER), ("cluster", _CLUSTER))
 
 HOLD = """\
