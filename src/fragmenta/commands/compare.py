@@ -91,10 +91,12 @@ def compare(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Prints the greatest and the mean error of D = A B against the exact product,
-    relative and in units in the last place of D.  The numbers are rounded to each
-    instruction's types first, or quantised if it takes block scales; so only the errors
-    of the sums are counted.  A target without the instruction is named.
+    """Prints the greatest and the mean error of the sums of D = A B, relative and in
+    units in the last place of D.  The numbers are rounded to each instruction's types
+    first, or quantised if it takes block scales; these errors are against the exact
+    product of the operands that this gives.  The last column is the mean relative error
+    in all, against the numbers as they were.  A target without the instruction is
+    named.
     """
     if plot is not None:
         check_output(plot, force, ".svg", "--plot")
