@@ -1,4 +1,4 @@
-"""The matrices on which instructions are compared.
+"""Matrices on which instructions are compared.
 
 They are random matrices of the same numbers for every instruction, or matrices that
 were given.  Both are rounded to the instruction's types, or quantised if it takes block
@@ -92,7 +92,7 @@ class Samples:
         return len(self.a), self.b.shape[1]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Where the numbers come from."""
         if self.kind == "given":
             return "input as given"

@@ -1,4 +1,4 @@
-"""Where in shared memory is this operand?
+"""Descriptors: where an operand of ``wgmma`` or ``tcgen05`` is in shared memory.
 
 ``wgmma`` and ``tcgen05.mma`` read B, and optionally A, from shared memory.  A 64-bit
 descriptor says where.  Elements that are adjacent along k (K-major), or along m or n
