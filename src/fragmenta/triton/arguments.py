@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
 
 from fragmenta.errors import BadCall, ValueRangeError
-from fragmenta.launch.structs import MAP_ALIGNMENT
-from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
+from fragmenta.shared.tensor_map import ALIGNMENT, Im2col, TensorMap, element_types
 from fragmenta.simt.arguments import Pointer, Struct
 
 # ── what is used of others' objects ─────────────────────────────────────────
@@ -195,7 +194,7 @@ def _tensor_map(name: str, value: Descriptor, fields: MapFields) -> Struct:
     )
     place = _pointer(value.base, name)
     assert isinstance(place, Pointer), name
-    return Struct(made.encode(), ((0, place),), MAP_ALIGNMENT)
+    return Struct(made.encode(), ((0, place),), ALIGNMENT)
 
 
 class _Box(TypedDict, total=False):
