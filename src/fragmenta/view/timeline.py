@@ -1,4 +1,4 @@
-"""What did a cluster of a launch do, as a picture?
+"""The picture of what a cluster of a launch did.
 
 From left to right are the events of the cluster; rows are its warps, its copies, the
 products of its warpgroups, and its mbarriers (:mod:`happenings`).  The two accesses of
