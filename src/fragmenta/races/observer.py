@@ -16,12 +16,14 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
+from fragmenta.races.order import Clock, know, knows
 from fragmenta.races.register_watch import RegisterWatch
-from fragmenta.races.report.history import History
-from fragmenta.races.report.stories import Seen
+from fragmenta.races.report.history import History, Note
+from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import LAST_EPOCH, knows
-from fragmenta.races.shared_watch import Clock, Watch
+from fragmenta.races.shadow.layout import LAST_EPOCH
+from fragmenta.races.shadow.problem_table import Noted
+from fragmenta.races.shared_watch import Watch
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
@@ -64,7 +66,7 @@ class Observer(TensorObserver):
         self.history = History()
         self.running, self._told = False, 0
         """Whether a cluster has begun and not ended; the problems before it."""
-        self.seen = Seen(self)
+        self.stories = Stories(self)
         self.maps = Maps(self)
         self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
         self.offsets: dict[tuple[int, int], int] = {}
@@ -74,9 +76,8 @@ class Observer(TensorObserver):
         self.ledgers = []
         self._epochs = [self.watch.epochs(block.rank) for block in blocks]
         for block in blocks:
-            ledger = shared.memory.ledger(self.watch.agent("warp", block.rank, 0))
+            ledger = shared.memory.ledger(self.watch.problems)
             ledger.attach(block.context.parts["block"])
-            ledger.clocks(self.watch.states(block.rank), self.watch.plan.state_bytes)
             block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
             self.ledgers.append(ledger)
 
@@ -90,11 +91,11 @@ class Observer(TensorObserver):
         self.history.begin()
         self.fences.clear()
 
-    def number_of(self, found: Any) -> int:
+    def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
         if self.cluster.alone:
-            return int(found.cluster)
-        return self.numbers[int(found.cluster) - 1]
+            return found.now.group
+        return self.numbers[found.now.group - 1]
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -125,20 +126,14 @@ class Observer(TensorObserver):
     def keep(self) -> None:
         """Keep what is needed to tell the problems of the cluster."""
         new = len(self.machine.problems) != self._told
-        self.seen.keep(new or self.running)
+        self.stories.keep(new or self.running)
 
     def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
         """Note what happened, for the report and the picture."""
         epoch = int(self._epochs[warp.block.rank][warp.number])
+        rank, number, time = warp.block.rank, warp.number, self.cluster.time
         self.history.add(
-            self.cluster.time,
-            what,
-            warp.block.rank,
-            warp.number,
-            lanes,
-            event.site,
-            epoch,
-            about,
+            Note(time, what, rank, number, lanes, event.site, epoch, about)
         )
 
     # ── clocks ──────────────────────────────────────────────────────────────
@@ -250,16 +245,8 @@ class Observer(TensorObserver):
 
     def turned(self, mbarrier: Any) -> None:
         """A phase of an mbarrier is over."""
-        self.history.add(
-            self.cluster.time,
-            "phase",
-            mbarrier.block.rank,
-            -1,
-            0,
-            -1,
-            0,
-            (*_named(mbarrier), mbarrier.phase),
-        )
+        rank, about = mbarrier.block.rank, (*_named(mbarrier), mbarrier.phase)
+        self.history.add(Note(self.cluster.time, "phase", rank, -1, 0, -1, 0, about))
 
     def wait(
         self,
@@ -281,7 +268,7 @@ class Observer(TensorObserver):
         """Lanes know what came before the end of a phase."""
         clock = mbarrier.clocks.get(phase)
         clock = self.watch.new_clock() if clock is None else clock
-        self.watch.know(clock, self._mbarrier_agent(mbarrier), phase + 1)
+        know(clock, self._mbarrier_agent(mbarrier), phase + 1)
         self.acquire(warp, lanes, clock)
 
     # ── copies ──────────────────────────────────────────────────────────────
@@ -336,7 +323,8 @@ class Observer(TensorObserver):
     def done(self, work: Work) -> None:
         """A piece of work is done."""
         if work.number >= 0:
-            self.history.add(self.cluster.time, "done", 0, -1, 0, -1, 0, (work.number,))
+            about = (work.number,)
+            self.history.add(Note(self.cluster.time, "done", 0, -1, 0, -1, 0, about))
 
     def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         by_rank = {each.block.rank: each for each in task.mbarriers}
@@ -434,7 +422,7 @@ class Observer(TensorObserver):
             names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
         clock = self.watch.new_clock()
         for name in names:
-            self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
+            know(clock, self.watch.agent(name, rank, warp.number), left)
         self.acquire(warp, lanes, clock)
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
@@ -442,7 +430,7 @@ class Observer(TensorObserver):
         queue = warp.block.groups["cp.async", warp.number]
         arrival.clock = self.watch.new_clock()
         agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
-        self.watch.know(arrival.clock, agent, queue.epoch)
+        know(arrival.clock, agent, queue.epoch)
 
     # ── products ────────────────────────────────────────────────────────────
 
@@ -505,7 +493,7 @@ class Observer(TensorObserver):
         block, number = warp.block, warp.number // 4
         clock = self.watch.new_clock()
         agent = self.watch.agent("wgmma", block.rank, number)
-        self.watch.know(clock, agent, groups)
+        know(clock, agent, groups)
         self.note("multiplied", warp, ALL, event, groups)
         self.acquire(warp, warp.live, clock)
 
@@ -590,28 +578,24 @@ _ISSUED = {
 
 
 class _Rows:
-    """The clocks of a cluster, as words in memory need them: the generic proxy only."""
+    """The clocks of a warp, as words in memory need them."""
 
     def __init__(self, observer: Observer, warp: Any) -> None:
         self.observer, self.warp = observer, warp
 
-    def release(self, agent: int, lanes: int) -> Any:
+    def release(self, agent: int, lanes: int) -> Clock:
         """What lanes know and did; a new epoch begins."""
-        made = self.observer._publish(self.warp, lanes)
-        return made.reshape(-1, made.shape[-1])
+        return self.observer._publish(self.warp, lanes)
 
-    def acquire(self, agent: int, lanes: int, row: Any) -> None:
+    def acquire(self, agent: int, lanes: int, row: Clock) -> None:
         """Lanes learn something."""
-        clock = self.observer.watch.new_clock()
-        clock[:] = row.reshape(clock.shape)
-        self.observer.acquire(self.warp, lanes, clock)
+        self.observer.acquire(self.warp, lanes, row)
 
     def epoch(self, agent: int) -> int:
         """The present epoch."""
         block = self.warp.block
         return self.observer.watch.epoch(block.rank, self.warp.number)
 
-    def row(self, agent: int, lanes: int) -> Any:
+    def row(self, agent: int, lanes: int) -> Clock:
         """What lanes know."""
-        made = self.observer.row(self.warp, lanes)
-        return made.reshape(-1, made.shape[-1])
+        return self.observer.row(self.warp, lanes)
