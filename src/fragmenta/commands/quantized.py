@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import Archive
 from fragmenta.commands.files import as_elements
 from fragmenta.errors import Error, one_of
+from fragmenta.quant.quantization import Quantized
 from fragmenta.registers.dtype import dtype
 
 _NEEDED = ("values", "scales", "dtype", "scale_dtype", "block", "axis")

@@ -210,7 +210,7 @@ def _errors(
     for place, k in enumerate(samples.lengths):
         a, b, scales = samples.operands(op, k)
         share = partial(_part, progress, place, len(samples.lengths))
-        d = matmul(a, b, op, target=target, progress=share, **scales)
+        d = matmul(op, a, b, target=target, progress=share, **scales)
         left = scaled_values(op, "a", a, scales.get("scale_a"))
         right = scaled_values(op, "b", b, scales.get("scale_b"))
         of = op.types["d"]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arithmetic.quantization import quantize
 from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.execution.reference import Wide
 from fragmenta.isa.instruction import Instruction
+from fragmenta.quant.quantization import quantize
 from fragmenta.registers.dtype import DType
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.pruning import prune
 
 LENGTHS = (64, 512, 4096)
 MOST = 1 << 18
@@ -81,7 +81,7 @@ class Samples:
         a = self._typed("A", op.types["a"], self.a[:, :k])
         b = self._typed("B", op.types["b"], self.b[:k])
         if op.sparse:  # with zeros up to whole chunks
-            a = prune(a, op, pad=True)
+            a = prune(op, a, pad=True)
             b = np.pad(b, ((0, a.shape[1] - k), (0, 0)))
         return a, b, self._scales(op, k) if op.scale_vec else {}
 
@@ -107,9 +107,9 @@ class Samples:
         """
         a, b = self.a[:, :k], self.b[:k]
         if op.sparse:
-            a = prune(a, op, pad=True)
+            a = prune(op, a, pad=True)
             b = np.pad(b, ((0, a.shape[1] - k), (0, 0)))
-        left, right = quantize(a, op), quantize(b, op, operand="B")
+        left, right = quantize(op, a), quantize(op, b, operand="B")
         scales = {"scale_a": left.scales, "scale_b": right.scales}
         return left.values, right.values, scales
 
