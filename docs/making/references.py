@@ -31,13 +31,42 @@ def commands() -> str:
         (f"[`{name}`](#{anchor(titles[name])})", entry.does)
         for name, entry in COMMANDS.items()
     ]
-    parts = [table(("command", "what it does"), rows)]
+    parts = [table(("command", "what it does"), rows), OPTIONS_SAY, options()]
     wide = {"COLUMNS": f"{WIDTH}", "TERMINAL_WIDTH": f"{WIDTH}"}
     for name, title in titles.items():
         text = CliRunner().invoke(app, [name, "--help"], env=wide).output
         usage = text.replace("Usage: root", "Usage: fragmenta")
         parts.append(f"## {title}\n\n```text\n{usage.strip()}\n```")
     return "\n\n".join(parts)
+
+
+OPTIONS_SAY = """\
+## Options of all commands
+
+An option that several commands have takes the same value and means the same in all of
+them. Options in the plural take several values with commas between them; of the others,
+those that may be repeated say so in the help of their command."""
+
+
+def options() -> str:
+    """Every option: its value, its meaning and the commands that have it."""
+    from fragmenta.commands.app import declared
+    from fragmenta.commands.index import COMMANDS
+    from fragmenta.commands.options import OPTIONS
+
+    have = {name: {each.name for each in declared(name)} for name in COMMANDS}
+    return table(
+        ("option", "value", "meaning", "commands"),
+        [
+            (
+                f"`{name}`",
+                f"`{row.value}`".replace("|", "\\|") if row.value else "",
+                row.meaning,
+                ", ".join(each for each, names in have.items() if name in names),
+            )
+            for name, row in OPTIONS.items()
+        ],
+    )
 
 
 def api(room: str = "") -> str:

@@ -91,6 +91,10 @@ class BadMetadata(Error, ValueError):
     """A metadata word holds an illegal or unordered code."""
 
 
+class BadFile(Error, ValueError):
+    """A file is missing, damaged, or not of the format that is expected."""
+
+
 class PtxSyntaxError(Error, ValueError):
     """PTX text is malformed; the message shows the line and what may stand there."""
 

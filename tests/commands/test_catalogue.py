@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
+from fragmenta.commands import catalogue as command
 from fragmenta.isa.families import FAMILIES, catalogue
 from tests.asking import answer, ask, refusal
 from tests.commands.names import S4_FULL
@@ -43,9 +45,41 @@ def test_list_long_and_json_say_what_is_required() -> None:
     assert f"PTX 7.0  sm_80+  {S4_FULL}" in answer(
         "list", "--family", "mma", "-l", "--type", "s4"
     )
-    entries = json.loads(answer("list", "--type", "b1", "--json"))
+    entries = json.loads(answer("list", "--type", "b1", "--json"))["instructions"]
     assert {entry["family"] for entry in entries} <= set(FAMILIES)
     assert all("b1" in entry["types"].values() for entry in entries)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("tcgen05",),
+        ("wgmma",),
+        *(("--family", family) for family in FAMILIES),
+        ("--type", "e4m3", "--family", "wgmma"),
+        ("--long", "sparse", "fp8", "hopper"),
+    ],
+)
+def test_a_terminal_gets_a_screen_that_leads_on(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = answer("list", *words).splitlines()
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
+    shown = answer("list", *words).splitlines()
+    assert len(shown) <= 24
+    assert answer("list", *words, "--full").splitlines() == whole
+    if len(whole) <= 24:
+        assert shown == whole
+        return
+    assert shown[0].startswith(f"{len(whole):,} instructions")
+    *rows, some, every = shown[1:]
+    assert sum(int(row.split()[-1].replace(",", "")) for row in rows) <= len(whole)
+    for line, fits in ((some, range(1, len(whole))), (every, (len(whole),))):
+        _, _, *again = shlex.split(line.partition(":")[2])
+        monkeypatch.setattr(command, "is_terminal", lambda: False)
+        count = len(answer("list", *again).splitlines())
+        assert count in fits
 
 
 def test_list_of_nothing_is_status_1() -> None:

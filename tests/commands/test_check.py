@@ -107,7 +107,7 @@ def test_json() -> None:
 
 def test_sarif() -> None:
     Path("a b.ptx").write_text(WRONG)
-    log = json.loads(answer("check", "a b.ptx", "--sarif", status=1))
+    log = json.loads(answer("check", "a b.ptx", "--sarif", "-", status=1))
     assert (log["version"], log["$schema"]) == (
         "2.1.0",
         "https://json.schemastore.org/sarif-2.1.0.json",
@@ -122,8 +122,13 @@ def test_sarif() -> None:
     assert place["artifactLocation"]["uri"] == "a%20b.ptx"
     assert place["region"]["startLine"] == 9
     assert place["region"]["snippet"]["text"].strip() == "add.s32 %r1, %r1, %f1;"
-    empty = json.loads(answer("check", "right.ptx", "--sarif"))
+    empty = json.loads(answer("check", "right.ptx", "--sarif", "-"))
     assert empty["runs"][0]["results"] == []
+    told = answer("check", "a b.ptx", "--sarif", "log.sarif", status=1)
+    assert told == answer("check", "a b.ptx", status=1)
+    assert json.loads(Path("log.sarif").read_text()) == log
+    assert "already exists" in complaint("check", "a b.ptx", "--sarif", "log.sarif")
+    answer("check", "a b.ptx", "--sarif", "log.sarif", "--force", status=1)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,7 @@ def test_sarif() -> None:
     [
         (("nothing.ptx",), "nothing.ptx: No such file or directory"),
         (("wrong.ptx", "--target", "sm_91"), "no target sm_91 (did you mean sm_90?)"),
-        (("wrong.ptx", "--json", "--sarif"), "cannot both be printed"),
+        (("wrong.ptx", "--json", "--sarif", "-"), "cannot both be printed"),
         (("add.s32 %r1, %r2, 5; ret;",), "one instruction at a time"),
     ],
 )

@@ -81,7 +81,7 @@ def test_answers_fit_80_columns(family: str) -> None:
         for name, part in op.fragments.items():
             for words in (
                 ("where", op, name, *[0] * len(part.shape)),
-                ("holds", op, name, "--lane", 31),
+                ("holds", op, name, 31),
             ):
                 lines = answer(*words).splitlines()
                 assert max(len(line) for line in lines if line != str(op)) <= WIDTH

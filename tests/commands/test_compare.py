@@ -24,7 +24,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_the_library() -> None:
-    words = ("compare", F16, "--targets", "sm_80,sm_90", "--k", "16,64", "--seed", 3)
+    words = (
+        "compare",
+        F16,
+        "--targets",
+        "sm_80,sm_90",
+        "--k",
+        16,
+        "--k",
+        64,
+        "--seed",
+        3,
+    )
     told = fm.compare(F16, "sm_80,sm_90", k=[16, 64], seed=3)
     assert page(*words) == f"{told}\n"
     assert json.loads(page(*words, "--json")) == told.to_dict()
@@ -52,7 +63,7 @@ def test_files_and_plots() -> None:
         (("--input", "both.npz", "both.npz"), "both.npz is an archive"),
         (("--input", "a.npy,raw.npy"), "raw.npy holds"),
         (("--plot", "p.png"), "--plot must name a .svg file"),
-        (("--k", "many"), "k is a number"),
+        (("--k", "many"), "many is not a whole number"),
         (("--targets", "sm_91"), "no target sm_91 (did you mean sm_90?)"),
     ],
 )

@@ -322,7 +322,7 @@ def test_explain_is_the_library() -> None:
 )
 def test_explain_of_random_matrices(text: str) -> None:
     """The same seed is the same matrices; another is not."""
-    words = ("explain", text, "--row", 3, "--col", 5, "--random")
+    words = ("explain", text, "--row", 3, "--col", 5, "--seed")
     first = page(*words, 1)
     assert "difference" in first
     assert page(*words, 1) == first
@@ -345,14 +345,14 @@ def test_explain_writes_json_that_everything_reads() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give the files of A and B, or --random SEED"),
+        ((), "give the files of A and B, or --seed N"),
         (("a.npy",), "give the files of A and B"),
-        (("a.npy", "a.npy", "--random", 1), "--random replaces the files"),
-        (("--random", -1), "a seed must be 0 or more"),
-        (("--random", "x"), "x is not a whole number"),
-        (("--random", 1, "--row", 16), "row 16 is out of range; it is 0 to 15"),
-        (("--random", 1, "--col", -1), "col -1 is out of range; it is 0 to 7"),
-        (("--random", 1, "--target", "sm_75"), "needs PTX 7.0, sm_80+"),
+        (("a.npy", "a.npy", "--seed", 1), "--seed replaces the files"),
+        (("--seed", -1), "a seed must be 0 or more"),
+        (("--seed", "x"), "x is not a whole number"),
+        (("--seed", 1, "--row", 16), "row 16 is out of range; it is 0 to 15"),
+        (("--seed", 1, "--col", -1), "col -1 is out of range; it is 0 to 7"),
+        (("--seed", 1, "--target", "sm_75"), "needs PTX 7.0, sm_80+"),
     ],
 )
 def test_explain_refuses(words: tuple[object, ...], message: str) -> None:
@@ -361,8 +361,8 @@ def test_explain_refuses(words: tuple[object, ...], message: str) -> None:
 
 
 def test_explain_needs_an_element_and_a_product() -> None:
-    assert "'--col'" in complaint("explain", F16, "--random", 1, "--row", 0)
-    words = ("--random", 1, "--row", 0, "--col", 0)
+    assert "'--col'" in complaint("explain", F16, "--seed", 1, "--row", 0)
+    words = ("--seed", 1, "--row", 0, "--col", 0)
     assert "does not multiply" in complaint("explain", "movmatrix", *words)
 
 

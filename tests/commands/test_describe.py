@@ -29,19 +29,20 @@ def test_formula_breaks_lines_not_formulas() -> None:
 
 def test_formula_as_expressions_of_cuda_and_python() -> None:
     a = find(S4).a
-    assert answer("formula", S4, "A", "--cuda") == (
+    assert answer("formula", S4, "A", "--language", "cuda") == (
         f"// {S4_FULL}\n\n// A: the element at a place\n{a.to_cuda('holds')}\n\n"
         f"// A: the place of an element\n{a.to_cuda('where')}\n"
     )
-    text = answer("formula", "tcgen05.m128n48k64.kind::mxf4.f32.e2m1", "--python")
+    text = answer(
+        "formula", "tcgen05.m128n48k64.kind::mxf4.f32.e2m1", "--language", "python"
+    )
     exec(
         text, {}, dict.fromkeys(("row", "col", "copy", "lane", "column", "element"), 0)
     )
-    told = json.loads(answer("formula", S4, "--python", "--json"))
+    told = json.loads(answer("formula", S4, "--language", "python", "--json"))
     assert told["language"] == "python"
     assert list(told["expressions"]) == ["A", "B", "C", "D"]
     assert told["expressions"]["A"]["where"] == a.to_cuda("where", language="python")
-    assert "contradict" in refusal("formula", S4, "--cuda", "--python")
 
 
 def test_show() -> None:
@@ -86,7 +87,7 @@ sums      sm_80 sm_86 sm_87 sm_88 sm_89
     parsed = json.loads(answer("show", "mma.m16n8k16.f32.f16", "--json"))
     assert parsed["sums"][1]["targets"] == ["sm_90", "sm_90a"]
     assert parsed["sums"][1]["fraction"] == 25
-    assert "sums" not in json.loads(answer("show", "movmatrix", "--json"))
+    assert json.loads(answer("show", "movmatrix", "--json"))["sums"] is None
 
 
 def test_show_both_ways_of_a_wgmma() -> None:

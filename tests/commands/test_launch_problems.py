@@ -103,6 +103,8 @@ def test_sarif_is_written_to_a_file() -> None:
     (related,) = result["relatedLocations"]
     assert related["physicalLocation"]["region"]["startLine"] == 15
     assert related["message"]["text"] == "the other access"
+    assert json.loads(ask(*ASKED, "--sarif", "-").stdout) == log
+    assert "cannot both be printed" in complaint(*ASKED, "--sarif", "-", "--json")
     assert "already exists" in complaint(*ASKED, "--sarif", "race.sarif")
 
 

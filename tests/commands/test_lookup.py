@@ -62,7 +62,7 @@ def test_where_json_is_the_library() -> None:
 
 
 def test_holds() -> None:
-    assert answer("holds", S4, "A", "--lane", 13).splitlines()[2:] == [
+    assert answer("holds", S4, "A", 13).splitlines()[2:] == [
         "  register 0, bits 31:0  A[3, 8..15]",
         "  register 1, bits 31:0  A[11, 8..15]",
         "  register 2, bits 31:0  A[3, 40..47]",
@@ -71,7 +71,7 @@ def test_holds() -> None:
 
 
 def test_holds_one_register_of_one_warp() -> None:
-    words = ("holds", WGMMA, "D", "--warp", 2, "--lane", 13, "--register", 1)
+    words = ("holds", WGMMA, "D", 13, "--warp", 2, "--register", 1)
     assert answer(*words).splitlines()[1:] == [
         "D in warp 2, lane 13",
         "  register 1, bits 31:0  D[35, 3]",
@@ -157,7 +157,7 @@ def test_a_column_that_is_not_stored_is_explained() -> None:
 
 
 def test_a_register_that_is_not_there() -> None:
-    said = refusal("holds", SPARSE, "metadata", "--lane", 13, "--register", 1)
+    said = refusal("holds", SPARSE, "metadata", 13, "--register", 1)
     assert "register 1 is out of range; metadata has register 0 only" in said
     said = refusal("where", S4, "A", 10**23, 3)
     assert f"row {10**23} is out of range" in " ".join(said.split())
@@ -175,12 +175,12 @@ def test_a_register_that_is_not_there() -> None:
         (("where", SPARSE, "metadta", 0, 0), "did you mean metadata?"),
         (("where", WGMMA, "B", 0, 0), "B of wgmma is in shared memory"),
         (("where", S4, "A", 3, 5, "--jsn"), "--json"),
-        (("holds", S4, "A", "--lane", 32), "lane 32 is out of range"),
-        (("holds", S4, "A", "--lane", -1), "lane -1 is out of range"),
-        (("holds", S4, "A", "--lane", 0, "--register", 4), "out of range"),
-        (("holds", S4, "A", "--lane", 0, "--warp", 1), "one warp"),
-        (("holds", WGMMA, "A", "--lane", 0, "--warp", 4), "warp 4 is out of range"),
-        (("holds", S4, "A"), "Missing option '--lane'"),
+        (("holds", S4, "A", 32), "lane 32 is out of range"),
+        (("holds", S4, "A", -1), "lane -1 is out of range"),
+        (("holds", S4, "A", 0, "--register", 4), "out of range"),
+        (("holds", S4, "A", 0, "--warp", 1), "one warp"),
+        (("holds", WGMMA, "A", 0, "--warp", 4), "warp 4 is out of range"),
+        (("holds", S4, "A"), "Missing argument 'LANE'"),
         (("table", S4, "A", "--by", "lanes"), "did you mean lane?"),
         (("table", S4, "A", "--format", "html"), "html is not text, csv, markdown"),
         (("which", S4, 16, 0), "row 16 is out of range"),
@@ -203,9 +203,9 @@ def test_instructions_that_agree_on_an_operand_are_answered_at_once() -> None:
     told = json.loads(answer("where", *words, "--json"))
     assert told["alike"] == ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
     assert page("table", *words[:4]).splitlines()[:2] == many[:2]
-    both = page("formula", *words[:4], "--cuda").splitlines()
+    both = page("formula", *words[:4], "--language", "cuda").splitlines()
     assert both[:2] == [f"// {line}" for line in many[:2]]
-    held = page("holds", "mma.m16n8k32.e4m3", "A", "--lane", 5).splitlines()
+    held = page("holds", "mma.m16n8k32.e4m3", "A", 5).splitlines()
     assert held[1] == "and 5 more, in which A has the same places"
 
 

@@ -203,13 +203,16 @@ def test_the_loop_over_a_whole_tile() -> None:
     words = (*words, "--num", "x4", "--along", "n")
     loop = fm.shared.ldmatrix_loop(MMA_OP, "B", tile=(64, 64), order="col", swizzle=128)
     text = page(*words)
-    assert "the whole tile (--cuda writes the function):" in text
+    assert "the whole tile (--language cuda writes the function):" in text
     assert "  16 ldmatrix.sync.aligned.m8n8.x4.b16: k 4, n 4\n" in text
     found = json.loads(page(*words, "--json"))["loop"]
     assert found["addresses"] == loop.addresses.tolist()
     assert found["steps"] == {"k": 4, "n": 4}
-    assert answer(*words, "--cuda") == loop.to_cuda()
-    assert json.loads(page(*words, "--cuda", "--json"))["source"] == loop.to_cuda()
+    assert answer(*words, "--language", "cuda") == loop.to_cuda()
+    assert (
+        json.loads(page(*words, "--language", "cuda", "--json"))["source"]
+        == loop.to_cuda()
+    )
     assert "whole tile" not in page("shared", MMA, "A")
 
 
@@ -237,7 +240,18 @@ def test_a_suggestion() -> None:
 
 
 def test_the_function_of_a_suggestion() -> None:
-    words = ("shared", MMA, "A", "--k", 32, "--rows", 64, "--suggest", "--cuda")
+    words = (
+        "shared",
+        MMA,
+        "A",
+        "--k",
+        32,
+        "--rows",
+        64,
+        "--suggest",
+        "--language",
+        "cuda",
+    )
     best = fm.shared.suggest_swizzle(MMA_OP, "A", tile=(64, 32), order="row").best
     assert answer(*words) == best.loop.to_cuda()
     told = json.loads(page(*words, "--json"))
@@ -249,7 +263,7 @@ def test_the_function_of_a_suggestion() -> None:
 def test_a_tile_has_what_one_ldmatrix_loads(along: str, size: str) -> None:
     words = ("shared", MMA, "B", "--num", "x4", "--along", along)
     assert f"\nB: {size} f16, K-major\n" in page(*words)
-    assert f"// Load B, a tile of {size} f16" in answer(*words, "--cuda")
+    assert f"// Load B, a tile of {size} f16" in answer(*words, "--language", "cuda")
 
 
 def test_without_an_ldmatrix_none_is_analysed() -> None:
@@ -339,13 +353,28 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ),
         ((MMA, "B", "--copy", "tma"), "--copy is for --suggest; given --copy tma"),
         ((MMA, "B", "--suggest", "--pitch", 64), "does not go with --pitch 64"),
-        ((MMA, "B", "--cuda", "--access", "rows"), "does not go with --access rows"),
-        ((MMA, "B", "--cuda", "--num", "x4"), "as x2 or x1; given x4"),
+        (
+            (MMA, "B", "--language", "cuda", "--access", "rows"),
+            "does not go with --access rows",
+        ),
+        ((MMA, "B", "--language", "cuda", "--num", "x4"), "as x2 or x1; given x4"),
         ((MMA, "A", "--along", "k"), "more than one A, so leave along out"),
-        ((MMA, "A", "--along", "k", "--cuda"), "given along k; none of them loads"),
+        (
+            (MMA, "A", "--along", "k", "--language", "cuda"),
+            "given along k; none of them loads",
+        ),
         ((MMA, "A", "--swizzle", "3,3,3"), "must be 4 or higher, but it is 3"),
         (
-            ("mma.m16n8k32.s32.s8.s8", "B", "--major", "mn", "--rows", 16, "--cuda"),
+            (
+                "mma.m16n8k32.s32.s8.s8",
+                "B",
+                "--major",
+                "mn",
+                "--rows",
+                16,
+                "--language",
+                "cuda",
+            ),
             "but these have 8; column-major memory works, with",
         ),
     ],

@@ -89,7 +89,7 @@ def test_address_is_for_tensor_memory() -> None:
 
 
 def test_holds_joins_columns() -> None:
-    words = ("holds", PAIR, "A", "--cta", 1, "--lane", 100)
+    words = ("holds", PAIR, "A", 100, "--cta", 1)
     assert answer(*words).splitlines()[1:] == [
         "A in CTA 1, lane 100",
         "  columns 0..7, bits 31:0  A[100, 0..15]",
@@ -103,16 +103,16 @@ def test_holds_joins_columns() -> None:
 
 
 def test_holds_refuses_axes_of_the_other_memory() -> None:
-    words = ("holds", PAIR, "A", "--lane", 0)
+    words = ("holds", PAIR, "A", 0)
     assert "no --register, but --cta and --column" in complaint(*words, "--register", 1)
-    registers = ("holds", "mma.m16n8k64.s4.s4", "A", "--lane", 0)
+    registers = ("holds", "mma.m16n8k64.s4.s4", "A", 0)
     assert "no --column, but --warp and --register" in complaint(
         *registers, "--column", 1
     )
 
 
 def test_holds_of_lanes_that_the_address_does_not_choose() -> None:
-    half = ("holds", "tcgen05.m64n16k16.f32.f16", "D", "--lane", 17)
+    half = ("holds", "tcgen05.m64n16k16.f32.f16", "D", 17)
     assert "  nothing" in answer(*half)
     assert "columns 4..19, bits 31:0  D[1, 0..15]" in answer(
         *half, "--address", "0x100004"

@@ -32,7 +32,7 @@ def test_orders_are_listed() -> None:
 
 
 def test_an_order_is_told() -> None:
-    text = answer("marlin", "--shape", "64x128")
+    text = answer("marlin", "--size", "64x128")
     assert "stored       offset = k3 n3 k0 n4 n5 k1 k2 n0 n1 n2 n6 k4 k5" in text
     assert "weight       4096 x 4096 (k x n), 4 bits" in answer("gptq")
     found = json.loads(answer(*MMA.split("."), "A", "--bits", 8, "--json"))
@@ -41,7 +41,7 @@ def test_an_order_is_told() -> None:
     words = (
         MMA,
         "B",
-        "--memory",
+        "--layout",
         "E* R* X0 X1 X2 L* X3* Y*",
         "--nibbles",
         "0,2,4,6,1,3,5,7",
@@ -56,7 +56,7 @@ def test_files_are_packed_and_unpacked() -> None:
     text = answer("marlin", "--pack", "w.npy", "-o", "words.npy")
     assert "written      4 x 256 uint32 to words.npy" in text
     assert (np.load("words.npy") == order.pack(codes)).all()
-    answer("marlin", "--shape", "64x128", "--unpack", "words.npy", "-o", "again.npy")
+    answer("marlin", "--size", "64x128", "--unpack", "words.npy", "-o", "again.npy")
     assert (np.load("again.npy") == codes).all()
     np.save("u4.npy", codes.astype(ml_dtypes.uint4).view("V1"))
     answer("marlin", "--pack", "u4.npy", "-o", "words.npy", "--force")
@@ -67,16 +67,16 @@ def test_scales_and_zero_points() -> None:
     order = fm.weights.shuffle("marlin", shape=(64, 128))
     scales = np.arange(256, dtype=np.float16).reshape(2, 128)
     np.save("s.npy", scales)
-    answer("marlin", "--shape", "64x128", "--scales", "s.npy", "-o", "t.npy")
+    answer("marlin", "--size", "64x128", "--scales", "s.npy", "-o", "t.npy")
     assert (np.load("t.npy") == order.pack_scales(scales)).all()
     np.save("z.npy", scales.astype(int) % 16)
-    answer("marlin", "--shape", "64x128", "--zeros", "z.npy", "-o", "p.npy")
+    answer("marlin", "--size", "64x128", "--zeros", "z.npy", "-o", "p.npy")
     assert (np.load("p.npy") == order.pack_zeros(scales.astype(int) % 16)).all()
 
 
 def test_cuda_is_the_library() -> None:
     order = fm.weights.shuffle("marlin", shape=(64, 128))
-    words = ("marlin", "--shape", "64x128", "--cuda")
+    words = ("marlin", "--size", "64x128", "--function")
     assert answer(*words, "load") == order.to_cuda("load")
     text = order.to_cuda("repack", source="awq")
     assert answer(*words, "repack", "--source", "awq") == text
@@ -96,19 +96,22 @@ def test_cuda_is_the_library() -> None:
         (["marlin", "--pack", "w.npy"], "name it with -o FILE"),
         (["marlin", "-o", "x.npy"], "-o needs --pack"),
         (["marlin", "--pack", "w.npy", "-o", "w.npy"], "already exists"),
-        (["marlin", "--pack", "w.npy", "--cuda", "load", "-o", "x.npy"], "one thing"),
+        (
+            ["marlin", "--pack", "w.npy", "--function", "load", "-o", "x.npy"],
+            "one thing",
+        ),
         (["marlin", "--pack", "w.npy", "-o", "x.txt"], "must name a .npy file"),
-        (["marlin", "--unpack", "w.npy", "-o", "x.npy"], "--shape KxN"),
-        (["marlin", "--cuda", "load"], "--shape KxN"),
-        (["marlin", "--zero", "3"], "--zero cannot be given without --cuda"),
-        (["--shape", "64x64"], "--shape cannot be given without an ORDER"),
-        (["marlin", "--shape", "64"], "such as 4096x11008"),
+        (["marlin", "--unpack", "w.npy", "-o", "x.npy"], "--size KxN"),
+        (["marlin", "--function", "load"], "--size KxN"),
+        (["marlin", "--zero", "3"], "--zero cannot be given without --function"),
+        (["--size", "64x64"], "--size cannot be given without an ORDER"),
+        (["marlin", "--size", "64"], "such as 4096x11008"),
         (["marlin", "B"], "own order; operand"),
         (["marlon"], "did you mean marlin"),
         (["bf16", "B"], "fits 58 instructions; say more"),
         ([MMA], "A or B?"),
         ([MMA, "B", "--nibbles", "x"], "numbers and commas"),
-        (["marlin", "--shape", "32x128", "--pack", "w.npy", "-o", "x.npy"], "32x128"),
+        (["marlin", "--size", "32x128", "--pack", "w.npy", "-o", "x.npy"], "32x128"),
     ],
 )
 def test_what_cannot_be_done_is_refused(words: list[str], message: str) -> None:

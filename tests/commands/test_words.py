@@ -119,7 +119,7 @@ def test_an_element_of_d_and_bad_ones() -> None:
     [
         ["where", F16, "A", "3", "17"],
         ["which", "mma", "3", "5"],
-        ["holds", F16_FULL, "A", "--lane", "13"],
+        ["holds", F16_FULL, "A", "13"],
         ["run", F16, "half", "int8"],  # files
         ["emit", F16, "wgmma.m64n8k16.f32.f16"],
         ["sparsity", "half", "mma.sp.m16n8k64.s4.s4"],
@@ -244,7 +244,7 @@ def test_explore_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
             [
                 "explain",
                 F16,
-                "--random",
+                "--seed",
                 "1",
                 "--row",
                 "0",
@@ -290,12 +290,12 @@ def test_a_word_for_targets_that_compute_differently() -> None:
 
 
 def test_formula_names_variables() -> None:
-    text = answer("formula", F16, "A", "--cuda", "--name", "L=threadIdx.x")
+    text = answer("formula", F16, "A", "--language", "cuda", "--name", "L=threadIdx.x")
     part = fm.find(F16).a
     assert str(part.to_cuda("holds", L="threadIdx.x")) in text
     assert str(part.to_cuda("where")) in text  # lane is the result
     words = ("--name", "lane=thread", "--name", "row=i", "--name", "bit=b", "--name")
-    text = answer("formula", F16, "A", "--python", *words, "register=0")
+    text = answer("formula", F16, "A", "--language", "python", *words, "register=0")
     assert (
         str(part.to_cuda("where", language="python", lane="thread", row="i", bit="b"))
         in text
@@ -307,12 +307,12 @@ def test_formula_names_variables() -> None:
         in text
     )
     for given, message in (
-        (["--name", "L=x"], "--name is for the variables of --cuda or --python"),
-        (["--cuda", "--name", "Lx"], "--name is VARIABLE=NAME"),
-        (["--cuda", "--name", "self=x"], "--name is VARIABLE=NAME"),
-        (["--cuda", "--name", "q=x"], "the variables are"),
-        (["--cuda", "--name", "row=1+1"], "row is called '1+1'"),
-        (["--cuda", "--name", "L=x", "--name", "L=y"], "two names"),
-        (["--cuda", "--name", "row=x", "--name", "col=x"], "x"),
+        (["--name", "L=x"], "--name is for the variables of --language cuda or python"),
+        (["--language", "cuda", "--name", "Lx"], "--name is VARIABLE=NAME"),
+        (["--language", "cuda", "--name", "self=x"], "--name is VARIABLE=NAME"),
+        (["--language", "cuda", "--name", "q=x"], "the variables are"),
+        (["--language", "cuda", "--name", "row=1+1"], "row is called '1+1'"),
+        (["--language", "cuda", "--name", "L=x", "--name", "L=y"], "two names"),
+        (["--language", "cuda", "--name", "row=x", "--name", "col=x"], "x"),
     ):
         assert message in complaint("formula", F16, "A", *given)

@@ -51,7 +51,6 @@ OPTIONS = (
     "--format",
     "--row",
     "--col",
-    "--random",
     "--target",
     "--swizzle",
     "--major",
@@ -60,6 +59,7 @@ OPTIONS = (
     "--family",
     "--type",
     "--shape",
+    "--size",
     "--long",
     "--prune",
     "--compress",
@@ -78,10 +78,11 @@ OPTIONS = (
     "--bits",
     "--k-steps",
     "--load-bytes",
-    "--memory",
+    "--layout",
     "--nibbles",
     "--pack",
-    "--cuda",
+    "--function",
+    "--language",
     "--source",
     "--zero",
     "-x",
@@ -234,7 +235,7 @@ def holds(ask: Ask) -> None:
     op, name = operand(rng)
     part = op.fragments[name]
     lane = rng.choice((rng.randrange(32), rng.choice(NUMBERS)))
-    found = judged(ask, "holds", str(op), name, "--lane", str(lane), "--json")
+    found = judged(ask, "holds", str(op), name, str(lane), "--json")
     expect((found.status == 0) == (0 <= lane < 32), f"status {found.status} for {lane}")
     if found.status == 0:
         listed = json.dumps(strict(found.output))

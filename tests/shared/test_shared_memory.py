@@ -13,7 +13,7 @@ from fragmenta.errors import AddressError
 from fragmenta.isa.families import catalogue
 from fragmenta.shared.boxes import load_box
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
-from fragmenta.shared.tile_copies import tensor_map
+from fragmenta.shared.tile_copies import tile_copies
 from fragmenta.shared.tiles import read_tile
 from fragmenta.shared.tiles import tile as shared_tile
 
@@ -335,7 +335,7 @@ def test_tensor_map_copies_leave_the_same_bytes(swizzle, major):
     """A box lands row after row, a span each, its 16-byte units swizzled."""
     matrix = random_matrix(F16, "A", (64, 128))
     image, d = shared_tile(F16, "A", matrix, swizzle=swizzle, major=major, start=1024)
-    settings = tensor_map(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
+    settings = tile_copies(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
     source = matrix if major == "k" else matrix.T
     items = source.view(np.uint16)
     left = np.zeros_like(image)
@@ -356,7 +356,7 @@ def test_copies_by_the_map_leave_the_same_bytes(swizzle, major):
     """The copies are carried out as an H200 carries them out."""
     matrix = random_matrix(F16, "A", (64, 128))
     image, _ = shared_tile(F16, "A", matrix, swizzle=swizzle, major=major, start=1024)
-    told = tensor_map(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
+    told = tile_copies(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
     source = np.ascontiguousarray(matrix if major == "k" else matrix.T)
     map_ = told.map(source.shape[::-1], source.strides[0])
     left = np.zeros_like(image)
@@ -368,14 +368,14 @@ def test_copies_by_the_map_leave_the_same_bytes(swizzle, major):
 
 
 def test_tensor_maps_have_limits():
-    assert tensor_map(512, 16, "f16", swizzle=32).box == (16, 256)
-    assert len(tensor_map(512, 16, "f16", swizzle=32).copies) == 2
-    assert tensor_map(64, 256, "b1", swizzle=32).box == (32, 64)
-    assert tensor_map(64, 32, "s8").data_type.endswith("UINT8")
+    assert tile_copies(512, 16, "f16", swizzle=32).box == (16, 256)
+    assert len(tile_copies(512, 16, "f16", swizzle=32).copies) == 2
+    assert tile_copies(64, 256, "b1", swizzle=32).box == (32, 64)
+    assert tile_copies(64, 32, "s8").data_type.endswith("UINT8")
     with pytest.raises(fm.Error, match="not a whole number of boxes"):
-        tensor_map(264, 16, "f16")
+        tile_copies(264, 16, "f16")
     with pytest.raises(fm.Error, match="not a whole number of boxes"):
-        tensor_map(64, 48, "f16", swizzle=64)
+        tile_copies(64, 48, "f16", swizzle=64)
 
 
 # ── refusals ────────────────────────────────────────────────────────────────

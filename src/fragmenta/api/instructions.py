@@ -254,6 +254,23 @@ what it does is seen in a kernel: fm.ptx.parse
 
         return sass(self, target)
 
+    def to_dict(self) -> dict[str, object]:
+        """All that is known about it as plain values, such as JSON has.
+
+        ``fragmenta show --json`` prints the same.  ``schema`` is the version of the
+        record; its keys are in docs/reference/instruction.schema.json.
+
+        >>> import fragmenta as fm
+        >>> found = fm.mma("m16n8k16", a="f16", d="f32").to_dict()
+        >>> found["schema"], found["shape"], found["sass"]["sm_90"]["code"]
+        (1, 'm16n8k16', {'HMMA.16816.F32': 1})
+        >>> found["fragments"]["A"]["layout"]
+        'row = L2 L3 L4 R0  col = E0 L0 L1 R1'
+        """
+        from fragmenta.api.records import record
+
+        return record(self)
+
     def to_cuda(
         self,
         name: str | None = None,

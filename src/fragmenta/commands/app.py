@@ -17,10 +17,10 @@ import sys
 import textwrap
 from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from fragmenta import __version__
 from fragmenta.commands.index import COMMANDS
@@ -32,8 +32,16 @@ NOTHING, BAD_INPUT, PIPE_CLOSED = 1, 2, 141
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-_LOADED: dict[str, tuple[typer.Typer, tuple[str, ...]]] = {}
-"""Each command of an imported module, with its examples."""
+
+class _Loaded(NamedTuple):
+    """A command of an imported module."""
+
+    app: typer.Typer
+    function: Callable[..., None]
+    examples: tuple[str, ...]
+
+
+_LOADED: dict[str, _Loaded] = {}
 
 
 class Commands(TyperGroup):
@@ -197,7 +205,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
             help=f"{COMMANDS[name].does}\n\n{more}",
             epilog=f"\b\n{title}:{listed}",
         )(function)
-        _LOADED[name] = alone, examples
+        _LOADED[name] = _Loaded(alone, function, examples)
         return function
 
     return register
@@ -206,7 +214,42 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
 def _load(name: str) -> Any:
     """The command, from the module that the table names."""
     import_module(f"fragmenta.commands.{COMMANDS[name].module}")
-    return typer.main.get_command(_LOADED[name][0])
+    return typer.main.get_command(_LOADED[name].app)
+
+
+class Declared(NamedTuple):
+    """An option of a command, as it is declared."""
+
+    name: str
+    value: str
+    """What it takes: empty for a flag, CHOICE for one of a few words."""
+
+
+def declared(name: str) -> list[Declared]:
+    """The options of a command.
+
+    >>> [each.name for each in declared("explore")]
+    ['--output', '--idesc', '--force']
+    """
+    found = [each for each in _load(name).params if isinstance(each, TyperOption)]
+    hints = get_type_hints(_LOADED[name].function)
+    return [
+        Declared(
+            next(text for text in each.opts if text.startswith("--")),
+            _value(each, hints[each.name or ""]),
+        )
+        for each in found
+    ]
+
+
+def _value(option: TyperOption, hint: object) -> str:
+    """What an option takes, as the table of options calls it."""
+    if option.is_flag:
+        return ""
+    if option.metavar:
+        return option.metavar
+    alone = [hint, *get_args(hint), *(e for a in get_args(hint) for e in get_args(a))]
+    return "INTEGER" if int in alone else "CHOICE"
 
 
 def examples(name: str) -> tuple[str, ...]:
@@ -216,4 +259,4 @@ def examples(name: str) -> tuple[str, ...]:
     'fragmenta explore'
     """
     _load(name)
-    return _LOADED[name][1]
+    return _LOADED[name].examples

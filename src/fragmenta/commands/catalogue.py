@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from fragmenta.api.instructions import public
+from fragmenta.api.records import SCHEMA, brief, record
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target
-from fragmenta.commands.descriptors import possible_shapes, possible_types
-from fragmenta.commands.output import complain, emit
+from fragmenta.commands.output import complain, emit, is_terminal, screen, write
+from fragmenta.commands.summary import overview
 from fragmenta.errors import Error, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.fitting import fits
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.possible import TYPES, possible_shapes, possible_types, types_of
 from fragmenta.isa.searching import find, search
 from fragmenta.isa.spoken import meaning, meant_targets, vocabulary
 from fragmenta.isa.wording import TYPES as TENSOR_TYPES
-
-# The qualifiers that are types; stype is that of block scales, type of moves.
-TYPES = ("d", "a", "b", "c", "stype", "type")
 
 
 def _complete_family(incomplete: str) -> list[str]:
@@ -37,6 +38,7 @@ def _complete_family(incomplete: str) -> list[str]:
     "fragmenta list --family tcgen05.mma --shape m256n256k32 --type e4m3",
     "fragmenta list sparse fp8 hopper",
     "fragmenta list --type int8 --shape 16x8x32 --target ampere",
+    "fragmenta list mma.sp s4 --full --json",
 )
 def list_(
     words: Annotated[
@@ -49,11 +51,12 @@ def list_(
         ),
     ] = None,
     family: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--family",
             metavar="FAMILY",
-            help="Only this family, such as mma, wgmma.sp or ldmatrix.",
+            help="Only this family, such as mma, wgmma.sp or ldmatrix; may be "
+            "repeated.",
             autocompletion=_complete_family,
         ),
     ] = None,
@@ -86,15 +89,27 @@ def list_(
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Also print PTX versions and targets.")
     ] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Print all of a list that is longer than the screen; with --json, "
+            "all about each instruction.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """A tcgen05.mma is listed by its mnemonic.  Shapes and types are those that its
     instruction descriptor may give it.
+
+    A list that is longer than the screen of a terminal is summarised there; --full
+    prints all of it.  A pipe and a file always get all.
     """
-    found = _chosen(" ".join(words or ()), family, type_ or [], shape, target)
+    found = _chosen(" ".join(words or ()), family or [], type_ or [], shape, target)
     if as_json:
-        lines = ",\n ".join(json.dumps(_brief(op)) for op in found)
-        emit(f"[\n {lines}\n]" if found else "[]")
+        _write_json(found, full)
+    elif len(found) > screen() and is_terminal() and not full:
+        emit("\n".join(overview(found, _asked(words, family, type_, shape, target))))
     elif found and long:
         emit("\n".join(_long(found)))
     elif found:
@@ -104,9 +119,36 @@ def list_(
         raise typer.Exit(NOTHING)
 
 
+def _write_json(found: list[Instruction], full: bool) -> None:
+    """One record in a line; a record in full takes a while, and is written at once."""
+    write(f'{{"schema": {SCHEMA}, "instructions": [')
+    for number, op in enumerate(found):
+        about = json.dumps(record(public(op)) if full else brief(op))
+        write(f" {about}{',' * (number + 1 < len(found))}")
+    write("]}")
+
+
+def _asked(
+    words: list[str] | None,
+    families: list[str] | None,
+    types: list[str] | None,
+    shape: str | None,
+    target: str | None,
+) -> str:
+    """The command line that asks the same again."""
+    options = [
+        *(("--family", each) for each in families or ()),
+        *(("--type", each) for each in types or ()),
+        *(("--shape", each) for each in (shape,) if each is not None),
+        *(("--target", each) for each in (target,) if each is not None),
+    ]
+    given = [*(words or ()), *(text for pair in options for text in pair)]
+    return shlex.join(["fragmenta", "list", *given])
+
+
 def _chosen(
     words: str,
-    family: str | None,
+    families: list[str],
     types: list[str],
     shape: str | None,
     target: str | None,
@@ -116,14 +158,14 @@ def _chosen(
     said = [each for each in types if (m := meaning(each)) and m.types]
     plain = {each for each in types if each not in said}
     shape = shape and _spelled(shape.lower())
-    if family is not None:
-        _known("family", family, FAMILIES)
+    for each in families:
+        _known("family", each, FAMILIES)
     for each in plain:
         _known("type", each, _types(), vocabulary())
     found = [
         op
-        for op in (_found(words) if words else catalogue(family))
-        if family in (None, op.family)
+        for op in (_found(words) if words else catalogue())
+        if (not families or op.family in families)
         and plain <= {*types_of(op).values(), *possible_types(op)}
         and (not said or fits(op, said))
         and (shape is None or _has_shape(op, shape))
@@ -173,22 +215,6 @@ def _known(
     if given not in allowed:
         hint = nearest(given, [*allowed, *said])
         raise Error(f"unknown {what} {given!r}{hint}; known: {', '.join(allowed)}")
-
-
-def types_of(op: Instruction) -> dict[str, str]:
-    """The type qualifiers, those of scales and moves included."""
-    return {name: op.values[name] for name in TYPES if op.values.get(name)}
-
-
-def _brief(op: Instruction) -> dict[str, Any]:
-    return {
-        "instruction": str(op),
-        "family": op.family,
-        "shape": op.values.get("shape"),
-        "types": types_of(op),
-        "ptx": str(op.requires.ptx),
-        "targets": op.requires.targets,
-    }
 
 
 def _long(found: list[Instruction]) -> list[str]:

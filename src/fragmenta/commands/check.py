@@ -11,10 +11,9 @@ import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
-from fragmenta.commands.files import complete_file
+from fragmenta.commands.files import Force, SarifFile, complete_file
 from fragmenta.commands.output import emit_json, write
-from fragmenta.commands.problems import problem_text, sarif
-from fragmenta.errors import Error
+from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
 from fragmenta.ptx.checking import Problem, check_line, check_text
 from fragmenta.ptx.checking.mnemonics import is_opcode
 from fragmenta.ptx.checking.problem import counts
@@ -24,7 +23,7 @@ from fragmenta.ptx.rules import ERROR
 @command(
     "check",
     "fragmenta check kernel.ptx",
-    "fragmenta check kernel.ptx --target sm_90a --sarif",
+    "fragmenta check kernel.ptx --target sm_90a --sarif kernel.sarif",
     "fragmenta check 'add.s32 %r1, %r2, 5;'",
 )
 def check(
@@ -47,20 +46,17 @@ def check(
         ),
     ] = None,
     as_json: AsJson = False,
-    as_sarif: Annotated[
-        bool, typer.Option("--sarif", help="Print SARIF 2.1.0, for editors and CI.")
-    ] = False,
+    sarif_file: SarifFile = None,
+    force: Force = False,
 ) -> None:
     """The exit status is 1 if there is an error."""
-    if as_json and as_sarif:
-        raise Error("--json and --sarif cannot both be printed")
+    check_sarif(sarif_file, force, as_json)
     where = target_of(target)
     found = [(file, problem) for file in files for problem in _problems(file, where)]
+    write_sarif(sarif_file, found, force)
     if as_json:
         emit_json([{"file": file, **problem.to_dict()} for file, problem in found])
-    elif as_sarif:
-        emit_json(sarif(found))
-    else:
+    elif sarif_file != "-":
         for file, problem in found:
             _print(file, problem)
         write(_summary(files, [problem for _, problem in found]))

@@ -15,7 +15,6 @@ from fragmenta.commands.arguments import (
     complete_instruction,
     complete_target,
     find,
-    number,
 )
 from fragmenta.commands.files import (
     Force,
@@ -62,12 +61,12 @@ def compare(
         ),
     ] = ",".join(comparing.TARGETS),
     k: Annotated[
-        str | None,
+        list[int] | None,
         typer.Option(
             "--k",
-            metavar="K",
-            help="Products in a sum, or several numbers with commas between them.  "
-            f"Default: {','.join(map(str, LENGTHS))}, or all columns of a file.",
+            help="Products in a sum; may be repeated.  Default: "
+            f"{one_of(LENGTHS, 'and')}, or all columns of a file.",
+            show_default=False,
         ),
     ] = None,
     input: Annotated[
@@ -92,10 +91,12 @@ def compare(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Prints the greatest and the mean error of D = A B against the exact product,
-    relative and in units in the last place of D.  The numbers are rounded to each
-    instruction's types first, or quantised if it takes block scales; so only the errors
-    of the sums are counted.  A target without the instruction is named.
+    """Prints the greatest and the mean error of the sums of D = A B, relative and in
+    units in the last place of D.  The numbers are rounded to each instruction's types
+    first, or quantised if it takes block scales; these errors are against the exact
+    product of the operands that this gives.  The last column is the mean relative error
+    in all, against the numbers as they were.  A target without the instruction is
+    named.
     """
     if plot is not None:
         check_output(plot, force, ".svg", "--plot")
@@ -104,7 +105,7 @@ def compare(
     told = comparing.compare(
         [find(each) for each in grouped(e for e in instructions if e not in files)],
         targets,
-        None if k is None else [number(each, "k") for each in k.split(",")],
+        k or None,
         input if input in KINDS and not files else _files(input, files),
         seed=seed,
     )

@@ -322,7 +322,7 @@ def _given_scales(op: Instruction, a: Operand, b: Operand) -> dict[str, Array]:
 
 @command(
     "explain",
-    "fragmenta explain wgmma.m64n8k32.f32.e4m3.e4m3 --random 1 --row 3 --col 5",
+    "fragmenta explain wgmma.m64n8k32.f32.e4m3.e4m3 --seed 1 --row 3 --col 5",
     "fragmenta explain mma.m16n8k16.f32.f16 a.npy b.npy c.npy --row 0 --col 0",
     "fragmenta explain mma nvfp4 qa.npz qb.npz --row 3 --col 5",
 )
@@ -333,13 +333,9 @@ def explain(
     a: OptionalA = None,
     b: OptionalB = None,
     c: FileC = None,
-    random: Annotated[
+    seed: Annotated[
         int | None,
-        typer.Option(
-            "--random",
-            metavar="SEED",
-            help="Use random matrices of this seed, not files.",
-        ),
+        typer.Option(help="Use random matrices of this seed, not files."),
     ] = None,
     target: Target = None,
     scale_a: ScaleA = None,
@@ -352,12 +348,12 @@ def explain(
     """
     op = find(instruction)
     scales = {"scale_a": scale_a, "scale_b": scale_b}
-    if random is not None:
+    if seed is not None:
         if a is not None or any(scales.values()):
-            raise Error("--random replaces the files; give either --random or files")
-        task = _Task.random(op, random, target)
+            raise Error("--seed replaces the files; give either --seed or files")
+        task = _Task.random(op, seed, target)
     elif a is None or b is None:
-        raise Error("give the files of A and B, or --random SEED")
+        raise Error("give the files of A and B, or --seed N")
     else:
         task = _Task.load(op, (a, b, c), scales, target)
     found = told(

@@ -5,12 +5,21 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from fragmenta.api.calls import call_line
 from fragmenta.api.instructions import public
+from fragmenta.api.records import (
+    certainty,
+    has_shape,
+    linear_layout,
+    multiplies,
+    operand_forms,
+    optional_operands,
+    python_calls,
+    record,
+)
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     AsJson,
@@ -22,22 +31,15 @@ from fragmenta.commands.arguments import (
     find_holding,
     find_operand,
 )
-from fragmenta.commands.catalogue import types_of
-from fragmenta.commands.descriptors import (
-    possible_shapes,
-    possible_types,
-    shapes_told,
-)
+from fragmenta.commands.descriptors import shapes_told
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import tell_many
 from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
-from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.summing import sums
-from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.possible import possible_types, types_of
 from fragmenta.isa.sass import sass, told_code, told_targets
 from fragmenta.isa.searching import search
-from fragmenta.isa.tables import tcgen05_mma
-from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.isa.wording import SCALES
 from fragmenta.registers import notation
@@ -72,118 +74,10 @@ def show(
         tell_many(text, as_json)
         return
     if as_json:
-        emit_json(_about(op))
+        emit_json(record(public(op)))
         return
     parts = [str(op), _facts(op), *_fragments_text(op)]
     emit("\n\n".join(parts))
-
-
-def _about(op: Instruction) -> dict[str, Any]:
-    """All there is to know, for programs."""
-    targets = op.requires.targets
-    sparsity = op.granularity if _has_shape(op) else None
-    return {
-        "instruction": str(op),
-        "family": op.family,
-        "shape": op.shape._asdict() if _has_shape(op) else None,
-        "types": types_of(op),
-        "requires": {"ptx": str(op.requires.ptx), "targets": op.requires.text},
-        "targets": {each: str(op.requires.ptx_on(each)) for each in targets},
-        "native": [each for each in targets if op.native_on(each)],
-        "expanded": {e: to for e in targets if (to := op.expanded_to(e)) is not None},
-        "sass": {each: sass(op, each).to_dict() for each in targets},
-        "sparsity": None
-        if sparsity is None
-        else {**vars(sparsity), "selectors": op.selectors},
-        "operands": {
-            form: [{**vars(each), "vector": each.vector} for each in operands]
-            for form, operands in {**_operand_forms(op), **_extra(op)}.items()
-        },
-        "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
-        "python": _calls(op),
-        "notes": op.notes,
-        **({"sums": [e.to_dict() for e in sums(op)]} if _multiplies(op) else {}),
-        **({"certainty": _sure(op)} if op.certainty else {}),
-        **_about_descriptor(op),
-    }
-
-
-def _about_descriptor(op: Instruction) -> dict[str, Any]:
-    """What the instruction descriptor says, or leaves open."""
-    if not op.tensor_memory:
-        return {}
-    if op.descriptor is None:
-        shapes = [str(each) for each in possible_shapes(op)]
-        return {"possible": {"types": possible_types(op), "shapes": shapes}}
-    told = {each.name: each.value for each in op.descriptor.fields()}
-    return {
-        "layout_letter": op.layout_letter,
-        "cta_group": op.cta_group,
-        "descriptor": {"word": f"{op.idesc:#010x}", **told},
-    }
-
-
-def _operand_forms(op: Instruction) -> dict[str, Any]:
-    """The operand lists: two where A may be in registers or in shared memory."""
-    if op.tensor_memory:
-        shifted = bool(op.values.get("ashift"))
-        tensor = {"A in tensor memory": tcgen05_mma.operands_from(op, tensor_a=True)}
-        shared = {"A in shared memory": tcgen05_mma.operands_from(op)}
-        return tensor if shifted else shared | tensor
-    if not op.warpgroup:
-        return {"operands": op.operands}
-    return {
-        "A in shared memory": operands_from(op, registers=False),
-        "A in registers": operands_from(op, registers=True),
-    }
-
-
-def _optional(op: Instruction) -> list[Operand]:
-    """The operands of a ``tcgen05.mma`` that may be left out."""
-    if not op.tensor_memory:
-        return []
-    every = {each.name: each for each in tcgen05_mma.lists(op)[-1]}
-    return [each for name, each in every.items() if name not in _names(op.operands)]
-
-
-def _extra(op: Instruction) -> dict[str, Any]:
-    optional = _optional(op)
-    return {"optional": optional} if optional else {}
-
-
-def _names(operands: Iterable[Operand]) -> set[str]:
-    return {each.name for each in operands}
-
-
-def _fragment_about(part: Fragment) -> dict[str, Any]:
-    sizes: dict[str, Any] = {
-        "registers": part.registers,
-        "register_bits": part.register_bits,
-        "elements_per_register": part.elements,
-    }
-    if isinstance(part, TensorFragment):
-        sizes = {"columns": part.columns, "elements_per_cell": part.elements}
-        sizes["ctas"] = 2 if part.pair else 1
-    return {
-        "type": part.dtype.name,
-        "shape": part.shape,
-        "lanes": part.lanes,
-        **sizes,
-        "selectors": {name: part.layout.sizes[name] for name in part.selectors},
-        "layout": str(part.layout),
-        "formula": part.formula(),
-        "cute": part.to_cute(),
-        "linear_layout": _linear(part),
-        "observed": part.observed or None,
-    }
-
-
-def _linear(part: Fragment) -> dict[str, list[tuple[int, ...]]] | None:
-    """The linear layout, or None: not every size is a power of two."""
-    try:
-        return part.to_linear_layout()
-    except LayoutError:
-        return None
 
 
 def _facts(op: Instruction) -> str:
@@ -191,7 +85,7 @@ def _facts(op: Instruction) -> str:
     types = ", ".join(f"{name} {value}" for name, value in types_of(op).items())
     rows: list[tuple[str, Iterable[str]]] = [
         ("family", [op.family]),
-        *([("shape", [str(op.shape)]), ("types", [types])] if _has_shape(op) else []),
+        *([("shape", [str(op.shape)]), ("types", [types])] if has_shape(op) else []),
         *_descriptor_facts(op),
         ("requires", [str(op.requires)]),
     ]
@@ -202,23 +96,23 @@ def _facts(op: Instruction) -> str:
         label, head = ("native", "") if to is None else ("expanded", f"to {to} on ")
         rows.append((label, _wrap(head + " ".join(targets))))
     rows.append(("sass", _sass_told(op)))
-    if _has_shape(op) and op.granularity is not None:
+    if has_shape(op) and op.granularity is not None:
         selectors = one_of(op.selectors)
         selector = f", selector {selectors}" if selectors else ""
         rows.append(("sparsity", [f"{op.granularity}{selector}"]))
-    for form, operands in _operand_forms(op).items():
+    for form, operands in operand_forms(op).items():
         title = [] if form == "operands" else [f"{form}:"]
         rows.append(
             ("operands", [*title, *(map(str, operands) if operands else ["none"])])
         )
-    optional = _optional(op)
+    optional = optional_operands(op)
     told = [line for each in optional for line in _wrap(str(each))]
     rows += [("optional", told)] if told else []
-    told = [each for call in _calls(op).values() for each in _wrap(call)]
+    told = [each for call in python_calls(public(op)).values() for each in _wrap(call)]
     rows += [("Python", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
-    rows += [("sums", _sums_told(op))] if _multiplies(op) else []
-    sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
+    rows += [("sums", _sums_told(op))] if multiplies(op) else []
+    sure = [line for each in certainty(op).items() for line in _wrap(": ".join(each))]
     rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
 
@@ -241,42 +135,11 @@ def _sass_told(op: Instruction) -> list[str]:
     ]
 
 
-def _calls(op: Instruction) -> dict[str, str]:
-    """How its methods are called in Python."""
-    shown = public(op)
-    found = {"execute": call_line(shown)}
-    if _multiplies(op):
-        found |= {
-            "matrices": call_line(shown, "__call__"),
-            "explain": call_line(shown, "explain"),
-        }
-    return {name: call for name, call in found.items() if call}
-
-
-def _multiplies(op: Instruction) -> bool:
-    return op.multiplies and _has_shape(op)
-
-
 def _sums_told(op: Instruction) -> Iterator[str]:
     """How it adds, each way under the targets that add so."""
     for each in sums(op):
         yield from _wrap(" ".join(each.targets))
         yield from ("  " + line for line in _wrap(str(each), 12))
-
-
-def _sure(op: Instruction) -> dict[str, str]:
-    """How sure each statement about a ``tcgen05`` is, the numbers included."""
-    found = {name: str(each) for name, each in op.certainty.items()}
-    if op.descriptor is not None:
-        try:
-            found["numbers"] = numeric_model(op, op.requires.targets[0]).source
-        except Error as why:
-            found["numbers"] = f"open: {why}"
-    return found
-
-
-def _has_shape(op: Instruction) -> bool:
-    return bool(op.fragments) and "shape" in op.values
 
 
 def _descriptor_facts(op: Instruction) -> list[tuple[str, Iterable[str]]]:
@@ -357,7 +220,7 @@ def _extent(part: Fragment) -> str:
 
 
 def _linear_lines(part: Fragment) -> list[str]:
-    bases = _linear(part)
+    bases = linear_layout(part)
     if bases is None:
         return ["none: a size is not a power of two"]
     return [
@@ -374,19 +237,17 @@ def _linear_lines(part: Fragment) -> list[str]:
     "formula",
     "fragmenta formula mma.sp.m16n8k64.s4.s4",
     "fragmenta formula mma.m16n8k16.f32.f16 C",
-    "fragmenta formula mma.m16n8k64.s4.s4 A --cuda",
-    "fragmenta formula mma.m16n8k64.s4.s4 A --cuda --name lane=threadIdx.x",
-    "fragmenta formula tcgen05.m64n32k16.f32.f16 D --python --json",
+    "fragmenta formula mma.m16n8k64.s4.s4 A --language cuda",
+    "fragmenta formula mma.m16n8k64.s4.s4 A --language cuda --name L=threadIdx.x",
+    "fragmenta formula tcgen05.m64n32k16.f32.f16 D --language python --json",
 )
 def formula(
     instruction: InstructionText,
     operand_: OperandName = "",
-    cuda: Annotated[
-        bool, typer.Option("--cuda", help="Print index expressions of CUDA C++.")
-    ] = False,
-    python: Annotated[
-        bool, typer.Option("--python", help="Print index expressions of Python.")
-    ] = False,
+    language: Annotated[
+        Literal["cuda", "python"] | None,
+        typer.Option(help="Print index expressions of this language instead."),
+    ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -400,17 +261,15 @@ def formula(
     idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    """--cuda and --python print both ways: the element of a place, and its place.
+    """--language prints both ways: the element of a place, and its place.
 
     --name names their variables, by letter or by word.  One that is given may also be
     called threadIdx.x or be a number; where it is the result, it then keeps its own
     name.
     """
-    if cuda and python:
-        raise Error("--cuda and --python contradict each other; give one of them")
-    if name and not (cuda or python):
+    if name and language is None:
         raise Error(
-            "--name is for the variables of --cuda or --python; give one of them"
+            "--name is for the variables of --language cuda or python; give one of them"
         )
     what = "write a formula for"
     if operand_:
@@ -420,8 +279,7 @@ def formula(
         op = find_holding(instruction, what, idesc)
         parts, head = list(op.fragments.values()), [str(op)]
         about = {"instruction": str(op)}
-    if cuda or python:
-        language: Language = "cuda" if cuda else "python"
+    if language is not None:
         found = _written(parts, language, name or [])
         if as_json:
             emit_json({**about, "language": language, "expressions": found})

@@ -17,13 +17,14 @@ from fragmenta.commands.arguments import AsJson, number
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error, UnknownInstruction, one_of
 from fragmenta.isa.building import tcgen05
-from fragmenta.isa.instruction import Instruction, Shape
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.instruction_descriptor import (
     TABLES,
     InstructionDescriptor,
     check_kind,
 )
-from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K, sizes
+from fragmenta.isa.possible import possible_sizes
+from fragmenta.isa.tcgen05_shapes import OF_KIND
 
 _GROUPS = ((1, False), (2, False), (1, True))
 
@@ -37,8 +38,8 @@ Word = Annotated[
 ]
 
 
-def _option(name: str, what: str, **more: Any) -> Any:
-    return typer.Option(name, help=what, show_default=False, **more)
+def _option(name: str, metavar: str, what: str) -> object:
+    return typer.Option(name, metavar=metavar, help=what, show_default=False)
 
 
 @command(
@@ -51,21 +52,24 @@ def idesc(
     word: Word = None,
     kind: Annotated[
         str | None,
-        _option("--kind", "f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4."),
+        _option("--kind", "KIND", "f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4."),
     ] = None,
     shape: Annotated[
-        str | None, _option("--shape", "The shape, such as m128n256k16.")
+        str | None, _option("--shape", "SHAPE", "The shape, such as m128n256k16.")
     ] = None,
-    a: Annotated[str | None, _option("--a", "The type of A.")] = None,
+    a: Annotated[str | None, _option("--a", "TYPE", "The type of A.")] = None,
     b: Annotated[
-        str | None, _option("--b", "The type of B; by default that of A.")
+        str | None, _option("--b", "TYPE", "The type of B; by default that of A.")
     ] = None,
     d: Annotated[
-        str | None, _option("--d", "The type of D; by default f32, or s32 of i8.")
+        str | None,
+        _option("--d", "TYPE", "The type of D; by default f32, or s32 of i8."),
     ] = None,
-    scale: Annotated[str | None, _option("--scale", "The type of scales.")] = None,
+    scale: Annotated[
+        str | None, _option("--scale", "TYPE", "The type of scales.")
+    ] = None,
     scale_vec: Annotated[
-        str | None, _option("--scale-vec", "1X, 2X, 4X, block16 or block32.")
+        str | None, _option("--scale-vec", "SIZE", "1X, 2X, 4X, block16 or block32.")
     ] = None,
     group: Annotated[
         int, typer.Option("--cta-group", help="How many CTAs multiply together.")
@@ -76,8 +80,8 @@ def idesc(
         list[str] | None,
         _option(
             "--set",
+            "FIELD",
             "Another field: its name, or NAME=NUMBER; may be repeated.",
-            metavar="FIELD",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -212,40 +216,6 @@ def _mnemonics(found: InstructionDescriptor) -> list[str]:
 # ── what a mnemonic leaves open ─────────────────────────────────────────────
 
 
-def possible_types(op: Instruction) -> tuple[str, ...]:
-    """Every type that a descriptor may give a mnemonic.
-
-    >>> import fragmenta as fm
-    >>> possible_types(fm.instruction("tcgen05.mma.cta_group::1.kind::f16"))
-    ('f16', 'bf16', 'f32')
-    """
-    row = OF_KIND.get(op.kind or "")
-    if row is None or not op.tensor_memory:
-        return ()
-    scales = ["ue8m0"] if op.scale_vec else []
-    scales += ["ue4m3"] if op.kind == "mxf4nvf4" else []
-    return tuple(dict.fromkeys((*row.operands, *row.results, *scales)))
-
-
-def possible_shapes(op: Instruction) -> Iterator[Shape]:
-    """Every shape that a descriptor may give a mnemonic."""
-    for m, ns, k in _possible(op):
-        for n in ns:
-            yield Shape(m, n, k)
-
-
-def _possible(op: Instruction) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    """M, the values of N, and K."""
-    kind = op.kind or ""
-    if kind not in OF_KIND or not op.tensor_memory:
-        return
-    for wide in (False, True):
-        k = WIDE_K if wide else OF_KIND[kind].k[op.sparse]
-        found = sizes(kind, op.cta_group or 1, ws=op.ws, sparse=op.sparse, wide=wide)
-        for m, ns in found.items():
-            yield m, ns, k
-
-
 def shapes_told(op: Instruction) -> list[str]:
     """The shapes that a mnemonic may have, a line for each M.
 
@@ -255,7 +225,7 @@ def shapes_told(op: Instruction) -> list[str]:
     m64   k32  n 8, 16, 24, 32 to 256 by 16
     m128  k32  n 8, 16, 24, 32 to 256 by 16
     """
-    return [f"m{m:<4} k{k:<3} n {_steps(ns)}" for m, ns, k in _possible(op)]
+    return [f"m{m:<4} k{k:<3} n {_steps(ns)}" for m, ns, k in possible_sizes(op)]
 
 
 def _steps(values: tuple[int, ...]) -> str:

@@ -66,6 +66,17 @@ Output = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Overwrite the file if it exists.")
 ]
+SarifFile = Annotated[
+    str | None,
+    typer.Option(
+        "--sarif",
+        metavar="FILE",
+        help="Write the problems as SARIF 2.1.0, for editors and CI; - prints them "
+        "instead of text.",
+        autocompletion=complete_file,
+        show_default=False,
+    ),
+]
 
 
 # ── reading ─────────────────────────────────────────────────────────────────

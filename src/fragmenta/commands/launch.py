@@ -16,12 +16,12 @@ from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import (
     Force,
+    SarifFile,
     check_output,
     complete_file,
     picture_format,
     save_array,
     save_bytes,
-    save_text,
     size_text,
 )
 from fragmenta.commands.launch_arguments import (
@@ -45,11 +45,10 @@ from fragmenta.commands.output import (
     complain,
     emit,
     emit_json,
-    json_text,
     printable,
     width,
 )
-from fragmenta.commands.problems import of_fault, problem_text, sarif
+from fragmenta.commands.problems import check_sarif, of_fault, problem_text, write_sarif
 from fragmenta.errors import Error, KernelFault, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
@@ -135,10 +134,10 @@ def launch(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[
+    printed: Annotated[
         int,
         typer.Option(
-            "--output", metavar="N", help="Characters that the kernel may print."
+            "--printed", metavar="N", help="Characters that the kernel may print."
         ),
     ] = OUTPUT,
     isolated: Annotated[
@@ -171,15 +170,7 @@ def launch(
             help="With report, the arrays are shown and saved in spite of errors.",
         ),
     ] = "raise",
-    sarif_file: Annotated[
-        str | None,
-        typer.Option(
-            "--sarif",
-            metavar="FILE",
-            help="Write the problems as SARIF 2.1.0, for editors and CI.",
-            show_default=False,
-        ),
-    ] = None,
+    sarif_file: SarifFile = None,
     timeline: Annotated[
         str | None,
         typer.Option(
@@ -218,7 +209,8 @@ def launch(
     given = read_arguments(arg or ())
     check_parameters(found, given)
     places = _places(save or (), given, force)
-    _check_files(sarif_file, timeline, no_check, force)
+    check_sarif(sarif_file, force, as_json)
+    _check_timeline(timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
     options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
@@ -228,7 +220,7 @@ def launch(
     options |= schedule_options(schedule, schedules)
     if cluster is not None:
         options["cluster"] = sides(cluster, "--cluster")
-    options |= {"seconds": seconds, "memory": memory, "output": output}
+    options |= {"seconds": seconds, "memory": memory, "output": printed}
     before = [each.value.tobytes() for each in given]
     values = for_kernel([each.value for each in given])
     picture = ""
@@ -240,20 +232,21 @@ def launch(
             else:
                 result = found.launch(*sizes, values, progress=progress, **options)
     except KernelFault as fault:
-        _write_sarif(sarif_file, file, of_fault(fault), force)
-        _tell(file, fault, as_json)
+        write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
+        if sarif_file != "-":
+            _tell(file, fault, as_json)
         raise typer.Exit(NOTHING) from None
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
-    _write_sarif(sarif_file, file, result.problems, force)
+    write_sarif(sarif_file, ((file, each) for each in result.problems), force)
     if timeline is not None:
         drawn = picture or str(draw_timeline(result))
         save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
     done = _Done(found, *sizes, target, result, changes)
     if as_json:
         emit_json(done.to_json())
-    else:
+    elif sarif_file != "-":
         emit(done.to_text())
         for each in done.told:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
@@ -261,25 +254,13 @@ def launch(
         raise typer.Exit(NOTHING)
 
 
-def _check_files(
-    sarif_file: str | None, timeline: str | None, no_check: bool, force: bool
-) -> None:
-    """Refuse files that cannot be written, before anything is computed."""
-    if sarif_file is not None:
-        check_output(sarif_file, force, option="--sarif")
+def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:
+    """Refuse a picture that cannot be written, before anything is computed."""
     if timeline is not None:
         if no_check:
             raise Error("--timeline needs the launch to be watched, without --no-check")
         picture_format(timeline)
         check_output(timeline, force, option="--timeline")
-
-
-def _write_sarif(
-    path: str | None, file: str, problems: Sequence[Problem], force: bool
-) -> None:
-    if path is not None:
-        log = sarif((file, each) for each in problems)
-        save_text(path, json_text(log) + "\n", force)
 
 
 @contextmanager

@@ -201,17 +201,19 @@ def _observed(part: Fragment) -> list[str]:
 
 @command(
     "holds",
-    "fragmenta holds mma.m16n8k64.s4.s4 A --lane 13",
-    "fragmenta holds wgmma.m64n8k16.f32.f16 D --warp 2 --lane 13 --register 1",
-    "fragmenta holds tcgen05.m256n64k16.f32.f16 A --cta 1 --lane 100 --column 3",
+    "fragmenta holds mma.m16n8k64.s4.s4 A 13",
+    "fragmenta holds wgmma.m64n8k16.f32.f16 D 13 --warp 2 --register 1",
+    "fragmenta holds tcgen05.m256n64k16.f32.f16 A 100 --cta 1 --column 3",
 )
 def holds(
     instruction: InstructionText,
     operand_: OperandName,
     lane: Annotated[
         int,
-        typer.Option(
-            help="The lane, 0 to 31; of tensor memory, 0 to 127.", show_default=False
+        typer.Argument(
+            metavar="LANE",
+            help="The lane, 0 to 31; of tensor memory, 0 to 127.",
+            show_default=False,
         ),
     ],
     warp: Annotated[

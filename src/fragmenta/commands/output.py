@@ -109,7 +109,17 @@ def colour() -> bool:
     """Whether colours are wanted; https://no-color.org has a say."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
+    return is_terminal()
+
+
+def is_terminal() -> bool:
+    """Whether a terminal shows the answer; a pipe and a file get all of it."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def screen() -> int:
+    """The lines that a terminal shows at once."""
+    return max(24, shutil.get_terminal_size((80, 24)).lines)
 
 
 def _painted(text: str) -> Text:

@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fragmenta import __version__
-from fragmenta.commands.output import printable, width
-from fragmenta.errors import KernelFault, KernelHazard
+from fragmenta.commands.files import check_output, save_text
+from fragmenta.commands.output import emit_json, json_text, printable, width
+from fragmenta.errors import BadCall, KernelFault, KernelHazard
 from fragmenta.ptx.checking.problem import Problem, Related, wrapped
 from fragmenta.ptx.module import Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
@@ -103,6 +104,24 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
         "results": results,
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def check_sarif(path: str | None, force: bool, as_json: bool) -> None:
+    """Refuse a SARIF file that cannot be written, before anything is computed."""
+    if path == "-" and as_json:
+        raise BadCall("--json and --sarif - cannot both be printed; name a file")
+    if path not in (None, "-"):
+        check_output(path, force, option="--sarif")
+
+
+def write_sarif(
+    path: str | None, found: Iterable[tuple[str, Problem]], force: bool
+) -> None:
+    """Write SARIF to the file of ``--sarif``, or print it if that is ``-``."""
+    if path == "-":
+        emit_json(sarif(found))
+    elif path is not None:
+        save_text(path, json_text(sarif(found)) + "\n", force)
 
 
 def _told(problem: Problem) -> str:

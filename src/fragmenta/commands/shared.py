@@ -42,7 +42,7 @@ from fragmenta.shared.loops import only_as, single_loop
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
-from fragmenta.shared.tile_copies import TileCopies, tensor_map
+from fragmenta.shared.tile_copies import TileCopies, tile_copies
 from fragmenta.shared.tiles import default_swizzle
 
 
@@ -51,9 +51,9 @@ from fragmenta.shared.tiles import default_swizzle
     "fragmenta shared wgmma.m64n128k16.f32.f16 B --swizzle 64",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 64 --pitch 144",
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
-    "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --swizzle 128 --cuda",
+    "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --swizzle 128 --language cuda",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 32 --rows 64 --suggest",
-    "fragmenta shared mma.m16n8k16.f32.f16 A --k 32 --rows 64 --suggest --cuda",
+    "fragmenta shared mma m16n8k16 f16 f32 A --k 32 --suggest --language cuda",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
     "fragmenta shared tcgen05.m128n256k16.f32.f16 B --swizzle 128",
 )
@@ -133,14 +133,13 @@ def shared(
         Literal["cp.async", "st.shared.v4", "ld.shared.v4", "tma"] | None,
         typer.Option(help="With --suggest: how the tile is written, too."),
     ] = None,
-    cuda: Annotated[
-        bool,
+    language: Annotated[
+        Literal["cuda"] | None,
         typer.Option(
-            "--cuda",
-            help="Write the CUDA function that loads the tile; with --suggest, from "
-            "the best memory that was found.",
+            help="Write the function that loads the tile, in CUDA C++; with --suggest, "
+            "from the best memory that was found.",
         ),
-    ] = False,
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """With --access ldmatrix, lanes 8i to 8i + 7 read the same 16 bytes of eight
@@ -154,12 +153,16 @@ def shared(
         raise Error(f"--copy is for --suggest; given --copy {copy}")
     if along and not lying.family and (k if along == "k" else rows) is None:
         lying = lying.widened(num, along)
-    if suggest or cuda:
-        check_alone("--suggest" if suggest else "--cuda", access=access)
+    if suggest or language:
+        check_alone("--suggest" if suggest else "--language", access=access)
         if suggest:
             check_alone("--suggest", swizzle=swizzle, pitch=pitch)
         whole, asked = lying.whole(), {"num": num, "along": along}
-        told = whole.suggested(asked, copy, cuda) if suggest else whole.written(asked)
+        told = (
+            whole.suggested(asked, copy, language is not None)
+            if suggest
+            else whole.written(asked)
+        )
         if as_json:
             emit_json(told.record)
         else:
@@ -346,7 +349,7 @@ class _Lying:
             lines += [f"    {line}" for line in textwrap.wrap(numbers, width() - 4)]
         loop = self.looped(chosen)
         if loop is not None and max(loop.steps.values()) > 1:
-            lines += ["", "the whole tile (--cuda writes the function):"]
+            lines += ["", "the whole tile (--language cuda writes the function):"]
             lines.append(indented(str(loop)))
         return "\n".join(lines)
 
@@ -525,8 +528,8 @@ class _Lying:
         """The tile of all its fragments, which only ldmatrix loads."""
         if self.family:
             raise Error(
-                f"{self.op} takes a descriptor, not an ldmatrix; --cuda and --suggest "
-                "are for operands in registers"
+                f"{self.op} takes a descriptor, not an ldmatrix; --language and "
+                "--suggest are for operands in registers"
             )
         shape = (self.rows, self.k) if self.operand == "A" else (self.k, self.rows)
         placed = {"pitch": self.pitch, "swizzle": self.swizzle}
@@ -552,7 +555,7 @@ class _Lying:
     def _tensor_map(self) -> TileCopies | str:
         """How copies write the tile, or why they cannot."""
         try:
-            return tensor_map(*self._sizes, **self._described)
+            return tile_copies(*self._sizes, **self._described)
         except Error as error:
             return str(error)
 

@@ -67,12 +67,12 @@ class WholeTile(NamedTuple):
 
 _OWN = {
     "--suggest": "searches the swizzle and the pitch of what ldmatrix loads",
-    "--cuda": "writes what ldmatrix loads",
+    "--language": "writes what ldmatrix loads",
 }
 
 
 def check_alone(option: str, **given: object) -> None:
-    """Refuse what --suggest or --cuda would ignore."""
+    """Refuse what --suggest or --language would ignore."""
     for name, value in given.items():
         if value is not None:
             raise Error(

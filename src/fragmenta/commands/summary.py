@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -24,6 +24,8 @@ from fragmenta.registers.dtype import DTYPES
 
 LISTED = 12
 """So many instructions are listed by their names."""
+_ROWS = 21
+"""So many rows does an overview have at most: they fit on a screen."""
 _FURTHER = ("kind", "block_scale", "scale_vec", "stype", "bitop")
 
 
@@ -60,6 +62,43 @@ def tell_many(text: str, as_json: bool) -> None:
         lines += ["", "without optional qualifiers:", *(f"  {op}" for op in plain)]
     lines += ["", "more about one of them:", f"  fragmenta show {_example(plain)}"]
     emit("\n".join(lines))
+
+
+def overview(found: Sequence[Instruction], asked: str) -> list[str]:
+    r"""How many instructions there are of each kind, and how to see fewer, or all.
+
+    >>> lines = overview(search("tcgen05", every=True), "fragmenta list tcgen05")
+    >>> print("\n".join(lines[:3]))
+    2,060 instructions, by family
+      tcgen05.mma          772
+      tcgen05.mma.sp       652
+    >>> print("\n".join(lines[-2:]))
+    some of them: fragmenta list tcgen05 --family tcgen05.mma
+    all of them:  fragmenta list tcgen05 --full
+    """
+    name, counts = _split(found)
+    label = max(map(len, counts)) + 2
+    ordered = sorted(counts, key=lambda value: counts[value])
+    fewer = f"--family {ordered[-1]}" if name == "family" else ordered[0]
+    lines = [f"{len(found):,} instructions, by {name}"]
+    lines += [f"  {value:<{label}}{count:>5,}" for value, count in counts.items()]
+    return [*lines, f"some of them: {asked} {fewer}", f"all of them:  {asked} --full"]
+
+
+def _split(found: Sequence[Instruction]) -> tuple[str, Counter[str]]:
+    """A property in which instructions differ, and how many have each value."""
+    told = {"family": "family", "kind": "kind", "a": "type of A", "shape": "shape"}
+    others = {name: name for op in found for name in op.values}
+    for name, title in (
+        told | {n: t for n, t in others.items() if n not in told}
+    ).items():
+        each = (
+            op.family if name == "family" else op.values.get(name, "") for op in found
+        )
+        counts = Counter(value for value in each if value)
+        if 1 < len(counts) <= _ROWS:
+            return title, counts
+    return "family", Counter(op.family for op in found)
 
 
 def groups(ops: Iterable[Instruction]) -> list[Group]:

@@ -46,11 +46,11 @@ def _file(name: str, what: str) -> Any:
 @command(
     "shuffle",
     "fragmenta shuffle marlin",
-    "fragmenta shuffle mma.m16n8k16.f32.f16 B --shape 4096x4096 --k-steps 4",
+    "fragmenta shuffle mma.m16n8k16.f32.f16 B --size 4096x4096 --k-steps 4",
     "fragmenta shuffle marlin --pack codes.npy -o words.npy",
-    "fragmenta shuffle marlin --shape 64x128 --unpack words.npy -o again.npy",
-    "fragmenta shuffle marlin --shape 4096x11008 --cuda repack --source awq",
-    "fragmenta shuffle marlin --shape 4096x11008 --cuda fragments -o load.cuh",
+    "fragmenta shuffle marlin --size 64x128 --unpack words.npy -o again.npy",
+    "fragmenta shuffle marlin --size 4096x11008 --function repack --source awq",
+    "fragmenta shuffle marlin --size 4096x11008 --function fragments -o load.cuh",
 )
 def shuffle(
     order: Annotated[
@@ -70,7 +70,7 @@ def shuffle(
             show_default=False,
         ),
     ] = None,
-    shape: Annotated[
+    size: Annotated[
         str | None,
         typer.Option(
             metavar="KxN",
@@ -92,7 +92,7 @@ def shuffle(
     inner: Annotated[
         Literal["k", "n"] | None, typer.Option(help="Where the next block is.")
     ] = None,
-    memory: Annotated[
+    layout: Annotated[
         str | None,
         typer.Option(metavar="LINE", help="Any other order, such as 'E* R* L* Y* X*'."),
     ] = None,
@@ -112,22 +112,22 @@ def shuffle(
     zeros: Annotated[
         str | None, _file("--zeros", "Pack zero points, a .npy file, groups x N.")
     ] = None,
-    cuda: Annotated[
+    function: Annotated[
         Literal["repack", "load", "dequantize", "fragments"] | None,
-        typer.Option("--cuda", help="Print CUDA C++."),
+        typer.Option(help="Print this function, in CUDA C++."),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="With --cuda repack: the order that is repacked."
+            metavar="NAME", help="With --function repack: the order that is repacked."
         ),
     ] = None,
     to: Annotated[
         Literal["f16", "bf16", "s8", "u8"] | None,
-        typer.Option(help="With --cuda: the type of the registers."),
+        typer.Option(help="With --function: the type of the registers."),
     ] = None,
     zero: Annotated[
-        int | None, typer.Option(help="With --cuda: the zero point of all codes.")
+        int | None, typer.Option(help="With --function: the zero point of all codes.")
     ] = None,
     output: Output = None,
     force: Force = False,
@@ -135,7 +135,7 @@ def shuffle(
 ) -> None:
     """Without ORDER, the known orders are listed.
 
-    Codes are whole numbers, 0 to 15 for 4 bits; words are uint32.  --cuda writes a
+    Codes are whole numbers, 0 to 15 for 4 bits; words are uint32.  --function writes a
     kernel that repacks a weight, a function by which a lane loads its words, one that
     converts a word into registers, or, as 'fragments', both and one that calls them.
     """
@@ -144,13 +144,13 @@ def shuffle(
     if order is None:
         _list(as_json, sorted({*given} - {"bits", "as_json"}))
         return
-    files = ("pack", "unpack", "scales", "zeros", "cuda")
+    files = ("pack", "unpack", "scales", "zeros", "function")
     asked = [f"--{name}" for name in files if name in given]
     _check_request(asked, output, force)
-    if cuda is None:
+    if function is None:
         only = [f"--{name}" for name in ("source", "to", "zero") if name in given]
         if only:
-            raise Error(f"{one_of(only, 'and')} cannot be given without --cuda")
+            raise Error(f"{one_of(only, 'and')} cannot be given without --function")
     codes = _load(pack) if pack is not None else None
     steps = {
         "operand": operand,
@@ -158,16 +158,16 @@ def shuffle(
         "k_steps": k_steps,
         "n_steps": n_steps,
         "inner": inner,
-        "memory": memory,
+        "memory": layout,
         "nibbles": _nibbles(nibbles),
     }
-    size = _size(shape, codes, bool(asked))
+    shape = _shape(size, codes, bool(asked))
     means = order not in KNOWN and ({".", " "} & {*order} or search(order))
     named = find(order) if means else order
-    made = library(named, shape=size, bits=bits, **steps)  # type: ignore[arg-type]
+    made = library(named, shape=shape, bits=bits, **steps)  # type: ignore[arg-type]
     about = _about(made)
-    if cuda is not None:
-        text = made.to_cuda(cuda, source=source, to=to, zero=zero)
+    if function is not None:
+        text = made.to_cuda(function, source=source, to=to, zero=zero)
         _write_cuda(text, about, output, force, as_json)
         return
     array = _array(made, codes, unpack, scales, zeros)
@@ -186,12 +186,12 @@ def _check_request(asked: list[str], output: str | None, force: bool) -> None:
     """Refuse questions that contradict each other."""
     if len(asked) > 1:
         raise Error(f"one thing at a time; given {one_of(asked, 'and')}")
-    text = asked == ["--cuda"]
+    text = asked == ["--function"]
     if output is None and asked and not text:
         raise Error(f"{asked[0]} writes a file; name it with -o FILE")
     if output is not None:
         if not asked:
-            raise Error("-o needs --pack, --unpack, --scales, --zeros or --cuda")
+            raise Error("-o needs --pack, --unpack, --scales, --zeros or --function")
         check_output(output, force, "" if text else ".npy")
 
 
@@ -232,16 +232,16 @@ def _load(path: str) -> Array:
     return found
 
 
-def _size(text: str | None, codes: Array | None, needed: bool) -> tuple[int, int]:
+def _shape(text: str | None, codes: Array | None, needed: bool) -> tuple[int, int]:
     if text is None:
         if codes is not None and codes.ndim >= 2:
             return codes.shape[-2], codes.shape[-1]
         if needed and codes is None:
-            raise Error("the shape of the weight is needed: --shape KxN")
+            raise Error("the shape of the weight is needed: --size KxN")
         return _SHAPE
     found = re.fullmatch(r"\s*(\d{1,9})\s*[xX,*]\s*(\d{1,9})\s*", text, re.ASCII)
     if found is None:
-        raise Error(f"--shape is two numbers, such as 4096x11008; given {text!r}")
+        raise Error(f"--size is two numbers, such as 4096x11008; given {text!r}")
     return int(found[1]), int(found[2])
 
 

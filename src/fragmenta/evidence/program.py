@@ -1,7 +1,7 @@
-"""How can somebody repeat one difference between a GPU and the package?
+"""Writes a Python program that repeats one difference between GPU and package.
 
-By a program in Python: it makes the operands of the tile, and computes one
-element of D on the CPU and on the GPU.
+The program makes the operands of the tile, and computes one element of D on the CPU
+and on the GPU.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
+from fragmenta.cuda.tools.device import Array
 from fragmenta.evidence.case import Mismatch
 from fragmenta.isa.instruction import Instruction
 
@@ -31,15 +29,15 @@ _PACKED = [
 
 @dataclass(frozen=True)
 class Fed:
-    """Raw bits of the matrices of a tile: A as stored, and in which columns."""
+    """Raw bits of the matrices of a tile: A as it is stored, and its columns."""
 
-    a: NDArray[Any]
-    b: NDArray[Any]
-    c: NDArray[Any]
-    index: NDArray[Any] | None
+    a: Array
+    b: Array
+    c: Array
+    index: Array | None
 
 
-def packed(op: Instruction, one: Mapping[str, NDArray[Any]]) -> list[str]:
+def packed(op: Instruction, one: Mapping[str, Array]) -> list[str]:
     """Lines that make an instruction and the registers of its operands."""
     lines = [*_PACKED, "", f'op = fm.instruction("{op}")']
     for name, words in one.items():
@@ -47,7 +45,7 @@ def packed(op: Instruction, one: Mapping[str, NDArray[Any]]) -> list[str]:
     return lines
 
 
-def _written(name: str, words: NDArray[Any]) -> list[str]:
+def _written(name: str, words: Array) -> list[str]:
     """An assignment of registers, four lanes to a line or fewer."""
     bits = 8 * words.itemsize
     digits = [f"{int(word):0{bits // 4}x}" for word in words.ravel()]
@@ -62,7 +60,7 @@ def repeating(
 
     ``lines`` set ``op``, ``operands`` and ``options``.
     """
-    *matrix, row, col = found.place  # some instructions do several at once
+    *matrix, row, col = found.place  # some instructions compute several matrices
     at = ", ".join(map(str, found.place))
     a, b = fed.a[tuple(matrix)][row], fed.b[tuple(matrix)][:, col]
     said = [
@@ -82,6 +80,6 @@ def repeating(
     return "\n".join([*said, *lines, *asked]) + "\n"
 
 
-def _comment(what: str, bits: NDArray[Any], form: str = "x") -> list[str]:
+def _comment(what: str, bits: Array, form: str = "x") -> list[str]:
     text = f"{what}: " + " ".join(f"{int(each):{form}}" for each in bits)
     return textwrap.wrap(text, 84, initial_indent="#   ", subsequent_indent="#     ")

@@ -1,4 +1,4 @@
-"""How is a sparse A stored, so that one copy brings a tile?
+"""Stores a sparse A in memory such that one copy brings a tile.
 
 The part of A that a tile needs in a slab is one run of bytes, as shared memory needs
 it.  For each 64 rows there are the stored values, 64 bytes a row and already
@@ -8,18 +8,18 @@ bulk copy brings the values and the metadata of a tile of 64, 128 or 256 rows::
     packed[256 rows][slab][64 rows][values, metadata]
 
 The descriptor says where a value goes, and the metadata fragment where a code goes.
-No swizzle and no layout is written again here.
+Neither swizzles nor layouts are written again here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.kernels.config import PACKED_M, Kernel, Tile
@@ -33,7 +33,7 @@ BLOCK = 64
 _ROW = 64  # stored bytes of a row in a slab
 _LANES = 128
 VALUE_BYTES = BLOCK * _ROW
-"""PackedBytes of a packed block before its metadata."""
+"""Bytes of a packed block before its metadata."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +50,7 @@ class Packed:
     data: PackedBytes
     """Axes: groups of 256 rows, slabs, m64 blocks, bytes of a block."""
     a: str
-    """An older name of :attr:`element_type`."""
+    """The older name of :attr:`element_type`."""
     shape: tuple[int, int]
 
     @property
@@ -178,11 +178,11 @@ def _codes(data: PackedBytes, op: Instruction, per: int) -> NDArray[np.uint8]:
     words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)
     words = words.reshape(tall * blocks, slabs, _LANES, per).swapaxes(-1, -2)
     words = np.ascontiguousarray(words).reshape(tall * blocks, -1, _LANES, 1)
-    codes: NDArray[Any] = op.metadata.unpack_tiles(words, shared=True)
+    codes: Array = op.metadata.unpack_tiles(words, shared=True)
     return codes
 
 
 @lru_cache(maxsize=16)
 def _any_kernel(element_type: str) -> Kernel:
-    """Any kernel of this type: the order in memory is the same for all of them."""
+    """A kernel of this type; all of them have the same order in memory."""
     return Kernel(element_type, tile=Tile(64, 8))

@@ -402,20 +402,21 @@ class Fragment(Record):
 
     def to_cuda(
         self,
-        direction: expressions.Direction,
+        direction: expressions.Direction = "holds",
         *,
         language: expressions.Language = "cuda",
         **names: str | int,
     ) -> expressions.Expressions:
         """Index expressions of CUDA C++, or of Python: :meth:`Layout.to_cuda`.
 
+        ``"holds"`` gives the element at a place, ``"where"`` the place of an element.
         ``"where"`` also gives ``bit``, the lowest bit of the element in its register.
         In tensor memory, columns are counted from the address.  If cells hold parts
         of no element, ``"holds"`` also gives ``held``: whether there is one.
 
         >>> import fragmenta as fm
         >>> a = fm.mma("m16n8k64", a="s4").a
-        >>> print(a.to_cuda("holds"))
+        >>> print(a.to_cuda())
         int row = (lane >> 2) + 8 * (reg & 1);
         int col = 8 * (lane & 3) + 32 * (reg >> 1) + element;
         >>> print(a.to_cuda("where", language="python"))

@@ -1,8 +1,8 @@
-"""How are tensors stored in a file of the safetensors format?
+"""Reads and writes files of the safetensors format.
 
-Eight bytes with the length of the header (little-endian), the header (JSON: the type,
-the shape and the first and last byte of every tensor), then the bytes of the tensors.
-They follow one another without a gap and without an overlap, up to the end of the file.
+A file has eight bytes with the length of the header (little-endian), the header (JSON:
+the type, the shape and the first and last byte of every tensor), then the bytes of the
+tensors.  They are contiguous, without gaps or overlaps, up to the end of the file.
 
     SafeTensors   a file that is read: its names, and its tensors, mapped into memory
     write         tensors -> a file; an existing file is never half overwritten
@@ -19,12 +19,12 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, nearest, one_of, shortened
+from fragmenta.errors import BadCall, BadFile, nearest, one_of, shortened
 
 DTYPES: dict[str, torch.dtype] = {
     "BOOL": torch.bool,
@@ -95,7 +95,9 @@ class SafeTensors:
                 # A private copy: PyTorch takes no memory that cannot be written.
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except OSError as why:
-            raise Error(f"{self.path} cannot be read: {why.strerror or why}") from None
+            raise BadFile(
+                f"{self.path} cannot be read: {why.strerror or why}"
+            ) from None
         length = int.from_bytes(self._bytes[:LENGTH], "little")
         if not 2 <= length <= min(LONGEST_HEADER, size - LENGTH):
             raise self._refused(
@@ -106,13 +108,13 @@ class SafeTensors:
         self.entries, self.metadata = self._header(self._bytes[LENGTH : self._start])
         self._check_places(size - self._start)
 
-    def _refused(self, why: str) -> Error:
-        return Error(f"{self.path} is no whole safetensors file: {why}")
+    def _refused(self, why: str) -> BadFile:
+        return BadFile(f"{self.path} is no whole safetensors file: {why}")
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.entries:
             hint = nearest(name, self.entries)
-            raise Error(f"{self.path} has no tensor {shortened(name)}{hint}")
+            raise BadFile(f"{self.path} has no tensor {shortened(name)}{hint}")
         kind, shape, begin, end = self.entries[name]
         if begin == end:
             return torch.empty(shape, dtype=kind)
@@ -120,7 +122,7 @@ class SafeTensors:
         raw = torch.frombuffer(
             self._bytes, dtype=torch.uint8, count=end - begin, offset=at
         )
-        if at % kind.itemsize:  # other writers do not always align
+        if at % kind.itemsize:  # files of other writers may be unaligned
             raw = raw.clone()
         return raw.view(kind).reshape(shape)
 
@@ -136,7 +138,7 @@ class SafeTensors:
     # ── the header ──────────────────────────────────────────────────────────
 
     def _header(self, text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
-        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
             names = [name for name, _ in pairs]
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
@@ -156,7 +158,7 @@ class SafeTensors:
             raise self._refused(f"{_ABOUT} must have texts only; given {about!r:.60}")
         return {name: self._entry(name, each) for name, each in found.items()}, about
 
-    def _entry(self, name: str, given: Any) -> Entry:
+    def _entry(self, name: str, given: object) -> Entry:
         if not isinstance(given, dict) or given.keys() != _FIELDS:
             raise self._refused(
                 f"tensor {shortened(name)} must have {one_of(sorted(_FIELDS), 'and')}; "
@@ -165,7 +167,7 @@ class SafeTensors:
         shape, places, kind = (given[key] for key in ("shape", "data_offsets", "dtype"))
         if not isinstance(kind, str) or kind not in DTYPES:
             hint = nearest(str(kind), DTYPES)
-            raise Error(
+            raise BadFile(
                 f"{self.path}: tensor {shortened(name)} has the type {kind!r:.40}{hint}"
                 f"; types that are read are {one_of(DTYPES, 'and')}"
             )
@@ -184,7 +186,7 @@ class SafeTensors:
         return Entry(DTYPES[kind], tuple(shape), *places)
 
     def _check_places(self, size: int) -> None:
-        """The tensors fill the file: no byte is missing, left over or used twice."""
+        """Refuse gaps and overlaps: each byte of the file belongs to one tensor."""
         at, before = 0, "the header"
         for name, each in sorted(self.entries.items(), key=lambda item: item[1][2:]):
             if each.begin != at:
@@ -230,29 +232,29 @@ def write(
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header = _described(ordered, metadata or {})
 
-    def parts() -> Iterator[Any]:
+    def parts() -> Iterator[bytes | memoryview]:
         yield len(header).to_bytes(LENGTH, "little")
         yield header
         for _, each in ordered:
             plain = each.detach().cpu().resolve_neg().contiguous()
-            yield memoryview(plain.reshape(-1).view(torch.uint8).numpy())
+            yield plain.reshape(-1).view(torch.uint8).numpy().data
 
     write_whole(Path(path), parts(), overwrite)
 
 
 def _described(tensors: list[tuple[str, Tensor]], metadata: Mapping[str, str]) -> bytes:
-    """The header: what every tensor is, and where."""
-    found: dict[str, Any] = {_ABOUT: dict(metadata)} if metadata else {}
+    """The header: type, shape and place of each tensor."""
+    found: dict[str, object] = {_ABOUT: dict(metadata)} if metadata else {}
     at = 0
     for name, each in tensors:
         if name == _ABOUT or each.dtype not in NAMES or each.layout != torch.strided:
-            raise Error(
+            raise BadCall(
                 f"tensor {shortened(name)} cannot be stored: it must be dense, of "
                 f"{one_of(DTYPES)}, and not be called {_ABOUT}; given {each.dtype} of "
                 f"layout {each.layout}"
             )
         if each.is_meta:
-            raise Error(f"tensor {shortened(name)} is on meta: it has no numbers")
+            raise BadCall(f"tensor {shortened(name)} is on meta: it has no numbers")
         end = at + each.numel() * each.itemsize
         found[name] = {
             "dtype": NAMES[each.dtype],
@@ -264,7 +266,9 @@ def _described(tensors: list[tuple[str, Tensor]], metadata: Mapping[str, str]) -
     return text.ljust(-(-len(text) // LENGTH) * LENGTH)
 
 
-def write_whole(path: Path, parts: Iterator[Any], overwrite: bool) -> None:
+def write_whole(
+    path: Path, parts: Iterator[bytes | memoryview], overwrite: bool
+) -> None:
     """Write a file under another name, then give it its name.
 
     >>> import tempfile
@@ -273,7 +277,7 @@ def write_whole(path: Path, parts: Iterator[Any], overwrite: bool) -> None:
     ...     write_whole(path, iter([b"one"]), overwrite=False)
     ...     write_whole(path, iter([b"two"]), overwrite=False)
     Traceback (most recent call last):
-    fragmenta.errors.Error: a.txt exists already; overwrite=True replaces it
+    fragmenta.errors.BadFile: a.txt exists already; overwrite=True replaces it
     """
     check_free([path], overwrite)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -285,7 +289,7 @@ def write_whole(path: Path, parts: Iterator[Any], overwrite: bool) -> None:
             os.fsync(file.fileno())
         _give_name(temporary, path, overwrite)
     except OSError as why:
-        raise Error(f"{path} cannot be written: {why.strerror or why}") from None
+        raise BadFile(f"{path} cannot be written: {why.strerror or why}") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -297,9 +301,9 @@ def check_free(paths: list[Path], overwrite: bool) -> None:
     """
     for path in paths:
         if path.is_dir() or (path.exists() and not path.is_file()):
-            raise Error(f"{path.name} is not a regular file; it is not replaced")
+            raise BadFile(f"{path.name} is not a regular file; it is not replaced")
         if os.path.lexists(path) and not overwrite:
-            raise Error(f"{path.name} exists already; overwrite=True replaces it")
+            raise BadFile(f"{path.name} exists already; overwrite=True replaces it")
 
 
 def _give_name(temporary: Path, path: Path, overwrite: bool) -> None:

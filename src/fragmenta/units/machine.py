@@ -255,10 +255,9 @@ class Cluster:
         self.barriers: dict[str, Any] = {}
         """The barrier of the cluster, once somebody has arrived there."""
         self.time = 0
-        self.watch: Port = machine.watch(self)
         if alone:
             self.number = -1
-            self.watch.attach()
+        self.port = machine.port(self)
 
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
@@ -271,7 +270,7 @@ class Cluster:
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
             block.context.join(self.contexts, block.rank)
-        self.watch.begin()
+        self.port.begin()
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
         """Carry out an event; the lanes that may go on."""
@@ -279,7 +278,7 @@ class Cluster:
         if self.alone and self.number != self.contexts[0].index:
             # Nobody says when a block begins that runs without Python.
             self.number = block.index = self.contexts[0].index
-            self.watch.enter()
+            self.port.begin()
         if self.schedule.random is not None:
             for each in self.schedule.some(self.in_flight):
                 each.finish()
@@ -302,7 +301,7 @@ class Cluster:
         """A piece of work is done: it is no longer in flight."""
         self.in_flight.pop(work, None)
         self.changes += 1
-        self.watch.done(work)
+        self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
         """Somebody waits for an mbarrier: what it counts may be done now."""
@@ -328,13 +327,13 @@ class Cluster:
         if self.blocks[rank].tensor is not None:
             self.blocks[rank].tensor.report(self.blocks[rank])
         if len(self.contexts) > 1:
-            self.watch.ended(self.blocks[rank])
+            self.port.end(self.blocks[rank])
             for each in self.contexts:
                 each.peers[rank, 1] = 0  # no byte of it is in bounds
 
     def end(self) -> None:
         """All threads have ended."""
-        self.watch.end()
+        self.port.end()
         for work in list(self.in_flight):
             work.finish()
 
@@ -406,7 +405,7 @@ class Machine:
             found = self._located.setdefault(event.number, made)
         return found
 
-    def watch(self, cluster: Cluster) -> Port:
+    def port(self, cluster: Cluster) -> Port:
         """What observes a cluster."""
         if self.watching is None:
             return Port()

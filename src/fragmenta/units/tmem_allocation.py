@@ -15,6 +15,7 @@ from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, carries_out, first
 from fragmenta.units.machine import Block, Stop, Warp, WrongAddress
 from fragmenta.units.mbarriers import shared_address
+from fragmenta.units.port import Columns, Step
 from fragmenta.units.tmem_cells import TensorMemory
 from fragmenta.units.tmem_operands import (
     check_target,
@@ -72,7 +73,8 @@ def alloc(warp: Warp, event: Event, lanes: int) -> int:
     shared = warp.block.shared
     shared[place : place + _WORD] = list(found.to_bytes(_WORD, "little"))
     cluster = warp.block.cluster
-    cluster.watch.tensor_allocated(warp, event, lanes, found, columns, place)
+    step = Step(warp, event, lanes)
+    cluster.port.change(step, Columns(found, columns, place))
     cluster.changes += 1
     return lanes
 
@@ -165,7 +167,7 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
         raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
     of.takers.pop(address, None)
     cluster = warp.block.cluster
-    cluster.watch.tensor_freed(warp, event, lanes, address, columns)
+    cluster.port.change(Step(warp, event, lanes), Columns(address, columns))
     cluster.changes += 1
     return lanes
 

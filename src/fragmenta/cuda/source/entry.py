@@ -1,6 +1,6 @@
-"""How does one instruction become a kernel of its own, in PTX?
+"""A PTX module whose one entry runs one instruction.
 
-A module has one entry.  Registers come from global memory and go back there,
+Registers come from global memory and go back there,
 as :meth:`fragmenta.Fragment.pack` lays them out: (lanes, registers).
 What an instruction wants in shared memory is copied there first.
 """
@@ -32,7 +32,7 @@ def module(
     options: ptx.Options = ptx.PLAIN,
     **immediates: int,
 ) -> str:
-    """A complete module with one entry that does one instruction.
+    """A complete module with one entry that runs one instruction.
 
     >>> import fragmenta as fm
     >>> print(module(fm.find("movmatrix"), "transpose").splitlines()[7])
@@ -116,7 +116,7 @@ def _held(operand: Operand, lanes: str, *, written: bool) -> Parameter:
 
 
 def _plain(op: Instruction, name: str, given: dict[str, int]) -> Entry:
-    """The statement alone, or on registers that every thread has for itself."""
+    """The statement alone, or with registers of each thread's own."""
     held = {each: is_written(op, each) for each in op.operands if each.ptx == ".b32"}
     lanes = f"tiles x {WARP}"
     parameters = {

@@ -1,4 +1,4 @@
-"""Which functions move an instruction's operands, and what is said of them?
+"""CUDA functions that move the operands of an instruction, with their comments.
 
 Each operand has functions for row- and column-major memory under one comment:
 its layout's line, and the same in the words of the PTX manual.

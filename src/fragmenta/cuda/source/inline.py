@@ -1,7 +1,6 @@
-"""How is one instruction called from CUDA C++?
+"""A ``__device__`` function around the inline ``asm`` of one instruction.
 
-Each instruction becomes a ``__device__`` function around one inline ``asm``:
-fragments are arrays of registers, immediates are template parameters, a
+Fragments are arrays of registers, immediates are template parameters, and a
 predicate is a ``bool`` that the asm turns into one.
 """
 
@@ -36,7 +35,7 @@ _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)
 
 
 def function_name(op: Instruction) -> str:
-    """The mnemonic as an identifier, without what every spelling has.
+    """The mnemonic as an identifier, without the qualifiers that every spelling has.
 
     >>> import fragmenta as fm
     >>> function_name(fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata"))
@@ -76,7 +75,7 @@ class Argument:
     """Whether the output's old value is read as well."""
     space: str = ""
     idesc: int | None = None
-    """What an instruction descriptor is unless it is given."""
+    """The default of an instruction descriptor."""
 
     @property
     def array(self) -> bool:
@@ -107,7 +106,7 @@ class Argument:
 
     @property
     def default(self) -> int:
-        """What an immediate is unless it is given."""
+        """The default of an immediate."""
         return ptx.default(self.operand)
 
     def parameter(self) -> str:
@@ -308,7 +307,7 @@ def _operand(argument: Argument, numbers: list[str]) -> str:
 
 
 def _left_out(argument: Argument) -> int:
-    """Last come the parameters that calls leave out, and the descriptor after all."""
+    """The sort key: parameters with a default come last, the descriptor after them."""
     named = argument.operand.name == "idesc"
     return (1 + named) if argument.has_default else 0
 
@@ -342,7 +341,7 @@ def instruction_piece(
     a_registers: bool = False,
     options: ptx.Options = ptx.PLAIN,
 ) -> Piece:
-    """The function, with a comment that says what it does and who holds what."""
+    """The function, with a comment that says what it does and which lane holds what."""
     call = Call(op, name or function_name(op) + options.tag, a_registers, options)
     key = f"{call.name} with A in registers" if a_registers else call.name
     needs = ("wgmma",) if op.warpgroup else tensor_needs(op)
@@ -354,12 +353,12 @@ def instruction_piece(
 def describe(
     op: Instruction, *, a_registers: bool = False, options: ptx.Options = ptx.PLAIN
 ) -> list[str]:
-    """Comment lines: the mnemonic, what it needs, what it does, who holds what."""
+    """Comment lines: the mnemonic, its requirements, what it does, its layouts."""
     first, *more = broken(str(op), WIDTH - 5)
     lines = [f"// {first}", *(f"//   {line}" for line in more)]
     does = tensor_words.does(op, options) or _does(op, a_registers)
     lines += [*comment(does), *comment(_needs(op))]
-    if op.unit == "mma":  # what there is to note of others is said below
+    if op.unit == "mma":  # the notes of the others stand below
         lines += [line for note in op.notes for line in comment(note)]
     from_memory = op.warpgroup and not a_registers
     if op.tensor_memory:
@@ -376,7 +375,7 @@ def describe(
 
 
 def _alone(op: Instruction) -> bool:
-    """Whether it leaves memory alone: the compiler may move it past accesses."""
+    """Whether it accesses no memory, so that the compiler may move it past accesses."""
     return op.warp or op.moves == "transpose" or op.unit == "sparsity"
 
 

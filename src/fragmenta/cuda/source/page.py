@@ -1,7 +1,7 @@
-"""How does C++ stand on the page?
+"""Formats C++ source in lines of at most 88 columns.
 
-Lines of at most 88 columns, whatever the names are: heads of functions,
-comments and mnemonics that break where they may.
+Heads of functions, comments and mnemonics are broken where C++ allows it, however
+long the names are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from fragmenta.errors import Error, shortened
+from fragmenta.errors import BadCall, shortened
 
 WIDTH = 88
 
@@ -18,8 +18,8 @@ WIDTH = 88
 def comment(text: str) -> list[str]:
     """Prose as comment lines.
 
-    >>> comment("Who holds what?")
-    ['// Who holds what?']
+    >>> comment("Each lane holds two elements.")
+    ['// Each lane holds two elements.']
     """
     lines = textwrap.wrap(
         text, WIDTH - 3, break_long_words=False, break_on_hyphens=False
@@ -104,21 +104,21 @@ def broken(mnemonic: str, width: int) -> list[str]:
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*|_\w+", re.ASCII)
 LONGEST_NAME = 1024
-"""The C++ standard asks compilers for no longer names."""
+"""The C++ standard requires compilers to support names of this length only."""
 
 
 def check_identifier(what: str, name: object) -> None:
-    """Refuse what would not name one function, in C++ and in PTX.
+    """Refuse what is not an identifier of C++ and of PTX.
 
     >>> check_identifier("name", "two words")
     Traceback (most recent call last):
-    fragmenta.errors.Error: the name is an identifier, letters, digits and \
+    fragmenta.errors.BadCall: the name is an identifier, letters, digits and \
 underscores, of at most 1024 characters; given 'two words'
     """
     fits = isinstance(name, str) and _IDENTIFIER.fullmatch(name)
     if not fits or len(str(name)) > LONGEST_NAME:
         given = shortened(name) if isinstance(name, str) else repr(name)
-        raise Error(
+        raise BadCall(
             f"the {what} is an identifier, letters, digits and underscores, of at "
             f"most {LONGEST_NAME} characters; given {given}"
         )

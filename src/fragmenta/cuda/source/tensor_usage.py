@@ -1,4 +1,4 @@
-"""How is the function of a ``tcgen05`` instruction used?"""
+"""Example statements that call the function of a ``tcgen05`` instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an instruction of ``tcgen05`` do, in a comment above its function?"""
+"""The comment above the function of a ``tcgen05`` instruction."""
 
 from __future__ import annotations
 

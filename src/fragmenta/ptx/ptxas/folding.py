@@ -1,4 +1,4 @@
-"""Which approximations does the assembler compute itself?
+"""Computes approximations of constants as the assembler does.
 
 The approximations of f32 that a GPU has instructions for are computed by ptxas where
 their operand is a constant, and its answer is the nearest float, which a GPU's need not
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fragmenta.ptx.module import Function, Immediate, Instruction, Operand, Register
-from fragmenta.ptx.opcodes.flow import constants
+from fragmenta.ptx.ptxas.pieces import constants
 
 _ANSWERS: dict[str, Callable[[float], float]] = {
     "rcp": lambda x: 1 / x,

@@ -12,9 +12,9 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.ptx import parse
-from fragmenta.ptx.opcodes.contraction import contract
-from fragmenta.ptx.opcodes.flow import Flow
-from fragmenta.ptx.opcodes.quotients import contract_all
+from fragmenta.ptx.ptxas.contraction import contract
+from fragmenta.ptx.ptxas.pieces import Pieces
+from fragmenta.ptx.ptxas.quotients import contract_all
 from tests.disassembly import disassemble
 from tests.ptx.opcodes.judging import forms, lines, statement, supported
 from tests.thinning import some
@@ -148,7 +148,7 @@ def kernel(name, of, body, results):
 def ours(function, of):
     """How many fma, mul and add there are after contraction."""
     code = contract(function)
-    dead = {*Flow(code).dead()}
+    dead = {*Pieces(code).dead()}
     found = Counter(
         {"sub": "add"}.get(each.opcode, each.opcode)
         for place, each in enumerate(code.instructions)

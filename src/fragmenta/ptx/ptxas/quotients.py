@@ -1,8 +1,8 @@
-"""Which quotients does the assembler fuse with a sum?
+"""Fuses quotients with sums as the assembler does.
 
 ``div.approx`` and ``div.full`` of f32 end with a multiplication.  If that product is
-used by a sum, ptxas fuses the two by the same rule as ``mul`` and ``add``: so a quotient
-is written as its two factors and a ``mul``, where that ``mul`` is fused.
+used by a sum, ptxas fuses the two by the same rule as ``mul`` and ``add``.  So a
+quotient is written as its two factors and a ``mul``, where that ``mul`` is fused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fragmenta.ptx.module import Function, Instruction, Register
-from fragmenta.ptx.opcodes.contraction import contract
+from fragmenta.ptx.ptxas.contraction import contract
 
 
 def contract_all(function: Function) -> Function:

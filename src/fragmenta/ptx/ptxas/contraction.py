@@ -1,4 +1,4 @@
-"""Which products and sums does the assembler fuse?
+"""Fuses products and sums as the assembler does.
 
 ``mul`` and ``add`` or ``sub`` without a rounding modifier may be fused: ptxas then
 writes one ``fma``, and the product is not rounded.  The rule was read from the machine
@@ -7,8 +7,8 @@ code that ptxas 13.0 writes for sm_90a, and its results were seen on an H200:
 - Only f32, f64, f16, f16x2, bf16 and bf16x2; ``.ftz`` must be the same in both; the sum
   may have ``.sat``, the product may not.
 - The product has no guard; the sum may have one.
-- Every use of the product must be such a sum in the same straight piece of code, once in
-  each sum.  ``mov`` and ``neg`` in between do not matter (for bf16x2, ``neg`` does).
+- Every use of the product must be such a sum in the same straight piece of code, once
+  in each sum.  ``mov`` and ``neg`` in between do not matter (for bf16x2, ``neg`` does).
   Instructions whose results are not used do not count.
 - If both operands of a sum are such products, one that has no other use is fused, else
   the first one whose rounded value no fused sum needs.
@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fragmenta.ptx.module import Function, Instruction, Operand, Register
-from fragmenta.ptx.opcodes.flow import Flow, reads, writes
+from fragmenta.ptx.ptxas.pieces import Pieces, reads, writes
 
 _TYPES = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
 _BITS = {"f32": "b32", "f64": "b64", "f16": "b16", "bf16": "b16"}
@@ -97,17 +97,17 @@ def contract(function: Function) -> Function:
     """
     if not any(_product(each) for each in function.instructions):
         return function
-    flow = Flow(function)
+    cut = Pieces(function)
     fusions: dict[int, Fusion] = {}
     products: list[Product] = []
-    for piece, live in zip(flow.pieces, flow.live, strict=True):
-        found = _Piece(function.instructions, flow.needed)
+    for piece, live in zip(cut.pieces, cut.live, strict=True):
+        found = _Piece(function.instructions, cut.needed)
         found.walk(piece, live)
         fusions.update(found.chosen())
         products += found.products
     if not fusions:
         return function
-    dropped = {*_dropped(fusions, products), *flow.dead()}
+    dropped = {*_dropped(fusions, products), *cut.dead()}
     return _rewritten(function, fusions, dropped)
 
 
@@ -150,7 +150,7 @@ class _Piece:
         self._versions: dict[int, int] = {}
 
     def walk(self, piece: Sequence[int], live: int) -> None:
-        """Look at all instructions; ``live`` has a bit for each register needed later."""
+        """Look at all instructions; ``live`` has a bit for each register used later."""
         for place in piece:
             if self.needed[place]:
                 self._look(place)

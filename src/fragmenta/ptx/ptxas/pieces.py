@@ -1,158 +1,24 @@
-"""Which instructions follow one another, and which registers are needed later?
+"""Cuts a function into the straight pieces of code in which ptxas fuses instructions.
 
-A function is cut into straight pieces of code.  Jumps to the next instruction and
-labels that nothing jumps to do not cut it.  A guarded instruction does, unless it only
-computes: ptxas makes a jump of its guard.  Where its result is not used and it does
-nothing else, ptxas leaves it out, and nothing is cut.  A guard that is assigned once, a
-constant, is none for ptxas.  A guard that compares two constants is taken for one.
+Jumps to the next instruction and labels that nothing jumps to do not cut it.  A guarded
+instruction does, unless it only computes: ptxas makes a jump of its guard.  Where its
+result is not used and it does nothing else, ptxas leaves it out, and nothing is cut.  A
+guard that is assigned once, a constant, is none for ptxas.  A guard that compares two
+constants is taken for one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 
-from fragmenta.ptx.module import (
-    Address,
-    Function,
-    Group,
-    Immediate,
-    Instruction,
-    Label,
-    Not,
-    Operand,
-    Pair,
-    Part,
-    Register,
-    Symbol,
-    Vector,
-)
+from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.flow import destinations, falls_through, successors
+from fragmenta.ptx.module import Function, Immediate, Instruction, Part, Register
+from fragmenta.ptx.opcodes import TABLE
 
-# Their first operand is not a result.
-_NO_RESULT = frozenset(
-    {
-        "st",
-        "red",
-        "bra",
-        "brx",
-        "ret",
-        "exit",
-        "trap",
-        "brkpt",
-        "membar",
-        "fence",
-        "nanosleep",
-        "prefetch",
-        "prefetchu",
-        "pmevent",
-        "setmaxnreg",
-        "griddepcontrol",
-        "cp",
-        "stmatrix",
-        "discard",
-        "applypriority",
-        "sust",
-        "sured",
-        "tensormap",
-        "stackrestore",
-    }
-)
-
-# Without a use of their result they are left out.
-_PURE = frozenset(
-    {
-        "abs",
-        "add",
-        "and",
-        "bfe",
-        "bfi",
-        "bfind",
-        "bmsk",
-        "brev",
-        "clz",
-        "cnot",
-        "copysign",
-        "cos",
-        "cvt",
-        "cvta",
-        "div",
-        "dp2a",
-        "dp4a",
-        "ex2",
-        "fma",
-        "fns",
-        "lg2",
-        "lop3",
-        "mad",
-        "mad24",
-        "max",
-        "min",
-        "mov",
-        "mul",
-        "mul24",
-        "neg",
-        "not",
-        "or",
-        "popc",
-        "prmt",
-        "rcp",
-        "rem",
-        "rsqrt",
-        "sad",
-        "selp",
-        "set",
-        "setp",
-        "shf",
-        "shl",
-        "shr",
-        "sin",
-        "slct",
-        "sqrt",
-        "sub",
-        "szext",
-        "tanh",
-        "testp",
-        "xor",
-    }
-)
-
-# Guarded, they do not become jumps: they have predicates in machine code.
-_COMPUTES = _PURE | frozenset(
-    {
-        "addc",
-        "clmad",
-        "getctarank",
-        "isspacep",
-        "madc",
-        "mapa",
-        "subc",
-        "vabsdiff",
-        "vabsdiff2",
-        "vabsdiff4",
-        "vadd",
-        "vadd2",
-        "vadd4",
-        "vavrg2",
-        "vavrg4",
-        "vmad",
-        "vmax",
-        "vmax2",
-        "vmax4",
-        "vmin",
-        "vmin2",
-        "vmin4",
-        "vset",
-        "vset2",
-        "vset4",
-        "vshl",
-        "vshr",
-        "vsub",
-        "vsub2",
-        "vsub4",
-    }
-)
-
-# ptxas leaves these out, too, if their results are not used.
+# ptxas leaves these out if their results are not used, and all that only computes.
 _WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})
 _EFFECTS = frozenset({"acquire", "volatile"})
 
@@ -163,56 +29,25 @@ _CALLED = frozenset({"rn", "rz", "rm", "rp", "u16", "s16", "s32", "u64", "s64"})
 # ── operands ────────────────────────────────────────────────────────────────
 
 
-def registers_in(operand: Operand | None) -> Iterator[int]:
-    """The numbers of the registers in an operand."""
-    if isinstance(operand, Register):
-        yield operand.number
-    elif isinstance(operand, Part | Not):
-        yield operand.of.number
-    elif isinstance(operand, Vector | Group):
-        for item in operand.items:
-            yield from registers_in(item)
-    elif isinstance(operand, Pair):
-        yield from registers_in(operand.first)
-        yield from registers_in(operand.second)
-    elif isinstance(operand, Address):
-        if isinstance(operand.base, Register):
-            yield operand.base.number
-        for item in operand.items:
-            yield from registers_in(item)
-
-
-def _has_result(instruction: Instruction) -> bool:
-    first = instruction.operands[0] if instruction.operands else None
-    if isinstance(first, Register | Part | Vector | Pair):
-        if instruction.opcode in ("bar", "barrier"):
-            return "red" in instruction.qualifiers
-        return instruction.opcode not in _NO_RESULT
-    return instruction.opcode == "call" and len(instruction.operands) > 1
+def reads(instruction: Instruction) -> set[int]:
+    """The numbers of the registers whose old values an instruction needs."""
+    found = effects(instruction)
+    numbers = {each.number for each in found.reads}
+    if found.unknown or instruction.opcode == "wgmma":  # it adds to its accumulator
+        numbers.update(each.number for each in found.writes)
+    return numbers
 
 
 def writes(instruction: Instruction) -> list[tuple[int, bool]]:
     """The registers that are written, and whether nothing of the old value is left."""
-    if not _has_result(instruction):
-        return []
-    first = instruction.operands[0]
+    found = effects(instruction)
     whole = (
         instruction.guard is None
-        and not isinstance(first, Part)
+        and not found.unknown
         and instruction.opcode != "wgmma"
+        and not any(isinstance(each, Part) for each in instruction.operands[:1])
     )
-    return [(number, whole) for number in registers_in(first)]
-
-
-def reads(instruction: Instruction) -> list[int]:
-    """The registers that are read."""
-    found = list(registers_in(instruction.guard))
-    first = 1 if _has_result(instruction) else 0
-    if instruction.opcode == "wgmma":  # the accumulator is read, too
-        first = 0
-    for operand in instruction.operands[first:]:
-        found += registers_in(operand)
-    return found
+    return [(each.number, whole) for each in found.writes]
 
 
 def constants(code: Sequence[Instruction]) -> dict[int, Immediate]:
@@ -232,10 +67,15 @@ def constants(code: Sequence[Instruction]) -> dict[int, Immediate]:
     return {number: value for number, value in found.items() if times[number] == 1}
 
 
+@cache
+def _only_computes(mnemonic: str) -> bool:
+    return TABLE.computes(mnemonic)
+
+
 def _without_effect(instruction: Instruction) -> bool:
     """Whether ptxas leaves an instruction out if its results are not used."""
     words = set(instruction.qualifiers)
-    if instruction.opcode in _PURE:
+    if _only_computes(instruction.mnemonic):
         return "cc" not in words
     return instruction.opcode in _WITHOUT_EFFECT and not words & _EFFECTS
 
@@ -243,13 +83,9 @@ def _without_effect(instruction: Instruction) -> bool:
 def _computes(instruction: Instruction) -> bool:
     """Whether a guarded instruction has a predicate in machine code."""
     words = instruction.qualifiers
-    match instruction.opcode:
-        case "createpolicy":
-            return "range" not in words
-        case "lop3":
-            return not {"and", "or"} & {*words}
-        case opcode:
-            return opcode in _COMPUTES and "cc" not in words
+    if instruction.opcode == "lop3" and {"and", "or"} & {*words}:
+        return False
+    return _only_computes(instruction.mnemonic) and "cc" not in words
 
 
 # ── pieces ──────────────────────────────────────────────────────────────────
@@ -276,21 +112,20 @@ def cuts(instruction: Instruction) -> bool:
     return False
 
 
-class Flow:
-    """The pieces of a function, and what each of them leaves for others."""
+class Pieces:
+    """The pieces of a function, and the registers that are live after each of them."""
 
     def __init__(self, function: Function) -> None:
         self.code = function.instructions
-        self._labels = function.labels
-        self._tables = function.tables
+        self._function = function
         self._next = self._successors()
-        self.pieces = self._pieces(set())
+        self.pieces = self._cut(set())
         """The places of the instructions of each piece, in order."""
         self.live, self.needed = self._live()
         """For each piece a number with a bit for each register that is needed later;
         for each instruction whether its results are needed."""
         if guarded := self._guarded():
-            self.pieces = self._pieces(guarded)
+            self.pieces = self._cut(guarded)
             self.live, self.needed = self._live()
 
     def _target(self, place: int) -> int:
@@ -298,39 +133,21 @@ class Flow:
         seen = set()
         while place < len(self.code) and place not in seen:
             instruction = self.code[place]
-            if instruction.opcode != "bra" or instruction.guard is not None:
+            goals = destinations(self._function, instruction)
+            if instruction.opcode != "bra" or falls_through(instruction) or not goals:
                 return place
             seen.add(place)
-            place = self._jump(instruction)
+            place = goals[0]
         return place
 
-    def _jump(self, instruction: Instruction) -> int:
-        label = instruction.operands[0]
-        assert isinstance(label, Label | Symbol)
-        return self._labels[label.name]
-
     def _successors(self) -> list[list[int]]:
+        """The graph without plain jumps: each instruction leads to where they end."""
+        end = len(self.code)
         found = []
-        for place, instruction in enumerate(self.code):
-            after = [self._target(place + 1)]
-            if instruction.opcode in ("ret", "exit", "trap"):
-                after = after if instruction.guard is not None else []
-            elif instruction.opcode == "bra":
-                jump = self._target(self._jump(instruction))
-                after = [jump] if instruction.guard is None else [*after, jump]
-            elif instruction.opcode == "brx":
-                after = [self._target(place) for place in self._table(instruction)]
-            found.append(
-                [place for place in dict.fromkeys(after) if place < len(self.code)]
-            )
+        for after in successors(self._function):
+            places = dict.fromkeys(map(self._target, after))
+            found.append([place for place in places if place < end])
         return found
-
-    def _table(self, instruction: Instruction) -> list[int]:
-        for operand in instruction.operands[1:]:
-            name = getattr(operand, "name", "")
-            if name in self._tables:
-                return [self._labels[each.name] for each in self._tables[name]]
-        return sorted(set(self._labels.values()))
 
     def _guarded(self) -> set[int]:
         """The instructions whose guards become jumps."""
@@ -342,10 +159,10 @@ class Flow:
             and each.opcode != "bra"
             and self.needed[place]
             and not _computes(each)
-            and not {*registers_in(each.guard)} <= settled.keys()
+            and not {r.number for r in registers((each.guard,))} <= settled.keys()
         }
 
-    def _pieces(self, guarded: set[int]) -> list[list[int]]:
+    def _cut(self, guarded: set[int]) -> list[list[int]]:
         """Straight pieces of the code that can be reached."""
         if not self.code:
             return []
@@ -382,7 +199,7 @@ class Flow:
             yield from (
                 place
                 for place in piece
-                if not self.needed[place] and self.code[place].opcode in _PURE
+                if not self.needed[place] and _only_computes(self.code[place].mnemonic)
             )
 
     # ── what is needed later ────────────────────────────────────────────────
@@ -412,7 +229,7 @@ class Flow:
         return live, needed
 
     def _masks(self, instruction: Instruction) -> tuple[int, int, int, bool]:
-        """Registers read, written, and written as a whole; whether it may be left out."""
+        """Registers read, written, written as a whole; whether it may be left out."""
         read = written = whole = 0
         for number in reads(instruction):
             read |= 1 << number

@@ -14,7 +14,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.ptx.opcodes.folding import fold
+from fragmenta.ptx.ptxas.folding import fold
 
 HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
 ONE = """.visible .entry k{number}(.param .u64 x) {{

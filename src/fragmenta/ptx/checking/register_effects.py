@@ -1,4 +1,4 @@
-"""Which registers does an instruction read, and which does it write?"""
+"""The registers that an instruction reads, and those that it writes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ class Effects(NamedTuple):
 
     reads: list[Register]
     writes: list[Register]
+    unknown: bool = False
+    """Whether it is not known which are read; then all operands count as written."""
 
 
 def effects(of: Instruction) -> Effects:
     """What an instruction reads and writes, its guard included.
 
-    An operand of an instruction that is not known counts as written: nothing is said
-    about it then.
+    An operand of an instruction that is not known counts as written, so that the check
+    reports nothing about it.
     """
     written = _written(of.mnemonic, len(of.operands))
     reads = list(registers((of.guard,) if of.guard is not None else ()))
@@ -49,7 +51,7 @@ def effects(of: Instruction) -> Effects:
             writes += registers((operand,))
         else:
             reads += registers((operand,))
-    return Effects(reads, writes)
+    return Effects(reads, writes, written is None)
 
 
 @cache
