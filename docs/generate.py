@@ -36,6 +36,8 @@ from making import (
 )
 from making.markdown import DOCS, ROOT
 
+import fragmenta
+
 END = "<!-- /generated -->"
 REGION = re.compile(
     rf"(?s)<!-- generated: (\S+) -->\n(?:(?:(?!<!-- generated: ).)*?{END}\n)?"
@@ -71,10 +73,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "corpus-kernels": corpus.kernels,
     "commands": references.commands,
     "api": references.api,
-    **{
-        f"api:{room}": partial(references.api, room)
-        for room in ("ptx", "tensor_memory", "wmma")
-    },
+    **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
 }
 """The function that writes each name after ``generated:``."""
 

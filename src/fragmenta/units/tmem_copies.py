@@ -52,7 +52,7 @@ class Fill(Queued):
     def compute(self) -> None:
         """Copy the rows."""
         of = Descriptor.decode(self.descriptor, "tcgen05")
-        self.put(copy(self.images(), self.shared(), self.op, self.at, of))
+        self.put(copy(self.op, self.images(), self.shared(), self.at, of))
 
 
 @lru_cache(maxsize=256)
@@ -75,7 +75,7 @@ def shift(warp: Warp, event: Event, lanes: int) -> int:
     """Refused: nobody says in which direction it moves rows."""
     address = event.operands[0].value(warp, first(lanes))
     try:
-        shifted(None, event.mnemonic, address)  # type: ignore[arg-type]
+        shifted(event.mnemonic, None, address)  # type: ignore[arg-type]
     except Error as error:
         raise Stop(rules.FAULT, event.site, warp, lanes, str(error)) from error
     return lanes
