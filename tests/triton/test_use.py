@@ -213,7 +213,7 @@ def test_an_expanded_axis_does_not_end_the_memory() -> None:
     with on_cpu():
         strided[1,](expanded, out, 40, 1, ROWS=8, COLUMNS=16)
         assert torch.equal(out, base[:8, :16])
-        with pytest.raises(KernelFault, match="behind the end of argument 0"):
+        with pytest.raises(KernelFault, match="past the end of argument 0"):
             strided[1,](expanded, out, 200, 1, ROWS=8, COLUMNS=16)
 
 
@@ -273,7 +273,7 @@ def test_memory_of_another_device_is_not_touched() -> None:
 def test_arrays_that_no_kernel_can_take() -> None:
     out = numbers(4)
     with on_cpu():
-        with pytest.raises(KernelFault, match="behind the end of argument 0"):
+        with pytest.raises(KernelFault, match="past the end of argument 0"):
             double[1,](numbers(4)[::-1], out, 4, BLOCK=4)
         with pytest.raises(fm.Error, match="native byte order, not >f4"):
             double[1,](numbers(4).astype(">f4"), out, 4, BLOCK=4)
@@ -292,7 +292,7 @@ def test_out_of_bounds_names_the_argument_and_the_line() -> None:
     fault = caught.value
     assert fault.kind == "bounds"
     assert fault.source.endswith(f"test_use.py:{line}")
-    assert "behind the end of argument 1 (out), which has 80 bytes" in str(fault)
+    assert "past the end of argument 1 (out), which has 80 bytes" in str(fault)
 
 
 def test_a_read_only_array_is_not_written() -> None:

@@ -20,9 +20,8 @@ from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.launching import check_shape
+from fragmenta.launch.options import check_cluster, check_shape
 from fragmenta.launch.result import Result
-from fragmenta.launch.runners import check_cluster
 from fragmenta.ptx.module import demangled
 from fragmenta.simt.arguments import (
     Arguments,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
 
 from fragmenta.errors import Error, ValueRangeError
-from fragmenta.launch.structs import MAP_ALIGNMENT
-from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
+from fragmenta.shared.tensor_map import ALIGNMENT, Im2col, TensorMap, element_types
 from fragmenta.simt.arguments import Pointer, Struct
 
 
@@ -94,7 +93,7 @@ def _tensor_map(name: str, value: Any, about: dict[str, Any]) -> Struct:
         **_box(value, about),
     )
     place = _pointer(value.base, name)
-    return Struct(made.encode(), ((0, place),), MAP_ALIGNMENT)
+    return Struct(made.encode(), ((0, place),), ALIGNMENT)
 
 
 def _box(value: Any, about: dict[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,15 @@ def _named(line: dict[str, str]) -> dict[str, str]:
     """A line of the table of swizzles, with the name in CuTe's words."""
     (swizzle,) = (each for each in SWIZZLES if str(each) == line["swizzle"])
     of = pattern(swizzle)
-    return {**line, "words": of.words, "cute": str(of.xor) if of.mask else ""}
+    xor = of.xor
+    changed, source = (range(at, at + xor.bits) for at in (xor.low, xor.source))
+    return {
+        **{name: line[name] for name in ("swizzle", "span", "lines")},
+        "bits": " ".join(map(str, changed)),
+        "with": " ".join(map(str, source)),
+        "words": of.words,
+        "cute": str(xor) if xor.bits else "",
+    }
 
 
 def _name(swizzle: int | str | None) -> str:
