@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
     corpus,
+    effects,
     families,
     figures,
     gallery,
@@ -61,6 +62,9 @@ WRITERS: dict[str, Callable[[], str]] = {
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
     "hazards": hazards.rule_table,
+    "effects": effects.effect_table,
+    "completions": effects.completion_table,
+    "not-run": effects.not_run_table,
     "opcodes": kernels.opcode_tables,
     "launches": kernels.launch_table,
     "scalars": kernels.scalar_table,
