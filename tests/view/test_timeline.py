@@ -1,4 +1,4 @@
-"""Does the picture of a launch show what happened, and where the problem is?"""
+"""The picture of a launch shows what happened, and where the problem is."""
 
 from __future__ import annotations
 
