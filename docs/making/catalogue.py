@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import fragmenta as fm
-from fragmenta.isa.fitting import fits
-from fragmenta.isa.spoken import meaning, vocabulary
+from fragmenta.isa.matching import fits
+from fragmenta.isa.synonyms import meaning, vocabulary
 from fragmenta.isa.target import TARGETS
 from making import explorer
 from making.numbers import status

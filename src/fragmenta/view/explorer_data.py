@@ -26,7 +26,7 @@ from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import by_architecture
-from fragmenta.isa.spoken import UNNAMED_F16, meaning, vocabulary
+from fragmenta.isa.synonyms import UNNAMED_F16, meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS
 from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
@@ -209,7 +209,7 @@ def _tensor(op: Instruction, words: Pool) -> JsonRecord:
     return {
         "letter": op.layout_letter,
         "ctas": op.cta_group,
-        "says": [each.told for each in op.descriptor.fields() if each.code],
+        "says": [each.text for each in op.descriptor.fields() if each.code],
         "columns": {name: at.column for name, at in addresses.items()},
         "path": _path(op, words),
     }
