@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from fragmenta.cuda.source.page import legal_values, signature, template
+from fragmenta.cuda.source.formatting import legal_values, signature, template
 from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import register_class
 from fragmenta.registers import expressions

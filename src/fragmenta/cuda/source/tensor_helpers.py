@@ -6,7 +6,7 @@ mbarriers and fill shared memory.
 
 from __future__ import annotations
 
-from fragmenta.cuda.source.page import comment, signature
+from fragmenta.cuda.source.formatting import comment, signature
 from fragmenta.isa.instruction_descriptor import TABLES, type_codes
 from fragmenta.isa.table import read
 from fragmenta.shared.fields import CONSTANT, MODES_OF, TCGEN05_FIELDS
