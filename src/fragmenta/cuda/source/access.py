@@ -311,7 +311,7 @@ def _loops(access: FragmentAccess, direction: str) -> list[str]:
     lines = [f"int {name} = {text};" for name, text in access.coordinates.items()]
     several = access.run < part.elements
     at = access.offset
-    if several or access.matrices:  # too long to stand in brackets
+    if several or access.matrices:  # too long for an index
         lines, at = [*lines, f"int at = {at};"], "at"
     move = _load if direction == "load" else _store
     lines += move(access, held, at)

@@ -2,7 +2,7 @@
 
 Registers come from global memory and go back there,
 as :meth:`fragmenta.Fragment.pack` lays them out: (lanes, registers).
-What an instruction wants in shared memory is copied there first.
+Operands in shared memory are copied there first.
 """
 
 from __future__ import annotations

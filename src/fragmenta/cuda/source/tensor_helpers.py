@@ -227,6 +227,6 @@ def idesc(kind: str) -> str:
         f"__device__ __forceinline__ constexpr unsigned tcgen05_idesc_{kind}",
         parameters,
     )
-    told = f"The instruction descriptor of kind::{kind}. {'; '.join(said)}."
+    about = f"The instruction descriptor of kind::{kind}. {'; '.join(said)}."
     body = f"    return {text};"
-    return "\n".join([*comment(told), opening, "{", body, "}"]) + "\n"
+    return "\n".join([*comment(about), opening, "{", body, "}"]) + "\n"
