@@ -1,4 +1,4 @@
-"""Is an instruction called as its unit takes it, and is a wrong call told the right one?"""
+"""Calls of instructions: each takes the operands of its unit, and a wrong call names the right one."""
 
 import copy
 import inspect

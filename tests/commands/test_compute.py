@@ -1,4 +1,4 @@
-"""Does ``run`` compute what the library does, and judge it right?"""
+"""``run`` computes what the library computes, and compares it."""
 
 from __future__ import annotations
 

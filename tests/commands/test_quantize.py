@@ -1,4 +1,4 @@
-"""Does ``quantize`` do what the library does, and do files keep it?"""
+"""``quantize`` does what the library does, and files keep the result."""
 
 from __future__ import annotations
 

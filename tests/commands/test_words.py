@@ -1,4 +1,4 @@
-"""Do commands understand words as people say them, and several of them?"""
+"""Commands understand synonyms, alone and combined."""
 
 from __future__ import annotations
 

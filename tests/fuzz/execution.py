@@ -1,4 +1,4 @@
-"""Execution: is every bit of D the one it should be?
+"""Execution: every bit of D is right.
 
 The judge computes single elements in integers and exact fractions
 (``tests/arithmetic/reference.py``), and whole integer products in int64; what is

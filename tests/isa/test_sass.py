@@ -1,4 +1,4 @@
-"""Is the record of machine instructions complete, right, and found in both directions?"""
+"""The record of machine instructions is complete and right, and is found in both directions."""
 
 from __future__ import annotations
 

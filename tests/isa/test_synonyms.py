@@ -1,4 +1,4 @@
-"""Are instructions found by the words that people and disassemblers use?"""
+"""Instructions are found by the words that people and disassemblers use."""
 
 from __future__ import annotations
 

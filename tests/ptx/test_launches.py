@@ -1,4 +1,4 @@
-"""Do whole kernels leave every byte in memory that a GPU leaves?
+"""Whole kernels leave the same bytes in memory as a GPU.
 
 The recordings hold the PTX and what an H200 did with it; the sources are in the corpus
 beside this file.

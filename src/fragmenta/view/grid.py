@@ -299,7 +299,7 @@ def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
 
 
 def _going_on(fragment: TensorFragment, coordinate: str) -> tuple[str, int]:
-    """How many indices go on in lanes of one warp, or in columns."""
+    """How many indices continue in lanes of one warp, or in columns."""
     kind, block = "", 1
     for digit in dict(fragment.layout.coordinates)[coordinate]:
         if digit.axis == "E":

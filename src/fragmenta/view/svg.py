@@ -403,9 +403,9 @@ def _chunks(grid: Grid, cols: _Track, left: float, y: float) -> Iterator[str]:
         text = f"k {first}–{last}"
         text = text if len(text) * 4.4 < size else f"{first}–{last}"
         text = text if len(text) * 4.4 < size else f"{first}–"
-        told = f"chunk {chunk}: {rule.kept} of columns {first} to {last} are stored"
+        title = f"chunk {chunk}: {rule.kept} of columns {first} to {last} are stored"
         yield (
-            f'<g><title>{told}</title><rect class="b" x="{x + left + 0.8:g}" '
+            f'<g><title>{title}</title><rect class="b" x="{x + left + 0.8:g}" '
             f'y="{y - 12:g}" width="{size - 1.6:g}" height="14" rx="3"/>'
             f'<text class="u t" x="{x + left + size / 2:g}" y="{y - 2.5:g}">'
             f"{text}</text></g>"
