@@ -76,7 +76,7 @@ WRITERS: dict[str, Callable[[], str]] = {
         for room in ("ptx", "tensor_memory", "wmma")
     },
 }
-"""What each name after ``generated:`` stands for."""
+"""The function that writes each name after ``generated:``."""
 
 
 def main(*options: str) -> None:
@@ -91,7 +91,7 @@ def main(*options: str) -> None:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has generated text, as it ought to be."""
+    """Every page with generated text, up to date."""
     found = {}
     for path in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md"):
         text = path.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import fragmenta as fm
 from fragmenta.isa.statement import MOST
 from fragmenta.isa.target import Version
 from fragmenta.registers.layout import LONGEST
-from fragmenta.shared.tile_copies import tensor_map
+from fragmenta.shared.tile_copies import tile_copies
 from tests.clock import work
 
 WITHIN = 2.0
@@ -21,7 +21,7 @@ DIGITS = "9" * 5000
 
 
 def descriptor(swizzle=0, k=10**8):
-    return lambda: tensor_map(8, k, "f16", swizzle=swizzle)
+    return lambda: tile_copies(8, k, "f16", swizzle=swizzle)
 
 
 REFUSED = {
@@ -97,9 +97,9 @@ def test_the_nearest_k_is_still_found():
 
 
 def test_a_tensor_map_ends_where_descriptors_do():
-    assert len(tensor_map(8, 16_384, "f16", swizzle=0).copies) == 2048
+    assert len(tile_copies(8, 16_384, "f16", swizzle=0).copies) == 2048
     with pytest.raises(fm.Error, match="must end by 262,144, the limit"):
-        tensor_map(8, 16_400, "f16", swizzle=0)
+        tile_copies(8, 16_400, "f16", swizzle=0)
 
 
 def test_a_shape_is_read_whole():

@@ -1,4 +1,4 @@
-"""Which names and commands are there, and what do their docstrings say?"""
+"""The reference of names and commands, from their docstrings."""
 
 from __future__ import annotations
 
@@ -118,15 +118,15 @@ def _methods(owner: str, thing: type, links: dict[str, str]) -> Iterator[str]:
 
 
 def _own(thing: type) -> list[type]:
-    """The classes whose members a page tells: a record, then what extends it.
+    """The classes whose members a page lists: a record, then what extends it.
 
-    What a class has from another public class, such as ``Mma`` from ``Instruction``, is
-    told there.
+    Members from another public class, such as those of ``Instruction`` in ``Mma``, are
+    listed there.
     """
     public = {getattr(fragmenta, name) for name in fragmenta.__all__}
     ours = [each for each in thing.__mro__ if each.__module__.startswith("fragmenta.")]
-    told = {inner for each in ours[1:] if each in public for inner in each.__mro__}
-    found = [each for each in ours if each not in told and each is not Record]
+    elsewhere = {inner for each in ours[1:] if each in public for inner in each.__mro__}
+    found = [each for each in ours if each not in elsewhere and each is not Record]
     return found[::-1]
 
 
@@ -140,13 +140,13 @@ def _entry(
     called: bool = True,
 ) -> str:
     shown = signature(name, thing, called=called)
-    told = markdown(inspect.getdoc(thing) or "", links)
+    text = markdown(inspect.getdoc(thing) or "", links)
     fields = "".join(
         f"\n- `{field}`: {_prose(' '.join(text.split()), links)}"
         for field, text in _fields(thing).items()
     )
     more = f"\n\nIts attributes:\n{fields}" if fields else ""
-    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{told}{more}"
+    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{text}{more}"
 
 
 def _fields(thing: Any) -> dict[str, str]:
@@ -281,10 +281,10 @@ def _list(part: str) -> str:
 
 
 def _prose(text: str, links: dict[str, str]) -> str:
-    def told(found: re.Match[str]) -> str:
+    def linked(found: re.Match[str]) -> str:
         short, name = found.groups()
         shown = name.rpartition(".")[2] if short else name
         where = links.get(name.removeprefix("fragmenta."))
         return f"[`{shown}`]({where})" if where else f"`{shown}`"
 
-    return ROLE.sub(told, text).replace("``", "`")
+    return ROLE.sub(linked, text).replace("``", "`")

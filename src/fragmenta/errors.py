@@ -1,4 +1,4 @@
-"""What can go wrong?
+"""All errors that this package raises on purpose.
 
 Every message says what was given, what is allowed, and the nearest valid
 thing.  Everything this package raises on purpose is an :class:`Error`.

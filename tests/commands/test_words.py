@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.commands.arguments import target_of
 from fragmenta.commands.words import arranged, grouped
-from fragmenta.isa.spoken import named_target
+from fragmenta.isa.synonyms import named_target
 from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.m16n8k16.f32.f16"

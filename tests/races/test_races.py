@@ -325,4 +325,4 @@ def test_reset_forgets_accesses_and_keeps_problems() -> None:
     rig.write(0, line())
     rig.watch.reset()
     (problem,) = rig.watch.found()
-    assert problem.cluster == 1
+    assert problem.now.group == 1

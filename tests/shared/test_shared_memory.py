@@ -13,7 +13,7 @@ from fragmenta.errors import AddressError
 from fragmenta.isa.families import catalogue
 from fragmenta.shared.boxes import load_box
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
-from fragmenta.shared.tile_copies import tensor_map
+from fragmenta.shared.tile_copies import tile_copies
 from fragmenta.shared.tiles import read_tile, shared_tile
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -207,12 +207,46 @@ def test_an_advanced_descriptor_reads_the_next_tile(
     assert (found == (wanted if operand == "A" else wanted.T)).all()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["f16", "s8"]),
+    st.sampled_from("AB"),
+    st.sampled_from(SWIZZLES),
+    st.sampled_from(["k", "mn"]),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=4),
+)
+def test_steps_add_up_and_stay_in_the_tile(dtype, operand, swizzle, major, steps):
+    """Step by step as at once; beyond the tile there is nothing."""
+    if major == "mn" and dtype != "f16":
+        return
+    wide = {"d": "f32"} if dtype == "f16" else {}
+    op = fm.wgmma(f"m64n64k{16 if dtype == 'f16' else 32}", a=dtype, **wide)
+    rows, stored = extent(op, operand)
+    first = Descriptor.for_tile(
+        2 * rows, 4 * stored, dtype, swizzle=swizzle, major=major
+    )
+    unknown = Descriptor.decode(first.encode())
+    here, at, below = first, 0, 0
+    for step, down in steps:
+        at, below = at + step, below + down
+        if at > 3 or below > 1:
+            with pytest.raises(AddressError, match="leaves its tile"):
+                here.advance(op, operand, k=step * stored, mn=down * rows, major=major)
+            return
+        here = here.advance(op, operand, k=step * stored, mn=down * rows, major=major)
+        unknown = unknown.advance(
+            op, operand, k=step * stored, mn=down * rows, major=major
+        )
+        far = {"k": at * stored, "mn": below * rows, "major": major}
+        assert here == unknown == first.advance(op, operand, **far)
+
+
 def test_what_would_pass_the_end_of_a_span_is_refused():
     d = Descriptor.for_tile(24, 32, "f16", swizzle=64)
     assert d.advance(F16, "B", k=8).start == 16
     with pytest.raises(AddressError, match=r"cannot begin at mn 0, k 24.*k 16 is"):
         d.advance(F16, "B", k=24)
-    gaps = Descriptor.for_tile(24, 64, "f16", swizzle=64, order="k")
+    gaps = Descriptor.for_tile(32, 64, "f16", swizzle=64, order="k")
     assert gaps.advance(F16, "B", mn=8).start == gaps.stride
     with pytest.raises(AddressError, match="cannot begin at mn 3, k 0"):
         gaps.advance(F16, "B", mn=3)
@@ -332,7 +366,7 @@ def test_tensor_map_copies_leave_the_same_bytes(swizzle, major):
     """A box lands row after row, a span each, its 16-byte units swizzled."""
     matrix = random_matrix(F16, "A", (64, 128))
     image, d = shared_tile(matrix, F16, "A", swizzle=swizzle, major=major, start=1024)
-    settings = tensor_map(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
+    settings = tile_copies(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
     source = matrix if major == "k" else matrix.T
     items = source.view(np.uint16)
     left = np.zeros_like(image)
@@ -353,7 +387,7 @@ def test_copies_by_the_map_leave_the_same_bytes(swizzle, major):
     """The copies are carried out as an H200 carries them out."""
     matrix = random_matrix(F16, "A", (64, 128))
     image, _ = shared_tile(matrix, F16, "A", swizzle=swizzle, major=major, start=1024)
-    told = tensor_map(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
+    told = tile_copies(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
     source = np.ascontiguousarray(matrix if major == "k" else matrix.T)
     map_ = told.map(source.shape[::-1], source.strides[0])
     left = np.zeros_like(image)
@@ -365,14 +399,14 @@ def test_copies_by_the_map_leave_the_same_bytes(swizzle, major):
 
 
 def test_tensor_maps_have_limits():
-    assert tensor_map(512, 16, "f16", swizzle=32).box == (16, 256)
-    assert len(tensor_map(512, 16, "f16", swizzle=32).copies) == 2
-    assert tensor_map(64, 256, "b1", swizzle=32).box == (32, 64)
-    assert tensor_map(64, 32, "s8").data_type.endswith("UINT8")
+    assert tile_copies(512, 16, "f16", swizzle=32).box == (16, 256)
+    assert len(tile_copies(512, 16, "f16", swizzle=32).copies) == 2
+    assert tile_copies(64, 256, "b1", swizzle=32).box == (32, 64)
+    assert tile_copies(64, 32, "s8").data_type.endswith("UINT8")
     with pytest.raises(fm.Error, match="not a whole number of boxes"):
-        tensor_map(264, 16, "f16")
+        tile_copies(264, 16, "f16")
     with pytest.raises(fm.Error, match="not a whole number of boxes"):
-        tensor_map(64, 48, "f16", swizzle=64)
+        tile_copies(64, 48, "f16", swizzle=64)
 
 
 # ── refusals ────────────────────────────────────────────────────────────────

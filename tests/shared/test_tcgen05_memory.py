@@ -9,7 +9,7 @@ import fragmenta as fm
 from fragmenta.errors import AddressError
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, major_of, swizzled
 from fragmenta.shared.elements import pad_row, unpad_row
-from fragmenta.shared.tile_copies import tensor_map
+from fragmenta.shared.tile_copies import tile_copies
 from fragmenta.shared.tiles import pair_halves, read_rows, read_tile, shared_tile
 
 SWIZZLES = (0, 32, 64, 128, "128/32")
@@ -454,7 +454,7 @@ def test_copies_leave_the_bytes_of_mn_major_tf32():
     lines = random_lines(op, "B", (64, 16))
     image, d = shared_tile(op.types["b"].decode(lines.T), op, "B", start=1024)
     assert (d.swizzle, d.leading, d.stride) == ("128/32", 2048, 512)
-    told = tensor_map(
+    told = tile_copies(
         64, 16, "tf32", major="mn", swizzle="128/32", start=1024, family="tcgen05"
     )
     assert "SWIZZLE_128B_ATOM_32B" in str(told)
@@ -469,7 +469,7 @@ def test_copies_leave_the_bytes_of_mn_major_tf32():
     with pytest.raises(fm.Error, match="tensor maps of sm_100"):
         told.map((64, 16), 256)
     with pytest.raises(fm.Error, match="has padding in shared memory"):
-        tensor_map(64, 32, "e2m3", family="tcgen05", kind="f8f6f4")
+        tile_copies(64, 32, "e2m3", family="tcgen05", kind="f8f6f4")
 
 
 @pytest.mark.parametrize("bad", [np.zeros(2), None, "128/16", 128.0, True, ["128/32"]])

@@ -664,8 +664,8 @@ def instruction(
     """The instruction that a PTX mnemonic names; an instruction is its own name.
 
     A whole statement may be given: a label, a guard, operands, comments and the
-    semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
-    says; with the mnemonic alone, nothing is said about them.
+    semicolon.  Operands have to fit the instruction
+    (:mod:`fragmenta.isa.operand_checks`).  A mnemonic alone says nothing about them.
 
     The shape and the types of a ``tcgen05.mma`` are in its instruction descriptor:
     ``idesc``, or a number after the mnemonic, or the constant among the operands.

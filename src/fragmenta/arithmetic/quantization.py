@@ -1,4 +1,4 @@
-"""How do numbers become small elements and scales?
+"""Quantisation: numbers as small elements with scales, and back.
 
     quantize     numbers -> elements, one scale for each block, perhaps one for all
     dequantize   elements and scales -> the numbers that they stand for, exactly
@@ -50,7 +50,7 @@ from fragmenta.errors import (
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.spoken import meaning
+from fragmenta.isa.synonyms import meaning
 from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype
 

@@ -11,7 +11,6 @@ import typer
 
 from fragmenta.arithmetic.quantization import ELEMENTS
 from fragmenta.arrays.checks import Array
-from fragmenta.arrays.npy import Archive
 from fragmenta.commands import comparison
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
@@ -411,7 +410,7 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
+def _typed(found: Mapping[str, Array], name: str, op: Instruction, path: str) -> Array:
     """An array of an archive; only one of the same type can be taken by its bits."""
     of, array = op.types["a"], found[name]
     if array.dtype.kind == "V" and "type" in found:

@@ -80,6 +80,7 @@ OPTIONS = {
     "--operand": Option("CHOICE", "the operand that a matrix is"),
     "--output": Option("FILE", "where the result is written"),
     "--pack": Option("FILE", "the codes to pack into words"),
+    "--packed": Option("", "write the bytes that cuBLAS takes"),
     "--pad": Option("", "fill the last chunk with zeros"),
     "--path": Option("", "draw the way of the operands through the memories"),
     "--per": Option("WHAT", "which elements share a scale"),

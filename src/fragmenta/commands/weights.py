@@ -192,7 +192,7 @@ def _check_request(asked: list[str], output: str | None, force: bool) -> None:
     if output is not None:
         if not asked:
             raise Error("-o needs --pack, --unpack, --scales, --zeros or --function")
-        check_output(output, force, "" if text else ".npy")
+        check_output(output, force, *([] if text else [".npy"]))
 
 
 def _list(as_json: bool, given: list[str]) -> None:

@@ -13,13 +13,9 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.errors import AlignmentError, BadCall, ShapeError
-from fragmenta.shared import tensor_map as maps
-from fragmenta.shared.tensor_map import Fill, Im2col
+from fragmenta.shared.tensor_map import ALIGNMENT, Fill, Im2col, TensorMap
 from fragmenta.simt.arguments import Pointer, Struct, pointer
 from fragmenta.simt.program import MOST_PARAMETERS
-
-MAP_ALIGNMENT = 64
-"""The bytes that the address of a tensor map is a multiple of."""
 
 
 class _Field(NamedTuple):
@@ -112,7 +108,7 @@ def tensor_map(
     """The tensor map of an array, as an argument of a kernel.
 
     Everything is in the order of the array's axes, as in
-    :func:`fragmenta.shared.tensor_map.tensor_map`.  The array may be part of a larger
+    :meth:`fragmenta.shared.tensor_map.TensorMap.of`.  The array may be part of a larger
     one: ``x[:, :100]`` has rows that are as far apart as those of ``x``.  A map for
     im2col has ``im2col`` and no box.
 
@@ -121,7 +117,7 @@ def tensor_map(
     (128, [0])
     """
     given = array if isinstance(array, np.ndarray) else _foreign(array)
-    made = maps.tensor_map(
+    made = TensorMap.of(
         given,
         box,
         strides,
@@ -140,7 +136,7 @@ def tensor_map(
             f"the array of a tensor map must begin at a multiple of {unit} bytes of "
             f"the array that it is a part of; it begins at byte {inside.offset}"
         )
-    return Struct(made.encode(), ((0, inside),), MAP_ALIGNMENT)
+    return Struct(made.encode(), ((0, inside),), ALIGNMENT)
 
 
 def _foreign(array: object) -> Array:

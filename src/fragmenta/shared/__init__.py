@@ -1,1 +1,1 @@
-"""What is where in shared memory?"""
+"""What is where in shared memory."""

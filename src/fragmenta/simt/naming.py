@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from fragmenta.errors import BadMetadata
 from fragmenta.isa.instruction import Instruction as TensorInstruction
 from fragmenta.ptx.module import Instruction, Module, demangled
+from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.placement import place_shared
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.compiled import Compiled
@@ -200,26 +202,10 @@ def short(mnemonic: str) -> str:
     """
     words = mnemonic.split(".")
     first = words[0]
-    keep = {
-        "cp",
-        "wgmma",
-        "mbarrier",
-        "fence",
-        "barrier",
-        "bar",
-        "red",
-        "atom",
-        "tensormap",
-        "setmaxnreg",
-        "mma",
-        "ldmatrix",
-        "stmatrix",
-        "tcgen05",
-    }
     if first in ("ld", "st", "atom", "red"):
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])
-    if first not in keep:
+    if TABLE.computes(mnemonic) or first not in (*TABLE.lines, *TENSOR):
         return mnemonic
     taken: list[str] = []
     for each in words:

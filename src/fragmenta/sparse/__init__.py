@@ -1,1 +1,1 @@
-"""How is a sparse A stored, made and exchanged?"""
+"""Sparse matrices: pruned, compressed, and exchanged with other libraries."""

@@ -1,6 +1,6 @@
-"""How does a stored weight become a layer, and a layer a stored weight?
+"""Turns stored weights into layers, and layers into stored weights.
 
-    sparse-24-bitmask   values and positions are taken as they are, and written so
+    sparse-24-bitmask   values and positions are read and written as they are
     the same, quantised the same with 8-bit values, and their scales
     marlin-24           integers x scales, rounded once to the type of the model
 
@@ -10,15 +10,21 @@ None of them goes through the dense matrix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fragmenta.arithmetic.rounding import largest_element, round_elements
-from fragmenta.errors import BadMetadata, Error, ShapeError
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import (
+    BadFile,
+    BadMetadata,
+    ShapeError,
+    UnknownType,
+    ValueRangeError,
+)
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, pack, unpack
 from fragmenta.registers.dtype import dtype as element
@@ -38,7 +44,7 @@ from fragmenta.torch.products import check_sparse
 from fragmenta.weights.marlin import from_marlin_24
 
 QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
-"""What a layer calls its quantisation, by the type of its weight."""
+"""The name of a layer's quantisation, by the type of its weight."""
 
 
 # ── the bitmask ─────────────────────────────────────────────────────────────
@@ -56,7 +62,7 @@ def from_bitmask(values: Tensor, bitmask: Tensor, width: int) -> SparseMatrix:
     """
     of = type_name(values.dtype, "a stored weight")
     if bitmask.dtype != torch.uint8:
-        raise Error(f"a bitmask must be of uint8; given {bitmask.dtype}")
+        raise UnknownType(f"a bitmask must be of uint8; given {bitmask.dtype}")
     op = Kernel(of).instruction
     stored, bits = matrix_of(values, of), bytes_of(bitmask)
     try:
@@ -127,11 +133,11 @@ FORMS = {
     ),
     "marlin-24": Form(("meta", "weight_packed", "scale_packed")),
 }
-"""By the format; the first name tells it."""
+"""The forms by format; the first needed name identifies the format."""
 
 
 class Weight(NamedTuple):
-    """What was stored for a layer."""
+    """The stored weight of a layer."""
 
     matrix: SparseMatrix
     scale: Tensor | None = None
@@ -176,14 +182,14 @@ def _scale(parts: Mapping[str, Tensor], values: Tensor, rows: int) -> Tensor | N
     """The scale of each output; refuses scales that do not fit the values."""
     for name in ("weight_zero_point", "input_zero_point"):
         if name in parts and parts[name].float().count_nonzero():
-            raise Error(f"{name} is not zero: only symmetric quantisation is read")
+            raise BadFile(f"{name} is not zero: only symmetric quantisation is read")
     given = parts.get("weight_scale")
     if given is None:
         if "input_scale" in parts:
-            raise Error("an input_scale without a weight_scale has no meaning")
+            raise BadFile("an input_scale without a weight_scale has no meaning")
         return None
     if values.dtype not in QUANTIZED:
-        raise Error(
+        raise BadFile(
             f"only weights of {listed(QUANTIZED)} have a weight_scale; given "
             f"{values.dtype} with one"
         )
@@ -208,7 +214,7 @@ def _one(scale: Tensor) -> Tensor:
 def _finite(scale: Tensor, name: str) -> Tensor:
     found = scale.float()
     if not (found.isfinite() & (found > 0)).all() or scale.dtype.itemsize > 4:
-        raise Error(
+        raise BadFile(
             f"{name} must be positive, finite, and at most float32; given "
             f"{scale.dtype} from {scale.min():.4g} to {scale.max():.4g}"
         )
@@ -221,14 +227,12 @@ def read_marlin(parts: Mapping[str, Tensor], wide: torch.dtype) -> tuple[Weight,
         *(bytes_of(parts[name]) for name in ("weight_packed", "scale_packed", "meta"))
     )
     if not np.isfinite(found.scales).all():
-        raise Error("scale_packed must be finite")
+        raise BadFile("scale_packed must be finite")
     groups = found.scales.shape[1]
     return Weight(dequantized(found.compressed, found.scales, wide)), groups
 
 
-def dequantized(
-    stored: Compressed, scales: NDArray[Any], wide: torch.dtype
-) -> SparseMatrix:
+def dequantized(stored: Compressed, scales: Array, wide: torch.dtype) -> SparseMatrix:
     """Values times their scales, (rows, groups), each rounded once to a 16-bit type.
 
     >>> import fragmenta as fm
@@ -238,7 +242,7 @@ def dequantized(
     """
     of = element(type_name(wide, "the layer"))
     if wide not in (torch.float16, torch.bfloat16):
-        raise Error(
+        raise UnknownType(
             f"quantised weights with wider activations become float16 or bfloat16; the "
             f"layer is {wide}: use model.to(torch.bfloat16)"
         )
@@ -250,7 +254,7 @@ def dequantized(
         wider = scales[rows].astype(np.float64).repeat(repeat, axis=1)
         product = stored.values[rows].astype(np.float64) * wider
         if not (np.abs(product) <= most).all():
-            raise Error(
+            raise ValueRangeError(
                 f"a value times its scale is {np.abs(product).max():.4g}, and the "
                 f"largest {of} is {most:.4g}; use model.to(torch.bfloat16)"
             )

@@ -1,4 +1,4 @@
-"""What happened in a cluster, as rows of bars: who was busy with what, and when?
+"""The rows of a timeline: what each warp and unit did, as bars over time.
 
 Time is counted in events.  A warp has a row with its waits and arrivals; copies have
 rows with their time from issue to completion; so have the products of a warpgroup, and
@@ -61,7 +61,7 @@ class Band:
 
 
 class Point(NamedTuple):
-    """Where one access of a problem is."""
+    """The row and the time of one access of a problem."""
 
     key: Key
     time: float
@@ -230,7 +230,7 @@ class Happenings:
 
 
 def _waited(waits: list[Note], group: int, never: int) -> int:
-    """When a warp had waited for a group of products."""
+    """The time when a warp's wait for a group of products ended."""
     index = bisect_left(waits, group + 1, key=lambda each: each.about[0])
     return waits[index].time if index < len(waits) else never
 

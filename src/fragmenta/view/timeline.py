@@ -1,4 +1,4 @@
-"""What did a cluster of a launch do, as a picture?
+"""The picture of what a cluster of a launch did.
 
 From left to right are the events of the cluster; rows are its warps, its copies, the
 products of its warpgroups, and its mbarriers (:mod:`happenings`).  The two accesses of
@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
-from fragmenta.races.report.history import Mark, Recorded
+from fragmenta.races.report.history import Recorded
+from fragmenta.races.report.stories import story_of
+from fragmenta.units.findings import Finding
 from fragmenta.view.happenings import Band, Bar, Happenings, Key, Row, Tick
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words
@@ -68,8 +70,8 @@ def _chosen(every: list[Recorded], cluster: int | None) -> Recorded:
             "there is nothing to draw: the launch was not watched (check=False)"
         )
     if cluster is None:
-        marked = [each for each in every if each.marks]
-        told = [each for each in marked if any(m.story for m in each.marks)]
+        marked = [each for each in every if each.problems]
+        told = [each for each in marked if any(map(story_of, each.problems))]
         return (told or marked or every)[0]
     for each in every:
         if each.cluster == cluster:
@@ -88,7 +90,7 @@ def _window(seen: Happenings, start: Any, stop: Any) -> tuple[int, int]:
             raise Error(f"events are counted from 0; given {each!r}")
     if start is None and stop is None and seen.last > MOST_EVENTS:
         times = [
-            time for mark in seen.recorded.marks[:1] for time in _times(seen, mark)
+            time for mark in seen.recorded.problems[:1] for time in _times(seen, mark)
         ]
         middle = int(sum(times) / len(times)) if times else 0
         start = max(0, min(middle - MOST_EVENTS // 2, seen.last - MOST_EVENTS))
@@ -100,8 +102,9 @@ def _window(seen: Happenings, start: Any, stop: Any) -> tuple[int, int]:
     return first, last
 
 
-def _times(seen: Happenings, mark: Mark) -> list[float]:
-    agents = () if mark.story is None else (mark.story.now, mark.story.before)
+def _times(seen: Happenings, mark: Finding) -> list[float]:
+    story = story_of(mark)
+    agents = () if story is None else (story.now, story.before)
     points = [seen.point(each) for each in agents]
     return [each.time for each in points if each is not None]
 
@@ -237,7 +240,7 @@ class _Picture:
         """The marks of problems, and the lines below that explain them."""
         parts, listed = [], []
         told: set[tuple[Any, ...]] = set()
-        for mark in self.seen.recorded.marks:
+        for mark in self.seen.recorded.problems:
             lines = self._lines(mark)
             # A race is one in either order, and a line of an unrolled loop is one line.
             pair = (mark.rule, *sorted(lines))
@@ -252,17 +255,18 @@ class _Picture:
             listed.append(words(f"{self.left_out} more rows are not drawn", "k s"))
         return "".join(parts), listed
 
-    def _lines(self, mark: Mark) -> list[str]:
+    def _lines(self, mark: Finding) -> list[str]:
         """The lines of a problem."""
         sites = [each for each in (mark.site, mark.other) if each is not None]
         names = self.seen.names
         return [names.place(each) for each in sites if names.instruction(each)]
 
-    def _places(self, mark: Mark) -> list[_Place]:
-        if mark.story is None:
+    def _places(self, mark: Finding) -> list[_Place]:
+        story = story_of(mark)
+        if story is None:
             return []
         found = []
-        for agent in (mark.story.now, mark.story.before):
+        for agent in (story.now, story.before):
             point = self.seen.point(agent)
             if point is None or point.key not in self.middles:
                 continue

@@ -1,1 +1,1 @@
-"""How is a weight stored so that a lane loads it with wide loads?"""
+"""Weights stored so that a lane loads them with wide loads."""

@@ -15,10 +15,10 @@ from fragmenta.cuda.source.kernel import WARP, WARPGROUP, Entry, Parameter
 from fragmenta.cuda.source.page import WIDTH, comment, wrapped
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.reasons import lacking
+from fragmenta.isa.operand_lists import is_written
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.taking import is_written
 from fragmenta.isa.target import check_target
+from fragmenta.isa.unsupported import lacking
 
 _ALL_LANES = "bar.warp.sync 0xffffffff;"
 

@@ -26,8 +26,8 @@ from fragmenta.cuda.source.page import (
 )
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.operand_lists import destination, is_written
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.taking import destination, is_written
 
 _SPARSITY = ("mdata", "cdata", "data")
 _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)

@@ -24,13 +24,14 @@ from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.page import check_identifier, comment, signature, wrapped
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.registers.expressions import STYLES, Run, held, joined, total
+from fragmenta.registers.expressions import STYLES, Run, held, joined, terms, total
 from fragmenta.shared.matching import SIDES
 from fragmenta.shared.matching import held as moved_part
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.swizzles import XorSwizzle, moved
 
 _STYLE = STYLES["cuda"]
+_HEXADECIMAL = _STYLE._replace(mask="#x")
 _LANES = ("W", "L")
 _NAMES = {"W": "warp", "L": "lane", "R": "reg"}
 _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared(memory))"
@@ -74,19 +75,20 @@ def _name(loop: MatrixLoop) -> str:
 
 def _swizzle(xor: XorSwizzle) -> str:
     """The function that swizzles an offset."""
-    low, source, bits = xor.low, xor.source, xor.bits
-    shift = f">> {source - low}" if source > low else f"<< {low - source}"
+    bits, found = xor.bits, terms(xor.layout(), "address")
     changed, by = (
         f"bits {at} to {at + bits - 1}" if bits > 1 else f"bit {at}"
-        for at in (low, source)
+        for at in (xor.low, xor.source)
     )
+    sources: dict[str, tuple[str | int, int]] = {"A": ("offset", xor.repeat)}
+    moved = total(found.added, sources, _HEXADECIMAL, flipped=found.flipped)
     said = f"{xor}: {changed} of an offset, XORed with {by}."
     return "\n".join(
         [
             *comment(said),
             f"__device__ __forceinline__ unsigned {_function(xor)}(unsigned offset)",
             "{",
-            f"    return offset ^ ((offset {shift}) & {xor.mask << low:#x});",
+            f"    return {moved};",
             "}",
             "",
         ]

@@ -102,10 +102,10 @@ __device__ __forceinline__ void tcgen05_hold(unsigned (&r)[count])
 FILL = """\
 // Copy lines of 16-byte units to where a descriptor has them: spans of `span` bytes,
 // `group` lines of them in an atom. The distances are those from a span and from an
-// atom's lines to the next; mask and shift are the swizzle. stride: bytes from a line
-// to the next in `from`.
+// atom's lines to the next. The swizzle XORs the bits `changed` of an offset with those
+// `apart` above them. stride: bytes from a line to the next in `from`.
 template <int lines, int units, int span, int group, int to_span, int to_lines,
-    int mask, int shift, typename Change>
+    int changed, int apart, typename Change>
 __device__ __forceinline__ void fill_tile(
     unsigned char* tile, const unsigned char* from, long long stride, Change change)
 {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void fill_tile(
         int line = i / units, along = i % units * 16;
         int at = along % span + line % group * span + along / span * to_span
             + line / group * to_lines;
-        at ^= (at >> 7 & mask) << shift;
+        at ^= at >> apart & changed;
         uint4 unit = *reinterpret_cast<const uint4*>(from + line * stride + along);
         *reinterpret_cast<uint4*>(tile + at) = change(unit);
     }

@@ -123,8 +123,8 @@ class Tile:
             shape.lines,
             to_span,
             to_lines,
-            shape.mask,
-            shape.shift,
+            shape.changed,
+            shape.xor.shift,
         )
         words = [
             f"image + {d.start},",

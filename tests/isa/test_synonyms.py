@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa import fitting, spoken
+from fragmenta.isa import matching, synonyms
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.target import TARGETS
 
@@ -130,10 +130,10 @@ def test_every_architecture_is_its_targets() -> None:
         "hopper": "sm_90 sm_90a",
     }
     for word, targets in meant.items():
-        found = spoken.meaning(word)
+        found = synonyms.meaning(word)
         assert found is not None
         assert " ".join(found.targets) == targets
-    blackwell = spoken.meaning("Blackwell")
+    blackwell = synonyms.meaning("Blackwell")
     assert blackwell is not None
     assert {"sm_100a", "sm_103f", "sm_110", "sm_120a", "sm_121"} <= {*blackwell.targets}
     assert {*blackwell.targets} <= {*TARGETS} - {"sm_107", "sm_90a"}
@@ -141,8 +141,8 @@ def test_every_architecture_is_its_targets() -> None:
 
 def test_no_word_is_one_of_ptx() -> None:
     """So what was found in the words of PTX is found as before."""
-    words = {w for form in FORMS for row in fitting.row_words(form) for w in row}
-    assert not [word for word in words if spoken.said([word])]
+    words = {w for form in FORMS for row in matching.row_words(form) for w in row}
+    assert not [word for word in words if synonyms.said([word])]
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,6 @@ def test_what_is_found_needs_what_the_mnemonic_needs() -> None:
     ],
 )
 def test_gpus_by_their_names(word: str, target: str) -> None:
-    assert spoken.named_target(word) == target
+    assert synonyms.named_target(word) == target
     with pytest.raises(fm.UnsupportedTarget, match=f"{word} is .*; name one target"):
         fm.mma("m16n8k16", a="bf16").supported_on(word)
