@@ -23,10 +23,10 @@ from fragmenta.errors import (
     Error,
     ShapeError,
     UnknownType,
-    nearest,
     one_of,
 )
 from fragmenta.isa.table import read
+from fragmenta.registers.dtype import nearest_type
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
     FILLS,
@@ -184,7 +184,7 @@ def element_type(name: str) -> ElementType:
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownType(
             f"a tensor map has elements of {one_of(_TYPES)}; given {name!r}"
-            + nearest(str(name), _TYPES)
+            + nearest_type(str(name), _TYPES)
         )
     return _TYPES[name]
 
