@@ -10,18 +10,18 @@ import fragmenta as fm
 from fragmenta.isa.statement import MOST
 from fragmenta.isa.target import Version
 from fragmenta.registers.layout import LONGEST
-from fragmenta.shared.tile_copies import tensor_map
+from fragmenta.shared.tile_copies import tile_copies
 from tests.clock import work
 
 WITHIN = 2.0
 S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 OP = fm.wgmma("m64n8k16", a="f16", d="f32")
-TILE = fm.Descriptor.for_tile(64, 64, "f16")
+TILE = fm.shared.Descriptor.for_tile(64, 64, "f16")
 DIGITS = "9" * 5000
 
 
 def descriptor(swizzle=0, k=10**8):
-    return lambda: tensor_map(8, k, "f16", swizzle=swizzle)
+    return lambda: tile_copies(8, k, "f16", swizzle=swizzle)
 
 
 REFUSED = {
@@ -97,13 +97,13 @@ def test_the_nearest_k_is_still_found():
 
 
 def test_a_tensor_map_ends_where_descriptors_do():
-    assert len(tensor_map(8, 16_384, "f16", swizzle=0).copies) == 2048
+    assert len(tile_copies(8, 16_384, "f16", swizzle=0).copies) == 2048
     with pytest.raises(fm.Error, match="must end by 262,144, the limit"):
-        tensor_map(8, 16_400, "f16", swizzle=0)
+        tile_copies(8, 16_400, "f16", swizzle=0)
 
 
 def test_a_shape_is_read_whole():
     assert fm.Shape.parse("m8n8") == (8, 8, 0)
     for wrong in ("", "m16", "16x8x16", "m16n8k64k2", "xm16n8"):
-        with pytest.raises(fm.UnknownInstruction, match="m16n8k64 or m8n8"):
+        with pytest.raises(fm.errors.UnknownInstruction, match="m16n8k64 or m8n8"):
             fm.Shape.parse(wrong)

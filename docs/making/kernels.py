@@ -1,4 +1,4 @@
-"""What runs of whole kernels, and what was recorded?"""
+"""Tables of the opcodes, and of what was recorded of whole kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from making.markdown import DOCS, ROOT, table
 LAUNCHES = ROOT / "tests" / "golden" / "launches"
 SCALARS = ROOT / "tests" / "golden" / "scalars"
 MANY = 64
-"""As many words are listed; the selectors of SIMD video instructions are thousands."""
+"""The most words that are listed: SIMD video instructions have thousands."""
 SPECIAL = DOCS / "verification" / "special.json"
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong?
+"""All errors that this package raises on purpose.
 
 Every message says what was given, what is allowed, and the nearest valid
 thing.  Everything this package raises on purpose is an :class:`Error`.
@@ -91,6 +91,10 @@ class BadMetadata(Error, ValueError):
     """A metadata word holds an illegal or unordered code."""
 
 
+class BadFile(Error, ValueError):
+    """A file is missing, damaged, or not of the format that is expected."""
+
+
 class PtxSyntaxError(Error, ValueError):
     """PTX text is malformed; the message shows the line and what may stand there."""
 
@@ -180,6 +184,18 @@ class NoDevice(Error):
 
 class CompileError(Error):
     """The compiler refuses the source; the message quotes the compiler."""
+
+
+__all__ = [
+    name
+    for name, each in globals().items()
+    if isinstance(each, type) and issubclass(each, Error)
+]
+
+
+def __dir__() -> list[str]:
+    """What users catch; how messages are worded is for the rooms."""
+    return __all__
 
 
 # ── how a message is worded ─────────────────────────────────────────────────

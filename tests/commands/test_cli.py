@@ -1,4 +1,4 @@
-"""Does every command answer, refuse and pipe as it should?"""
+"""Every command answers, refuses and pipes."""
 
 from __future__ import annotations
 

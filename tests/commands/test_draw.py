@@ -1,4 +1,4 @@
-"""Does ``draw`` print or write the picture of the library?"""
+"""``draw`` prints or writes the pictures of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are launches recorded whole, replayed, and refused if somebody changed the file?"""
+"""Launches are recorded whole and replayed; a changed file is refused."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_fault_here_is_a_difference(parts: dict[str, Any]) -> None:
         ("digest", "xyz", "16 hexadecimal digits"),
         ("seed", 1.5, "seed is a whole number"),
         ("changes", [[1, 0, 31]], "argument 1 has 32 bytes, and its change 31"),
-        ("changes", [[1, 1, 32]], "ends behind the 32 bytes of changes"),
+        ("changes", [[1, 1, 32]], "ends past the 32 bytes of changes"),
         ("changes", [[2, 0, 32]], "argument 2 is changed, which is no array"),
         ("changes", [[9, 0, 32]], "argument 9 is changed, which is no array"),
         ("changes", [[1, 0]], "a list of argument, start and length"),
@@ -224,7 +224,7 @@ def test_a_field_that_is_wrong_is_named(
         ({"kind": "full", "type": "f32", "shape": [-8], "value": 0}, "shape is a list"),
         ({"kind": "bits", "type": "f32", "shape": [2**40]}, "at most 4,294,967,296"),
         ({"kind": "values", "type": "f32", "shape": [8], "data": [1]}, "8 elements"),
-        ({"kind": "stored", "type": "f32", "shape": [8], "start": 8}, "behind the 32"),
+        ({"kind": "stored", "type": "f32", "shape": [8], "start": 8}, "past the 32"),
         (
             {"kind": "wide", "type": "f32", "shape": [8], "low": 1, "high": 2**50},
             "1100",

@@ -1,4 +1,4 @@
-"""Is a register of a product in flight seen when another instruction touches it?"""
+"""A register of a product in flight is reported when another instruction touches it."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ class Watching(Port):
 
     def __init__(self, dirty: int) -> None:
         self.registers = RegisterWatch(dirty)
-        for name in ("begin", "multiplies", "multiplied", "wgmma_fence", "touched"):
+        for name in ("begin", "touch", "acquire", "fence"):
             setattr(self, name, getattr(self.registers, name))
 
 
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Machine.watch
+    before = Machine.port
 
-    def watch(machine: Machine, cluster: Any) -> Any:
+    def port(machine: Machine, cluster: Any) -> Any:
         if Mode(*machine.launch.compiled.mode).defined:  # it needs its shadows
             return before(machine, cluster)
         return Watching(machine.launch.compiled.dirty)
 
-    monkeypatch.setattr(Machine, "watch", watch)
+    monkeypatch.setattr(Machine, "port", port)
 
 
 def found(*lines: str, schedule: str = "eager") -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Which layouts and fragments are the index expressions tested on?"""
+"""The layouts and fragments on which index expressions are tested."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ OWN = (
     Layout.parse("row = L2 L3 L4 B*  col = R* L0 L1 | copy = E0", B=3, L=32, R=6, E=2),
     Layout.parse("byte = K* G0  word = G1 H*  page = 0", G=4, H=5, K=7),
     Layout.parse("row = T0 T1 T2 T3 T4 T5  col = C* T6", T=128, C=24),
+    # Digits that are XORs of bits.
+    Layout.parse("row = L0^R1 L1 L2^L0^L4 R2*  col = R0^L3^L4 L3 L4 R1", L=32, R=24),
+    Layout.parse("address = A0 A1 A2 A3 A4^A7 A5^A8 A6^A9 A7*", A=2048),
 )
 
 

@@ -1,4 +1,4 @@
-"""Is an element what it claims to be?  Every bit pattern, every refusal."""
+"""Element types: every bit pattern, every refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a tensor map what the driver makes of its arguments?"""
+"""A tensor map has the bytes that the driver makes of its arguments."""
 
 from dataclasses import replace
 from zlib import crc32
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import AddressError, Error, ShapeError, UnknownType
-from fragmenta.shared.tensor_map import Im2col, TensorMap, tensor_map
+from fragmenta.shared.tensor_map import Im2col, TensorMap
 from tests.shared.recorded_boxes import Case, recording
 
 
@@ -104,7 +104,7 @@ def test_bytes_that_are_no_map_are_refused() -> None:
 
 def test_a_map_of_an_array_is_in_the_order_of_its_axes() -> None:
     array = np.zeros((4, 10, 64), ml_dtypes.bfloat16)
-    map = tensor_map(
+    map = TensorMap.of(
         array[:, 2:], (2, 8, 32), swizzle=64, fill="nan", element_strides=(2, 1, 1)
     )
     assert map.dtype == "bf16"
@@ -114,7 +114,8 @@ def test_a_map_of_an_array_is_in_the_order_of_its_axes() -> None:
     assert map.element_strides == (1, 1, 2)
     assert map.at(64).address == 64
     assert (
-        tensor_map(np.zeros((8, 16), np.float32), (8, 8), dtype="tf32").dtype == "tf32"
+        TensorMap.of(np.zeros((8, 16), np.float32), (8, 8), dtype="tf32").dtype
+        == "tf32"
     )
 
 
@@ -130,4 +131,4 @@ def test_arrays_without_a_map_are_refused(
     array: np.ndarray, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(Error, match=words):
-        tensor_map(array, (4, 4), **options)  # type: ignore[arg-type]
+        TensorMap.of(array, (4, 4), **options)  # type: ignore[arg-type]

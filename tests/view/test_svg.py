@@ -1,4 +1,4 @@
-"""Does every operand of the catalogue have a picture, and does it tell the truth?"""
+"""Every operand of the catalogue has a picture, and the picture is right."""
 
 from __future__ import annotations
 

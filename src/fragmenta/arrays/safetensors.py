@@ -28,7 +28,7 @@ import numpy as np
 
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import open_regular
-from fragmenta.errors import Error, nearest, one_of, shortened
+from fragmenta.errors import BadCall, BadFile, nearest, one_of, shortened
 
 TYPES: dict[str, type[np.generic]] = {
     "BOOL": np.bool_,
@@ -115,7 +115,7 @@ class SafeArrays(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self.entries:
             hint = nearest(name, self.entries)
-            raise Error(f"{self.path} has no tensor {shortened(name)}{hint}")
+            raise BadCall(f"{self.path} has no tensor {shortened(name)}{hint}")
         kind, shape, begin, end = self.entries[name]
         size, of = end - begin, np.dtype(TYPES[kind])
         raw = np.frombuffer(self._bytes, np.uint8, size, self._start + begin)
@@ -138,9 +138,9 @@ def refuse(path: Path, why: str) -> NoReturn:
 
     >>> refuse(Path("x.safetensors"), "it is empty")
     Traceback (most recent call last):
-    fragmenta.errors.Error: x.safetensors is no whole safetensors file: it is empty
+    fragmenta.errors.BadFile: x.safetensors is no whole safetensors file: it is empty
     """
-    raise Error(f"{path} is no whole safetensors file: {why}")
+    raise BadFile(f"{path} is no whole safetensors file: {why}")
 
 
 def read_header(
@@ -203,7 +203,7 @@ def _entry(path: Path, name: str, given: object, types: Collection[str]) -> Entr
     kind = given["dtype"]
     if not isinstance(kind, str) or kind not in types:
         hint = nearest(str(kind), types)
-        raise Error(
+        raise BadFile(
             f"{path}: tensor {shortened(name)} has the type {kind!r:.40}{hint}"
             f"; types that are read are {one_of(types, 'and')}"
         )
@@ -289,7 +289,7 @@ def to_bytes(
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
     for name, array in ordered:
         if name == ABOUT or array.dtype not in NAMES:
-            raise Error(
+            raise BadCall(
                 f"array {shortened(name)} cannot be stored: it must be of "
                 f"{one_of(TYPES)}, and not be called {ABOUT}; given {array.dtype}"
             )

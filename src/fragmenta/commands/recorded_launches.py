@@ -77,7 +77,7 @@ def _described(each: Replayed) -> dict[str, Any]:
         "bytes": each.bytes,
         "differing_bytes": sum(wrong.count for wrong in each.differences),
         "same": each.same,
-        "told": each.told,
+        "told": each.lines,
         "differences": [asdict(wrong) for wrong in each.differences],
         "problems": [wrong.to_dict() for wrong in each.hazards],
     }

@@ -42,7 +42,7 @@ from fragmenta.shared.loops import only_as, single_loop
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
-from fragmenta.shared.tile_copies import TileCopies, tensor_map
+from fragmenta.shared.tile_copies import TileCopies, tile_copies
 from fragmenta.shared.tiles import default_swizzle
 
 
@@ -555,7 +555,7 @@ class _Lying:
     def _tensor_map(self) -> TileCopies | str:
         """How copies write the tile, or why they cannot."""
         try:
-            return tensor_map(*self._sizes, **self._described)
+            return tile_copies(*self._sizes, **self._described)
         except Error as error:
             return str(error)
 

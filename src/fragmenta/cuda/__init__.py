@@ -1,1 +1,1 @@
-"""How is it written, assembled and launched?"""
+"""Instructions as PTX and CUDA C++, and the tools that assemble and launch them."""

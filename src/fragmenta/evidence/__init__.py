@@ -1,1 +1,1 @@
-"""What does a GPU answer, and do we?"""
+"""Runs instructions and kernels on a GPU, records its answers and compares them."""

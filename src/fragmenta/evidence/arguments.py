@@ -1,4 +1,4 @@
-"""What does a recorded launch start from?
+"""Makes the arguments of recorded launches.
 
 Arguments are described by small dictionaries of plain values, which a recording keeps
 as JSON, and made from a seed by integer arithmetic alone.  So every machine and every
@@ -13,29 +13,50 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error, ValueRangeError
+from fragmenta.cuda.tools.device import Array
+from fragmenta.errors import ShapeError, ValueRangeError
 
-Spec = dict[str, Any]
+
+class Spec(TypedDict, total=False):
+    """The description of an argument; its kind says which fields it has."""
+
+    kind: str
+    type: str
+    shape: Sequence[int]
+    seed: int
+    """In place of the seed of the launch."""
+    scale: float
+    low: float
+    high: float
+    ordered: bool
+    data: Sequence[float]
+    value: float
+    start: int
+    """The offset of a stored array in the data of the recording."""
+    bytes: str
+    """The bytes of a struct, in hexadecimal."""
+    argument: int
+    offset: int
 
 
 class Into(NamedTuple):
-    """A pointer into the array of another argument, so many bytes from its start."""
+    """A pointer into the array of another argument: its number, and a byte offset."""
 
     argument: int
     offset: int
 
     def tobytes(self) -> bytes:
-        """What a digest takes of it."""
+        """The bytes that enter a digest."""
         return b"%d %d" % self
 
 
-Argument = NDArray[Any] | np.generic | Into
+Argument = Array | np.generic | Into
 
 TYPES: dict[str, type[np.generic]] = {
     "i8": np.int8,
@@ -54,14 +75,14 @@ TYPES: dict[str, type[np.generic]] = {
     "e4m3": np.uint8,
     "e5m2": np.uint8,
 }
-"""The types of elements, and what holds them."""
-_SMALL: dict[str, Any] = {
+"""The types of elements, and the NumPy types that hold them."""
+_SMALL: dict[str, type[np.generic]] = {
     "bf16": ml_dtypes.bfloat16,
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
 }
 MOST_BYTES = 1 << 32
-"""The most that an array may have."""
+"""The most bytes that an array may have."""
 
 FLOATS = (
     "0x0p+0",
@@ -95,12 +116,12 @@ FLOATS = (
 
 
 def normal(kind: str, *shape: int, scale: float = 1.0) -> Spec:
-    """Values around zero whose distribution looks like a bell."""
+    """Values around zero, approximately normally distributed."""
     return {"kind": "normal", "type": kind, "shape": shape, "scale": scale}
 
 
 def uniform(kind: str, *shape: int, low: float = 0.0, high: float = 1.0) -> Spec:
-    """Values spread evenly."""
+    """Uniformly distributed values."""
     return {"kind": "uniform", "type": kind, "shape": shape, "low": low, "high": high}
 
 
@@ -118,12 +139,18 @@ def integers(
     kind: str, *shape: int, low: int, high: int, ordered: bool = False
 ) -> Spec:
     """Whole numbers from low to below high."""
-    spec = {"kind": "integers", "type": kind, "shape": shape, "low": low, "high": high}
-    return {**spec, "ordered": ordered}
+    return {
+        "kind": "integers",
+        "type": kind,
+        "shape": shape,
+        "low": low,
+        "high": high,
+        "ordered": ordered,
+    }
 
 
 def bits(kind: str, *shape: int) -> Spec:
-    """Every pattern of bits."""
+    """Random patterns of bits."""
     return {"kind": "bits", "type": kind, "shape": shape}
 
 
@@ -148,11 +175,11 @@ def full(kind: str, *shape: int, value: float = 0) -> Spec:
 
 
 def output(kind: str, *shape: int) -> Spec:
-    """An array to be written: bytes of 0xa5, so that what stays unwritten shows."""
+    """An array to be written; its bytes are 0xa5, which marks what stays unwritten."""
     return {"kind": "output", "type": kind, "shape": shape}
 
 
-def stored(array: NDArray[Any]) -> Spec:
+def stored(array: Array) -> Spec:
     """An array whose bytes the recording keeps.
 
     >>> stored(np.zeros((2, 3), np.float16))
@@ -185,7 +212,7 @@ def into(argument: int, offset: int = 0) -> Spec:
 
 
 def make(spec: Spec, seed: int, data: bytes = b"") -> Argument:
-    """The argument that a description and a seed stand for.
+    """The argument of a description and a seed.
 
     Scalars are NumPy scalars; a struct is a ``numpy.void``; ``data`` has the bytes of
     arrays that are stored.
@@ -202,11 +229,11 @@ def make(spec: Spec, seed: int, data: bytes = b"") -> Argument:
         return found
     shape = tuple(spec["shape"])
     if (size := prod(shape) * np.dtype(TYPES[spec["type"]]).itemsize) > MOST_BYTES:
-        raise Error(f"an array has at most {MOST_BYTES:,} bytes; given {size:,}")
+        raise ShapeError(f"an array has at most {MOST_BYTES:,} bytes; given {size:,}")
     return _flat(spec, spec.get("seed", seed), prod(shape), data).reshape(shape)
 
 
-def _flat(spec: Spec, seed: int, count: int, data: bytes) -> NDArray[Any]:
+def _flat(spec: Spec, seed: int, count: int, data: bytes) -> Array:
     name, kind = spec["type"], np.dtype(TYPES[spec["type"]])
     unsigned = np.dtype(f"u{kind.itemsize}")
     match spec["kind"]:
@@ -235,7 +262,7 @@ def _flat(spec: Spec, seed: int, count: int, data: bytes) -> NDArray[Any]:
     return as_type(_reals(random_words(seed, count), spec), name)
 
 
-def elements(array: NDArray[Any], name: str) -> NDArray[Any]:
+def elements(array: Array, name: str) -> Array:
     """The values of an array whose type NumPy may lack.
 
     >>> elements(np.array([16320], np.uint16), "bf16").tolist()
@@ -263,7 +290,7 @@ def seed_of(*names: object) -> int:
     return zlib.crc32(" ".join(map(str, names)).encode())
 
 
-def as_type(real: NDArray[np.float64], name: str) -> NDArray[Any]:
+def as_type(real: NDArray[np.float64], name: str) -> Array:
     """Real numbers rounded to a type; bf16 by its upper 16 bits, to nearest even."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if name != "bf16":
@@ -274,7 +301,7 @@ def as_type(real: NDArray[np.float64], name: str) -> NDArray[Any]:
     return np.where(is_nan, word >> 16 | 0x40, rounded).astype(np.uint16)
 
 
-def _exactly(given: Sequence[float], name: str) -> NDArray[Any]:
+def _exactly(given: Sequence[float], name: str) -> Array:
     """Numbers in a type, which must be large enough for them."""
     kind = TYPES[name]
     if name not in _SMALL and not issubclass(kind, np.floating):
@@ -286,14 +313,14 @@ def _exactly(given: Sequence[float], name: str) -> NDArray[Any]:
         real = np.array(given, np.float64)
         found = real.astype(_SMALL[name]) if name in _SMALL else real.astype(kind)
         wrong = np.isfinite(found.astype(np.float64)) != np.isfinite(real)
-    if name == "e4m3":  # which has NaN, but no infinity
+    if name == "e4m3":  # it has NaN, but no infinity
         wrong |= np.isinf(real)
     if wrong.any():
         raise ValueRangeError(f"{name} cannot hold {real[wrong][0]:g}")
     return found.view(kind)
 
 
-def _counted(count: int, name: str) -> NDArray[Any]:
+def _counted(count: int, name: str) -> Array:
     kind = np.dtype(TYPES[name])
     if count and kind.kind in "iub" and name not in _SMALL:
         most = 1 if kind.kind == "b" else int(np.iinfo(kind).max)
@@ -308,8 +335,8 @@ def _counted(count: int, name: str) -> NDArray[Any]:
 
 
 def _integers(word: NDArray[np.uint64], spec: Spec) -> NDArray[np.int64]:
-    span = np.uint64(spec["high"] - spec["low"])
-    found: NDArray[np.int64] = (word % span).astype(np.int64) + spec["low"]
+    low, high = int(spec["low"]), int(spec["high"])
+    found: NDArray[np.int64] = (word % np.uint64(high - low)).astype(np.int64) + low
     return np.sort(found) if spec["ordered"] else found
 
 

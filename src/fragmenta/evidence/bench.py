@@ -1,8 +1,8 @@
-"""What does a kernel of nothing but one instruction look like?
+"""Kernels that repeat one instruction, for measuring its throughput.
 
 Each warp (or warpgroup) has several accumulators, so that no instruction waits
-for the one before it, and works on random data: what multiplies zeros draws less
-power and runs faster than anything real.
+for the one before it, and works on random data: a kernel that multiplies zeros draws
+less power and runs faster than a real one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import Entry, group
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.evidence import inputs
 from fragmenta.evidence.case import AnswerForm, Task
 from fragmenta.evidence.inputs import Source
@@ -32,7 +31,7 @@ from fragmenta.shared.descriptor import LINES, Descriptor, extent
 WARPS = 16
 """Warps on each multiprocessor: four for each of its quarters."""
 WARPGROUPS = 2
-"""So that one issues while the other waits for its group to end."""
+"""Warpgroups on each multiprocessor: one issues while the other waits."""
 STATEMENTS = 16
 """Instructions in one round of the loop, at least."""
 REGISTERS = 96
@@ -44,7 +43,7 @@ SPAN = 128
 
 
 class Loop(Task):
-    """A kernel that does one instruction over and over.
+    """A kernel that repeats one instruction.
 
     All blocks have the same inputs, and only the first writes its accumulators.
     """
@@ -57,7 +56,7 @@ class Loop(Task):
         return TileKernel(self.op).name
 
     def version(self, target: str) -> Version:
-        """That of the instruction."""
+        """The PTX version of the instruction."""
         return self.op.requires.ptx_on(target)
 
     @property
@@ -77,17 +76,17 @@ class Loop(Task):
 
     @property
     def per_round(self) -> int:
-        """Instructions that a multiprocessor does in one round of the loop."""
+        """Instructions that a multiprocessor runs in one round of the loop."""
         return self.statements * self.groups
 
     @property
     def lanes(self) -> int:
-        """Of a warp or a warpgroup."""
+        """The lanes of a warp or a warpgroup."""
         return self.op.d.lanes
 
     @property
     def threads(self) -> int:
-        """On each multiprocessor."""
+        """The threads on each multiprocessor."""
         return self.lanes * self.groups
 
     @property
@@ -98,7 +97,7 @@ class Loop(Task):
         return shape, np.dtype(f"uint{part.register_bits}")
 
     def begun(self) -> Entry:
-        """An entry with its parameters, as many threads as there will be."""
+        """A new entry, with its parameters and its number of threads."""
         entry = Entry(self.name)
         entry.pointers(("out", *self.parameters))
         entry.at_most(self.threads)
@@ -144,9 +143,11 @@ def bench(op: Instruction, target: str) -> Loop:
     """
     check_multiplies(op)
     if op.tensor_memory:
-        raise Error(f"{op.family} is not measured: only those with D in registers are")
+        raise BadCall(
+            f"{op.family} is not measured: only those with D in registers are"
+        )
     if op.types.get("c", op.types["d"]) != op.types["d"]:
-        raise Error("D is of another type than C, so nothing can be accumulated")
+        raise BadCall("D is of another type than C, so nothing can be accumulated")
     if op.warpgroup:
         return WarpgroupLoop(op)
     return WarpLoop(op, op.native_on(target))
@@ -172,7 +173,7 @@ class WarpLoop(Loop):
 
     op: Instruction
     native: bool
-    """Whether the target has it; what replaces it needs registers, too."""
+    """Whether the target has it; an expansion needs registers of its own."""
 
     @property
     def groups(self) -> int:
@@ -201,7 +202,7 @@ class WarpLoop(Loop):
 
     @property
     def statements(self) -> int:
-        """Every chain as often, once if expanded."""
+        """The same number for every chain; one if the instruction is expanded."""
         often = -(-STATEMENTS // self.chains) if self.native else 1
         return often * self.chains
 
@@ -217,7 +218,7 @@ class WarpLoop(Loop):
         }
 
     def entry(self) -> str:
-        """Load, loop, store what the first block has."""
+        """Load, loop, and store the accumulators of the first block."""
         entry = self.begun()
         for each in self.held:
             self.load(entry, each, each.name)
@@ -225,7 +226,7 @@ class WarpLoop(Loop):
         return self.ended(entry, [*self._change(), *self._round()], c)
 
     def _change(self) -> list[str]:
-        """New A and B for every round, else their conversion leaves the loop."""
+        """Change A and B in every round, so that conversions stay in the loop."""
         if self.native:
             return []
         return [
@@ -239,10 +240,12 @@ class WarpLoop(Loop):
     def _round(self) -> Iterator[str]:
         for number in range(self.statements):
             chain = number % self.chains
-            names: dict[str, Any] = {
+            names: dict[str, int | str] = {
                 each.name: _written(each, chain) for each in self.held
             }
-            yield ptx.statement(self.op, a_registers=False, d=names["c"], **names)
+            yield ptx.statement(
+                self.op, a_registers=False, options=ptx.PLAIN, d=names["c"], **names
+            )
 
 
 # ── warpgroups, operands in shared memory ───────────────────────────────────
@@ -304,7 +307,7 @@ class WarpgroupLoop(Loop):
         return {**found, "image": np.concatenate(image)}
 
     def entry(self) -> str:
-        """Fill shared memory, load, loop, store what the first block has."""
+        """Fill shared memory, load, loop, and store the first block's accumulators."""
         listed = {each.name: each for each in ptx.operands(self.op)}
         entry = self.begun()
         entry.image(self.image_bytes, LINES * SPAN)
@@ -329,18 +332,20 @@ class WarpgroupLoop(Loop):
                 entry.do(f"add.u64 {register}, %image_units, {word:#x};")
 
     def _round(self) -> Iterator[str]:
-        plain: dict[str, Any] = ptx.immediates(self.op, {})
+        plain: dict[str, int | str] = {**ptx.immediates(self.op, {})}
         listed = {each.name: each for each in ptx.operands(self.op)}
         for number in range(self.statements):
             step, chain = divmod(number, self.chains)
-            named: dict[str, Any] = {
+            named: dict[str, int | str] = {
                 name: f"%{name}_at{step % len(words)}"
                 for name, words in self.descriptors.items()
             }
             for name in ("d", "metadata"):
                 if name in listed:
                     named[name] = _written(listed[name], chain)
-            yield ptx.statement(self.op, a_registers=False, **plain, **named)
+            yield ptx.statement(
+                self.op, a_registers=False, options=ptx.PLAIN, **plain, **named
+            )
 
 
 # ── random data ─────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
-"""What is asked of a GPU, and is its answer the right one?
+"""Cases: a kernel, its inputs, and the answers of a GPU and of the package.
 
-A :class:`Case` is one question: a kernel, its inputs, and what the package
-computes from the same inputs.  Its ``kind`` names the module that made it.  The
+A :class:`Case` is a kernel, its inputs, and the answer that the package computes
+from the same inputs.  Its ``kind`` names the module that made it.  The
 inputs follow from the case alone, so a recording needs to keep only the case, a
 digest of the inputs and the answer.
 """
@@ -12,33 +12,41 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.cuda.tools import assembler, launch
+from fragmenta.cuda.tools.device import GPU, Module
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import Version
 
-Answer = NDArray[Any]
-AnswerForm = tuple[tuple[int, ...], np.dtype[Any]]
+Answer = NDArray[np.unsignedinteger]
+AnswerForm = tuple[tuple[int, ...], np.dtype[np.unsignedinteger]]
 """The shape and the type of an answer."""
 
 
+class Options(TypedDict, total=False):
+    """What determines a case besides instruction, tiles and seed."""
+
+    selector: int | None
+    variant: dict[str, object] | int | None
+
+
 class Task(ABC):
-    """One kernel and what it is given."""
+    """One kernel and its inputs."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Of the kernel; tasks that share a kernel share its name."""
+        """The name of the kernel; tasks that share a kernel share its name."""
 
     @property
     @abstractmethod
     def threads(self) -> int:
-        """In one block."""
+        """The threads of one block."""
 
     @property
     @abstractmethod
@@ -63,7 +71,7 @@ class Task(ABC):
         """The arrays by name, made anew each time."""
 
     def output(self) -> Answer:
-        """Room for the answer, which shows what is left unwritten."""
+        """Memory for the answer; poison marks what is left unwritten."""
         return launch.poisoned(*self.form)
 
 
@@ -77,16 +85,16 @@ class Case(Task):
     @property
     @abstractmethod
     def instruction(self) -> str:
-        """What is asked about, by its whole name."""
+        """The whole name of the instruction."""
 
     @property
-    def options(self) -> dict[str, Any]:
-        """What else decides the case, as a recording keeps it."""
+    def options(self) -> Options:
+        """What else determines the case, as a recording keeps it."""
         return {}
 
     @property
     def salt(self) -> str:
-        """What goes into the digest before the inputs."""
+        """The text that enters the digest before the inputs."""
         return ""
 
     @abstractmethod
@@ -102,19 +110,19 @@ class Case(Task):
         """What an element of the answer is."""
 
     def digest(self, inputs: Arrays) -> str:
-        """A short fingerprint of the inputs, which shows if they ever change."""
+        """A short hash of the inputs, which detects a change of how they are made."""
         total = hashlib.sha256(self.salt.encode())
         for name in sorted(inputs):
             total.update(np.ascontiguousarray(inputs[name]).tobytes())
         return total.hexdigest()[:16]
 
-    def ask(self, gpu: Any, module: Any, inputs: Arrays) -> Answer:
+    def ask(self, gpu: GPU, module: Module, inputs: Arrays) -> Answer:
         """What a GPU answers, with a module that has the kernel loaded."""
         return launch.run(gpu, module, self, inputs, self.output())
 
 
 class TileCase(Case):
-    """A case of one instruction that does a tile in each block."""
+    """A case of one instruction that computes one tile in each block."""
 
     op: Instruction
 
@@ -125,7 +133,7 @@ class TileCase(Case):
 
     @property
     def count(self) -> int:
-        """How many tiles there are in fact."""
+        """The real number of tiles."""
         return self.tiles
 
     @property
@@ -154,7 +162,7 @@ class TileCase(Case):
         return self.kernel.form(self.count)
 
     def version(self, target: str) -> Version:
-        """That of the instruction."""
+        """The PTX version of the instruction."""
         return self.kernel.version(target)
 
     def entry(self) -> str:
@@ -182,7 +190,7 @@ def machine_code(tasks: Iterable[Task], target: str) -> bytes:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """How much a GPU's answer differs from ours, and where first."""
+    """How many elements of two answers differ, and the first that does."""
 
     case: Case
     bits: int

@@ -1,4 +1,4 @@
-"""What should a ``wgmma`` find in shared memory?
+"""Images of shared memory, and descriptors into them, for cases of ``wgmma``.
 
 An image is random elements throughout, so a descriptor may lead anywhere in it:
 offsets are the canonical ones or any others that stay inside.
@@ -86,7 +86,7 @@ def _descriptor(
     size: int,
     source: Source,
 ) -> Descriptor:
-    """One that stays within so many bytes, from 0 on."""
+    """A descriptor whose tile stays within the first bytes of the image."""
     rows, k = extent(op, operand)
     of = op.types[operand.lower()]
     wide = span_of(swizzle)
@@ -106,7 +106,7 @@ def _descriptor(
     along = UNIT * _pick(source, room // max(1, spans - 1) // UNIT)
     used = along * (spans - 1)
     across = UNIT * _pick(source, (room - used) // max(1, lines - 1) // UNIT)
-    # An offset that leads nowhere may be anything: nobody reads it.
+    # An offset that the tile does not use may have any value.
     along = along if spans > 1 else UNIT * _pick(source, LIMIT // UNIT - 1)
     across = across if lines > 1 else UNIT * _pick(source, LIMIT // UNIT - 1)
     return Descriptor.from_steps(

@@ -1,8 +1,8 @@
-"""What should an instruction be tried on?
+"""Random inputs for instructions, the same on every machine.
 
-Inputs of several kinds, the same everywhere: they are made from the raw words
-of a counter-based generator by integer arithmetic alone, so a recording needs
-to store only what a GPU answered.
+There are several kinds of input.  They are made from the raw words of a counter-based
+generator by integer arithmetic alone, so a recording stores only the answers of the
+GPU.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def kinds(op: Instruction) -> tuple[str, ...]:
 
 
 def tile_count(op: Instruction, tiles: int) -> int:
-    """How many tiles a trial of at least so many has: as many of each kind."""
+    """The tiles of a trial: at least as many as given, the same number of each kind."""
     return -(-tiles // len(kinds(op))) * len(kinds(op))
 
 

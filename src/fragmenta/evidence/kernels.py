@@ -1,33 +1,32 @@
-"""Does a whole kernel leave the same bytes in memory here and on a GPU?
+"""Compares whole kernels on the CPU and on a GPU, byte by byte.
 
-A launch is brought into the terms of the machine: buffers of bytes, and parameters that
-are bytes or pointers into a buffer.  So both sides start from the same.
+A launch becomes buffers of bytes, and parameters that are bytes or pointers into a
+buffer.  So both sides start from the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta import __version__
 from fragmenta.cuda.tools import device, programs
-from fragmenta.cuda.tools.device import GPU
+from fragmenta.cuda.tools.device import GPU, Array
 from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.launching import check_shape
+from fragmenta.launch.options import check_cluster, check_shape
 from fragmenta.launch.result import Result
-from fragmenta.launch.runners import check_cluster
 from fragmenta.ptx.module import demangled
 from fragmenta.simt.arguments import (
     Arguments,
     Passed,
+    Pointer,
     Struct,
     pointer,
     segments_of,
@@ -40,15 +39,20 @@ PATTERNS = 0xDEADBEEF, 0x3F9A5A5A
 # ── what is different ───────────────────────────────────────────────────────
 
 
+Given = TypeVar("Given")
+Extent = int | Sequence[int]
+"""The size of a grid, a block or a cluster, as users give it."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """How an array differs from the GPU's."""
 
     argument: int
     name: str
-    """Of the parameter."""
+    """The name of the parameter."""
     elements: int
-    """How many elements differ, of how many."""
+    """How many elements differ, and of how many."""
     size: int
     count: int
     """How many bytes differ."""
@@ -66,9 +70,7 @@ class Difference:
         )
 
 
-def compare(
-    argument: int, name: str, cpu: NDArray[Any], gpu: NDArray[Any]
-) -> Difference | None:
+def compare(argument: int, name: str, cpu: Array, gpu: Array) -> Difference | None:
     """Where two arrays of one type and shape differ; None if no byte does.
 
     >>> one, two = np.zeros((2, 2), np.float16), np.zeros((2, 2), np.float16)
@@ -100,7 +102,7 @@ def compare(
 
 
 def same_lines(one: str, two: str) -> bool:
-    r"""Whether two texts have the same lines: threads print in no certain order.
+    r"""Whether two texts have the same lines in any order, as threads print them.
 
     >>> same_lines("1\n2\n", "2\n1\n")
     True
@@ -112,18 +114,18 @@ def same_lines(one: str, two: str) -> bool:
 
 
 class Held(NamedTuple):
-    """A buffer: which argument it came with, and what it looked like there."""
+    """A buffer: its argument, the array that was given, and its bytes."""
 
     argument: int
     name: str
-    array: NDArray[Any]
+    array: Array
     bytes: Bytes
 
 
 class Prepared:
     """The buffers and parameters of a launch."""
 
-    def __init__(self, kernel: Kernel, arguments: Any) -> None:
+    def __init__(self, kernel: Kernel, arguments: Iterable[object]) -> None:
         self.kernel = kernel
         given = list(arguments)
         made = Arguments(kernel.function, given)
@@ -137,7 +139,7 @@ class Prepared:
                     held[which] = Held(index, each.name, seen, data)
         self.held = [held[which] for which in range(len(made.segments))]
 
-    def arguments(self) -> tuple[list[Any], list[Bytes]]:
+    def arguments(self) -> tuple[list[object], list[Bytes]]:
         """Arguments for a launch here, and the copies that it changes."""
         copies = []
         for each in self.held:
@@ -149,10 +151,10 @@ class Prepared:
     def program(
         self,
         code: bytes,
-        grid: Any,
-        block: Any,
+        grid: Extent,
+        block: Extent,
         shared: int,
-        cluster: Any = None,
+        cluster: Extent | None = None,
         *,
         cooperative: bool = False,
     ) -> Program:
@@ -172,9 +174,11 @@ class Prepared:
             bool(cooperative),
         )
 
-    def after(self, given: Sequence[Any], buffers: Sequence[Bytes]) -> list[Any]:
-        """The arguments given, with their arrays as a launch left them."""
-        found = list(given)
+    def after(
+        self, given: Sequence[Given], buffers: Sequence[Bytes]
+    ) -> list[Given | Array]:
+        """The given arguments, with arrays as they are after a launch."""
+        found: list[Given | Array] = list(given)
         for each, data in zip(self.held, buffers, strict=True):
             found[each.argument] = _like(data, each.array)
         return found
@@ -190,14 +194,19 @@ class Prepared:
         return [each for each in found if each is not None]
 
 
-def _given(passed: Passed, copies: Sequence[Bytes]) -> Any:
+def _given(passed: Passed, copies: Sequence[Bytes]) -> bytes | Pointer | Struct:
     """A parameter as an argument, whose pointers point into copies."""
     if isinstance(passed, bytes):
         return passed
     if isinstance(passed, tuple):
-        return pointer(copies[passed[0]], passed[1])
-    pointers = tuple((at, _given(each, copies)) for at, each in passed.pointers)
+        return _pointer(passed, copies)
+    pointers = tuple((at, _pointer(each, copies)) for at, each in passed.pointers)
     return Struct(passed.data, pointers)
+
+
+def _pointer(place: tuple[int, int], copies: Sequence[Bytes]) -> Pointer:
+    buffer, offset = place
+    return pointer(copies[buffer], offset)
 
 
 def _whole(held: Held) -> bool:
@@ -205,7 +214,7 @@ def _whole(held: Held) -> bool:
     return held.array is not held.bytes
 
 
-def _like(data: Bytes, array: NDArray[Any]) -> NDArray[Any]:
+def _like(data: Bytes, array: Array) -> Array:
     return data.view(array.dtype).reshape(array.shape) if data.size else array
 
 
@@ -223,12 +232,12 @@ class Verified:
     """How many bytes were compared."""
     differences: list[Difference]
     result: Result = field(repr=False)
-    """Of the launch here."""
+    """The result of the launch on the CPU."""
     gpu_printed: str = ""
 
     @property
     def same(self) -> bool:
-        """Whether no byte differs, and the same lines were printed."""
+        """Whether all bytes are equal, and the same lines were printed."""
         printed = same_lines(self.result.output, self.gpu_printed)
         return not self.differences and printed
 
@@ -242,7 +251,7 @@ class Verified:
             f"{demangled(self.kernel)}, {self.bytes:,} bytes compared with {whom}:{how}"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, for a program."""
         return {
             "kernel": self.kernel,
@@ -258,11 +267,11 @@ class Verified:
 
 def verify(
     kernel: Kernel,
-    grid: Any,
-    block: Any,
-    arguments: Any = (),
+    grid: Extent,
+    block: Extent,
+    arguments: Iterable[object] = (),
     *,
-    cluster: Any = None,
+    cluster: Extent | None = None,
     cooperative: bool = False,
     shared: int = 0,
     target: str | None = None,
@@ -277,8 +286,8 @@ def verify(
     not compared.  Here it has the arithmetic of the GPU, whatever target the PTX is
     written for.  A ``target`` may be given, and is refused if this GPU is another.
 
-    >>> from fragmenta import NoDevice, ptx
-    >>> kernel = ptx.parse('''
+    >>> import fragmenta as fm
+    >>> kernel = fm.ptx.parse('''
     ... .version 8.0 .target sm_80 .address_size 64
     ... .entry one(.param .u64 data) {
     ...     .reg .b64 %rd1;
@@ -288,7 +297,7 @@ def verify(
     ... }''').kernels["one"]
     >>> try:
     ...     same = kernel.verify(1, 1, [np.zeros(4, np.int32)]).same
-    ... except NoDevice:
+    ... except fm.errors.NoDevice:
     ...     same = True
     >>> same
     True
@@ -297,7 +306,7 @@ def verify(
     check_gpu(chip, target)
     prepared = Prepared(kernel, arguments)
     given, copies = prepared.arguments()
-    # A kernel that faults does so here first, where it does no harm.
+    # The CPU goes first: a fault there does not break the context of the GPU.
     result = anew(kernel).launch(
         grid,
         block,
@@ -352,6 +361,6 @@ def assembled(kernel: Kernel, target: str, contract: bool = True) -> bytes:
 
 
 def made_by(gpu: GPU) -> dict[str, str]:
-    """What made an answer: this package, the GPU and its tools, and the day."""
+    """What produced an answer: versions of package, GPU and tools, and the date."""
     today = date.today().isoformat()
     return {"fragmenta": __version__, **gpu.versions(), "date": today}

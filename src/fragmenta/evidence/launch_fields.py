@@ -1,18 +1,18 @@
-"""Can a recorded launch be replayed?
+"""Checks the fields of a recorded launch, before it is replayed.
 
-The fields of a launch and of its arguments, as a file gives them, are checked here:
-that each is there and of its kind, and that arrays and changes have the sizes they say.
+Each field of a launch and of its arguments must be present and of its type, and arrays
+and changes must have the sizes that the file gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import BadFile, Error, nearest, one_of
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Spec
 from fragmenta.evidence.validation import (
     RULES,
@@ -38,7 +38,7 @@ class Change(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How much a file holds beside its index."""
+    """The sizes of the parts of a file besides its index."""
 
     texts: int
     data: int
@@ -48,22 +48,20 @@ class Sizes(NamedTuple):
 # ── arguments ───────────────────────────────────────────────────────────────
 
 
-def _is_real(value: object) -> bool:
-    return isinstance(value, int | float)  # true and false of type bool, too
+def _is_real(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float)  # bool is an int
 
 
 def _is_finite(value: object) -> bool:
-    if not _is_real(value):
-        return False
     try:
-        return isfinite(value)  # type: ignore[arg-type]
+        return _is_real(value) and isfinite(value)
     except OverflowError:  # a whole number beyond all floats
         return False
 
 
 def _is_hexadecimal(value: object) -> bool:
     try:
-        return is_text(value) and bytes.fromhex(value) is not None  # type: ignore[arg-type]
+        return is_text(value) and bytes.fromhex(value) is not None
     except ValueError:
         return False
 
@@ -90,7 +88,7 @@ _MORE: dict[str, tuple[str, ...]] = {
     "struct": ("bytes",),
     "pointer": ("argument", "offset"),
 }
-"""The kinds of arguments, and what describes each."""
+"""The kinds of arguments, and the fields of each."""
 
 _RULES = {
     "kind": Rule(is_text, "text"),
@@ -111,7 +109,7 @@ _RULES = {
 
 
 def array_bytes(spec: Spec) -> int | None:
-    """The bytes of the array that is described; None of what is no array.
+    """The bytes of the array that is described; None if it is not an array.
 
     >>> array_bytes({"kind": "bits", "type": "f16", "shape": [4, 2]})
     16
@@ -121,10 +119,10 @@ def array_bytes(spec: Spec) -> int | None:
     return prod(spec["shape"]) * np.dtype(TYPES[spec["type"]]).itemsize
 
 
-def _check_argument(spec: Any, data: int) -> None:
-    kind = str(spec.get("kind")) if isinstance(spec, dict) else ""
-    if isinstance(spec, dict) and kind not in _MORE:
-        raise Error(
+def _checked_argument(given: object, data: int) -> Spec:
+    kind = str(given.get("kind")) if isinstance(given, dict) else ""
+    if isinstance(given, dict) and kind not in _MORE:
+        raise BadFile(
             f"no kind of argument {kind:.40}{nearest(kind, _MORE)}; there are "
             f"{one_of(_MORE, 'and')}"
         )
@@ -132,39 +130,44 @@ def _check_argument(spec: Any, data: int) -> None:
     wanted = {"kind": True, **dict.fromkeys(names, True)}
     if "shape" in names:
         wanted["seed"] = False
-    check_fields(spec, wanted, _RULES, "an argument")
-    match spec:
-        case {"kind": "values", "shape": shape, "data": given}:
-            if prod(shape) != len(given):
-                raise Error(
-                    f"shape {shape} has {prod(shape)} elements, not {len(given)}"
+    fields = check_fields(given, wanted, _RULES, "an argument")
+    spec = cast(Spec, fields)  # the rules are those of its fields
+    match fields:
+        case {"kind": "values", "shape": shape, "data": values}:
+            if prod(shape) != len(values):
+                raise BadFile(
+                    f"shape {shape} has {prod(shape)} elements, not {len(values)}"
                 )
         case {"kind": "integers" | "wide", "low": low, "high": high}:
             if not is_number(low) or not is_number(high) or not low < high:
-                raise Error(f"low is below high, whole numbers; given {low} and {high}")
-            if spec["kind"] == "wide" and max(-low, high) > MOST_EXPONENT:
-                raise Error(
+                raise BadFile(
+                    f"low is below high, whole numbers; given {low} and {high}"
+                )
+            if kind == "wide" and max(-low, high) > MOST_EXPONENT:
+                raise BadFile(
                     f"exponents are at most {MOST_EXPONENT}; given {low}, {high}"
                 )
         case {"kind": "stored", "start": start}:
             if start + (array_bytes(spec) or 0) > data:
-                raise Error(f"an array ends behind the {data} bytes of data")
+                raise BadFile(f"an array ends past the {data} bytes of data")
+    return spec
 
 
-def _check_arguments(specs: Sequence[Any], data: int) -> None:
-    for number, spec in enumerate(specs):
+def _check_arguments(given: Sequence[object], data: int) -> None:
+    specs: list[Spec] = []
+    for number, each in enumerate(given):
         try:
-            _check_argument(spec, data)
+            specs.append(_checked_argument(each, data))
         except Error as why:
-            raise Error(f"argument {number}: {why}") from None
+            raise BadFile(f"argument {number}: {why}") from None
     whole = sum(array_bytes(spec) or 0 for spec in specs)
     if whole > MOST_BYTES:
-        raise Error(f"arrays have at most {MOST_BYTES:,} bytes; given {whole:,}")
+        raise BadFile(f"arrays have at most {MOST_BYTES:,} bytes; given {whole:,}")
     for number, spec in enumerate(specs):
         if spec["kind"] == "pointer":
             goal = spec["argument"]
             if goal >= len(specs) or array_bytes(specs[goal]) is None:
-                raise Error(
+                raise BadFile(
                     f"argument {number}: it points into {goal}, which is no array"
                 )
 
@@ -192,14 +195,15 @@ LAUNCH_RULES = {
     ),
     "printed": Rule(is_text, "text"),
 }
-"""What the fields of a launch may be."""
+"""The rules for the fields of a launch."""
 
 
-def check_launch(given: Any, sizes: Sizes) -> dict[str, Any]:
+def check_launch(given: object, sizes: Sizes) -> dict[str, Any]:
     """The fields of a launch, if it can be replayed."""
-    check_fields(given, dict.fromkeys(LAUNCH_RULES, True), LAUNCH_RULES, "a launch")
+    wanted = dict.fromkeys(LAUNCH_RULES, True)
+    given = check_fields(given, wanted, LAUNCH_RULES, "a launch")
     if given["text"] >= sizes.texts:
-        raise Error(f"text {given['text']} is named, and there are {sizes.texts}")
+        raise BadFile(f"text {given['text']} is named, and there are {sizes.texts}")
     _check_arguments(given["arguments"], sizes.data)
     changes = [Change(*each) for each in given["changes"]]
     for change in changes:
@@ -207,24 +211,26 @@ def check_launch(given: Any, sizes: Sizes) -> dict[str, Any]:
         specs = given["arguments"]
         size = array_bytes(specs[which]) if which < len(specs) else None
         if size is None:
-            raise Error(f"argument {which} is changed, which is no array")
+            raise BadFile(f"argument {which} is changed, which is no array")
         if change.length != size:
-            raise Error(
+            raise BadFile(
                 f"argument {which} has {size} bytes, and its change {change.length}"
             )
         if change.start + change.length > sizes.changes:
-            raise Error(f"a change ends behind the {sizes.changes} bytes of changes")
+            raise BadFile(f"a change ends past the {sizes.changes} bytes of changes")
     sides = {side: tuple(given[side]) for side in ("grid", "block")}
     return {**given, **sides, "changes": changes}
 
 
-def check_texts(given: Any) -> list[tuple[str, int]]:
+def check_texts(given: object) -> list[tuple[str, int]]:
     """The names and sizes of the texts of a recording."""
     if not isinstance(given, list) or not given:
-        raise Error("it has no texts")
+        raise BadFile("it has no texts")
     rules = {"name": Rule(is_text, "text"), "bytes": Rule(is_count, "a count of bytes")}
-    for each in given:
+    texts = [
         check_fields(each, dict.fromkeys(rules, True), rules, "a text")
-    if (whole := sum(each["bytes"] for each in given)) > MOST_BYTES:
-        raise Error(f"texts have at most {MOST_BYTES:,} bytes; given {short(whole)}")
-    return [(each["name"], each["bytes"]) for each in given]
+        for each in given
+    ]
+    if (whole := sum(each["bytes"] for each in texts)) > MOST_BYTES:
+        raise BadFile(f"texts have at most {MOST_BYTES:,} bytes; given {short(whole)}")
+    return [(each["name"], each["bytes"]) for each in texts]

@@ -1,4 +1,4 @@
-"""What did a GPU leave in memory after the launch of a kernel?
+"""Recordings of launches: what a GPU left in memory after a kernel.
 
 A recording of launches is a ``.npz`` file.  ``index`` is JSON: what made it, the names
 of the PTX texts, and the launches.  ``texts`` is the PTX, ``changes`` what each launch
@@ -16,7 +16,6 @@ import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +23,23 @@ from numpy.typing import NDArray
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import device, programs
-from fragmenta.cuda.tools.device import GPU
-from fragmenta.errors import Error, KernelFault, KernelHazard
+from fragmenta.cuda.tools.device import GPU, Array
+from fragmenta.errors import BadFile, Error, KernelFault, KernelHazard
 from fragmenta.evidence import kernels
 from fragmenta.evidence.arguments import MOST_BYTES, Argument, Into, Spec, make
-from fragmenta.evidence.kernels import Difference, Prepared
+from fragmenta.evidence.kernels import Difference, Extent, Prepared
 from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import ERROR
-from fragmenta.simt.arguments import pointer
+from fragmenta.simt.arguments import Pointer, pointer
 
 PARTS = ("index", "texts", "changes")
-"""What the archive of a recording has; ``data`` may be missing."""
+"""The parts of a recording's archive; ``data`` may be missing."""
 _MEMORY = 1 << 28
-"""What xz may use."""
+"""The most bytes of memory for xz."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +76,14 @@ class Launches:
         """Arrays, scalars and pointers as they were before a launch."""
         made = make_arguments(launch.arguments, launch.seed, self.data)
         if digest(made) != launch.digest:
-            raise Error(
+            raise BadFile(
                 f"the arguments of {launch.name} are not those that were recorded "
                 f"({digest(made)}, not {launch.digest})"
             )
         return made
 
     def expected(self, launch: RecordedLaunch) -> list[Argument]:
-        """The same as the GPU left them."""
+        """The arguments as the GPU left them."""
         after = self.arguments(launch)
         for change in launch.changes:
             array = after[change.argument]
@@ -108,7 +107,7 @@ class Launches:
 def make_arguments(
     specs: Sequence[Spec], seed: int, data: bytes = b""
 ) -> list[Argument]:
-    """Every argument has a seed of its own."""
+    """Make the arguments, each with a seed of its own."""
     return [make(spec, seed + 7919 * i, data) for i, spec in enumerate(specs)]
 
 
@@ -124,9 +123,9 @@ def digest(arguments: Sequence[Argument]) -> str:
     return state.hexdigest()[:16]
 
 
-def for_kernel(arguments: Sequence[Argument]) -> list[Any]:
+def for_kernel(arguments: Sequence[Argument]) -> list[Array | bytes | Pointer]:
     """The arguments as a kernel takes them: scalars are their bytes."""
-    given: list[Any] = []
+    given: list[Array | bytes | Pointer] = []
     for each in arguments:
         if isinstance(each, Into):
             given.append(pointer(arguments[each.argument], each.offset))
@@ -150,7 +149,7 @@ def load(path: Path) -> Launches:
     with refused(f"{path} is not a recording of launches"):
         found = read(path)
         if not isinstance(found, Archive) or not set(PARTS) <= set(found):
-            raise Error(f"it is an archive of {', '.join(PARTS)} and data")
+            raise BadFile(f"it is an archive of {', '.join(PARTS)} and data")
         index = json_of(found["index"], "index")
         made = check_made(index.get("made"))
         check_target(made.get("target", ""))
@@ -160,7 +159,7 @@ def load(path: Path) -> Launches:
         data = _expanded(found["data"], "data") if "data" in found else b""
         listed = index.get("launches")
         if not isinstance(listed, list) or not listed:
-            raise Error("it has no launches")
+            raise BadFile("it has no launches")
         launches = []
         sizes = Sizes(len(texts), len(data), changes.size)
         for number, each in enumerate(listed):
@@ -169,23 +168,25 @@ def load(path: Path) -> Launches:
         return Launches(made, texts, launches, changes, data)
 
 
-def _expanded(content: NDArray[Any], what: str) -> bytes:
-    """What xz compressed, of which there may not be too much."""
+def _expanded(content: Array, what: str) -> bytes:
+    """The content that xz compressed, of limited size."""
     if content.ndim != 1 or content.dtype != np.uint8:
-        raise Error(f"{what} are bytes; given {content.dtype} of shape {content.shape}")
+        raise BadFile(
+            f"{what} are bytes; given {content.dtype} of shape {content.shape}"
+        )
     unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:
         found = unpack.decompress(content.tobytes(), max_length=MOST_BYTES)
     except lzma.LZMAError as why:
-        raise Error(f"{what} are damaged ({why})") from None
+        raise BadFile(f"{what} are damaged ({why})") from None
     if not unpack.eof:
-        raise Error(f"{what} end too early, or have more than {MOST_BYTES:,} bytes")
+        raise BadFile(f"{what} end too early, or have more than {MOST_BYTES:,} bytes")
     return found
 
 
 def _texts(joined: bytes, named: list[tuple[str, int]]) -> list[tuple[str, str]]:
     if sum(size for _, size in named) != len(joined):
-        raise Error(
+        raise BadFile(
             f"there are {len(joined)} bytes of texts, and other sizes are named"
         )
     found, start = [], 0
@@ -193,7 +194,7 @@ def _texts(joined: bytes, named: list[tuple[str, int]]) -> list[tuple[str, str]]
         try:
             found.append((name, joined[start : start + size].decode()))
         except UnicodeDecodeError as why:
-            raise Error(f"the text {short(name)} is not UTF-8 ({why})") from None
+            raise BadFile(f"the text {short(name)} is not UTF-8 ({why})") from None
         start += size
     return found
 
@@ -201,7 +202,7 @@ def _texts(joined: bytes, named: list[tuple[str, int]]) -> list[tuple[str, str]]
 # ── writing ─────────────────────────────────────────────────────────────────
 
 
-def difference(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.uint8]:
+def difference(before: Array, after: Array) -> NDArray[np.uint8]:
     """The exclusive or of all bytes, the first bytes of all elements first.
 
     >>> difference(np.array([1, 2], np.int16), np.array([1, 258], np.int16))
@@ -214,7 +215,7 @@ def difference(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray((pair[0] ^ pair[1]).T).reshape(-1)
 
 
-def apply(before: NDArray[Any], recorded: NDArray[np.uint8]) -> NDArray[Any]:
+def apply(before: Array, recorded: NDArray[np.uint8]) -> Array:
     """The array after a launch: the inverse of :func:`difference`."""
     size = before.dtype.itemsize
     old = np.frombuffer(before.tobytes(), np.uint8).reshape(-1, size)
@@ -228,19 +229,24 @@ class Writer:
     def __init__(self, made: dict[str, str]) -> None:
         self.made = made
         self._texts: list[tuple[str, bytes]] = []
-        self._launches: list[dict[str, Any]] = []
+        self._launches: list[dict[str, object]] = []
         self._changes: list[bytes] = []
         self._data: list[bytes] = []
 
     def add_text(self, name: str, text: str) -> int:
-        """Keep a PTX text; its number."""
+        """Add a PTX text; returns its number."""
         self._texts.append((name, text.encode()))
         return len(self._texts) - 1
 
     def add_launch(
-        self, before: Sequence[Argument], after: Sequence[Argument], **row: Any
+        self,
+        before: Sequence[Argument],
+        after: Sequence[Argument],
+        *,
+        arguments: Sequence[Spec],
+        **row: object,
     ) -> int:
-        """Keep what a launch changed; how many bytes are in changed arrays."""
+        """Add what a launch changed; returns the bytes of the changed arrays."""
         found: list[Change] = []
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
@@ -251,7 +257,7 @@ class Writer:
                 self._changes.append(content)
         specs = [
             self._kept(spec, value)
-            for spec, value in zip(row["arguments"], before, strict=True)
+            for spec, value in zip(arguments, before, strict=True)
         ]
         row = {**row, "arguments": specs, "digest": digest(before), "changes": found}
         self._launches.append(row)
@@ -281,7 +287,7 @@ class Writer:
         return {name: np.frombuffer(each, np.uint8) for name, each in parts.items()}
 
     def save(self, path: Path) -> int:
-        """Write the recording; its size in bytes."""
+        """Write the recording; returns its size in bytes."""
         np.savez(path, **self.arrays())  # type: ignore[arg-type]
         return path.stat().st_size
 
@@ -295,8 +301,8 @@ def _size(parts: list[bytes]) -> int:
 
 def record(
     kernel: Kernel,
-    grid: Any,
-    block: Any,
+    grid: Extent,
+    block: Extent,
     specs: Sequence[Spec],
     values: Sequence[Argument],
     *,
@@ -305,8 +311,8 @@ def record(
 ) -> Writer:
     """Launch a kernel on the GPU, and keep what it changed.
 
-    It is launched twice, over memory filled with different patterns: an answer that
-    depends on chance is refused.
+    It is launched twice, over memory filled with different patterns.  If the answers
+    differ, the kernel depends on uninitialised memory or on timing, and is refused.
     """
     chip = gpu or device.present()
     prepared = Prepared(kernel, for_kernel(values))
@@ -326,18 +332,19 @@ def record(
     after = prepared.after(values, done.buffers)
     writer = Writer(kernels.made_by(chip))
     module = kernel.loaded.module
-    row = {
-        "text": writer.add_text(module.name, module.text),
-        "name": kernel.name,
-        "entry": kernel.name,
-        "grid": program.grid,
-        "block": program.block,
-        "shared": shared,
-        "arguments": list(specs),
-        "seed": 0,
-        "printed": done.printed,
-    }
-    writer.add_launch(values, after, **row)
+    writer.add_launch(
+        values,
+        after,
+        text=writer.add_text(module.name, module.text),
+        name=kernel.name,
+        entry=kernel.name,
+        grid=program.grid,
+        block=program.block,
+        shared=shared,
+        arguments=list(specs),
+        seed=0,
+        printed=done.printed,
+    )
     return writer
 
 
@@ -350,14 +357,14 @@ class Replayed:
 
     launch: RecordedLaunch
     bytes: int
-    """How many were compared."""
+    """How many bytes were compared."""
     differences: list[Difference]
     fault: str = ""
-    """What went wrong here, where the GPU ended well."""
+    """The error of the launch on the CPU, if the GPU had none."""
     printed: bool = True
     """Whether the same lines were printed."""
     hazards: Sequence[Problem] = ()
-    """What the kernel does wrong, as a race, though the bytes may be the same."""
+    """What the race detector and the checks found, even if the bytes are equal."""
 
     @property
     def same(self) -> bool:
@@ -365,7 +372,7 @@ class Replayed:
         return self.printed and not self.fault and not self.differences
 
     @property
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """What differs, in words."""
         lines = [*([self.fault] if self.fault else []), *map(str, self.differences)]
         return [*lines, *([] if self.printed else ["it printed other lines"])]
@@ -395,7 +402,7 @@ def replay_one(
         output = result.output
     except KernelHazard as why:
         output = why.output
-        fault = "" if why.result else str(why)  # otherwise it came to its end
+        fault = "" if why.result else str(why)  # otherwise it ran to its end
         hazards = [each for each in why.problems if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)

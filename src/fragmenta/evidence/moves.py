@@ -1,15 +1,15 @@
-"""What does a GPU answer to ``ldmatrix``, ``stmatrix`` and ``movmatrix``?"""
+"""Cases of ``ldmatrix``, ``stmatrix`` and ``movmatrix``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from fragmenta.cuda.tools.device import Array
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
-from fragmenta.errors import Error
-from fragmenta.evidence.case import Answer, TileCase
+from fragmenta.errors import BadFile
+from fragmenta.evidence.case import Answer, Options, TileCase
 from fragmenta.evidence.inputs import Source
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.isa.families import catalogue
@@ -50,20 +50,20 @@ class MoveCase(TileCase):
         return TileKernel(self.op, image_bytes=size)
 
     @property
-    def options(self) -> dict[str, Any]:
-        """None, which was written down in this way from the beginning."""
+    def options(self) -> Options:
+        """No options; recordings have always kept them in this form."""
         return {"variant": {}}
 
     @property
     def salt(self) -> str:
-        """The same for all."""
+        """The same text for all."""
         return "()"
 
     def inputs(self) -> Arrays:
         """Registers, addresses and images: what the instruction takes."""
         op, tiles = self.op, self.tiles
         source = Source(str(op), tiles, self.seed)
-        found: dict[str, Any] = {}
+        found: dict[str, Array] = {}
         if "A" in op.fragments:
             shape = (tiles, 32, op.fragments["A"].registers)
             found["a"] = source.words(shape).astype(np.uint32)
@@ -74,7 +74,7 @@ class MoveCase(TileCase):
         return found
 
     def expect(self, inputs: Arrays, target: str) -> Answer:
-        """By :mod:`fragmenta.shared.moves`; targets do not differ."""
+        """The result of :mod:`fragmenta.shared.moves`; all targets have the same."""
         found: Answer
         if self.op.loads:
             found = moves.ldmatrix(self.op, inputs["image"], inputs["address"])
@@ -84,7 +84,7 @@ class MoveCase(TileCase):
             )
         else:
             found = moves.movmatrix(self.op, inputs["a"])
-        return np.asarray(found).reshape(self.form[0])
+        return found.reshape(self.form[0])
 
 
 def cases(target: str, *, tiles: int = TILES, seed: int) -> list[MoveCase]:
@@ -102,10 +102,10 @@ def cases(target: str, *, tiles: int = TILES, seed: int) -> list[MoveCase]:
 
 
 def again(recorded: RecordedCase, target: str) -> MoveCase:
-    """The case that was recorded, if there is such a one."""
+    """The case that was recorded; an error if there is no such case."""
     op = recorded_instruction(recorded, FAMILIES, target)
     if recorded.variant != {}:
-        raise Error(f"{op.family} has no variants; given {recorded.variant!r:.40}")
+        raise BadFile(f"{op.family} has no variants; given {recorded.variant!r:.40}")
     if recorded.selector is not None:
-        raise Error(f"{op.family} has no selectors; given {recorded.selector}")
+        raise BadFile(f"{op.family} has no selectors; given {recorded.selector}")
     return MoveCase(op, recorded.tiles, recorded.seed)

@@ -1,8 +1,7 @@
-"""How does a test launch kernels where there may be no GPU?
+"""A pytest plugin that launches kernels on a GPU, or on the CPU without one.
 
-A plugin of pytest: the fixture ``gpu``, which is a
-:class:`~fragmenta.evidence.testing.Launcher`, and the option ``--fragmenta``.  Nothing
-heavy is imported before a test asks for it.
+It has the fixture ``gpu``, a :class:`~fragmenta.evidence.testing.Launcher`, and the
+option ``--fragmenta``.  Nothing heavy is imported before a test uses the fixture.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What did a real GPU answer?
+"""Records the answers of a GPU, and replays them on the CPU.
 
 A recording holds the answers to the cases of one file on one GPU, with the
 versions that made them.  The inputs are not stored: they are made anew from the
@@ -14,19 +14,18 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.cuda.tools.device import GPU
-from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
+from fragmenta.errors import BadCall, BadFile, UnsupportedTarget, nearest, one_of
 from fragmenta.evidence import moves, registers, validation, warpgroup, wmma
 from fragmenta.evidence.case import Answer, Case, Mismatch, compare, machine_code
 from fragmenta.evidence.validation import RecordedCase
 
 KINDS = ("mma", "mma.sp", "wgmma", "moves", "wmma")
-"""What is recorded, a file for each: ``wgmma`` is dense and sparse, ``moves``
+"""The kinds of recordings, one file each: ``wgmma`` is dense and sparse, ``moves``
 ldmatrix, stmatrix and movmatrix, ``wmma`` its loads, products and stores."""
 
 READERS: dict[str, Callable[[RecordedCase, str], Case]] = {
@@ -47,9 +46,9 @@ class Recording:
     words: NDArray[np.uint32]
 
     def question(self, recorded: RecordedCase) -> Case:
-        """The case that was asked, or an error if there is no such case."""
+        """The case that was recorded; an error if there is no such case."""
         if recorded.kind not in READERS:
-            raise Error(
+            raise BadFile(
                 f"no kind of case {recorded.kind:.40}{nearest(recorded.kind, READERS)};"
                 f" there are {one_of(READERS, 'and')}"
             )
@@ -66,7 +65,7 @@ class Recording:
         """Refuse a case that cannot be replayed, or not in reasonable time."""
         size = self.words.size
         if recorded.tiles > size:
-            raise Error(f"{recorded.tiles} tiles, and {size} words in all")
+            raise BadFile(f"{recorded.tiles} tiles, and {size} words in all")
         validation.check_answer(recorded, self.question(recorded).form, size)
 
     def save(self, path: Path) -> None:
@@ -113,7 +112,6 @@ def record_cases(
         progress(case.instruction)
         inputs = case.inputs()
         answer = case.ask(gpu, module, inputs)
-        options = {"selector": None, "variant": None, **case.options}
         recorded.append(
             RecordedCase(
                 kind=case.kind,
@@ -123,7 +121,8 @@ def record_cases(
                 digest=case.digest(inputs),
                 start=start,
                 shape=answer.shape,
-                **options,
+                selector=case.options.get("selector"),
+                variant=case.options.get("variant"),
             )
         )
         answers.append(np.ascontiguousarray(answer).reshape(-1).view(np.uint32))
@@ -135,7 +134,7 @@ def record_cases(
 def cases(
     kind: str, target: str, tiles: int | None = None, seed: int = 1
 ) -> Sequence[Case]:
-    """Everything that a recording of one kind asks; ``wgmma`` has its own tiles.
+    """All cases of a recording of one kind; those of ``wgmma`` have their own tiles.
 
     >>> len(cases("moves", "sm_90a"))
     37
@@ -158,7 +157,7 @@ def check_kind(kind: str) -> str:
     'moves'
     """
     if kind not in KINDS:
-        raise Error(
+        raise BadCall(
             f"no recording of {kind}{nearest(kind, KINDS)}; "
             f"there are {one_of(KINDS, 'and')}"
         )
@@ -166,7 +165,7 @@ def check_kind(kind: str) -> str:
 
 
 def kinds_on(target: str) -> list[str]:
-    """Those of :data:`KINDS` that a target has anything of.
+    """Those of :data:`KINDS` that have instructions of a target.
 
     >>> kinds_on("sm_90a"), kinds_on("sm_80")
     (['mma', 'mma.sp', 'wgmma', 'moves', 'wmma'], ['mma', 'mma.sp', 'moves', 'wmma'])
@@ -200,8 +199,8 @@ def load(path: Path) -> Recording:
     return recording
 
 
-def _kind(given: Mapping[str, Any]) -> str:
-    """The kind of a case that was recorded before files said so."""
+def _kind(given: Mapping[str, object]) -> str:
+    """The kind of a case in a file that does not name it."""
     first = str(given.get("instruction")).split(".")[0]
     if first in moves.FAMILIES:
         return "moves"
@@ -209,20 +208,20 @@ def _kind(given: Mapping[str, Any]) -> str:
 
 
 def files(paths: Iterable[Path]) -> list[Path]:
-    """The recordings that are meant: files, and all that folders hold.
+    """The given files, and the recordings in the given folders.
 
     >>> files([Path("no such folder")])
     Traceback (most recent call last):
     ...
-    fragmenta.errors.Error: there is no file or folder 'no such folder'
+    fragmenta.errors.BadFile: there is no file or folder 'no such folder'
     """
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise Error(f"there is no file or folder {str(path)!r}")
+            raise BadFile(f"there is no file or folder {str(path)!r}")
         inside = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
         if not inside:
-            raise Error(f"the folder {str(path)!r} holds no recordings (*.npz)")
+            raise BadFile(f"the folder {str(path)!r} holds no recordings (*.npz)")
         found += inside
     return found
 
@@ -236,7 +235,7 @@ def replay(recording: Recording) -> Iterator[tuple[RecordedCase, Mismatch | None
         case = recording.question(recorded)
         inputs = case.inputs()
         if case.digest(inputs) != recorded.digest:
-            raise Error(
+            raise BadFile(
                 f"the inputs of {case.instruction} are not those that were recorded "
                 f"({case.digest(inputs)}, not {recorded.digest})"
             )

@@ -1,4 +1,4 @@
-"""What does a GPU answer to ``mma``, ``mma.sp`` and ``wmma.mma`` on registers?"""
+"""Cases of ``mma``, ``mma.sp`` and ``wmma.mma`` on registers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
-from fragmenta.errors import Error
+from fragmenta.errors import BadFile
 from fragmenta.evidence import inputs
-from fragmenta.evidence.case import Answer, Mismatch, TileCase
-from fragmenta.evidence.program import Fed, packed, repeating
+from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
+from fragmenta.evidence.reproduction import Fed, packed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.execution.mma import execute, stored_columns
 from fragmenta.isa.families import catalogue
@@ -44,11 +44,11 @@ class RegisterCase(TileCase):
 
     @property
     def count(self) -> int:
-        """At least as many as were asked for."""
+        """The tiles: at least as many as were asked for."""
         return inputs.tile_count(self.op, self.tiles)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """The selector."""
         return {"selector": self.selector}
 
@@ -57,7 +57,7 @@ class RegisterCase(TileCase):
         return inputs.registers(self.op, self.tiles, self.seed, self.selector)
 
     def expect(self, inputs: Arrays, target: str) -> Answer:
-        """By ``execute``."""
+        """The result of ``execute``."""
         given: dict[str, Any] = dict(inputs)
         operands = [given.pop(name) for name in "abc"]
         if self.selector is not None:
@@ -101,10 +101,10 @@ def cases(
 
 
 def again(recorded: RecordedCase, target: str) -> RegisterCase:
-    """The case that was recorded, if there is such a one."""
+    """The case that was recorded; an error if there is no such case."""
     op = recorded_instruction(recorded, ("mma", "mma.sp"), target)
     if recorded.variant is not None:
-        raise Error(f"{op.family} has no variants; given {recorded.variant!r:.40}")
+        raise BadFile(f"{op.family} has no variants; given {recorded.variant!r:.40}")
     if recorded.selector not in (op.selectors or (None,)):
-        raise Error(f"selector {recorded.selector} is not one of {op}")
+        raise BadFile(f"selector {recorded.selector} is not one of {op}")
     return RegisterCase(op, recorded.selector, recorded.tiles, recorded.seed)

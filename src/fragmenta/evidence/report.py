@@ -1,9 +1,8 @@
-"""How did a verification go?"""
+"""The report of a verification."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from fragmenta.cuda.tools import device
 
@@ -23,7 +22,7 @@ class First:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one instruction did."""
+    """The outcome of one instruction."""
 
     instruction: str
     family: str
@@ -37,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """What was verified, on what, and how it went."""
+    """What was verified, on which GPU, and the outcomes."""
 
     made: dict[str, str]
     seed: int
@@ -68,13 +67,15 @@ class Report:
         rows = [heading]
         for each in self.outcomes:
             first = each.first
-            told = f"  {first.where}: GPU {first.gpu}, CPU {first.cpu}" if first else ""
+            shown = (
+                f"  {first.where}: GPU {first.gpu}, CPU {first.cpu}" if first else ""
+            )
             rows.append(
                 (
                     str(each.trials),
                     str(each.elements),
                     str(each.differing_bits),
-                    each.instruction + told,
+                    each.instruction + shown,
                 )
             )
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -90,7 +91,7 @@ class Report:
             lines += ["", f"{len(programs) - SHOWN} more programs with --json."]
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, for a program."""
         return {
             "made": self.made,

@@ -1,31 +1,31 @@
-"""Does a kernel give the bits that a test expects, on a GPU or without one?
+"""Tests of kernels that run on a GPU, or on the CPU without one.
 
-Tests that launch kernels run everywhere: with the fixture ``gpu`` of
-:mod:`fragmenta.evidence.plugin`, or with :func:`launcher`.
+Tests get a launcher from the fixture ``gpu`` of :mod:`fragmenta.evidence.plugin`, or
+from :func:`launcher`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array
 from fragmenta.cuda.tools import device, programs
-from fragmenta.cuda.tools.device import GPU
+from fragmenta.cuda.tools.device import GPU, Array
 from fragmenta.cuda.tools.raw import RawKernel
-from fragmenta.errors import Error, NoDevice, nearest, one_of
-from fragmenta.evidence.kernels import Prepared, anew, assembled
+from fragmenta.errors import BadCall, NoDevice, nearest, one_of
+from fragmenta.evidence.kernels import Extent, Prepared, anew, assembled
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 
 # ── the same bits ───────────────────────────────────────────────────────────
 
 
-def assert_same_bits(got: Any, want: Any, most: int = 5) -> None:
+def assert_same_bits(got: ArrayLike, want: ArrayLike, most: int = 5) -> None:
     """Fail unless two arrays have the same type, shape and bits.
 
     The message shows the first elements that differ: place, bits and value of both.
@@ -61,16 +61,16 @@ def assert_same_bits(got: Any, want: Any, most: int = 5) -> None:
     raise AssertionError("\n".join(lines))
 
 
-def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+def _bits(array: Array) -> NDArray[np.uint8]:
     """The bytes of each element, the highest first."""
     if array.dtype.hasobject:
-        raise Error("an array of Python objects has no bits to compare")
+        raise BadCall("an array of Python objects has no bits to compare")
     data = np.frombuffer(array.tobytes(), np.uint8)
     data = data.reshape(array.size, array.itemsize)
     return data[:, ::-1] if sys.byteorder == "little" else data
 
 
-def _shown(bits: NDArray[np.uint8], array: NDArray[Any], at: int) -> str:
+def _shown(bits: NDArray[np.uint8], array: Array, at: int) -> str:
     return f"0x{bits[at].tobytes().hex()} {array.flat[at]!s}"
 
 
@@ -82,7 +82,7 @@ class Launcher(Protocol):
 
     @property
     def name(self) -> str:
-        """What the driver calls the GPU, or the target that the CPU stands for."""
+        """The driver's name of the GPU, or the target whose bits the CPU computes."""
 
     @property
     def is_real(self) -> bool:
@@ -90,15 +90,15 @@ class Launcher(Protocol):
 
     @property
     def target(self) -> str:
-        """Of the GPU, such as ``sm_90a``."""
+        """The target of the GPU, such as ``sm_90a``."""
 
     def launch(
         self,
         code: str | Kernel | Loaded | RawKernel,
         name: str | None,
-        grid: Any,
-        block: Any,
-        arguments: Sequence[Any] = (),
+        grid: Extent,
+        block: Extent,
+        arguments: Sequence[object] = (),
         shared: int = 0,
     ) -> None:
         """Launch a kernel and wait for it; arrays are changed in place.
@@ -130,7 +130,9 @@ def launcher(where: str = "auto", target: str = "sm_90a") -> Launcher:
     """
     choices = ("auto", "gpu", "cpu")
     if where not in choices:
-        raise Error(f"no {where}{nearest(where, choices)}; there are {one_of(choices)}")
+        raise BadCall(
+            f"no {where}{nearest(where, choices)}; there are {one_of(choices)}"
+        )
     check_target(target)
     if where != "cpu":
         try:
@@ -142,7 +144,7 @@ def launcher(where: str = "auto", target: str = "sm_90a") -> Launcher:
 
 
 def chosen(code: str | Kernel | Loaded | RawKernel, name: str | None) -> Kernel:
-    """The kernel that is meant.
+    """The kernel of this name in PTX or in a module; without a name, the only one.
 
     >>> chosen(parse(".version 8.0 .target sm_80 .address_size 64"), "f")
     Traceback (most recent call last):
@@ -155,16 +157,18 @@ def chosen(code: str | Kernel | Loaded | RawKernel, name: str | None) -> Kernel:
         code = parse(code)
     if isinstance(code, Kernel):
         if name not in (None, code.name):
-            raise Error(f"the kernel is {code.name}, not {name}")
+            raise BadCall(f"the kernel is {code.name}, not {name}")
         return code
     if not isinstance(code, Loaded):
-        raise Error(
+        raise BadCall(
             f"a kernel is given as PTX or by fragmenta.ptx; given {type(code).__name__}"
         )
     if name is not None:
         return code.kernels[name]
     if len(code.kernels) != 1:
-        raise Error(f"which kernel: {one_of(code.kernels) or 'there is none'}?")
+        raise BadCall(
+            f"a name is needed; the kernels are {one_of(code.kernels, 'and') or 'none'}"
+        )
     return next(iter(code.kernels.values()))
 
 
@@ -185,9 +189,9 @@ class OnCPU:
         self,
         code: str | Kernel | Loaded | RawKernel,
         name: str | None,
-        grid: Any,
-        block: Any,
-        arguments: Sequence[Any] = (),
+        grid: Extent,
+        block: Extent,
+        arguments: Sequence[object] = (),
         shared: int = 0,
     ) -> None:
         """See :meth:`Launcher.launch`."""
@@ -213,16 +217,16 @@ class OnDevice:
 
     @property
     def target(self) -> str:
-        """Its own."""
+        """Its own target."""
         return self._gpu.target
 
     def launch(
         self,
         code: str | Kernel | Loaded | RawKernel,
         name: str | None,
-        grid: Any,
-        block: Any,
-        arguments: Sequence[Any] = (),
+        grid: Extent,
+        block: Extent,
+        arguments: Sequence[object] = (),
         shared: int = 0,
     ) -> None:
         """See :meth:`Launcher.launch`."""

@@ -1,7 +1,7 @@
-"""How fast does the GPU issue an instruction?
+"""Measures the rate at which the GPU issues an instruction.
 
-A kernel of nothing but that instruction (:mod:`fragmenta.evidence.bench`) on every
-multiprocessor at once.  Rates count the full k of a sparse instruction, as
+A kernel that repeats the instruction (:mod:`fragmenta.evidence.bench`) runs on all
+multiprocessors at once.  Rates count the full k of a sparse instruction, as
 datasheets do.
 """
 
@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from fragmenta.cuda.tools import device, launch
-from fragmenta.cuda.tools.device import GPU
+from fragmenta.cuda.tools.device import GPU, Module
 from fragmenta.errors import Error
 from fragmenta.evidence.bench import Loop, bench
 from fragmenta.isa.families import catalogue
@@ -26,7 +25,7 @@ from fragmenta.progress import Progress
 
 RUNS = 31
 SECONDS = 3e-3
-"""How long one run takes, about."""
+"""The approximate seconds of one run."""
 
 # Tera-operations a second from the data sheets, with sparsity where there is
 # any: a dense instruction has half of it.  Names are the driver's.
@@ -56,7 +55,7 @@ class Rate:
 
     @property
     def share(self) -> float | None:
-        """Of the datasheet's figure."""
+        """The share of the datasheet's figure."""
         if self.rate is None or self.datasheet is None:
             return None
         return self.rate / self.datasheet
@@ -75,7 +74,7 @@ def throughput(
     >>> try:
     ...     found = throughput([fm.mma("m16n8k16", a="f16", d="f32")], runs=3)
     ...     fast = found[0].rate > 1e12
-    ... except fm.NoDevice:
+    ... except fm.errors.NoDevice:
     ...     fast = True
     >>> fast
     True
@@ -90,7 +89,7 @@ def throughput(
 
 
 def measure(gpu: GPU, op: Instruction, runs: int = RUNS) -> Rate:
-    """The median rate of so many runs, each long enough to be timed well."""
+    """The median rate of some runs, each long enough to be timed well."""
     nominal = datasheet(gpu.name, op)
     if not op.supported_on(gpu.target):
         note = f"needs {op.requires}; this is {gpu.target}"
@@ -111,7 +110,9 @@ def measure(gpu: GPU, op: Instruction, runs: int = RUNS) -> Rate:
     return Rate(str(op), op.family, count / seconds, nominal, note)
 
 
-def _seconds(gpu: GPU, module: Any, made: Loop, rounds: int, runs: int) -> list[float]:
+def _seconds(
+    gpu: GPU, module: Module, made: Loop, rounds: int, runs: int
+) -> list[float]:
     arrays = {**made.inputs(), "rounds": np.array([rounds], np.uint32)}
     given = [arrays[name] for name in made.parameters]
     grid, output = gpu.processors, made.output()
@@ -119,7 +120,7 @@ def _seconds(gpu: GPU, module: Any, made: Loop, rounds: int, runs: int) -> list[
 
 
 def datasheet(gpu: str, op: Instruction) -> float | None:
-    """Operations a second that the GPU's datasheet promises, if it does.
+    """Operations a second in the GPU's datasheet; None if it has no figure.
 
     >>> import fragmenta as fm
     >>> datasheet("NVIDIA H200", fm.mma("m16n8k16", a="f16", d="f32"))
@@ -189,7 +190,7 @@ def to_text(rates: Sequence[Rate]) -> str:
     return "\n".join(lines)
 
 
-def to_json(rates: Sequence[Rate], made: dict[str, str]) -> dict[str, Any]:
+def to_json(rates: Sequence[Rate], made: dict[str, str]) -> dict[str, object]:
     """The same for a program, in operations a second."""
     return {
         "made": made,

@@ -1,9 +1,8 @@
-"""Is this file a recording, and one that can be replayed?
+"""Checks that a file is a recording that can be replayed.
 
-A recording comes from somewhere else, so it is checked once, when it is loaded:
-that every field is there and of its kind, that the instructions exist and the
-target has them, that each case has the answers it says, and no more inputs than
-these answers go with.  What passes can be replayed without further questions.
+A recording may come from anywhere, so it is checked once, when it is loaded: every
+field is present and of its type, the instructions exist, the target has them, and each
+case has as many answers as it names.  Replaying needs no further checks.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.npy import Archive, read
-from fragmenta.errors import Error, one_of
+from fragmenta.cuda.tools.device import Array
+from fragmenta.errors import BadFile, Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import check_target
@@ -36,7 +36,7 @@ _LARGE = 1 << 63
 
 @dataclass(frozen=True)
 class RecordedCase:
-    """A case as a file keeps it, and where the answer is among the words."""
+    """A case as a file keeps it, and the place of its answer among the words."""
 
     kind: str
     """Which module made the case, such as ``registers``."""
@@ -47,82 +47,86 @@ class RecordedCase:
     digest: str
     start: int
     shape: tuple[int, ...]
-    variant: dict[str, Any] | int | None = None
-    """What else decides the case, which depends on its kind."""
+    variant: dict[str, object] | int | None = None
+    """What else determines the case; it depends on the kind."""
 
 
 class Content(NamedTuple):
-    """What a file of recordings holds, its cases not yet looked at."""
+    """The parts of a recording, before its cases are checked."""
 
     made: dict[str, str]
-    cases: list[dict[str, Any]]
+    cases: list[dict[str, object]]
     words: RecordedWords
 
 
 @contextmanager
 def refused(what: str) -> Iterator[None]:
-    """Have every refusal say what is refused."""
+    """Put before the message of each error what is refused."""
     try:
         yield
     except Error as why:
-        raise Error(f"{what}: {why}") from None
+        raise BadFile(f"{what}: {why}") from None
 
 
 def content(path: Path) -> Content:
-    """The parts of a recording, each of its kind."""
+    """The parts of a recording, each of the right type."""
     with refused(f"{path} is not a recording"):
         found = read(path)
         if not isinstance(found, Archive) or not {"about", "words"} <= set(found):
-            raise Error("it is an archive of about and words")
+            raise BadFile("it is an archive of about and words")
         words, about = found["words"], json_of(found["about"], "about")
         if words.ndim != 1 or words.dtype != np.uint32:
-            raise Error(f"words are uint32; given {words.dtype} of shape {words.shape}")
+            raise BadFile(
+                f"words are uint32; given {words.dtype} of shape {words.shape}"
+            )
         made, cases = check_made(about.get("made")), about.get("cases")
         if not isinstance(cases, list) or not cases:
-            raise Error("it has no cases")
+            raise BadFile("it has no cases")
         for each in cases:
             if not isinstance(each, dict):
-                raise Error(f"a case has names and values; given {short(each)}")
+                raise BadFile(f"a case has names and values; given {short(each)}")
         check_target(made.get("target", ""))
         return Content(made, cases, words)
 
 
-def check_made(made: Any) -> dict[str, str]:
-    """What made a recording, if it is given in words."""
+def check_made(made: object) -> dict[str, str]:
+    """The versions that made a recording, if all of them are texts."""
     if not isinstance(made, dict) or not all(is_text(x) for x in made.values()):
-        raise Error("made says what made it, in words")
+        raise BadFile("made says what made it, in words")
     return made
 
 
-def json_of(written: NDArray[Any], what: str) -> dict[str, Any]:
+def json_of(written: Array, what: str) -> dict[str, Any]:
     """Names and values that are kept as bytes of JSON."""
     if written.ndim != 1 or written.dtype != np.uint8:
-        raise Error(f"{what} is bytes; given {written.dtype} of shape {written.shape}")
+        raise BadFile(
+            f"{what} is bytes; given {written.dtype} of shape {written.shape}"
+        )
     try:
         found = json.loads(written.tobytes())
     except (ValueError, RecursionError) as why:
-        raise Error(f"{what} is not JSON ({why})") from None
+        raise BadFile(f"{what} is not JSON ({why})") from None
     if not isinstance(found, dict):
-        raise Error(f"{what} has names and values; given {short(found)}")
+        raise BadFile(f"{what} has names and values; given {short(found)}")
     return found
 
 
 # ── the fields of a case ────────────────────────────────────────────────────
 
 
-def is_text(value: object) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """Whether a value is text."""
     return isinstance(value, str)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int]:
     """Whether a value is a whole number that 64 bits hold."""
-    return is_whole(value) and -_LARGE <= int(value) < _LARGE  # type: ignore[call-overload]
+    return isinstance(value, int) and is_whole(value) and -_LARGE <= value < _LARGE
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Whether a value is such a number, 0 or more."""
-    return is_number(value) and int(value) >= 0  # type: ignore[call-overload]
+    return is_number(value) and value >= 0
 
 
 def is_shape(value: object) -> bool:
@@ -131,13 +135,13 @@ def is_shape(value: object) -> bool:
 
 
 class Rule(NamedTuple):
-    """What a field may be, in code and in words."""
+    """The values that a field may have: a predicate, and the same in words."""
 
-    allows: Callable[[Any], bool]
+    allows: Callable[[object], bool]
     what: str
 
 
-# A field by its name: what it may be, in code and in words.
+# The rules for the fields of a case.
 RULES = {
     "kind": Rule(is_text, "text"),
     "instruction": Rule(is_text, "text"),
@@ -156,32 +160,33 @@ RULES = {
 }
 
 
-def recorded_case(given: Mapping[str, Any]) -> RecordedCase:
-    """A case of a file, if its fields are all there and may be what they are."""
+def recorded_case(given: object) -> RecordedCase:
+    """A case of a file, after its fields have been checked."""
     wanted = {each.name: each.default is MISSING for each in fields(RecordedCase)}
-    check_fields(given, wanted, RULES, "a case")
-    return RecordedCase(**{**given, "shape": tuple(given["shape"])})
+    found = check_fields(given, wanted, RULES, "a case")
+    return RecordedCase(**{**found, "shape": tuple(found["shape"])})
 
 
 def check_fields(
-    given: Any, wanted: Mapping[str, bool], rules: Mapping[str, Rule], what: str
-) -> None:
-    """Refuse what lacks a field that it needs, has one too many, or a wrong value.
+    given: object, wanted: Mapping[str, bool], rules: Mapping[str, Rule], what: str
+) -> dict[str, Any]:
+    """The fields, if none is missing, unknown, or of a wrong value.
 
-    ``wanted`` says of each field whether it is needed.
+    ``wanted`` says of each field whether it is required.
     """
     if not isinstance(given, dict):
-        raise Error(f"{what} has names and values; given {short(given)}")
+        raise BadFile(f"{what} has names and values; given {short(given)}")
     missing = [name for name, needed in wanted.items() if needed and name not in given]
     unknown = [name for name in given if name not in wanted]
     if missing or unknown:
-        raise Error(
+        raise BadFile(
             f"{what} has {one_of(wanted, 'and')}; "
             + (f"{missing[0]} is missing" if missing else f"not {short(unknown[0])}")
         )
     for name, value in given.items():
         if not rules[name].allows(value):
-            raise Error(f"{name} is {rules[name].what}; given {short(value)}")
+            raise BadFile(f"{name} is {rules[name].what}; given {short(value)}")
+    return given
 
 
 def recorded_instruction(
@@ -190,27 +195,31 @@ def recorded_instruction(
     """The instruction of a case, if it is of some families and the target has it."""
     op = instruction(recorded.instruction)
     if op.family not in families:
-        raise Error(
+        raise BadFile(
             f"a recording of kind {recorded.kind} is of {one_of(families)}; given {op}"
         )
     if not op.supported_on(target):
-        raise Error(f"{target} does not have {op}")
+        raise BadFile(f"{target} does not have {op}")
     return op
 
 
 def check_answer(
-    recorded: RecordedCase, form: tuple[tuple[int, ...], np.dtype[Any]], words: int
+    recorded: RecordedCase,
+    form: tuple[tuple[int, ...], np.dtype[np.unsignedinteger]],
+    words: int,
 ) -> None:
-    """Refuse a case whose answer is not of the shape that its inputs lead to."""
+    """Refuse a case whose answer does not have the shape of its inputs."""
     shape, kind = form
     if recorded.shape != shape:
-        raise Error(
+        raise BadFile(
             f"{recorded.tiles} tiles have answers of shape {list(shape)}; given "
             f"{list(recorded.shape)}"
         )
     end = recorded.start + prod(shape) * kind.itemsize // 4
     if end > words:
-        raise Error(f"its answers end with word {end - 1}, and there are {words} words")
+        raise BadFile(
+            f"its answers end with word {end - 1}, and there are {words} words"
+        )
 
 
 def short(value: object) -> str:

@@ -1,14 +1,13 @@
-"""In which ways can one ``wgmma`` be run?"""
+"""The variants of a ``wgmma``: where A is, and its immediates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import product
-from typing import Any
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadFile, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.shared.descriptor import MajorAxis
@@ -63,26 +62,28 @@ def variants(op: Instruction) -> list[Variant]:
     return found
 
 
-def check_variant(op: Instruction, given: Mapping[str, Any]) -> None:
-    """Refuse names and values that are not a variant of the instruction.
+def checked_variant(op: Instruction, given: object) -> Variant:
+    """The variant of an instruction that these names and values are.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k8", a="tf32")
-    >>> check_variant(op, asdict(Variant(False)))
-    >>> check_variant(op, asdict(Variant(False, trans_a=1)))
+    >>> checked_variant(op, asdict(Variant(False))) == Variant(False)
+    True
+    >>> checked_variant(op, asdict(Variant(False, trans_a=1)))
     Traceback (most recent call last):
-    fragmenta.errors.Error: wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 has no \
-such variant: {'a_registers': False, 'selector': None, 'trans_a': 1, 'trans_b': 0}
+    fragmenta.errors.BadFile: wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 has \
+no such variant: {'a_registers': False, 'selector': None, 'trans_a': 1, 'trans_b': 0}
     """
     names = [each.name for each in fields(Variant)]
     if not isinstance(given, Mapping) or set(given) != set(names):
-        raise Error(f"a variant has {one_of(names, 'and')}; given {given!r:.60}")
+        raise BadFile(f"a variant has {one_of(names, 'and')}; given {given!r:.60}")
     free = {"scale_a": (1, -1), "scale_b": (1, -1), "turn": range(1 << 31)}
     for name, allowed in free.items():
         if not is_whole(given[name]) or given[name] not in allowed:
-            raise Error(f"{name} of a variant is not {given[name]!r:.40}")
+            raise BadFile(f"{name} of a variant is not {given[name]!r:.40}")
     fixed = {name: given[name] for name in names if name not in free}
     listed = [asdict(each) for each in variants(op)]
-    # repr tells 1 from True and from 1.0, which decide how inputs are made.
+    # repr distinguishes 1, True and 1.0, on which the inputs depend.
     if repr(fixed) not in {repr({name: x[name] for name in fixed}) for x in listed}:
-        raise Error(f"{op} has no such variant: {fixed!r:.120}")
+        raise BadFile(f"{op} has no such variant: {fixed!r:.120}")
+    return Variant(**given)

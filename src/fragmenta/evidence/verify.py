@@ -1,4 +1,4 @@
-"""Does the package compute what the GPU computes?
+"""Compares the package with the GPU, instruction by instruction.
 
 Every instruction of the GPU that is present runs on inputs of every kind (see
 :mod:`fragmenta.evidence.inputs`), and the package computes the same: all bits of D
@@ -21,13 +21,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
 from multiprocessing import get_context
-from typing import Any
 
 from fragmenta import __version__
 from fragmenta.cuda.tools import device
-from fragmenta.cuda.tools.device import GPU
+from fragmenta.cuda.tools.device import GPU, Module
 from fragmenta.cuda.tools.launch import Arrays
-from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
+from fragmenta.errors import BadCall, ShapeError, UnsupportedTarget, nearest, one_of
 from fragmenta.evidence.case import Answer, Mismatch, compare, machine_code
 from fragmenta.evidence.registers import RegisterCase
 from fragmenta.evidence.report import First, Outcome, Report
@@ -52,7 +51,7 @@ another n, take the next ones."""
 SEED = 1
 
 
-# ── what is asked ───────────────────────────────────────────────────────────
+# ── what is tried ───────────────────────────────────────────────────────────
 
 
 def chosen(
@@ -69,7 +68,7 @@ def chosen(
     for op in given:
         check_multiplies(op)
         if op.tensor_memory:
-            raise Error(
+            raise BadCall(
                 f"{op} is not verified: verified are {one_of(IN_REGISTERS, 'and')}; a "
                 "kernel with it is, with kernel.verify on a GPU that has it"
             )
@@ -78,7 +77,7 @@ def chosen(
     wanted = list(families)
     for family in wanted:
         if family not in IN_REGISTERS:
-            raise Error(
+            raise BadCall(
                 f"no family {family}{nearest(family, IN_REGISTERS)}; verified are "
                 f"{one_of(IN_REGISTERS, 'and')}"
             )
@@ -98,16 +97,15 @@ def chosen(
 def portions(
     op: Instruction, tiles: int | None = None, seed: int = SEED, turn: int = 0
 ) -> list[Portion]:
-    """What one instruction is tried on: so many tiles, or enough of them.
+    """The cases of one instruction: this number of tiles, or enough for the goal.
 
     >>> import fragmenta as fm
     >>> found = portions(fm.mma("m16n8k16", a="f16", d="f32"))
     >>> sum(each.tiles for each in found) * 16 * 8 >= 1_000_000
     True
     """
-    ways: list[Any]
-    each_way = _variants(op, turn) if op.warpgroup else op.selectors or (None,)
-    ways = list(each_way)
+    ways: Sequence[Variant | int | None]
+    ways = list(_variants(op, turn)) if op.warpgroup else op.selectors or (None,)
     per_tile = op.shape.m * op.shape.n
     goal = GOAL if op.types["a"].kind == "float" else EXACT_GOAL
     each = -(-(tiles or -(-goal // per_tile)) // len(ways))
@@ -160,7 +158,7 @@ def verify(
     jobs: int = 1,
     progress: Progress = lambda _: None,
 ) -> Report:
-    """Compare the GPU with ``execute``; all that it has unless told otherwise.
+    """Compare the GPU with ``execute``, by default for all of its instructions.
 
     ``tiles`` is how many tiles each instruction is tried on, by default enough
     for a million elements of D of a floating-point instruction.  More ``jobs``
@@ -171,14 +169,14 @@ def verify(
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
     >>> try:
     ...     found = verify(instructions=[op], tiles=80).differing
-    ... except fm.NoDevice:
+    ... except fm.errors.NoDevice:
     ...     found = []
     >>> found
     []
     """
     chip = gpu or device.present()
     if tiles is not None and tiles < 1:
-        raise Error(f"an instruction is tried on 1 tile or more; given {tiles}")
+        raise ShapeError(f"an instruction is tried on 1 tile or more; given {tiles}")
     ops = chosen(chip.target, families, instructions)
     started = time.monotonic()
     plan = [portions(op, tiles, seed, turn) for turn, op in enumerate(ops)]
@@ -202,7 +200,7 @@ def verify(
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that one portion needs; the machine code comes with the first."""
+    """Inputs and expected answer of a portion; the first has the machine code."""
 
     portion: Portion
     inputs: Arrays
@@ -221,10 +219,11 @@ def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
     """Run all portions of an instruction and add up."""
     types = " ".join(f"{name} {of}" for name, of in op.types.items())
     total = Outcome(str(op), op.family, types, 0, 0)
-    module: Any = None
+    module: Module | None = None
     for each in ready:
         if each.cubin is not None:
             module = chip.load(each.cubin)
+        assert module is not None  # the first one has the machine code
         d = each.portion.ask(chip, module, each.inputs)
         total = replace(
             total,
@@ -252,10 +251,10 @@ def _first(each: Prepared, found: Mismatch, target: str) -> First:
 def _ahead(
     work: Iterable[tuple[Portion, str, tuple[Portion, ...]]], jobs: int
 ) -> Iterator[Iterator[Prepared]]:
-    """What is prepared, in the order of the work; some of it beforehand."""
+    """Prepare portions in order, some of them ahead of their use."""
     pool: Executor
     if jobs > 1:
-        # A process that has talked to a GPU must not be forked.
+        # A process that has used a GPU must not be forked.
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
     else:
         pool = ThreadPoolExecutor(1)

@@ -1,4 +1,4 @@
-"""What does a GPU answer to ``wgmma`` and ``wgmma.sp``?"""
+"""Cases of ``wgmma`` and ``wgmma.sp``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.cuda.tools.device import Array
 from fragmenta.cuda.tools.launch import Arrays, TileKernel
-from fragmenta.errors import Error
+from fragmenta.errors import BadFile
 from fragmenta.evidence import images, inputs
-from fragmenta.evidence.case import Answer, Mismatch, TileCase
+from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
 from fragmenta.evidence.inputs import Source
-from fragmenta.evidence.program import Fed, repeating
+from fragmenta.evidence.reproduction import Fed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
-from fragmenta.evidence.variants import Variant, check_variant, variants
+from fragmenta.evidence.variants import Variant, checked_variant, variants
 from fragmenta.execution.mma import stored_columns
 from fragmenta.execution.wgmma import execute
 from fragmenta.isa.families import catalogue
@@ -68,7 +69,7 @@ class WarpgroupCase(TileCase):
         return TileKernel(self.op, chosen, self.way.a_registers, size)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """The variant, and its selector once more."""
         return {"selector": self.way.selector, "variant": asdict(self.way)}
 
@@ -83,7 +84,7 @@ class WarpgroupCase(TileCase):
         source = Source(str(op), asdict(way), tiles, self.seed)
         kinds = inputs.kinds(op)
         chosen = [kinds[(way.turn + tile) % len(kinds)] for tile in range(tiles)]
-        found: dict[str, Any] = {"c": _registers(op, "C", chosen, source)}
+        found: dict[str, Array] = {"c": _registers(op, "C", chosen, source)}
         regions = images.regions(op, way)
         parts = [
             images.memory(op.types[name.lower()], size, chosen, source)
@@ -102,7 +103,7 @@ class WarpgroupCase(TileCase):
         return found
 
     def expect(self, inputs: Arrays, target: str) -> Answer:
-        """By ``execute``."""
+        """The result of ``execute``."""
         operands, options = self.operands(inputs)
         return execute(self.op, *operands, **options, target=target)
 
@@ -138,9 +139,9 @@ class WarpgroupCase(TileCase):
         a = (
             op.a.unpack_bits(one["a"])
             if way.a_registers
-            else read_tile(image, one["a"], op, "A", major=way.major("A"))
+            else read_tile(op, "A", image, one["a"], major=way.major("A"))
         )
-        b = read_tile(image, one["b"], op, "B", major=way.major("B"))
+        b = read_tile(op, "B", image, one["b"], major=way.major("B"))
         c = op.c.unpack_bits(one["c"]) * one["scale_d"].astype(one["c"].dtype)
         index = stored_columns(op, one.get("metadata"), way.selector or 0)
         return Fed(a, b, c, index)
@@ -199,7 +200,7 @@ def _plain(op: Instruction) -> bool:
 
 
 def _chosen(found: list[Variant], each: str, turns: Iterator[int]) -> Iterator[Variant]:
-    """The variants of one instruction; negations go in turn."""
+    """The variants of one instruction; negations alternate."""
     places = ([v for v in found if v.a_registers == a] for a in (False, True))
     groups = {"all": [[v] for v in found], "both": list(places), "one": [found]}
     for group in groups[each]:
@@ -216,13 +217,12 @@ def _chosen(found: list[Variant], each: str, turns: Iterator[int]) -> Iterator[V
 
 
 def again(recorded: RecordedCase, target: str) -> WarpgroupCase:
-    """The case that was recorded, if there is such a one."""
+    """The case that was recorded; an error if there is no such case."""
     op = recorded_instruction(recorded, FAMILIES, target)
-    variant: Any = recorded.variant
-    check_variant(op, variant)
-    if variant["selector"] != recorded.selector:
-        raise Error(
+    variant = checked_variant(op, recorded.variant)
+    if variant.selector != recorded.selector:
+        raise BadFile(
             f"its selector is {recorded.selector}, and that of its variant "
-            f"{variant['selector']}"
+            f"{variant.selector}"
         )
-    return WarpgroupCase(op, Variant(**variant), recorded.tiles, recorded.seed)
+    return WarpgroupCase(op, variant, recorded.tiles, recorded.seed)

@@ -1,4 +1,4 @@
-"""What does a GPU answer to ``wmma``: its loads, multiplications and stores?
+"""Cases of ``wmma``: its loads, multiplications and stores.
 
 Three kinds of kernel, one warp per tile:
 
@@ -20,7 +20,6 @@ import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,8 @@ from fragmenta.arrays.checks import Array
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, Entry
 from fragmenta.cuda.tools.launch import Arrays, identifier, poisoned
-from fragmenta.errors import Error
-from fragmenta.evidence.case import AnswerForm, Case
+from fragmenta.errors import BadFile
+from fragmenta.evidence.case import AnswerForm, Case, Options
 from fragmenta.evidence.inputs import Source, registers, tile_count
 from fragmenta.evidence.validation import RecordedCase
 from fragmenta.isa.families import catalogue
@@ -158,7 +157,7 @@ class WmmaCase(Case):
         return WARP
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Which leading dimensions."""
         return {"variant": self.variant}
 
@@ -175,7 +174,7 @@ class WmmaCase(Case):
     def expect(self, inputs: Arrays, target: str) -> Words32:
         """What :mod:`fragmenta.wmma` computes, without its warnings."""
         with warnings.catch_warnings():
-            # the target was named on purpose; nobody needs the warning
+            # the target was named, so the warning is of no use
             warnings.simplefilter("ignore", wmma.DeprecatedVariant)
             return self.computed(inputs, target)
 
@@ -207,7 +206,7 @@ class _InstructionCase(WmmaCase):
         return str(self.op)
 
     def version(self, target: str) -> Version:
-        """That of the instruction."""
+        """The PTX version of the instruction."""
         return self.op.requires.ptx_on(target)
 
 
@@ -483,7 +482,7 @@ def _fill(frag: wmma.fragment, image: StoredMatrix, memory: Array, target: str) 
 
 
 def cases(target: str, *, tiles: int = TILES, seed: int) -> list[WmmaCase]:
-    """Everything that a target can be asked, in a fixed order.
+    """All cases of a target, in a fixed order.
 
     >>> found = cases("sm_90a", seed=1)
     >>> len(found), found[0].instruction
@@ -512,17 +511,17 @@ def _recorded(target: str) -> frozenset[str]:
 
 
 def again(recorded: RecordedCase, target: str) -> WmmaCase:
-    """The case that was recorded, if there is such a one."""
+    """The case that was recorded; an error if there is no such case."""
     name, variant = recorded.instruction, recorded.variant
     if name not in _recorded(target):
-        raise Error(f"{target} is not asked for {name:.80}")
+        raise BadFile(f"{target} is not asked for {name:.80}")
     if not isinstance(variant, int) or variant not in range(len(LONGER)):
-        raise Error(f"variant {variant!r:.40} is not one of 0 to {len(LONGER) - 1}")
+        raise BadFile(f"variant {variant!r:.40} is not one of 0 to {len(LONGER) - 1}")
     if recorded.selector is not None:
-        raise Error(f"wmma has no selectors; given {recorded.selector}")
+        raise BadFile(f"wmma has no selectors; given {recorded.selector}")
     if name == ROUND:
         if recorded.tiles != 1:
-            raise Error(f"{ROUND} has one tile; given {recorded.tiles}")
+            raise BadFile(f"{ROUND} has one tile; given {recorded.tiles}")
         return RoundCase(variant, recorded.tiles, recorded.seed)
     op = instruction(name)
     kind = LoadCase if op.loads else MultiplyCase

@@ -1,4 +1,4 @@
-"""How does a compiled function read an operand from shared memory?
+"""Compiled reads of operands in shared memory.
 
 The 64-bit descriptor is known only when the machine code runs
 (:mod:`fragmenta.shared.descriptor` says what it means).  Whatever it says, 16 bytes
@@ -44,6 +44,7 @@ from fragmenta.shared.descriptor import (
     offset_names,
     span,
 )
+from fragmenta.shared.swizzles import pattern
 
 #: What a function returns if it cannot read an operand.
 OUTSIDE, UNKNOWN = 2, 3
@@ -64,7 +65,7 @@ class Steps(NamedTuple):
     """A descriptor, taken apart; bytes, but for the first three."""
 
     log_span: Value
-    units: Value  #: those of a span that the swizzle exchanges, less one
+    changed: Value  #: the bits of an address that the swizzle changes
     base_offset: Value
     start: Value
     to_span: Value
@@ -81,12 +82,12 @@ class Steps(NamedTuple):
             + span_number * self.to_span
             + (across >> (LINES.bit_length() - 1)) * self.to_lines
         )
-        address: Value = exchanged(linear, self.units, self.base_offset)
+        address: Value = exchanged(linear, self.changed, self.base_offset)
         return address
 
 
 def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Steps:
-    """The steps of a descriptor; one of unknown meaning is told in ``status``."""
+    """The steps of a descriptor; one of unknown meaning sets ``status``."""
     fields, meant = {}, 0
     for line in read(FIELDS):
         name, low, mask = line["field"], int(line["low"]), (1 << int(line["bits"])) - 1
@@ -105,7 +106,7 @@ def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Ste
     ]
     return Steps(
         code.table([each.bit_length() - 1 for each in spans], I64)[mode],
-        code.table([each // UNIT - 1 for each in spans], I64)[mode],
+        code.table([pattern(each).changed for each in MODES], I64)[mode],
         fields["base_offset"],  # without a swizzle, nothing is exchanged
         fields["start"],
         *offsets,

@@ -1,4 +1,4 @@
-"""Which targets exist, and from which PTX version on?
+"""Targets, and the PTX version from which on each exists.
 
 A target is the name in a ``.target`` directive, such as ``sm_90``, ``sm_90a`` or
 ``sm_120f``.  The row of an instruction in a table names its targets in a short form:

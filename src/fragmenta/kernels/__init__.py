@@ -1,14 +1,14 @@
 """Matrix multiplication kernels for Hopper GPUs, with a sparse or a dense A.
 
-    config    which kernel for this product?
-    packing   how is a sparse A stored, so that one copy brings a tile?
-    source    what does the compiler see?
-    prepare   how is a weight compressed on the GPU?
-    quantize  how do rows of numbers become 8-bit elements and scales?
-    tuning    which tile was measured to be the fastest on this GPU?
-    arguments what is a kernel launched with?
-    launch    how is a kernel run?
-    emulate   which bits does a kernel compute, without a GPU?
+    config    the kernel for a product: types, tile, epilogue
+    packing   the order of a sparse A in memory, so that one copy brings a tile
+    source    the CUDA C++ that is compiled
+    prepare   compresses a weight on the GPU
+    quantize  turns rows of numbers into 8-bit elements and scales
+    tuning    measures tiles, and remembers the fastest on a GPU
+    arguments the sizes and arguments of a launch
+    launch    launches a kernel
+    emulate   computes the bits of a kernel without a GPU
 
 ``gemm.cu`` is the kernel itself; ``docs/kernels.md`` shows how to use it.
 """

@@ -1,48 +1,53 @@
-"""What is a kernel launched with?
+"""The sizes and arguments of a launch.
 
-The grid and the sizes are known before there are any data; the arguments follow from
-where the matrices are.  A matrix is an address on the GPU or an array on the CPU, and
-who launches makes the tensor maps.  So a launch on a GPU and one without it start from
-the same values.
+The grid and the sizes are known before the data; the arguments depend on where the
+matrices are.  A matrix is an address on the GPU or an array on the CPU, and the caller
+makes the tensor maps.  So a launch on a GPU and one without it start from the same
+values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeVar
 
-from fragmenta.errors import ShapeError
+from fragmenta.errors import AlignmentError, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, SLAB_BYTES, Kernel
 
 EPILOGUE = ("scale", "scale_m", "scale_n", "bias", "count_m", "count_n")
 """The pointers of the struct ``Epilogue`` in ``gemm.cu``, in order."""
 _NO_EPILOGUE = (0,) * len(EPILOGUE)
 
+Place = TypeVar("Place")
+"""Where data are: an address on the GPU, or an array."""
+Map = TypeVar("Map")
+"""A tensor map."""
 
-class Matrix(NamedTuple):
+
+class Matrix(NamedTuple, Generic[Place]):
     """Rows of bytes: where they are, their number, their width and their distance."""
 
-    pointer: Any
-    """An address on the GPU, or an array."""
+    pointer: Place
     rows: int
     width: int
     pitch: int
 
-    def check(self, name: str) -> None:
-        """Refuse a matrix that the copy engine cannot address."""
-        if self.pointer % ALIGNMENT or self.pitch % ALIGNMENT:
-            raise ShapeError(
-                f"rows of {name} must begin on multiples of {ALIGNMENT} bytes; given "
-                f"address {self.pointer:#x}, rows {self.pitch} bytes apart"
-            )
-        if not self.rows or not self.width:
-            raise ShapeError(
-                f"{name} is empty; given {self.rows} rows of {self.width} bytes"
-            )
+
+def check_matrix(name: str, matrix: Matrix[int]) -> None:
+    """Refuse a matrix that the copy engine cannot address."""
+    if matrix.pointer % ALIGNMENT or matrix.pitch % ALIGNMENT:
+        raise AlignmentError(
+            f"rows of {name} must begin on multiples of {ALIGNMENT} bytes; given "
+            f"address {matrix.pointer:#x}, rows {matrix.pitch} bytes apart"
+        )
+    if not matrix.rows or not matrix.width:
+        raise ShapeError(
+            f"{name} is empty; given {matrix.rows} rows of {matrix.width} bytes"
+        )
 
 
 class Box(NamedTuple):
-    """What one copy takes of a matrix: bytes, rows, and the bytes of a swizzle."""
+    """The part of a matrix that one copy moves: bytes, rows, and bytes of a swizzle."""
 
     wide: int
     high: int
@@ -50,7 +55,7 @@ class Box(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """All of a launch that does not depend on where the matrices are."""
+    """The part of a launch that does not depend on where the matrices are."""
 
     kernel: Kernel
     grid: int
@@ -91,19 +96,15 @@ def geometry(kernel: Kernel, m: int, n: int, k: int, blocks: int) -> Geometry:
     )
 
 
-MapMaker: TypeAlias = Callable[[str, Matrix, Box], Any]
-"""Makes the tensor map of a matrix, given its name."""
-
-
-class Arguments(NamedTuple):
+class Arguments(NamedTuple, Generic[Map, Place]):
     """The parameters of ``gemm``, in order."""
 
-    map_a: Any
-    map_b: Any
-    map_d: Any
-    packed: Any
+    map_a: Map
+    map_b: Map
+    map_d: Map
+    packed: Place | int
     """Where a packed A is; 0 for a dense A."""
-    epilogue: tuple[Any, ...]
+    epilogue: tuple[Place | int, ...]
     """The pointers of :data:`EPILOGUE`; 0 for what is not given."""
     m: int
     n: int
@@ -112,15 +113,16 @@ class Arguments(NamedTuple):
 
 def arguments(
     of: Geometry,
-    a: Any,
-    b: Matrix,
-    d: Matrix,
-    tensor_map: MapMaker,
-    epilogue: Mapping[str, Any] | None = None,
-) -> Arguments:
+    a: Matrix[Place] | Place,
+    b: Matrix[Place],
+    d: Matrix[Place],
+    tensor_map: Callable[[str, Matrix[Place], Box], Map],
+    epilogue: Mapping[str, Place] | None = None,
+) -> Arguments[Map, Place]:
     """The arguments of D = A B; ``a`` is a dense matrix, or where a packed A is.
 
-    A sparse A has no tensor map: the kernel does not look at the one it is given.
+    ``tensor_map`` makes the tensor map of a matrix, given its name.  A sparse A has
+    none; the kernel gets that of B in its place, and does not use it.
 
     >>> def named(name, matrix, box):
     ...     return name
@@ -132,8 +134,10 @@ epilogue=(0, 0, 0, 512, 0, 0), m=64, n=64, slabs=1)
     """
     map_b = tensor_map("B", b, of.box_b)
     map_d = tensor_map("D", d, of.box_d)
-    packed, map_a = a, map_b
+    parts: tuple[Place | int, ...] = _NO_EPILOGUE
+    if epilogue:
+        parts = tuple(epilogue.get(x, 0) for x in EPILOGUE)
     if isinstance(a, Matrix):
-        packed, map_a = 0, tensor_map("A", a, of.box_a)
-    parts = tuple(epilogue.get(x, 0) for x in EPILOGUE) if epilogue else _NO_EPILOGUE
-    return Arguments(map_a, map_b, map_d, packed, parts, *of.sizes)
+        map_a = tensor_map("A", a, of.box_a)
+        return Arguments(map_a, map_b, map_d, 0, parts, *of.sizes)
+    return Arguments(map_b, map_b, map_d, a, parts, *of.sizes)

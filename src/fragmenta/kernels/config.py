@@ -1,4 +1,4 @@
-"""Which kernel for this product?
+"""The configuration of a kernel: types, tile and epilogue.
 
 A :class:`Kernel` holds everything that is fixed when the source is compiled: the
 types, the tile, and what happens to the result before it is stored.
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.building import wgmma
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
@@ -44,7 +44,14 @@ _STAGES = {4: 6, 2: 8, 1: 12}  # slabs in a stage: most stages (more are slower)
 #: Rows of a tile: most columns for which four slabs in a stage are fast, and two.
 _SHARING = {64: (64, 120), 128: (24, 88), 256: (0, 0)}
 _PROCESSORS = 132
-_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 6: 17, 8: 15}  # that fit, by their blocks
+_CLUSTERS = {
+    1: 132,
+    2: 66,
+    3: 39,
+    4: 30,
+    6: 17,
+    8: 15,
+}  # clusters that fit, by their blocks
 _HEIGHTS = (64, 128, 256)
 _WIDTHS = (*range(8, 128, 8), *range(128, 257, 16))
 _SPLITS = (2, 3, 4, 6, 8)
@@ -145,16 +152,16 @@ class Kernel:
         if self.out not in outputs:
             other = "if" if self.scaled else "unless"
             why = f", {other} it is scaled" if integer and self.a != "b1" else ""
-            raise Error(
+            raise BadCall(
                 f"the product of {self.a} must be stored as {one_of(outputs)}{why}; "
                 f"given {self.out}"
             )
         if self.promote and self.a not in ("e4m3", "e5m2"):
-            raise Error(f"promotion is only for e4m3 and e5m2; given {self.a}")
+            raise BadCall(f"promotion is only for e4m3 and e5m2; given {self.a}")
         if self.promote and not self.tile.promotes:
-            raise Error(f"tiles of {self.tile} leave no registers for promotion")
+            raise BadCall(f"tiles of {self.tile} leave no registers for promotion")
         if self.xor and self.a != "b1":
-            raise Error(f"xor is for b1; given {self.a}")
+            raise BadCall(f"xor is for b1; given {self.a}")
         self._check_tile()
 
     def _check_tile(self) -> None:
@@ -419,7 +426,7 @@ def _sparse_tiles() -> Iterator[Tile]:
     for line in _SPARSE.split("\n")[1:-1]:
         m, widths, splits = line.split(":")
         for n in map(int, widths.split()):
-            if int(m) > 64 and n >= 128 and n % 32 == 0:  # worth the multicast
+            if int(m) > 64 and n >= 128 and n % 32 == 0:  # the multicast is worth it
                 yield Tile(int(m), n, 2)
             yield Tile(int(m), n)
             yield from (Tile(int(m), n, split=int(x)) for x in splits.split())
@@ -481,7 +488,7 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     960
     """
     estimate = _sparse_time if kernel.sparse else _dense_time
-    return estimate(kernel, max(m, 1), max(n, 1), k)  # an empty product has a tile, too
+    return estimate(kernel, max(m, 1), max(n, 1), k)  # an empty product has one tile
 
 
 #: Microseconds for the signals of a slab, by the slabs of a stage.
@@ -489,7 +496,7 @@ _SIGNALS = {1: 0.127, 2: 0.116, 4: 0.102}
 
 
 def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
-    """Three times, of which the greatest counts most.
+    """The expected time, from three estimates of which the greatest counts most.
 
     They are that of the waves of tiles, that of reading and writing memory, and that
     of reading the L2.  In a wave, the lines of 128 bytes that shared memory takes and

@@ -1,17 +1,16 @@
-"""Which bits does a kernel compute, without a GPU?
+"""Computes the bits of a kernel without a GPU.
 
 A kernel adds along k in ascending order.  So its result is that of
 :func:`fragmenta.matmul` with the kernel's instruction.  If its tile is split along k,
-each part of k is summed so, and then the parts are added in f32, in ascending order.
-Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after every
-step, and once more to the output type.
+each part of k is summed in this way, and then the parts are added in f32, in ascending
+order.  Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after
+every step, and once more to the output type.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,7 +21,7 @@ from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import matmul
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, unpack
-from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.compression import Compressed
 
 Float = NDArray[np.float32]
 
@@ -32,13 +31,13 @@ STORAGE = {
     "f16": np.dtype(np.float16),
     "s32": np.dtype(np.int32),
 }
-#: The one NaN that the hardware writes.
+#: The only NaN that the hardware writes.
 _NAN = {"f32": 0x7FFFFFFF, "bf16": 0x7FFF, "f16": 0x7FFF}
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done with the sums before they are stored; all of it is optional.
+    """The steps between the sums and the stored result; all of them are optional.
 
     The result is ``sum * (scale * scale_m) * scale_n + bias``, and every step is
     rounded to f32.  ``scale`` is one number; ``scale_m`` and ``bias`` have one for
@@ -68,7 +67,7 @@ def emulate(
 
     >>> import fragmenta as fm
     >>> kernel = Kernel("s8")
-    >>> A = fm.prune(np.arange(-8, 8).reshape(2, 8), kernel.instruction)
+    >>> A = fm.sparse.prune(kernel.instruction, np.arange(-8, 8).reshape(2, 8))
     >>> emulate(kernel, A, np.ones((3, 8), np.int8))
     array([[-22, -22, -22],
            [ 18,  18,  18]], dtype=int32)
@@ -98,11 +97,11 @@ def accumulate(
         return reduce(_added, sums)
 
 
-def _part(kernel: Kernel, a: Any, b: Array) -> Array:
+def _part(kernel: Kernel, a: ArrayLike | Compressed, b: Array) -> Array:
     """The sums of one part of k."""
     step = kernel.slab_k if kernel.promote else len(b)
     ends = [(first, min(first + step, len(b))) for first in range(0, len(b), step)]
-    sums = (matmul(_columns(a, *x), b[slice(*x)], kernel.instruction) for x in ends)
+    sums = (matmul(kernel.instruction, _columns(a, *x), b[slice(*x)]) for x in ends)
     return reduce(_added, sums)
 
 
@@ -110,7 +109,7 @@ def _added(x: Array, y: Array) -> Array:
     return _one_nan(x + y, "f32" if x.dtype == np.float32 else "")
 
 
-def _columns(a: ArrayLike | Compressed, first: int, last: int) -> Any:
+def _columns(a: ArrayLike | Compressed, first: int, last: int) -> Array | Compressed:
     """Columns of A, compressed or not."""
     if not isinstance(a, Compressed):
         return as_array(a)[..., first:last]
@@ -124,7 +123,9 @@ def _columns(a: ArrayLike | Compressed, first: int, last: int) -> Any:
     )
 
 
-def bits(A: Any, B: ArrayLike) -> tuple[Array, Array] | None:
+def bits(
+    A: ArrayLike | Compressed | Packed, B: ArrayLike
+) -> tuple[Array, Array] | None:
     """The number of set bits in each row of A and of B, if they are b1."""
     if isinstance(A, Compressed | Packed):
         return None
@@ -172,7 +173,7 @@ def _scaled(sums: Float, epilogue: Epilogue) -> Float:
     return sums
 
 
-def _single(values: ArrayLike) -> Any:
+def _single(values: ArrayLike) -> NDArray[np.float32]:
     return as_array(values).astype(np.float32)
 
 

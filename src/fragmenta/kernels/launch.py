@@ -1,8 +1,7 @@
-"""How is a kernel run?
+"""Launches a kernel through NVIDIA's driver (cuda-bindings), on the caller's stream.
 
-It is launched through NVIDIA's driver (cuda-bindings), on the caller's stream.  The
-host never waits: a launch needs pointers, not data.  Tensor maps tell the copy engine
-where B and D are; they are made once for each buffer and remembered.
+The host never waits: a launch needs pointers, not data.  Tensor maps describe B and D
+to the copy engine; they are made once for each buffer and kept.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.once import once, once_of
@@ -21,6 +21,7 @@ from fragmenta.kernels.arguments import (
     Geometry,
     Matrix,
     arguments,
+    check_matrix,
     geometry,
 )
 from fragmenta.kernels.config import Kernel
@@ -46,7 +47,7 @@ class LaunchPlan(NamedTuple):
     """Everything that a launch needs except its pointers."""
 
     geometry: Geometry
-    function: Any
+    function: object
     addresses: tuple[int, ...]
     """Addresses of m, n and the number of slabs, on the host."""
     sizes: list[ctypes.c_int]
@@ -74,16 +75,16 @@ def plan_of_code(made: Geometry, code: bytes) -> LaunchPlan:
     return _planned(made, _loaded(code, made.shared, _context()))
 
 
-def _planned(made: Geometry, function: Any) -> LaunchPlan:
+def _planned(made: Geometry, function: object) -> LaunchPlan:
     sizes = [ctypes.c_int(size) for size in made.sizes]
     return LaunchPlan(made, function, tuple(map(ctypes.addressof, sizes)), sizes)
 
 
 def launch(
     planned: LaunchPlan,
-    a: Matrix | int,
-    b: Matrix,
-    d: Matrix,
+    a: Matrix[int] | int,
+    b: Matrix[int],
+    d: Matrix[int],
     *,
     stream: int = 0,
     epilogue: dict[str, int] | None = None,
@@ -93,8 +94,8 @@ def launch(
 
     ``epilogue`` has addresses by name: of the f32 numbers scale, scale_m, scale_n
     and bias, and for xor of the s32 numbers count_m and count_n.  An ``early`` launch
-    may read a packed A before the kernel in front of it on the stream has ended, so
-    that one must not write it.
+    may read a packed A before the previous kernel of the stream has ended, so that
+    kernel must not write it.
     """
     made = planned.geometry
     given = arguments(made, a, b, d, _tensor_map, epilogue)
@@ -119,7 +120,7 @@ def launch(
 
 
 def start(
-    handle: Any,
+    handle: object,
     grid: tuple[int, int],
     threads: int,
     shared: int,
@@ -130,7 +131,7 @@ def start(
 ) -> None:
     """Launch a function; its arguments are at these addresses on the host.
 
-    An ``early`` one may start before the kernel before it has ended.
+    An ``early`` launch may start before the previous kernel has ended.
     """
     pointers = array("Q", addresses)
     where, _ = pointers.buffer_info()
@@ -147,8 +148,10 @@ def start(
 
 
 @once_of(1024)
-def _early_config(grid: tuple[int, int], threads: int, shared: int, stream: int) -> Any:
-    """A launch that the end of the previous kernel does not hold back."""
+def _early_config(
+    grid: tuple[int, int], threads: int, shared: int, stream: int
+) -> object:
+    """The configuration of a launch that does not wait for the previous kernel."""
     driver = _driver()
     attribute = driver.CUlaunchAttribute()
     name = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
@@ -163,13 +166,13 @@ def _early_config(grid: tuple[int, int], threads: int, shared: int, stream: int)
 
 
 @once_of(1024)
-def _function(kernel: Kernel, context: int) -> Any:
+def _function(kernel: Kernel, context: int) -> object:
     """The kernel in the current context, compiled and loaded at first use."""
     return _loaded(cubin(kernel), kernel.shared_bytes, context)
 
 
-def _loaded(code: bytes, shared: int, context: int) -> Any:
-    """The function of a cubin, which may use so many bytes of shared memory."""
+def _loaded(code: bytes, shared: int, context: int) -> object:
+    """The function of a cubin, allowed to use this much shared memory."""
     driver = _driver()
     found = load(code, "gemm", context)
     attribute = driver.CUfunction_attribute
@@ -178,10 +181,10 @@ def _loaded(code: bytes, shared: int, context: int) -> Any:
     return found
 
 
-_MODULES: dict[tuple[int, bytes], Any] = {}
+_MODULES: dict[tuple[int, bytes], object] = {}
 
 
-def load(code: bytes, name: str, context: int | None = None) -> Any:
+def load(code: bytes, name: str, context: int | None = None) -> object:
     """A function of a cubin in the current context."""
     driver = _driver()
     key = (context if context is not None else _context(), code)
@@ -217,9 +220,9 @@ def _processors(context: int) -> int:
 
 
 @once_of(4096)
-def _tensor_map(name: str, matrix: Matrix, box: Box) -> _Map:
+def _tensor_map(name: str, matrix: Matrix[int], box: Box) -> _Map:
     """Describe a matrix of bytes to the copy engine."""
-    matrix.check(name)
+    check_matrix(name, matrix)
     wide, high, swizzle = box
     driver = _driver()
     mode = f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}"
@@ -248,12 +251,13 @@ def _tensor_map(name: str, matrix: Matrix, box: Box) -> _Map:
 
 
 @once
-def _driver() -> Any:
+def _driver() -> ModuleType:
     try:
         from cuda.bindings import driver
     except ImportError as why:
         raise NoDevice(f"{missing('cuda-bindings', why)} {_WHERE}") from None
-    return driver
+    found: ModuleType = driver
+    return found
 
 
 def _context() -> int:

@@ -1,4 +1,4 @@
-"""How is a sparse A stored, so that one copy brings a tile?
+"""Stores a sparse A in memory such that one copy brings a tile.
 
 The part of A that a tile needs in a slab is one run of bytes, as shared memory needs
 it.  For each 64 rows there are the stored values, 64 bytes a row and already
@@ -8,23 +8,23 @@ bulk copy brings the values and the metadata of a tile of 64, 128 or 256 rows::
     packed[256 rows][slab][64 rows][values, metadata]
 
 The descriptor says where a value goes, and the metadata fragment where a code goes.
-No swizzle and no layout is written again here.
+Neither swizzles nor layouts are written again here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.kernels.config import PACKED_M, Kernel, Tile
 from fragmenta.shared.descriptor import UNIT, Descriptor
-from fragmenta.sparse.compress import Compressed, check_compressed, sparse
+from fragmenta.sparse.compression import Compressed, check_compressed, sparse
 
 PackedBytes = NDArray[np.uint8]
 
@@ -33,7 +33,7 @@ BLOCK = 64
 _ROW = 64  # stored bytes of a row in a slab
 _LANES = 128
 VALUE_BYTES = BLOCK * _ROW
-"""PackedBytes of a packed block before its metadata."""
+"""Bytes of a packed block before its metadata."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,14 +43,14 @@ class Packed:
     >>> import numpy as np, fragmenta as fm
     >>> from fragmenta.kernels import pack
     >>> op = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp")
-    >>> pack(fm.compress(np.zeros((100, 200)), op), op)
+    >>> pack(op, fm.sparse.compress(op, np.zeros((100, 200))))
     <Packed 100x200 e4m3, 40960 bytes>
     """
 
     data: PackedBytes
     """Axes: groups of 256 rows, slabs, m64 blocks, bytes of a block."""
     a: str
-    """An older name of :attr:`element_type`."""
+    """The older name of :attr:`element_type`."""
     shape: tuple[int, int]
 
     @property
@@ -80,16 +80,16 @@ def _slab(element_type: str) -> tuple[int, int]:
     return kernel.slab_k, kernel.block_bytes
 
 
-def pack(sp: Compressed, op: Instruction | str) -> Packed:
+def pack(op: Instruction | str, sp: Compressed) -> Packed:
     """A compressed matrix in the order in which the kernels read it.
 
     Zeros fill the rows up to a multiple of 256 and the columns up to whole slabs.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
-    >>> A = fm.prune(np.random.default_rng(0).normal(size=(64, 96)), op)
-    >>> sp = fm.compress(A.astype("bfloat16"), op)
-    >>> bool((unpack(pack(sp, op)).values == sp.values).all())
+    >>> A = fm.sparse.prune(op, np.random.default_rng(0).normal(size=(64, 96)))
+    >>> sp = fm.sparse.compress(op, A.astype("bfloat16"))
+    >>> bool((unpack(pack(op, sp)).values == sp.values).all())
     True
     """
     op, granularity = sparse(op)
@@ -122,8 +122,8 @@ def unpack(packed: Packed) -> Compressed:
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp")
-    >>> sp = fm.compress(np.eye(5, 32, dtype=np.float32), op)
-    >>> bool((unpack(pack(sp, op)).indices == sp.indices).all())
+    >>> sp = fm.sparse.compress(op, np.eye(5, 32, dtype=np.float32))
+    >>> bool((unpack(pack(op, sp)).indices == sp.indices).all())
     True
     """
     kernel = _any_kernel(packed.element_type)
@@ -178,11 +178,11 @@ def _codes(data: PackedBytes, op: Instruction, per: int) -> NDArray[np.uint8]:
     words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)
     words = words.reshape(tall * blocks, slabs, _LANES, per).swapaxes(-1, -2)
     words = np.ascontiguousarray(words).reshape(tall * blocks, -1, _LANES, 1)
-    codes: NDArray[Any] = op.metadata.unpack_tiles(words, shared=True)
+    codes: Array = op.metadata.unpack_tiles(words, shared=True)
     return codes
 
 
 @lru_cache(maxsize=16)
 def _any_kernel(element_type: str) -> Kernel:
-    """Any kernel of this type: the order in memory is the same for all of them."""
+    """A kernel of this type; all of them have the same order in memory."""
     return Kernel(element_type, tile=Tile(64, 8))

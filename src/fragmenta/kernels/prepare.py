@@ -1,4 +1,4 @@
-"""How is a weight pruned, compressed and packed at the speed of memory?
+"""Prunes, compresses and packs a weight on the GPU, at the speed of memory.
 
 One kernel reads the dense matrix once and writes packed blocks.  A table compiled into
 it says where each unit of values and its codes go; the table is computed from
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,14 @@ from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.sparse.compress import Compressed, sparse
+from fragmenta.sparse.compression import Compressed, sparse
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Parameter = ctypes.c_void_p | ctypes.c_longlong | ctypes.c_int
+"""A parameter of a kernel, in host memory."""
 
 MOST_ROWS = 65_535 // 4 * 256
 """The most rows that one launch compresses."""
@@ -47,7 +54,7 @@ def code_places(element_type: str) -> NDArray[np.int64]:
         marked = np.where(numbers >> bit & 1, other, plain).repeat(chunks, axis=1)
         values = np.zeros((64, 4 * stored), op.types["a"].storage)
         sp = Compressed(values, marked.astype(np.uint8), granularity)
-        bytes_ = pack(sp, op).data[0, 0, 0, VALUE_BYTES:]
+        bytes_ = pack(op, sp).data[0, 0, 0, VALUE_BYTES:]
         part = (bytes_ == other * 17).astype(np.int64) << bit
         owner = part if owner is None else owner | part
     assert owner is not None
@@ -82,7 +89,7 @@ def prepare_source(element_type: str) -> str:
 
 
 def _infinity_key(of: DType) -> int:
-    """The least magnitude of a NaN (infinity plus one); all from here on are equal."""
+    """The least magnitude of a NaN: infinity plus one.  All NaN count as equal."""
     everything = (1 << of.bits) - 1
     if of.is_integer or not of.has_infinity:
         return everything
@@ -90,7 +97,7 @@ def _infinity_key(of: DType) -> int:
     return (((1 << of.exponent_bits) - 1) << fraction) + 1
 
 
-def compress_on_device(weight: Any, element_type: str) -> Any:
+def compress_on_device(weight: Tensor, element_type: str) -> Tensor:
     """Prune and pack a CUDA tensor whose rows begin on multiples of 16 bytes."""
     import torch
 
@@ -102,7 +109,7 @@ def compress_on_device(weight: Any, element_type: str) -> Any:
     return packed
 
 
-def count_bits(bits: Any) -> Any:
+def count_bits(bits: Tensor) -> Tensor:
     """The number of set bits in each row of a CUDA tensor of uint8."""
     import torch
 
@@ -115,7 +122,7 @@ def count_bits(bits: Any) -> Any:
     return counts
 
 
-def _matrix(x: Any, rows: int, columns: int, result: Any) -> list[Any]:
+def _matrix(x: Tensor, rows: int, columns: int, result: Tensor) -> list[Parameter]:
     size = x.element_size()
     return [
         ctypes.c_void_p(x.data_ptr()),
@@ -130,8 +137,8 @@ def _start(
     name: str,
     element_type: str,
     grid: tuple[int, int],
-    device: Any,
-    arguments: list[Any],
+    device: torch.device,
+    arguments: list[Parameter],
 ) -> None:
     import torch
 

@@ -1,12 +1,12 @@
-"""How do rows of numbers become 8-bit elements and scales, at the speed of memory?
+"""Quantises rows to 8-bit elements and scales on the GPU, at the speed of memory.
 
 ``quantize.cu`` reads a matrix of f32, bf16 or f16 and writes elements of e4m3 or s8,
-and one f32 scale for each row.  The rule is that of :func:`fragmenta.quantize`.  The
-scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is divided
-by it and rounded once, to the nearest element, ties to even, as if the quotient was
-exact.
+and one f32 scale for each row.  The rule is that of :func:`fragmenta.quant.quantize`.
+The scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is
+divided by it and rounded once, to the nearest element, ties to even, as if the
+quotient was exact.
 
-What has no element is never a number: a row with NaN or an infinity has the scale NaN.
+A row with a NaN or an infinity has the scale NaN.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from __future__ import annotations
 import ctypes
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.quantization import quantize, scaled_elements
 from fragmenta.arithmetic.rounding import largest_element
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.errors import ShapeError, UnknownType, one_of
 from fragmenta.kernels.source import TARGET, text
+from fragmenta.quant.quantization import quantize, scaled_elements
 from fragmenta.registers.dtype import DType, dtype
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ELEMENTS = ("e4m3", "s8")
 """The types that rows are quantised to."""
@@ -33,7 +37,7 @@ FLOATS = {"f32": "32", "f16": "16", "bf16": "0xB16"}
 """The types that are quantised, as ``quantize.cu`` calls them."""
 THREADS = 256
 ROOM = 16
-"""Each row of elements has room for a multiple of so many bytes."""
+"""Rows of elements are padded to a multiple of this many bytes."""
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 
 
@@ -124,7 +128,7 @@ def emulate_quantize(
             values = scaled_elements(parts, by, of)[:, 0] if len(wide) else values
             scales[rows] = one
     elif rows.any():
-        q = quantize(wide[rows], of)
+        q = quantize(of, wide[rows])
         values[rows], scales[rows] = q.values, q.scales[:, 0]
     return values, scales
 
@@ -133,7 +137,12 @@ def emulate_quantize(
 
 
 def quantize_on_device(
-    x: Any, given: str, element_type: str, values: Any, scales: Any, scale: Any = None
+    x: Tensor,
+    given: str,
+    element_type: str,
+    values: Tensor,
+    scales: Tensor,
+    scale: Tensor | None = None,
 ) -> None:
     """Quantise a CUDA tensor, in one launch on the current stream.
 
@@ -145,7 +154,7 @@ def quantize_on_device(
     from fragmenta.kernels.launch import load, start
 
     rows, columns = x.shape
-    arguments: list[Any] = [
+    arguments: list[ctypes.c_void_p | ctypes.c_longlong] = [
         ctypes.c_void_p(x.data_ptr()),
         ctypes.c_longlong(x.stride(0) * x.element_size()),
         ctypes.c_longlong(columns),
@@ -157,7 +166,7 @@ def quantize_on_device(
     if scale is not None:
         arguments.append(ctypes.c_void_p(scale.data_ptr()))
         name = "quantize_rows_by"
-    raw: Any = torch._C
+    raw: ModuleType = torch._C
     here = x.device.index == raw._cuda_getDevice()  # changing the device takes time
     with nullcontext() if here else torch.cuda.device(x.device):
         stream = raw._cuda_getCurrentRawStream(x.device.index)

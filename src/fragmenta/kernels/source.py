@@ -1,7 +1,7 @@
-"""What does the compiler see?
+"""The CUDA C++ source of a kernel, and its machine code.
 
-It sees the settings of a kernel as macros, the function ``multiply`` around the one
-instruction, and then ``gemm.cu``.
+The source has the settings of a kernel as macros, the function ``multiply`` around the
+one instruction, and then ``gemm.cu``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tile was measured to be the fastest on this GPU?
+"""Remembers which tiles were measured to be the fastest on a GPU.
 
 :func:`~fragmenta.kernels.config.choose` estimates times for one GPU only.  Choices
 that were measured are kept by kernel, shape and GPU, in memory and on disk beside the

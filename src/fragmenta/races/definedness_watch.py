@@ -35,7 +35,10 @@ from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
 from fragmenta.simt import empties, layout, library
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.layout import LANES, SHARED_START
-from fragmenta.units.port import Port
+from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.machine import Warp
+from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.port import ChangedMap, Columns, Port, Step
 from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.tmem_moves import Move
@@ -258,14 +261,29 @@ class DefinedObserver(Port):
         """Bytes of shared memory are defined."""
         self.shadows[rank].shared[start : start + size] = 0
 
-    def init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
-        """An mbarrier was made, or is no longer one."""
-        self._written(warp.block.rank, mbarrier.offset, 8)
+    def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        """An instruction has written an mbarrier, a tensor map, or allocated."""
+        if isinstance(what, Mbarrier):
+            self._written(step.warp.block.rank, what.offset, 8)
+        elif isinstance(what, ChangedMap):
+            self._tensor_map(step, what.address)
+        elif what.place is None:
+            part = slice(what.first, what.first + what.columns)
+            self.shadows[step.warp.block.rank].cells[:, part] = UNSET
+        else:
+            self._written(step.warp.block.rank, what.place, 4)
+            self._scramble(step.warp, what)
+
+    def touch(self, step: Step, product: Located | None = None) -> None:
+        """Lanes store undefined values."""
+        if step.event.words[0] == "undefined":
+            self.watch.note(*step)
 
     # ── copies ──────────────────────────────────────────────────────────────
 
-    def issue(self, work: Work, warp: Any, event: Any, lanes: int) -> None:
+    def issue(self, step: Step, work: Work) -> None:
         """Work was issued: it is done to shadows at once."""
+        warp, event, lanes = step
         if isinstance(work, Queued):
             tensor_work(work, [self.shadows[each.rank] for each in work.blocks])
         elif isinstance(work, Move):
@@ -277,7 +295,7 @@ class DefinedObserver(Port):
 
     def _copy(self, copy: Any, warp: Any, event: Any, lanes: int) -> None:
         values: list[int] = []
-        if event.words[0] in ("st", "red"):
+        if "registers" in copy.effect.reads:
             given = event.operands[1]
             items = given.items if given.kind == "v" else (given,)
             shadows = [self.watch.shadow_of(warp, each) for each in items]
@@ -292,15 +310,14 @@ class DefinedObserver(Port):
             use = "atomic" if copy.combines else "store"
             self.watch.copied(warp, event, lanes, found, use)
 
-    def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
+    def _tensor_map(self, step: Step, address: int) -> None:
         """A tensor map was changed: it counts as written."""
-        if event.words[0] == "tensormap":
-            if address >> layout.SLOT_BITS:
-                memory, place = self.shadows[warp.block.rank].memory(address)
-            else:
-                rank, place = divmod(address, 1 << layout.RANK_BITS)
-                memory = self.shadows[rank].shared
-            memory[place : place + MAP_BYTES] = 0
+        if address >> layout.SLOT_BITS:
+            memory, place = self.shadows[step.warp.block.rank].memory(address)
+        else:
+            rank, place = divmod(address, 1 << layout.RANK_BITS)
+            memory = self.shadows[rank].shared
+        memory[place : place + MAP_BYTES] = 0
 
     # ── wgmma ───────────────────────────────────────────────────────────────
 
@@ -313,24 +330,15 @@ class DefinedObserver(Port):
 
     # ── tensor memory ───────────────────────────────────────────────────────
 
-    def tensor_allocated(
-        self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
-    ) -> None:
-        """A warp allocated tensor memory, and wrote its address to shared memory."""
-        self._written(warp.block.rank, place, 4)
+    def _scramble(self, warp: Warp, columns: Columns) -> None:
+        """Fill what was allocated with random bits, if there is a seed."""
         if self.watch.seed:
-            part = slice(None), slice(address, address + columns)
+            part = slice(None), slice(columns.first, columns.first + columns.columns)
             unset = self.shadows[warp.block.rank].cells[part] != 0
             numbers = np.random.default_rng(self.watch.seed)
             some = numbers.integers(0, 1 << 32, unset.shape, np.uint32)
             image = warp.block.tensor.image
             image[part] = np.where(unset, some, image[part])
-
-    def tensor_freed(
-        self, warp: Any, event: Any, lanes: int, address: int, columns: int
-    ) -> None:
-        """A warp is done with tensor memory: nobody knows what it holds."""
-        self.shadows[warp.block.rank].cells[:, address : address + columns] = UNSET
 
     def _move(self, task: Any, warp: Any, event: Any) -> None:
         """A warp issued a load or a store of tensor memory."""

@@ -1,7 +1,7 @@
 """What does each event tell the clocks, and what is wrong about it?
 
-An :class:`Observer` watches one cluster.  It hears of every event before or after it is
-carried out (:mod:`blind` lists them), moves the clocks of :class:`Watch`, and lets the
+An :class:`Observer` watches one cluster.  It answers the calls of
+:class:`~fragmenta.units.port.Port`, moves the clocks of :class:`Watch`, and lets the
 accesses of copies and products be checked like those of threads.
 """
 
@@ -16,19 +16,24 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
+from fragmenta.races.order import Clock, know, knows
 from fragmenta.races.register_watch import RegisterWatch
-from fragmenta.races.report.history import History
-from fragmenta.races.report.stories import Seen
+from fragmenta.races.report.history import History, Note
+from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import LAST_EPOCH, knows
-from fragmenta.races.shared_watch import Clock, Watch
+from fragmenta.races.shadow.layout import LAST_EPOCH
+from fragmenta.races.shadow.problem_table import Noted
+from fragmenta.races.shared_watch import Watch
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
-from fragmenta.units.events import Event, first
-from fragmenta.units.machine import Warp
+from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.clusters import Barrier
+from fragmenta.units.events import first
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.port import ChangedMap, Columns, Step, Waited
 from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05 import Commit
 from fragmenta.units.work import Work
@@ -64,7 +69,7 @@ class Observer(TensorObserver):
         self.history = History()
         self.running, self._told = False, 0
         """Whether a cluster has begun and not ended; the problems before it."""
-        self.seen = Seen(self)
+        self.stories = Stories(self)
         self.maps = Maps(self)
         self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
         self.offsets: dict[tuple[int, int], int] = {}
@@ -74,30 +79,25 @@ class Observer(TensorObserver):
         self.ledgers = []
         self._epochs = [self.watch.epochs(block.rank) for block in blocks]
         for block in blocks:
-            ledger = shared.memory.ledger(self.watch.agent("warp", block.rank, 0))
+            ledger = shared.memory.ledger(self.watch.problems)
             ledger.attach(block.context.parts["block"])
-            ledger.clocks(self.watch.states(block.rank), self.watch.plan.state_bytes)
             block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
             self.ledgers.append(ledger)
+        if cluster.alone:  # compiled code goes from one block to the next
+            blocks[0].context.point(layout.BLOCK_RESET, self.watch.renew)
 
-    def attach(self) -> None:
-        """Blocks will run one after the other, without Python between them."""
-        (block,) = self.cluster.blocks
-        block.context.point(layout.BLOCK_RESET, self.watch.renew)
-
-    def enter(self) -> None:
-        """Another such block has its first event."""
-        self.history.begin()
-        self.fences.clear()
-
-    def number_of(self, found: Any) -> int:
+    def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
         if self.cluster.alone:
-            return int(found.cluster)
-        return self.numbers[int(found.cluster) - 1]
+            return found.now.group
+        return self.numbers[found.now.group - 1]
 
     def begin(self) -> None:
         """A new cluster begins."""
+        if self.cluster.alone:
+            self.history.begin()
+            self.fences.clear()
+            return
         self.watch.reset()
         self.numbers.append(self.cluster.number)
         self.running, self._told = True, len(self.machine.problems)
@@ -112,12 +112,14 @@ class Observer(TensorObserver):
             for ledger in self.ledgers:
                 ledger.cluster(self.cluster.number)
 
-    def ended(self, block: Any) -> None:
-        """A block has ended: it must know of all that others did in its memory."""
-        visitors(self, block)
+    def end(self, block: Block | None = None) -> None:
+        """All threads of a block have ended; without one, all of the cluster.
 
-    def end(self) -> None:
-        """All threads of the cluster have ended."""
+        A block has to know of all that others did in its shared memory.
+        """
+        if block is not None:
+            visitors(self, block)
+            return
         leaks(self)
         self.running = False
         self.keep()
@@ -125,20 +127,14 @@ class Observer(TensorObserver):
     def keep(self) -> None:
         """Keep what is needed to tell the problems of the cluster."""
         new = len(self.machine.problems) != self._told
-        self.seen.keep(new or self.running)
+        self.stories.keep(new or self.running)
 
     def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
         """Note what happened, for the report and the picture."""
         epoch = int(self._epochs[warp.block.rank][warp.number])
+        rank, number, time = warp.block.rank, warp.number, self.cluster.time
         self.history.add(
-            self.cluster.time,
-            what,
-            warp.block.rank,
-            warp.number,
-            lanes,
-            event.site,
-            epoch,
-            about,
+            Note(time, what, rank, number, lanes, event.site, epoch, about)
         )
 
     # ── clocks ──────────────────────────────────────────────────────────────
@@ -150,7 +146,7 @@ class Observer(TensorObserver):
     def _publish(self, warp: Any, lanes: int) -> Clock:
         return self.watch.publish(warp.block.rank, warp.number, lanes, warp.live)
 
-    def acquire(self, warp: Any, lanes: int, clock: Clock) -> None:
+    def learn(self, warp: Any, lanes: int, clock: Clock) -> None:
         """Lanes learn what a clock says."""
         self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
@@ -171,7 +167,16 @@ class Observer(TensorObserver):
 
     # ── mbarriers ───────────────────────────────────────────────────────────
 
-    def init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+    def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        """An mbarrier, tensor memory or a tensor map was made, changed or given up."""
+        if isinstance(what, Mbarrier):
+            self._init(*step, what)
+        elif isinstance(what, Columns):
+            self.change_columns(step, what)
+        else:
+            self.maps.changed(*step, what.address)
+
+    def _init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
         """An mbarrier was made, or is no longer one."""
         epoch = self.watch.epoch(warp.block.rank, warp.number)
         agent = self.watch.agent("warp", warp.block.rank, warp.number)
@@ -204,7 +209,7 @@ class Observer(TensorObserver):
             clock[:, 0, agent] = LAST_EPOCH + 1
         return clock
 
-    def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+    def _used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
         """An instruction names an mbarrier: it must know that there is one."""
         agent, lane, epoch, site = mbarrier.birth
         self.launch_watch.used.add(site)
@@ -228,50 +233,40 @@ class Observer(TensorObserver):
             other=site,
         )
 
-    def arrive(
-        self, warp: Any, event: Any, lanes: int, mbarrier: Any, relaxed: bool
-    ) -> None:
-        """Lanes arrive at an mbarrier; its phase is not over yet."""
-        self.used(warp, event, lanes, mbarrier)
-        if relaxed:
-            clock = self.fences.get((warp.block.rank, warp.number))
-        else:
-            clock = self._publish(warp, lanes)
+    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+        """Lanes arrive at a barrier; its phase is not over yet."""
+        if isinstance(barrier, Barrier):
+            self._cluster_arrive(step, barrier)
+            return
+        warp, event, lanes = step
+        self._used(warp, event, lanes, barrier)
+        clock = self._released(step)
         # What lanes did before has an earlier epoch than this.
-        self.note("arrive", warp, lanes, event, *_named(mbarrier), mbarrier.phase)
+        self.note("arrive", warp, lanes, event, *_named(barrier), barrier.phase)
         if clock is not None:
-            self._tell(mbarrier, clock)
+            self._tell(barrier, clock)
 
-    def vain(
-        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int
-    ) -> None:
+    def _released(self, step: Step) -> Clock | None:
+        """What lanes tell at a barrier; after ``.relaxed``, what their fence told."""
+        warp, event, lanes = step
+        if "relaxed" in event.words:
+            return self.fences.get((warp.block.rank, warp.number))
+        return self._publish(warp, lanes)
+
+    def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase."""
-        self.note("vain", warp, lanes, event, *_named(mbarrier), phase)
+        warp, event, lanes = step
+        self.note("try", warp, lanes, event, *_named(mbarrier), phase)
 
-    def turned(self, mbarrier: Any) -> None:
-        """A phase of an mbarrier is over."""
-        self.history.add(
-            self.cluster.time,
-            "phase",
-            mbarrier.block.rank,
-            -1,
-            0,
-            -1,
-            0,
-            (*_named(mbarrier), mbarrier.phase),
-        )
+    def acquire(self, step: Step, waited: Waited) -> None:
+        """Lanes have waited: they learn of what they waited for."""
+        _WAITED[waited.done_by](self, step, waited)
 
-    def wait(
-        self,
-        warp: Any,
-        event: Any,
-        lanes: int,
-        mbarrier: Any,
-        phase: int,
-        relaxed: bool,
-    ) -> None:
+    def _phase_seen(self, step: Step, waited: Waited) -> None:
         """Lanes have seen that a phase is over."""
-        self.used(warp, event, lanes, mbarrier)
+        (warp, event, lanes), phase, mbarrier = step, waited.until, waited.mbarrier
+        assert mbarrier is not None
+        self._used(warp, event, lanes, mbarrier)
         mbarrier.observed = max(mbarrier.observed, phase)
         if phase >= 0:
             self._learn(warp, lanes, mbarrier, phase)
@@ -281,13 +276,16 @@ class Observer(TensorObserver):
         """Lanes know what came before the end of a phase."""
         clock = mbarrier.clocks.get(phase)
         clock = self.watch.new_clock() if clock is None else clock
-        self.watch.know(clock, self._mbarrier_agent(mbarrier), phase + 1)
-        self.acquire(warp, lanes, clock)
+        know(clock, self._mbarrier_agent(mbarrier), phase + 1)
+        self.learn(warp, lanes, clock)
 
     # ── copies ──────────────────────────────────────────────────────────────
 
-    def issue(self, work: Work, warp: Warp, event: Event, lanes: int) -> None:
+    def issue(self, step: Step, work: Work) -> None:
         """Work is in flight: its accesses may happen at any time from now on."""
+        warp, event, lanes = step
+        for each in work.mbarriers:
+            self._used(warp, event, lanes, each)
         if isinstance(work, Commit):
             self.commit(work, warp, event, lanes)
         elif isinstance(work, Arrival):
@@ -333,10 +331,15 @@ class Observer(TensorObserver):
             "copy", warp, lanes, event, agents, task.number, counted, moved, goals
         )
 
-    def done(self, work: Work) -> None:
-        """A piece of work is done."""
-        if work.number >= 0:
-            self.history.add(self.cluster.time, "done", 0, -1, 0, -1, 0, (work.number,))
+    def done(self, what: Work | Mbarrier) -> None:
+        """A piece of work is done, or a phase of an mbarrier is over."""
+        time = self.cluster.time
+        if isinstance(what, Mbarrier):
+            rank, offset = _named(what)
+            about = rank, offset, what.phase
+            self.history.add(Note(time, "phase", rank, -1, 0, -1, 0, about))
+        elif what.number >= 0:
+            self.history.add(Note(time, "done", 0, -1, 0, -1, 0, (what.number,)))
 
     def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         by_rank = {each.block.rank: each for each in task.mbarriers}
@@ -412,43 +415,46 @@ class Observer(TensorObserver):
 
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
         """Work signals an mbarrier: whoever sees that knows its issuer, too."""
+        assert work.clock is not None  # set at its issue
         self._tell(mbarrier, work.clock)
 
     def copied(self, warp: Any, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
         return self.watch.copies(warp.block.rank, warp.number, epoch)
 
-    def waited(
-        self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
-    ) -> None:
-        """Lanes have waited for all groups before a number."""
-        rank = warp.block.rank
-        self.note("waited", warp, lanes, event, kind, left, read)
-        if kind == "cp.async" and self._lanes_are_known and not warp.live & ~lanes:
+    def _cp_async_waited(self, step: Step, waited: Waited) -> None:
+        """Lanes have waited for all groups of ``cp.async`` before an epoch."""
+        warp, event, lanes = step
+        self.note("waited", warp, lanes, event, "cp.async", waited.until, False)
+        if self._lanes_are_known and not warp.live & ~lanes:
             # Each lane has waited for its own: others' are known when they meet.
-            self.watch.copies_waited(rank, warp.number, left)
+            self.watch.copies_waited(warp.block.rank, warp.number, waited.until)
             return
-        if kind == "cp.async":
-            names: tuple[str, ...] = ("cp.async",)
-        else:
-            names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
+        self._learn_until(warp, lanes, waited.until, "cp.async")
+
+    def _bulk_waited(self, step: Step, waited: Waited) -> None:
+        """Lanes have waited for all groups of bulk copies before an epoch."""
+        warp, event, lanes = step
+        self.note("waited", warp, lanes, event, "bulk", waited.until, waited.read)
+        names = ("bulk-read",) if waited.read else ("bulk-read", "bulk-write")
+        self._learn_until(warp, lanes, waited.until, *names)
+
+    def _learn_until(self, warp: Warp, lanes: int, until: int, *names: str) -> None:
+        """Lanes learn what agents of their warp did before an epoch."""
         clock = self.watch.new_clock()
         for name in names:
-            self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
-        self.acquire(warp, lanes, clock)
+            agent = self.watch.agent(name, warp.block.rank, warp.number)
+            know(clock, agent, until)
+        self.learn(warp, lanes, clock)
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
         queue = warp.block.groups["cp.async", warp.number]
         arrival.clock = self.watch.new_clock()
         agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
-        self.watch.know(arrival.clock, agent, queue.epoch)
+        know(arrival.clock, agent, queue.epoch)
 
     # ── products ────────────────────────────────────────────────────────────
-
-    def warpgroup(self, warp: Any, event: Any, lanes: int) -> None:
-        """A warp executed an instruction of its warpgroup: its lanes are together."""
-        self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
 
     def _issue_product(self, work: Any, warp: Any, event: Any, lanes: int) -> None:
         """All four warps have issued a product: it reads shared memory from now on."""
@@ -482,55 +488,49 @@ class Observer(TensorObserver):
             proxy="async",
         )
 
-    def multiplies(self, warp: Any, event: Any, located: Any) -> None:
-        """A warp is about to issue a product."""
-        self.registers_watch.multiplies(warp, event, located)
+    def touch(self, step: Step, product: Located | None = None) -> None:
+        """A warp is about to issue a product; or it uses registers in flight."""
+        if product is not None:
+            self.meet(step)
+        self.registers_watch.touch(step, product)
+        if product is None:
+            self.loaded.touched(*step)
 
-    def wgmma_fence(self, warp: Any, event: Any) -> None:
-        """A warp executed ``wgmma.fence``."""
-        self.registers_watch.wgmma_fence(warp, event)
-
-    def touched(self, warp: Any, event: Any, lanes: int) -> None:
-        """An instruction touches registers of a product that is in flight."""
-        self.registers_watch.touched(warp, event, lanes)
-        self.loaded.touched(warp, event, lanes)
-
-    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+    def _products_waited(self, step: Step, waited: Waited) -> None:
         """A warp has waited for all groups before a number.
 
         The products of all four warps have run then; the other warps learn of it when
         they wait themselves, or from this one.
         """
-        self.registers_watch.multiplied(warp, event, warpgroup, groups)
-        block, number = warp.block, warp.number // 4
+        self.meet(step)
+        self.registers_watch.acquire(step, waited)
+        warp, block, number = step.warp, step.warp.block, step.warp.number // 4
         clock = self.watch.new_clock()
         agent = self.watch.agent("wgmma", block.rank, number)
-        self.watch.know(clock, agent, groups)
-        self.note("multiplied", warp, ALL, event, groups)
-        self.acquire(warp, warp.live, clock)
+        know(clock, agent, waited.until)
+        self.note("multiplied", warp, ALL, step.event, waited.until)
+        self.learn(warp, warp.live, clock)
 
     # ── clusters and fences ─────────────────────────────────────────────────
 
-    def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
+    def _cluster_arrive(self, step: Step, barrier: Barrier) -> None:
         """Lanes arrive at the barrier of the cluster."""
-        phase = self.cluster.barriers["cluster"].phase
+        (warp, event, lanes), phase = step, barrier.phase
         self.note("cluster arrive", warp, lanes, event, phase)
-        if relaxed:
-            clock = self.fences.get((warp.block.rank, warp.number))
-            if clock is None:
-                return
-        else:
-            clock = self._publish(warp, lanes)
+        clock = self._released(step)
+        if clock is None:
+            return
         if phase not in self.barrier:
             self.barrier[phase] = self.watch.new_clock()
         self.watch.merge(self.barrier[phase], clock)
 
-    def cluster_wait(self, warp: Any, event: Any, lanes: int, phase: int) -> None:
+    def _cluster_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have passed the barrier of the cluster."""
+        (warp, event, lanes), phase = step, waited.until
         self.note("cluster wait", warp, lanes, event, phase)
         clock = self.barrier.get(phase)
         if clock is not None:
-            self.acquire(warp, lanes, clock)
+            self.learn(warp, lanes, clock)
         for old in [each for each in self.barrier if each < phase - 1]:
             del self.barrier[old]
         # fence.mbarrier_init and even a relaxed arrival: all blocks know them now.
@@ -538,10 +538,16 @@ class Observer(TensorObserver):
             for each in block.mbarriers.values():
                 each.public = each.public or each.fenced
 
-    def fence(self, warp: Any, event: Any, lanes: int) -> None:
-        """A fence of any kind."""
+    def fence(self, step: Step) -> None:
+        """A fence, or an instruction that all lanes of a warp execute together."""
+        warp, event, lanes = step
         words, rank = event.words, warp.block.rank
-        if "mbarrier_init" in words:
+        if words[0] == "wgmma":
+            self.meet(step)
+            self.registers_watch.fence(step)
+        elif words[0] == "tcgen05":
+            self.tensor_fence(step)
+        elif "mbarrier_init" in words:
             own = self.watch.agent("warp", rank, warp.number)
             for each in warp.block.mbarriers.values():
                 each.fenced = each.fenced or each.birth[0] == own
@@ -553,28 +559,18 @@ class Observer(TensorObserver):
                 self.launch_watch.memory.fenced.add(self.cluster.number)
         else:
             narrow = "cta" in words
-            self.location(warp, event, lanes, Role(fence=True, cta=narrow), [])
+            self.access(step, Role(fence=True, cta=narrow), [])
             self.fences[rank, warp.number] = self.row(warp, lanes)
-
-    def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
-        """A tensor map was changed."""
-        self.maps.changed(warp, event, lanes, address)
 
     # ── words in memory ─────────────────────────────────────────────────────
 
-    def location(
-        self,
-        warp: Any,
-        event: Any,
-        lanes: int,
-        role: Role,
-        addresses: list[tuple[int, int]],
-    ) -> None:
+    def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
         """A fence, or a strong access through which threads may synchronise."""
+        warp, _, lanes = step
         agent = self.watch.agent("warp", warp.block.rank, warp.number)
         ledger = self.ledgers[warp.block.rank]
         thread = Thread(self.cluster.number, agent, lanes, _Rows(self, warp), ledger)
-        self.launch_watch.locations.perform(thread, role, addresses)
+        self.launch_watch.locations.perform(thread, role, places)
 
 
 _ISSUED = {
@@ -588,30 +584,37 @@ _ISSUED = {
 }
 """What takes down work at its issue, by what tells that it is done."""
 
+_WAITED = {
+    "mbarrier": Observer._phase_seen,
+    "cluster": Observer._cluster_waited,
+    "bulk_group": Observer._bulk_waited,
+    "async_group": Observer._cp_async_waited,
+    "wgmma_group": Observer._products_waited,
+    "wait::ld": Observer.moves_waited,
+    "wait::st": Observer.moves_waited,
+}
+"""What takes down a wait, by what was waited for."""
+
 
 class _Rows:
-    """The clocks of a cluster, as words in memory need them: the generic proxy only."""
+    """The clocks of a warp, as words in memory need them."""
 
     def __init__(self, observer: Observer, warp: Any) -> None:
         self.observer, self.warp = observer, warp
 
-    def release(self, agent: int, lanes: int) -> Any:
+    def release(self, agent: int, lanes: int) -> Clock:
         """What lanes know and did; a new epoch begins."""
-        made = self.observer._publish(self.warp, lanes)
-        return made.reshape(-1, made.shape[-1])
+        return self.observer._publish(self.warp, lanes)
 
-    def acquire(self, agent: int, lanes: int, row: Any) -> None:
+    def acquire(self, agent: int, lanes: int, row: Clock) -> None:
         """Lanes learn something."""
-        clock = self.observer.watch.new_clock()
-        clock[:] = row.reshape(clock.shape)
-        self.observer.acquire(self.warp, lanes, clock)
+        self.observer.learn(self.warp, lanes, row)
 
     def epoch(self, agent: int) -> int:
         """The present epoch."""
         block = self.warp.block
         return self.observer.watch.epoch(block.rank, self.warp.number)
 
-    def row(self, agent: int, lanes: int) -> Any:
+    def row(self, agent: int, lanes: int) -> Clock:
         """What lanes know."""
-        made = self.observer.row(self.warp, lanes)
-        return made.reshape(-1, made.shape[-1])
+        return self.observer.row(self.warp, lanes)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
+from fragmenta.ptx.effects import in_order
 from fragmenta.ptx.rules import ERROR, Rule
 from fragmenta.races.probes.register_roles import (
     COMPUTED,
@@ -34,6 +35,8 @@ from fragmenta.races.probes.register_roles import (
 )
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event
+from fragmenta.units.port import Step, Waited
+from fragmenta.units.warpgroups import WARPS
 
 WORDS = {
     Role.ACCUMULATOR: "an accumulator",
@@ -41,6 +44,7 @@ WORDS = {
     Role.METADATA: "the metadata",
 }
 SERIALISED = "undefined in PTX; ptxas serialises here (warning C7510 or C7517)"
+_WGMMA = "wgmma.mma_async"
 FENCED = "ptxas inserts it (C7519)"
 
 
@@ -91,8 +95,9 @@ def _collision(of: Located, other: Located) -> tuple[Role, Role] | None:
         shared = role & theirs & Role.ACCUMULATOR
         if not theirs or not both & Role.ACCUMULATOR:
             continue  # both only read it
-        if shared and other.op.shape == of.op.shape and both == shared:
-            continue  # a chain
+        chain = shared and other.op.shape == of.op.shape and both == shared
+        if in_order(_WGMMA, _WGMMA, was_write=True, accumulates=bool(chain)):
+            continue
         return role, theirs
     return None
 
@@ -125,21 +130,23 @@ class RegisterWatch:
         for each in self._keepers.values():
             each.reset()
 
-    def multiplies(self, warp: Any, event: Any, located: Located) -> None:
-        """A warp is about to issue a product."""
-        self._of(warp).issued(located, event)
+    def touch(self, step: Step, product: Located | None = None) -> None:
+        """A warp is about to issue a product; or it uses registers in flight."""
+        if product is not None:
+            self._of(step.warp).issued(product, step.event)
+        else:
+            self._of(step.warp).touched(step.event, step.lanes)
 
-    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+    def acquire(self, step: Step, waited: Waited) -> None:
         """A warp has waited for products."""
+        warp = step.warp
+        warpgroup = warp.block.warpgroups[warp.number // WARPS]
         self._of(warp).retired(warpgroup.retired(warp))
 
-    def wgmma_fence(self, warp: Any, event: Any) -> None:
-        """A warp executed ``wgmma.fence``."""
-        self._of(warp).fence()
-
-    def touched(self, warp: Any, event: Any, lanes: int) -> None:
-        """An instruction touches registers of a product that is in flight."""
-        self._of(warp).touched(event, lanes)
+    def fence(self, step: Step) -> None:
+        """A warp executed ``wgmma.fence``, or ``wgmma.commit_group``."""
+        if "fence" in step.event.words:
+            self._of(step.warp).fence()
 
 
 class Keeper:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta.ptx import rules
+from fragmenta.races.order import know
 from fragmenta.races.report import phrases
 from fragmenta.races.shared_watch import Watch
 from fragmenta.races.tmem_fences import Fences
@@ -33,7 +34,7 @@ from fragmenta.races.tmem_shadow import (
     region,
 )
 from fragmenta.units.events import first
-from fragmenta.units.port import Port
+from fragmenta.units.port import Columns, Port, Step, Waited
 from fragmenta.units.tmem_cells import Cells
 
 
@@ -114,24 +115,31 @@ class TensorObserver(Port):
     def _know(self, warp: Any, lanes: int, kind: str, epoch: int) -> None:
         """Lanes know what an agent of their warp did before an epoch."""
         clock = self.watch.new_clock()
-        self.watch.know(clock, self._agent(kind, warp), epoch)
+        know(clock, self._agent(kind, warp), epoch)
         self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
-    def _met(self, warp: Any, lanes: int) -> None:
+    def meet(self, step: Step) -> None:
         """All lanes of a warp execute an instruction together."""
+        warp, _, lanes = step
         self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
 
     # ── allocation ──────────────────────────────────────────────────────────
 
-    def tensor_allocated(
-        self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
-    ) -> None:
+    def change_columns(self, step: Step, columns: Columns) -> None:
+        """Columns were allocated, or freed."""
+        if columns.place is None:
+            self._freed(step, columns)
+        else:
+            self._allocated(step, columns.place)
+
+    def _allocated(self, step: Step, place: int) -> None:
         """Columns were allocated, and their address is in shared memory.
 
         The manual does not say through which proxy.  Triton lets bulk copies write over
         it, so it is no ordinary store here: it counts as a store that is waited for.
         """
         agent = "tcgen05.st"
+        warp, event, lanes = step
         self.watch.touch(
             warp.block.rank,
             [place],
@@ -144,16 +152,15 @@ class TensorObserver(Port):
             proxy="generic",
             lane=first(lanes),
         )
-        self._met(warp, lanes)
+        self.meet(step)
         self._know(warp, lanes, agent, self._next_period(agent, warp))
 
-    def tensor_freed(
-        self, warp: Any, event: Any, lanes: int, address: int, columns: int
-    ) -> None:
-        """Columns are given back: nobody may use them any more."""
-        self._met(warp, lanes)
+    def _freed(self, step: Step, columns: Columns) -> None:
+        """Columns were freed: nobody may use them any more."""
+        warp, event, lanes = step
+        self.meet(step)
         every = tuple(range(LANES))
-        gone = Cells(warp.block.rank, every, address % COLUMNS, columns)
+        gone = Cells(warp.block.rank, every, columns.first % COLUMNS, columns.columns)
         new = self._access("dealloc", "warp", warp, event, first(lanes))
         self._check(new, warp, event, lanes, [], [gone])
         self._cells.forget(gone)
@@ -162,7 +169,7 @@ class TensorObserver(Port):
 
     def issue_move(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
         """A warp issues a load or a store."""
-        self._met(warp, lanes)
+        self.meet(Step(warp, event, lanes))
         kind = task.effect.kind
         new = self._access(kind, f"tcgen05.{kind}", warp, event, -1)
         if kind == "st":
@@ -171,12 +178,13 @@ class TensorObserver(Port):
         self._check(new, warp, event, lanes, task.cells, [])
         self.loaded.loads(warp, event)
 
-    def tensor_waited(self, warp: Any, event: Any, lanes: int, kind: str) -> None:
+    def moves_waited(self, step: Step, waited: Waited) -> None:
         """A warp has waited for its loads, or for its stores."""
-        self._met(warp, lanes)
-        if kind == "ld":
+        warp, _, lanes = step
+        self.meet(step)
+        if waited.done_by == "wait::ld":
             self.loaded.waited(warp)
-        agent = f"tcgen05.{kind}"
+        agent = waited.done_by.replace("wait::", "tcgen05.")
         self._know(warp, lanes, agent, self._next_period(agent, warp))
 
     # ── products and copies ─────────────────────────────────────────────────
@@ -228,10 +236,11 @@ class TensorObserver(Port):
                 self._idle[warp.block.rank] = warp.number, lane
         arrival.clock = clock
 
-    def tensor_fence(self, warp: Any, event: Any, lanes: int, before: bool) -> None:
+    def tensor_fence(self, step: Step) -> None:
         """``tcgen05.fence``: only the strict rules ask for it."""
+        warp, event, lanes = step
         who = warp.block.rank, warp.number
-        if before:
+        if "fence::before_thread_sync" in event.words:
             self._know(warp, lanes, "tcgen05.fence", self._numbers.get(who, 0) + 1)
         else:
             self._fences.after[who] = self._row(warp, lanes)

@@ -1,4 +1,4 @@
-"""What is an element?
+"""Element types: their bits, their values, and how NumPy stores them.
 
 There are sixteen element types, two types of block scales and three widths of raw
 bits.  Each type has a name, a width, and a NumPy type in which its matrices are

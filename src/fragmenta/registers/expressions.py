@@ -1,4 +1,4 @@
-"""How does a program compute which element a place holds, and where an element is?
+"""Expressions for which element a place holds, and for where an element is.
 
 Each digit of a coordinate is a digit of the place.  So a coordinate is a sum of parts
 of the place, and an axis of the place is a sum of parts of the coordinates.  Both sums
@@ -8,7 +8,10 @@ are written here, for CUDA C++, for Python and NumPy, and as the PTX manual does
     lane = ((col >> 1) & 3) + 4 * (row & 7)         where is an element?
 
 Parts are shifts and masks where sizes are powers of two; otherwise they are quotients
-and remainders.
+and remainders.  A digit that is an XOR of bits adds one of them; the sum is then XORed
+with the others (:class:`Terms`)::
+
+    address = offset ^ ((offset >> 3) & 112)
 """
 
 from __future__ import annotations
@@ -66,6 +69,49 @@ class Run(NamedTuple):
     weight: int
 
 
+class Terms(NamedTuple):
+    """The sum of some runs, XORed with other runs."""
+
+    added: tuple[Run, ...]
+    flipped: tuple[Run, ...] = ()
+
+    def of(self, values: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+        """The value; the variables may be numbers, arrays or traced values.
+
+        >>> swizzle = Terms((Run("A", 1, 1024, 1),), (Run("A", 128, 8, 16),))
+        >>> [swizzle.of({"A": line * 128}, {"A": 1024}) for line in range(3)]
+        [0, 144, 288]
+        """
+        total: Any = 0
+        for run in self.added:
+            value = values[run.source]
+            if run.stride > 1:
+                value = value // run.stride
+            if run.stride * run.size < sizes[run.source]:
+                value = value % run.size
+            total = value * run.weight + total
+        return total ^ self.flips(values) if self.flipped else total
+
+    def flips(self, values: Mapping[str, Any]) -> Any:
+        """What the sum is XORed with."""
+        total: Any = 0
+        for run in self.flipped:
+            value, left = values[run.source], _left(run)
+            value = value << left if left > 0 else value >> -left
+            total = (value & _mask(run)) ^ total
+        return total
+
+
+def _left(run: Run) -> int:
+    """By how many bits a run of bits moves to the left."""
+    return run.weight.bit_length() - run.stride.bit_length()
+
+
+def _mask(run: Run) -> int:
+    """The bits of the result in which a run of bits is."""
+    return (run.size - 1) * run.weight
+
+
 def part_of(name: str, stride: int, size: int, whole: int, style: Style) -> str:
     """One digit of a variable that has ``whole`` values.
 
@@ -101,16 +147,36 @@ def total(
     sources: Mapping[str, tuple[Name, int]],
     style: Style,
     added: int = 0,
+    flipped: Iterable[Run] = (),
 ) -> str:
-    """The sum of runs; ``sources`` has the name and the size of each variable."""
-    terms = []
+    """The sum of runs; ``sources`` has the name and the size of each variable.
+
+    >>> runs, flipped = [Run("A", 1, 1024, 1)], [Run("A", 128, 8, 16)]
+    >>> total(runs, {"A": ("at", 1024)}, STYLES["cuda"], flipped=flipped)
+    'at ^ ((at >> 3) & 112)'
+    """
+    terms, constant = [], 0
     for run in runs:
         name, whole = sources[run.source]
         if isinstance(name, str):
             part = part_of(name, run.stride, run.size, whole, style)
             terms.append(weighted(part, run.weight, style))
         else:
-            added += name // run.stride % run.size * run.weight
+            constant += name // run.stride % run.size * run.weight
+    flips = [run for run in flipped if isinstance(sources[run.source][0], str)]
+    fixed = Terms((), tuple(run for run in flipped if run not in flips))
+    same = fixed.flips({run.source: sources[run.source][0] for run in fixed.flipped})
+    if not flips and not (terms and same):
+        return _sum(terms, (constant ^ same) + added, style)
+    # What is added does not change the bits that are XORed.
+    bits = [_sum(terms, constant, style)] if terms or constant else []
+    bits = [text if text.isidentifier() else f"({text})" for text in bits]
+    bits += [flip(str(sources[run.source][0]), run, style) for run in flips]
+    text = " ^ ".join([*bits, str(same)] if same else bits)
+    return f"({text}) {'-' if added < 0 else '+'} {abs(added)}" if added else text
+
+
+def _sum(terms: list[str], added: int, style: Style) -> str:
     if not terms:
         return str(added)
     if added:
@@ -120,37 +186,85 @@ def total(
     return " + ".join(terms)
 
 
+def flip(name: str, run: Run, style: Style) -> str:
+    """Bits of a variable, moved to where they are XORed.
+
+    >>> flip("lane", Run("L", 4, 8, 1), MANUAL)
+    '((lane >> 2) & 0x7)'
+    """
+    left = _left(run)
+    shifted = f"({name} {'<<' if left > 0 else '>>'} {abs(left)})" if left else name
+    return f"({shifted} & {_mask(run):{style.mask}})"
+
+
 def joined(runs: Iterable[Run]) -> list[Run]:
     """The same runs; those that continue the one before them are one."""
     found: list[Run] = []
     for run in runs:
-        last = found[-1] if found else None
-        if last and run[:2] + run[3:] == (
-            last.source,
-            last.stride * last.size,
-            last.weight * last.size,
-        ):
-            found[-1] = last._replace(size=last.size * run.size)
-        else:
-            found.append(run)
+        _append(found, run)
     return found
 
 
-def held(layout: Layout, coordinate: str, run: int = 1) -> list[Run]:
-    """A coordinate by axes; ``run`` leaves out the digits of E below it."""
-    found, weight = [], 1
+def terms(layout: Layout, coordinate: str, run: int = 1) -> Terms:
+    """A coordinate by axes; ``run`` leaves out the digits of E below it.
+
+    Of an XOR, the bit that continues the sum is added.
+
+    >>> from fragmenta.registers.layout import Layout
+    >>> terms(Layout.parse("address = A0 A1^A2 A2", A=8), "address")
+    Terms(added=(Run(source='A', stride=1, size=8, weight=1),), \
+flipped=(Run(source='A', stride=4, size=2, weight=2),))
+    """
+    found: list[Run] = []
+    flipped: list[Run] = []
+    weight = 1
     for each in dict(layout.coordinates)[coordinate]:
-        if each.axis != "E" or each.stride >= run:
-            found.append(Run(each.axis, each.stride, each.size, weight))
+        if each.xor or each.axis != "E" or each.stride >= run:
+            bits = [Run(t.axis, t.stride, t.size, weight) for t in each.terms]
+            follows = [bit for bit in bits if found and _continues(found[-1], bit)]
+            first = follows[0] if follows else bits[0]
+            _append(found, first)
+            for bit in bits:
+                if bit != first:
+                    _append(flipped, bit)
         weight *= each.size
-    return joined(found)
+    return Terms(tuple(found), tuple(flipped))
 
 
-def placed(layout: Layout, axis: str, scale: int = 1) -> list[Run]:
+def _continues(last: Run, run: Run) -> bool:
+    """Whether a run begins where the last one ends, in its variable and in the sum."""
+    return (run.source, run.stride, run.weight) == (
+        last.source,
+        last.stride * last.size,
+        last.weight * last.size,
+    )
+
+
+def _append(runs: list[Run], run: Run) -> None:
+    """Add a run to a list, as part of the last one if it continues that."""
+    if runs and _continues(runs[-1], run):
+        runs[-1] = runs[-1]._replace(size=runs[-1].size * run.size)
+    else:
+        runs.append(run)
+
+
+def held(layout: Layout, coordinate: str, run: int = 1) -> list[Run]:
+    """A coordinate by axes, as a sum; one with XORs has none, and is refused."""
+    found = terms(layout, coordinate, run)
+    if found.flipped:
+        raise LayoutError(f"{layout}: {coordinate} has XORs, so it is no sum of digits")
+    return list(found.added)
+
+
+def placed(layout: Layout, axis: str, scale: int = 1) -> Terms:
     """An axis by coordinates."""
-    return joined(
-        Run(name, weight, each.size, each.stride * scale)
-        for each, name, weight in layout.weights(axis)
+    if layout.has_xor and scale & (scale - 1):
+        raise LayoutError(f"{layout}: an XOR cannot count steps of {scale}")
+    return Terms(
+        *(
+            tuple(run._replace(weight=run.weight * scale) for run in runs)
+            for runs in terms(layout.inverse(), axis)
+        )
     )
 
 
@@ -168,7 +282,8 @@ def coordinate(
     added: int = 0,
 ) -> str:
     """One coordinate as an expression over the axes, which ``names`` names."""
-    return _over_axes(layout, held(layout, name, run), names, style, added)
+    found = terms(layout, name, run)
+    return _over_axes(layout, found.added, names, style, added, found.flipped)
 
 
 def _over_axes(
@@ -177,10 +292,11 @@ def _over_axes(
     names: Mapping[str, Name],
     style: Style,
     added: int = 0,
+    flipped: Iterable[Run] = (),
 ) -> str:
     sources = {axis: (names.get(axis, axis), size) for axis, size in layout.axes}
     ordered = sorted(runs, key=lambda each: _ORDER.find(each.source))
-    return total(ordered, sources, style, added)
+    return total(ordered, sources, style, added, flipped)
 
 
 # ── every coordinate, or every axis ─────────────────────────────────────────
@@ -282,11 +398,14 @@ def _where(layout: Layout, called: _Names, style: Style, part: Part) -> dict[str
     found = {}
     for axis in called.axes:
         added = part.skipped if axis == "C" else 0
-        text = total(placed(whole, axis), sources, style, added)
+        at = placed(whole, axis)
+        text = total(at.added, sources, style, added, at.flipped)
         found[str(called.axes[axis])] = text
     if "bit" in called.more:
-        runs = placed(whole, "E", part.bits)
-        found[str(called.more["bit"])] = total(runs, sources, style, part.shift)
+        at = placed(whole, "E", part.bits)
+        found[str(called.more["bit"])] = total(
+            at.added, sources, style, part.shift, at.flipped
+        )
     return found
 
 
@@ -437,7 +556,7 @@ class _Names:
         known = {str(of[key]): (of, key) for of, key in known.values()} | known
         for axis in self.axes:
             known.setdefault(_AXES.get(axis, axis), (self.axes, axis))
-        told: dict[tuple[int, str], str] = {}
+        renamed: dict[tuple[int, str], str] = {}
         for key, name in names.items():
             if key not in known:
                 every = [str(name) for of in kinds for name in of.values()]
@@ -446,7 +565,7 @@ class _Names:
                     f"{key!r}{nearest(key, known)}"
                 )
             of, which = known[key]
-            if (other := told.setdefault((id(of), which), key)) != key:
+            if (other := renamed.setdefault((id(of), which), key)) != key:
                 raise LayoutError(
                     f"{other} and {key} are one variable; it is given the names "
                     f"{names[other]!r} and {name!r}"

@@ -1,4 +1,4 @@
-"""Which lane and register hold which element?
+"""Layouts: lines of digits that say which lane and register hold which element.
 
 A *place* has one value for each axis.  An axis is named by one capital letter, or by
 a word without digits.  A register fragment has the axes W (warp), L (lane),
@@ -21,8 +21,14 @@ Examples are a copy number, or a selector that chooses the lanes that are read::
 
     row = L2 L3 L4 L0  chunk = E0 E1 E2 | selector = L1
 
-A line must use every digit of every axis exactly once; other lines are refused.
-So each layout is a bijection between places and elements with free coordinates.
+A digit may be the XOR of several bits of the place.  This is how a swizzle of shared
+memory is written: bits 4 to 6 of an address, each XORed with the bit three above it::
+
+    address = A0 A1 A2 A3 A4^A7 A5^A8 A6^A9 A7*
+
+A line without XOR must use every digit of every axis exactly once.  With XOR, every bit
+of the place must follow from the bits of the element.  Other lines are refused.  So
+each layout is a bijection between places and elements with free coordinates.
 """
 
 from __future__ import annotations
@@ -47,7 +53,8 @@ Index = NDArray[np.intp]
 _TOKEN = re.compile(r"([A-Za-z_]+)(?:(\d*)(\*?)(\d*)|/(\d+)\*(\d+))$", re.ASCII)
 # A name begins at the beginning of a word: searching in a long word stays fast.
 _ASSIGNMENT = re.compile(
-    r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Za-z_]+[\d*/]*|0)(?!\w|\s*=)\s*)*)"
+    r"(?<!\w)(\w+)\s*=\s*"
+    r"((?:(?:[A-Za-z_]+[\d*/]*(?:\^[A-Za-z_]+[\d*/]*)*|0)(?!\w|\s*=)\s*)*)"
 )
 LONGEST = 4096
 """The most characters that a line may have; the longest in the tables has about 80."""
@@ -55,17 +62,24 @@ _JOINED = {"I": ("E", "R")}
 
 
 class Digit(NamedTuple):
-    """``size`` consecutive values of one axis, in steps of ``stride``."""
+    """``size`` consecutive values of one axis, in steps of ``stride``.
+
+    ``xor`` are bits that this one is XORed with; it then is a bit, too.
+    """
 
     axis: str
     stride: int
     size: int
+    xor: tuple[Digit, ...] = ()
 
-    def of(self, value: Any) -> Any:
-        """This digit of the value of an axis."""
-        return value // self.stride % self.size
+    @property
+    def terms(self) -> tuple[Digit, ...]:
+        """The digits of the place of which this one is the XOR; often one, itself."""
+        return (self._replace(xor=()), *self.xor) if self.xor else (self,)
 
     def __str__(self) -> str:
+        if self.xor:
+            return "^".join(map(str, self.terms))
         position = self.stride.bit_length() - 1
         if self.stride != 1 << position:
             return f"{self.axis}/{self.stride}*{self.size}"
@@ -75,7 +89,7 @@ class Digit(NamedTuple):
 
     def bits(self) -> list[Digit]:
         """This digit as single bits, if its size is a power of two."""
-        if self.size & (self.size - 1):
+        if self.xor or self.size & (self.size - 1):
             return [self]
         count = self.size.bit_length() - 1
         return [Digit(self.axis, self.stride << bit, 2) for bit in range(count)]
@@ -100,6 +114,10 @@ class Layout:
     coordinates: tuple[tuple[str, Digits], ...]
     axes: tuple[tuple[str, int], ...]
     free: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, digits in self.coordinates:
+            _check_xor(name, digits)
 
     @classmethod
     def parse(cls, line: str, **sizes: int) -> Layout:
@@ -167,6 +185,20 @@ class Layout:
         """The sizes of the place axes, outermost first."""
         return tuple(size for _, size in self.axes)
 
+    @cached_property
+    def has_xor(self) -> bool:
+        """Whether some digit is an XOR of several bits.
+
+        >>> Layout.parse("address = A0^A1 A1", A=4).has_xor
+        True
+        """
+        return any(digit.xor for _, digits in self.coordinates for digit in digits)
+
+    @cached_property
+    def _terms(self) -> dict[str, expressions.Terms]:
+        """Each coordinate as a sum of runs of the axes, XORed with others."""
+        return {name: expressions.terms(self, name) for name in self.sizes}
+
     @property
     def copies(self) -> int:
         """How many places hold each element, over all free coordinates."""
@@ -177,7 +209,8 @@ class Layout:
         self._check_names("axes", [name for name, _ in self.axes], place)
         values = {a: _in_range(a, place[a], size) for a, size in self.axes}
         batch_shape(**{axis: np.shape(value) for axis, value in values.items()})
-        return {name: _join(ds, values) for name, ds in self.coordinates}
+        sizes = dict(self.axes)
+        return {name: each.of(values, sizes) for name, each in self._terms.items()}
 
     def places(self, **element: int) -> list[dict[str, int]]:
         """All places of an element; free coordinates may be given too.
@@ -205,6 +238,10 @@ class Layout:
 
     def _place(self, values: Iterable[int]) -> dict[str, int]:
         """The place whose digits give these coordinate values."""
+        if self.has_xor:
+            back, sizes = self._inverse, self.sizes
+            given = dict(zip(sizes, values, strict=True))
+            return {axis: back._terms[axis].of(given, sizes) for axis, _ in self.axes}
         place = {name: 0 for name, _ in self.axes}
         for (_, digits), value in zip(self.coordinates, values, strict=True):
             left = value
@@ -217,10 +254,10 @@ class Layout:
         """Each coordinate at every place, as arrays of ``place_shape``."""
         axes = np.indices(self.place_shape, sparse=True)
         values = {name: a for (name, _), a in zip(self.axes, axes, strict=True)}
-        shape = self.place_shape
+        shape, sizes = self.place_shape, dict(self.axes)
         return {
-            name: np.broadcast_to(_join(ds, values), shape)
-            for name, ds in self.coordinates
+            name: np.broadcast_to(each.of(values, sizes), shape)
+            for name, each in self._terms.items()
         }
 
     def gather(self, order: Iterable[str] | None = None) -> Index:
@@ -255,11 +292,12 @@ class Layout:
         ``packed.ravel()[layout.scatter()]`` is the matrix again.  Free coordinates,
         such as a selector, may be given; those that are not given are 0.
         """
-        chosen: tuple[Any, ...] = (..., *(pinned.get(name, 0) for name in self.free))
+        places: Index = self.place_index()
         order = [name for name, _ in self.coordinates]
-        axes = [order.index(name) for name in (*self.data, *self.free)]
-        places: Index = self.place_index().transpose(axes)[chosen]
-        return places
+        for name in reversed(self.free):
+            places = np.take(places, pinned.get(name, 0), axis=order.index(name))
+            order.remove(name)
+        return places.transpose([order.index(name) for name in self.data])
 
     def tile(self, **tiles: int) -> Layout:
         """The layout of several tiles, repeated along coordinates; tiles are outermost.
@@ -301,9 +339,18 @@ class Layout:
         {'L': array([2, 6]), 'R': array([1, 3])}
         >>> layout.inverse().inverse() == layout
         True
+        >>> Layout.parse("address = A0 A1^A2 A2", A=8).inverse()
+        Layout('A = address0 address1^address2 address2', address=8)
         """
+        return self._inverse
+
+    @cached_property
+    def _inverse(self) -> Layout:
+        found = _solved(self.coordinates)
+        if isinstance(found, Digit):
+            raise LayoutError(f"{self}: {found} follows from the other digits")
         coordinates = tuple(
-            (axis, tuple(Digit(n, w, d.size) for d, n, w in self.weights(axis)))
+            (axis, tuple(found[digit] for digit in sorted(found) if digit.axis == axis))
             for axis, _ in self.axes
         )
         return Layout(coordinates, tuple(self.sizes.items()))
@@ -318,6 +365,9 @@ class Layout:
         >>> memory = Layout.parse("offset = K0 N0 N1 N2 K1 K2", K=8, N=8)
         >>> held.then(memory)
         Layout('offset = E0 L2 L3 L4 L0 L1', L=32, E=2)
+        >>> swizzle = Layout.parse("address = offset0^offset3 offset1*", offset=64)
+        >>> held.then(memory).then(swizzle)
+        Layout('address = E0^L4 L2 L3 L4 L0 L1', L=32, E=2)
         """
         _check_layout(other)
         sizes, digits = dict(other.axes), dict(self.coordinates)
@@ -325,12 +375,15 @@ class Layout:
         wrong = [name for name in shared if self.sizes[name] != sizes[name]]
         if wrong or not shared:
             raise LayoutError(
-                f"elements with {_told(self.sizes)} are not the places with "
-                f"{_told(sizes)}; names and sizes must be equal, and tile() repeats a "
-                "layout"
+                f"elements with {_sizes_text(self.sizes)} are not the places with "
+                f"{_sizes_text(sizes)}; names and sizes must be equal, and tile() "
+                "repeats a layout"
             )
 
         def followed(digit: Digit) -> list[Digit]:
+            if digit.xor:
+                each = [bit for term in digit.terms for bit in followed(term)]
+                return [_xor(term for bit in each for term in bit.terms)]
             return (
                 _pieces(digits[digit.axis], digit) if digit.axis in digits else [digit]
             )
@@ -408,15 +461,28 @@ class Layout:
             digits = dict(self.coordinates)[name]
             covered = 1
             for digit in digits:
-                if digit.axis != axis or digit.stride != covered:
+                if digit.axis != axis or digit.stride != covered or digit.xor:
                     break
                 covered *= digit.size
             if covered == size:
-                return name
+                return name if self._xors_of(axis) == [] else None
         return None
+
+    def _xors_of(self, axis: str) -> list[Digit]:
+        """The digits that are XORs with a bit of this axis."""
+        return [
+            digit
+            for _, digits in self.coordinates
+            for digit in digits
+            if digit.xor and any(term.axis == axis for term in digit.terms)
+        ]
 
     def without(self, axis: str) -> Layout:
         """The layout without one axis: that of whole words if the axis is E."""
+        for digit in self._xors_of(axis):
+            raise LayoutError(
+                f"{self}: {digit} needs axis {axis}; it cannot be left out"
+            )
         coordinates = tuple(
             (name, tuple(d for d in ds if d.axis != axis))
             for name, ds in self.coordinates
@@ -425,13 +491,19 @@ class Layout:
         return Layout(coordinates, axes, self.free)
 
     def weights(self, axis: str) -> list[tuple[Digit, str, int]]:
-        """The digits of an axis, lowest first, each with its coordinate and weight."""
+        """The digits of an axis, lowest first, each with its coordinate and weight.
+
+        A bit that is part of XORs is there once for each of them.
+
+        >>> [(name, weight) for _, name, weight in
+        ...  Layout.parse("a = A0^A1  b = A1", A=4).weights("A")]
+        [('a', 1), ('a', 1), ('b', 1)]
+        """
         found = []
         for name, digits in self.coordinates:
             weight = 1
             for digit in digits:
-                if digit.axis == axis:
-                    found.append((digit, name, weight))
+                found += [(t, name, weight) for t in digit.terms if t.axis == axis]
                 weight *= digit.size
         return sorted(found, key=lambda entry: entry[0].stride)
 
@@ -473,6 +545,13 @@ def _digits(line: str, tokens: list[str], sizes: Mapping[str, int]) -> Digits:
 
 def _resolve(line: str, token: str, sizes: Mapping[str, int]) -> list[Digit]:
     """The digits of one token: none, one, or several if it covers several bits."""
+    if "^" in token:
+        bits = [_resolve(line, each, sizes) for each in token.split("^")]
+        if any(len(each) != 1 or each[0].size != 2 for each in bits):
+            raise LayoutError(f"{line}: {token} is an XOR of bits, such as A4^A7")
+        if len({each[0] for each in bits}) < len(bits):
+            raise LayoutError(f"{line}: {token} has a bit twice, which is no XOR")
+        return [_xor(each[0] for each in bits)]
     match = _TOKEN.match(token)
     if match is None:
         raise LayoutError(f"{line}: {token!r} is not a digit such as L2 or R1*")
@@ -506,10 +585,13 @@ def _check_bijection(
     line: str, coordinates: list[tuple[str, Digits]], sizes: Mapping[str, int]
 ) -> None:
     digits = [digit for _, ds in coordinates for digit in ds]
+    xors = any(digit.xor for digit in digits)
+    used = [term for digit in digits for term in digit.terms]
     for axis, size in sizes.items():
-        used = sorted(d for d in digits if d.axis == axis)
+        # What an XOR uses, another digit may use, too.
+        mine = [digit for digit in used if digit.axis == axis]
         reached = 1
-        for digit in used:
+        for digit in sorted(set(mine) if xors else mine):
             if digit.stride < reached:
                 raise LayoutError(f"{line}: {digit} is used twice")
             if digit.stride > reached:
@@ -518,16 +600,74 @@ def _check_bijection(
         if reached != size:
             missing = Digit(axis, reached, 2)
             raise LayoutError(f"{line}: {missing} of {axis}={size} is not used")
+    if not xors:
+        return
+    found = _solved(coordinates)
+    if isinstance(found, Digit):
+        raise LayoutError(f"{line}: {found} is used twice, or is the XOR of others")
+    if len(found) < len(set(used)):
+        lost = min(set(used) - set(found))
+        raise LayoutError(
+            f"{line}: {lost} is only in XORs, and does not follow from them"
+        )
 
 
-def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
-    """The coordinate that these digits of the place give."""
-    total: Any = 0
+def _check_xor(name: str, digits: Digits) -> None:
+    """Refuse an XOR of what is not a bit of an axis and of its coordinate."""
     weight = 1
     for digit in digits:
-        total = total + weight * digit.of(values[digit.axis])
+        if digit.xor and any(
+            each.size != 2 or (each.stride & each.stride - 1) for each in digit.terms
+        ):
+            raise LayoutError(f"{name}: {digit} is not an XOR of bits, such as A4^A7")
+        if digit.xor and weight & weight - 1:
+            raise LayoutError(
+                f"{name}: {digit} counts steps of {weight}; an XOR needs a power of "
+                "two: digits of other sizes come after it"
+            )
         weight *= digit.size
-    return total
+
+
+def _xor(terms: Iterable[Digit]) -> Digit:
+    """The XOR of some digits: a digit that is there twice has no effect."""
+    left: set[Digit] = set()
+    for term in terms:
+        left ^= {term}
+    first, *others = sorted(left)
+    return first._replace(xor=tuple(others))
+
+
+def _solved(
+    coordinates: Iterable[tuple[str, Digits]],
+) -> dict[Digit, Digit] | Digit:
+    """Each digit of the place by digits of the element, or one that is redundant.
+
+    Every digit of an element is an equation: it is the XOR of its terms.  They are
+    solved by Gauss-Jordan elimination over bits.
+    """
+    solved: dict[Digit, tuple[set[Digit], set[Digit]]] = {}
+    for name, digits in coordinates:
+        weight = 1
+        for digit in digits:
+            terms, given = set(digit.terms), {Digit(name, weight, digit.size)}
+            weight *= digit.size
+            for term in digit.terms:
+                if term in solved:
+                    terms ^= solved[term][0]
+                    given ^= solved[term][1]
+            if not terms:
+                return digit
+            pivot = min(terms)
+            for row in solved.values():
+                if pivot in row[0]:
+                    row[0].symmetric_difference_update(terms)
+                    row[1].symmetric_difference_update(given)
+            solved[pivot] = (terms, given)
+    return {
+        pivot: _xor(given)
+        for pivot, (terms, given) in solved.items()
+        if len(terms) == 1
+    }
 
 
 def _pieces(digits: Digits, wanted: Digit) -> list[Digit]:
@@ -543,8 +683,8 @@ def _pieces(digits: Digits, wanted: Digit) -> list[Digit]:
                     f"{wanted} is no digit of {' '.join(map(str, digits))}: steps of "
                     f"{first} do not divide {last} values"
                 )
-            part = Digit(digit.axis, digit.stride * (first // low), last // first)
-            found += part.bits()
+            stride = digit.stride * (first // low)
+            found += digit._replace(stride=stride, size=last // first).bits()
         low = high
     return found
 
@@ -557,7 +697,7 @@ def _check_layout(other: object) -> None:
         )
 
 
-def _told(sizes: Mapping[str, int]) -> str:
+def _sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 

@@ -1,4 +1,4 @@
-"""How do the PTX manual, CuTe and Triton write the same layout?
+"""Layouts as the PTX manual, CuTe and Triton write them.
 
 The PTX manual writes formulas with ``%laneid`` and ``i``.  CuTe writes
 ``shape:stride``.  Triton writes, for each bit of the place, where it moves the
@@ -9,18 +9,21 @@ element.  All three are derived here from the digits of a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fragmenta.errors import LayoutError
 from fragmenta.registers.expressions import (
     MANUAL,
+    Name,
     Run,
-    held,
+    Terms,
+    flip,
     joined,
     part_of,
     placed,
+    terms,
     total,
     weighted,
 )
@@ -81,11 +84,11 @@ def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
     sizes = dict(layout.axes)
     count = sizes.get("R", 1) * sizes.get("E", 1)
     cases = tuple(
-        (name, _cases(_runs(layout, name), letter, count))
+        (name, _cases(*_runs(layout, name), letter, count))
         for name, _ in layout.coordinates
     )
     if stored > 1:
-        cases += _bounds(_runs(layout, "col"), letter, count, stored)
+        cases += _bounds(_runs(layout, "col").added, letter, count, stored)
     text = " ".join(case.expression for _, cs in cases for case in cs)
     known = (
         ("warpID", "%warpid % 4"),
@@ -96,7 +99,7 @@ def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
 
 
 def _bounds(
-    runs: list[Run], letter: str, count: int, stored: int
+    runs: Sequence[Run], letter: str, count: int, stored: int
 ) -> tuple[tuple[str, tuple[Branch, ...]], ...]:
     """The range of columns of A from which neighbouring elements of a lane come."""
     together = runs[0].size if runs[0].source == "i" else 1
@@ -107,29 +110,40 @@ def _bounds(
     ]
     first = tuple(
         case._replace(expression=re.sub(r"^\(([^()]*)\)$", r"\1", case.expression))
-        for case in _cases(rest, letter, count)
+        for case in _cases(rest, (), letter, count)
     )
     last = Branch(f"firstcol + {together * stored - 1}", "(col counts stored columns)")
     return ("firstcol", first), ("lastcol", (last,))
 
 
-def _runs(layout: Layout, coordinate: str) -> list[Run]:
+def _runs(layout: Layout, coordinate: str) -> Terms:
     """The coordinate as a sum of runs, with E and R joined into axis i."""
     elements = dict(layout.axes).get("E", 1)
     steps = {"E": 1, "R": elements}
-    return joined(
-        run._replace(source="i", stride=run.stride * steps[run.source])
-        if run.source in steps
-        else run
-        for run in held(layout, coordinate)
-    )
+
+    def renamed(runs: Iterable[Run]) -> tuple[Run, ...]:
+        return tuple(
+            joined(
+                run._replace(source="i", stride=run.stride * steps[run.source])
+                if run.source in steps
+                else run
+                for run in runs
+            )
+        )
+
+    return Terms(*map(renamed, terms(layout, coordinate)))
 
 
-def _cases(runs: list[Run], letter: str, count: int) -> tuple[Branch, ...]:
+def _cases(
+    runs: Sequence[Run], flipped: Sequence[Run], letter: str, count: int
+) -> tuple[Branch, ...]:
     """Two cases if one bit of i only adds a constant, as in the manual; else one."""
     split = [run for run in runs if run.source == "i" and run.size == 2]
     split = [run for run in split if run.weight > 1 or len(runs) == 1]
     plain = [run for run in runs if run not in split]
+    if flipped:
+        flips = [flip(_variable(run.source), run, MANUAL) for run in flipped]
+        return (Branch(" ^ ".join([f"({_sum(runs, count)})", *flips]), ""),)
     if len(split) != 1:
         return (Branch(_sum(runs, count), ""),)
     (run,) = split
@@ -140,7 +154,7 @@ def _cases(runs: list[Run], letter: str, count: int) -> tuple[Branch, ...]:
 
 
 def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
-    """When is this bit of i clear, and when is it set?"""
+    """The conditions that this bit of i is clear, and that it is set."""
     bit = run.stride
     where = f"for {letter}i where "
     if count == 2 * bit:
@@ -168,9 +182,13 @@ def _value(run: Run, count: int) -> str:
         return "threadID_in_group"
     if run.source == "W" and (run.stride, run.size) == (1, 4):
         return "warpID"
-    name = {"L": "%laneid", "W": "warpID"}.get(run.source, run.source)
+    name = _variable(run.source)
     full = {"L": 32, "W": 4}.get(run.source, count)
     return part_of(name, run.stride, run.size, full, MANUAL)
+
+
+def _variable(source: str) -> str:
+    return {"L": "%laneid", "W": "warpID"}.get(source, source)
 
 
 # ── tensor memory ───────────────────────────────────────────────────────────
@@ -191,21 +209,28 @@ def cells_formula(layout: Layout, bits: int) -> str:
     lane   = row + ((col / 24) * 64)
     column = (col % 24)
     """
-    axes = {axis: (_CELL[axis], size) for axis, size in layout.axes if size > 1}
-    given = {name: (name, size) for name, size in layout.sizes.items()}
-    forward = [(name, total(held(layout, name), axes, MANUAL)) for name in layout.sizes]
+    axes: dict[str, tuple[Name, int]] = {
+        axis: (_CELL[axis], size) for axis, size in layout.axes if size > 1
+    }
+    given: dict[str, tuple[Name, int]] = {
+        name: (name, size) for name, size in layout.sizes.items()
+    }
+    forward = [(name, _total(terms(layout, name), axes)) for name in layout.sizes]
     backward = [
-        (word, total(placed(layout, axis), given, MANUAL))
-        for axis, (word, _) in axes.items()
+        (word, _total(placed(layout, axis), given)) for axis, (word, _) in axes.items()
     ]
     if "E" in axes:
         backward.append(("bits", f"element * {bits} and up"))
-    width = max(len(name) for name, _ in (*forward, *backward))
+    width = max(len(str(name)) for name, _ in (*forward, *backward))
     blocks = [
         "\n".join(f"{name:<{width}} = {text}" for name, text in lines)
         for lines in (forward, backward)
     ]
     return "\n\n".join(blocks)
+
+
+def _total(found: Terms, sources: Mapping[str, tuple[Name, int]]) -> str:
+    return total(found.added, sources, MANUAL, flipped=found.flipped)
 
 
 # ── CuTe ────────────────────────────────────────────────────────────────────
@@ -224,6 +249,11 @@ def cute(
     >>> cute(layout, ("row", "col"))
     '((4,8),(2,2,2)):((32,1),(16,8,128))'
     """
+    if layout.has_xor:
+        raise LayoutError(
+            f"{layout}: shape:stride has no XOR; in CuTe a Swizzle is composed with a "
+            "layout"
+        )
     scale, weight = {}, 1
     for name in order:
         scale[name] = weight
@@ -269,26 +299,29 @@ def linear_layout(
     >>> layout = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
     >>> linear_layout(layout)["register"]
     [(0, 1), (8, 0)]
+    >>> swizzle = Layout.parse("address = A0 A1^A2 A2", A=8)
+    >>> linear_layout(swizzle, [("offset", "A")])
+    {'offset': [(1,), (2,), (6,)]}
     """
-    bases: LinearLayout = {}
-    for name, axes in names:
-        bases[name] = [
-            _basis(layout, digit, coordinate, weight)
-            for axis in axes
-            for digit, coordinate, weight in layout.weights(axis)
-        ]
-    return bases
+    return {
+        name: [basis for axis in axes for basis in _bases(layout, axis)]
+        for name, axes in names
+    }
 
 
-def _basis(
-    layout: Layout, digit: Digit, coordinate: str, weight: int
-) -> tuple[int, ...]:
-    if digit.size != 2:
-        raise LayoutError(
-            f"linear layouts have only sizes that are powers of two; {digit} has "
-            f"{digit.size} values; the nearest is {1 << digit.size.bit_length() - 1}"
-        )
-    return tuple(weight if name == coordinate else 0 for name in layout.data)
+def _bases(layout: Layout, axis: str) -> list[tuple[int, ...]]:
+    """Where each bit of an axis moves the element; of an XOR, by several bits."""
+    found: dict[Digit, dict[str, int]] = {}
+    for digit, coordinate, weight in layout.weights(axis):
+        if digit.size != 2:
+            near = 1 << digit.size.bit_length() - 1
+            raise LayoutError(
+                f"linear layouts have only sizes that are powers of two; {digit} has "
+                f"{digit.size} values; the nearest is {near}"
+            )
+        moved = found.setdefault(digit, dict.fromkeys(layout.sizes, 0))
+        moved[coordinate] ^= weight
+    return [tuple(moved[name] for name in layout.data) for moved in found.values()]
 
 
 def linear_layout_text(bases: LinearLayout, shape: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Where in shared memory is this operand?
+"""Descriptors: where an operand of ``wgmma`` or ``tcgen05`` is in shared memory.
 
 ``wgmma`` and ``tcgen05.mma`` read B, and optionally A, from shared memory.  A 64-bit
 descriptor says where.  Elements that are adjacent along k (K-major), or along m or n
@@ -447,8 +447,8 @@ last step that fits
         there = spans._linear(grid[0] + mn, grid[1] + k, of, major, op.kind)
         distance = there - self._linear(grid[0], grid[1], of, major, op.kind)
         first = int(distance[0, 0])
-        whole = first % (8 * UNIT) == 0
-        return first // 8 if whole and (distance == first).all() else None
+        units = first % (8 * UNIT) == 0
+        return first // 8 if units and (distance == first).all() else None
 
     def _nearest(
         self, op: Instruction, operand: str, k: int, mn: int, major: MajorAxis

@@ -1,24 +1,32 @@
-"""Where does a swizzle move a byte of shared memory?
+"""Swizzles: layouts of bytes in shared memory whose digits are XORs of address bits.
 
 Rows of a tile are *spans*.  Without a swizzle a span has 16 bytes.  A swizzle exchanges
 parts of the 128 bytes of a line, so that the same part of several rows is in different
-banks.  It is an XOR on the address: some bits from bit 4 up change by as many bits from
-bit 7 up.  It takes the address in shared memory, not the place in a tile.
+banks.  Some bits of the address from bit 4 up are XORed with as many from bit 7 up.
+:data:`PATTERNS` has the layout of each: ``A`` is the address before the swizzle.  It is
+the address in shared memory, not the place in a tile.
 
 A swizzle is named by the bytes of its span.  ``"128/32"`` is a span of 128 bytes in
 *atoms* of 32 bytes.  ``tcgen05`` and tensor maps of sm_100 have it; ``wgmma`` has not.
 A kernel that computes its own addresses may use any XOR: :class:`XorSwizzle`.
+
+A sum of steps, such as a start address or rows that are a padded pitch apart, carries
+from one bit to the next.  So it is no layout, and comes before the swizzle:
+:func:`moved` applies the layout to the sum.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import AddressError, one_of
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.expressions import Terms, terms
+from fragmenta.registers.layout import Layout
 
 Swizzle: TypeAlias = int | str
 """0, 32, 64, 128 or ``"128/32"``."""
@@ -29,17 +37,18 @@ UNIT = 16
 """Bytes that stay together under every swizzle."""
 LINE = 128
 """Bytes of all banks: what a swizzle exchanges stays in its line."""
-_LINE_BIT = LINE.bit_length() - 1
+REPEAT = 1024
+"""Bytes after which every pattern begins anew."""
 
-#: Of each swizzle: the bytes of a span, the spans of an atom of a tile, and which
-#: address bits are XORed with which.
+#: Of each swizzle: the bytes of a span, the spans of an atom of a tile, and the layout
+#: of an aligned kilobyte.
 PATTERNS = """
-swizzle | span | lines | bits  | with
-0       | 16   | 8     |       |
-32      | 32   | 8     | 4     | 7
-64      | 64   | 8     | 4 5   | 7 8
-128     | 128  | 8     | 4 5 6 | 7 8 9
-128/32  | 128  | 4     | 5 6   | 7 8
+swizzle | span | lines | layout
+0       | 16   | 8     | address = A*
+32      | 32   | 8     | address = A0 A1 A2 A3 A4^A7 A5*
+64      | 64   | 8     | address = A0 A1 A2 A3 A4^A7 A5^A8 A6*
+128     | 128  | 8     | address = A0 A1 A2 A3 A4^A7 A5^A8 A6^A9 A7*
+128/32  | 128  | 4     | address = A0 A1 A2 A3 A4 A5^A7 A6^A8 A7*
 """
 
 
@@ -51,10 +60,8 @@ class Pattern(NamedTuple):
     """Bytes of a row of a tile that are adjacent before the swizzle."""
     lines: int
     """Spans that follow each other in an atom of a tile."""
-    shift: int
-    """The lowest bit that changes."""
-    mask: int
-    """Ones for the bits that change, shifted to bit 0."""
+    layout: Layout
+    """Where it moves each byte of an aligned kilobyte."""
 
     @property
     def xor(self) -> XorSwizzle:
@@ -63,7 +70,16 @@ class Pattern(NamedTuple):
         >>> [str(pattern(swizzle).xor) for swizzle in (64, 128, "128/32")]
         ['Swizzle<2,4,3>', 'Swizzle<3,4,3>', 'Swizzle<2,5,2>']
         """
-        return XorSwizzle(self.mask.bit_length(), self.shift, _LINE_BIT - self.shift)
+        return XorSwizzle.of_layout(self.layout)
+
+    @property
+    def changed(self) -> int:
+        """The bits of an address that it changes.
+
+        >>> [hex(pattern(swizzle).changed) for swizzle in (0, 64, 128, "128/32")]
+        ['0x0', '0x30', '0x70', '0x60']
+        """
+        return self.xor.changed
 
     @property
     def atom(self) -> int:
@@ -101,15 +117,12 @@ class Pattern(NamedTuple):
 
 
 def _pattern(line: dict[str, str]) -> Pattern:
-    bits = [int(bit) for bit in line["bits"].split()]
-    assert [int(bit) for bit in line["with"].split()] == list(range(7, 7 + len(bits)))
     name = line["swizzle"]
     return Pattern(
         name if name == ATOM_32 else int(name),
         int(line["span"]),
         int(line["lines"]),
-        shift=bits[0] if bits else 4,
-        mask=(1 << len(bits)) - 1,
+        Layout.parse(line["layout"], A=REPEAT),
     )
 
 
@@ -123,8 +136,8 @@ WGMMA_SWIZZLES = (0, 32, 64, 128)
 def pattern(swizzle: Swizzle) -> Pattern:
     """The pattern of a swizzle.
 
-    >>> pattern(64)
-    Pattern(swizzle=64, span=64, lines=8, shift=4, mask=3)
+    >>> pattern(64).layout
+    Layout('address = A0 A1 A2 A3 A4^A7 A5^A8 A6 A7 A8 A9', A=1024)
     >>> pattern(16)
     Traceback (most recent call last):
     fragmenta.errors.AddressError: swizzle must be 0, 32, 64, 128 or '128/32'; given 16
@@ -162,9 +175,9 @@ class XorSwizzle(NamedTuple):
     lower ones.  CuTe often counts elements; :meth:`of_elements` converts.
 
     >>> import fragmenta as fm
-    >>> fm.XorSwizzle(3, 4, 3).words
+    >>> fm.shared.XorSwizzle(3, 4, 3).words
     '128-byte swizzle'
-    >>> str(fm.XorSwizzle.of_elements(2, 3, 3, "f16"))
+    >>> str(fm.shared.XorSwizzle.of_elements(2, 3, 3, "f16"))
     'Swizzle<2,4,3>'
     """
 
@@ -189,10 +202,45 @@ class XorSwizzle(NamedTuple):
             )
         return xor_swizzle(cls(bits, base + power, shift))
 
+    @classmethod
+    def of_layout(cls, layout: Layout) -> XorSwizzle:
+        """The three numbers of a layout of addresses.
+
+        >>> line = "address = A0 A1 A2 A3 A4^A8 A5^A9 A6*"
+        >>> XorSwizzle.of_layout(Layout.parse(line, A=1024))
+        XorSwizzle(bits=2, base=4, shift=4)
+        """
+        flipped = terms(layout, "address").flipped
+        if not flipped:
+            return cls(0, UNIT.bit_length() - 1, 3)
+        run = flipped[0]
+        low, source = (n.bit_length() - 1 for n in (run.weight, run.stride))
+        found = cls(run.size.bit_length() - 1, min(low, source), source - low)
+        if found.layout(layout.sizes["address"]) != layout:
+            raise AddressError(f"{layout} is not the layout of one XOR, as {found} is")
+        return found
+
+    def layout(self, size: int = 0) -> Layout:
+        """Where it moves each of ``size`` bytes, by default of one pattern.
+
+        >>> XorSwizzle(1, 4, 3).layout()
+        Layout('address = A0 A1 A2 A3 A4^A7 A5 A6 A7', A=256)
+        """
+        whole, bits = size or self.repeat, range(self.bits)
+        low = self.low if self.bits else 0
+        if whole % self.repeat or whole & (whole - 1):
+            raise AddressError(
+                f"the layout of {self} has a power of two of bytes, from "
+                f"{self.repeat} on; given {size!r}"
+            )
+        line = " ".join(f"A{at}" for at in range(low))
+        line += "".join(f" A{low + bit}^A{self.source + bit}" for bit in bits)
+        return Layout.parse(f"address = {line} A{low + self.bits}*", A=whole)
+
     @property
-    def mask(self) -> int:
-        """Ones for the bits that change, shifted to bit 0."""
-        return (1 << self.bits) - 1
+    def changed(self) -> int:
+        """The bits of an address that it changes."""
+        return ((1 << self.bits) - 1) << self.low
 
     @property
     def low(self) -> int:
@@ -221,7 +269,7 @@ class XorSwizzle(NamedTuple):
         ('Swizzle<2,4,4>', '128/32-byte swizzle')
         """
         for each in _PATTERNS.values():
-            if each.xor == self or (not self.bits and not each.mask):
+            if each.xor == self or not (self.bits or each.changed):
                 return each.words
         return str(self)
 
@@ -300,30 +348,33 @@ one lane takes; the lowest bit that it changes must be 4 or higher, but it is 3
     return found
 
 
-def moved(address: Any, swizzle: AnySwizzle, base_offset: Any = 0) -> Any:
+@lru_cache(maxsize=256)
+def _terms(swizzle: XorSwizzle) -> Terms:
+    return terms(swizzle.layout(), "address")
+
+
+def moved(address: Any, swizzle: AnySwizzle, base_offset: int = 0) -> Any:
     """Addresses to which a swizzle moves bytes; nothing but the swizzle is checked.
+
+    The address may be a number, an array or a traced value.  ``base_offset`` is the
+    line in which the pattern begins: of 128 bytes, if bit 7 is the first that says how.
 
     >>> moved(256, "128/32"), moved(256, 128), moved(256, XorSwizzle(1, 4, 4))
     (320, 288, 272)
     """
     of = xor_swizzle(swizzle)
-    return exchanged(address, of.mask, base_offset, of.low, of.source)
+    place = address - (base_offset << of.source) if base_offset else address
+    return address ^ _terms(of).flips({"A": place})
 
 
-def exchanged(
-    address: Any,
-    mask: Any,
-    base_offset: Any = 0,
-    shift: Any = 4,
-    source: Any = _LINE_BIT,
-) -> Any:
-    """An address with its part of the line exchanged, as a swizzle does.
+def exchanged(address: Any, changed: Any, base_offset: Any = 0) -> Any:
+    """An address moved by a swizzle of ``wgmma`` that is known when the code runs.
 
-    ``mask`` is one less than the parts that are exchanged, ``1 << shift`` their bytes.
-    The bits that say how begin at bit ``source``.  The address may be a number, an
-    array or a traced value.
+    ``changed`` are the bits that it changes (:attr:`Pattern.changed`).  Every swizzle
+    of ``wgmma`` is that of 128 bytes in some of these bits.
 
-    >>> exchanged(128, 7), exchanged(128, 7, base_offset=1), exchanged(128, 3, shift=5)
-    (144, 128, 160)
+    >>> exchanged(128, 0x70), exchanged(128, 0x70, base_offset=1), exchanged(128, 0)
+    (144, 128, 128)
     """
-    return address ^ ((address >> source) - base_offset & mask) << shift
+    widest = _terms(pattern(WGMMA_SWIZZLES[-1]).xor)
+    return address ^ (widest.flips({"A": address - LINE * base_offset}) & changed)

@@ -1,4 +1,4 @@
-"""What does a tensor map say, and which 128 bytes is it?
+"""Tensor maps: what they say, and the 128 bytes that they are.
 
 A tensor map describes a tensor in global memory and the box that one
 ``cp.async.bulk.tensor`` copies.  A kernel gets it as 128 bytes, which the driver writes
@@ -6,8 +6,9 @@ A tensor map describes a tensor in global memory and the box that one
 changes.  NVIDIA does not document the bytes.  :data:`FIELDS` was recovered on an H200
 from thousands of maps that the driver encoded.
 
-The order of dimensions is the driver's: the innermost comes first.  :func:`tensor_map`
-makes a map of a NumPy array, and takes everything in the array's own order.
+The order of dimensions is the driver's: the innermost comes first.
+:meth:`TensorMap.of` makes a map of a NumPy array, and takes everything in the array's
+own order.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import as_array
 from fragmenta.errors import (
     AddressError,
-    Error,
+    BadCall,
     ShapeError,
     UnknownType,
     one_of,
 )
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import nearest_type
+from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
     FILLS,
@@ -39,9 +44,12 @@ from fragmenta.shared.tensor_map_rules import (
 
 Fill: TypeAlias = Literal["zeros", "nan"]
 Numbers: TypeAlias = tuple[int, ...]
+_Value = TypeVar("_Value")
 
 BYTES = 128
 """The size of a tensor map."""
+ALIGNMENT = 64
+"""The bytes that the address of a tensor map is a multiple of."""
 MOST_RANK = 5
 
 #: The fields of the 1,024 bits.  A field of several numbers has ``step`` bits between
@@ -102,7 +110,7 @@ class ElementType(NamedTuple):
     """Its number in the map."""
     tf32: int
     constant: str
-    """Its name in the driver's interface, behind ``CU_TENSOR_MAP_DATA_TYPE_``."""
+    """Its name in the driver's interface, after ``CU_TENSOR_MAP_DATA_TYPE_``."""
 
     @property
     def is_float(self) -> bool:
@@ -144,7 +152,7 @@ def _field(line: dict[str, str]) -> Field:
 
 FIELD = {line["field"]: _field(line) for line in read(FIELDS)}
 
-PATTERNS = (0x10, 0x100, 0x200, 0x400)
+PATTERNS = tuple(pattern(swizzle).repeat for swizzle in SWIZZLES)
 """For each swizzle, the bytes after which its pattern repeats."""
 
 
@@ -243,6 +251,57 @@ class TensorMap:
         if not self.element_strides:
             object.__setattr__(self, "element_strides", (1,) * self.rank)
         check(self)
+
+    @classmethod
+    def of(
+        cls,
+        array: object,
+        box: Sequence[int] = (),
+        strides: Sequence[int] | None = None,
+        swizzle: int = 0,
+        interleave: int = 0,
+        fill: Fill = "zeros",
+        element_strides: Sequence[int] | None = None,
+        l2: int | str = "none",
+        dtype: str | None = None,
+        address: int = 0,
+        im2col: Im2col | None = None,
+    ) -> TensorMap:
+        """The map of an array, for boxes of this shape.
+
+        Everything is in the order of the array's axes: the last one is the innermost.
+        ``strides`` are in bytes, one for each axis but the last; by default they are
+        the array's.  ``dtype`` is a name of :data:`TYPES`; by default it is the array's
+        type, and u8 for 8-bit types.  ``address`` is where the array is for the kernel.
+        A map for im2col has ``im2col``, in the driver's order, and no box.
+
+        >>> import numpy as np
+        >>> array = np.zeros((100, 256), np.float16)
+        >>> map = TensorMap.of(array, box=(32, 64), swizzle=128)
+        >>> map.sizes, map.strides, map.box
+        ((256, 100), (512,), (64, 32))
+        """
+        given = as_array(array)
+        _check_lists(box=box, strides=strides, element_strides=element_strides)
+        if box is None or (dtype is not None and not isinstance(dtype, str)):
+            raise BadCall(
+                f"box is a list and dtype a name; given {box!r} and {dtype!r}"
+            )
+        name = _type_of(given, dtype, interleave)
+        steps = given.strides[:-1] if strides is None else tuple(strides)
+        return cls(
+            name,
+            tuple(given.shape[::-1]),
+            tuple(steps[::-1]),
+            tuple(box)[::-1],
+            tuple(element_strides or ())[::-1],
+            address=address,
+            interleave=interleave,
+            swizzle=swizzle,
+            l2=l2,
+            fill=fill,
+            im2col=im2col,
+        )
 
     @property
     def rank(self) -> int:
@@ -350,7 +409,7 @@ class TensorMap:
     def decode(cls, data: bytes) -> TensorMap:
         """The map in 128 bytes.
 
-        Fields that are derived from others are not looked at: a map may be made by
+        Fields that are derived from others are not read: a map may be made by
         ``tensormap.replace``, which leaves them alone.
 
         >>> map = TensorMap("f32", (8, 9, 4), (32, 288), (4, 2, 1), fill="nan", l2=128)
@@ -390,7 +449,7 @@ class TensorMap:
         )
 
 
-def _choice(name: str, allowed: Sequence[Any], number: int) -> Any:
+def _choice(name: str, allowed: Sequence[_Value], number: int) -> _Value:
     if number >= len(allowed):
         raise AddressError(
             f"these bytes are not a tensor map: {name} must be 0 to "
@@ -434,43 +493,15 @@ _NAMES = {
 }
 
 
-def tensor_map(
-    array: object,
-    box: Sequence[int] = (),
-    strides: Sequence[int] | None = None,
-    swizzle: int = 0,
-    interleave: int = 0,
-    fill: Fill = "zeros",
-    element_strides: Sequence[int] | None = None,
-    l2: int | str = "none",
-    dtype: str | None = None,
-    address: int = 0,
-    im2col: Im2col | None = None,
-) -> TensorMap:
-    """The map of an array, for boxes of this shape.
-
-    Everything is in the order of the array's axes: the last one is the innermost.
-    ``strides`` are in bytes, one for each axis but the last; by default they are the
-    array's.  ``dtype`` is a name of :data:`TYPES`; by default it is the array's type,
-    and u8 for 8-bit types.  ``address`` is where the array is for the kernel.  A map
-    for im2col has ``im2col``, in the driver's order, and no box.
-
-    >>> import numpy as np
-    >>> map = tensor_map(np.zeros((100, 256), np.float16), box=(32, 64), swizzle=128)
-    >>> map.sizes, map.strides, map.box
-    ((256, 100), (512,), (64, 32))
-    """
-    given = as_array(array)
-    for what, numbers in (
-        ("box", box),
-        ("strides", strides),
-        ("element_strides", element_strides),
-    ):
+def _check_lists(**given: object) -> None:
+    for what, numbers in given.items():
         if numbers is not None and not isinstance(numbers, list | tuple):
             kind = type(numbers).__name__
-            raise Error(f"{what} is a list of whole numbers; given {kind}")
-    if box is None or (dtype is not None and not isinstance(dtype, str)):
-        raise Error(f"box is a list and dtype a name; given {box!r} and {dtype!r}")
+            raise BadCall(f"{what} is a list of whole numbers; given {kind}")
+
+
+def _type_of(given: NDArray[np.generic], dtype: str | None, interleave: int) -> str:
+    """The element type of the map of an array."""
     name = dtype or _NAMES.get(given.dtype.name)
     if name is None:
         raise UnknownType(
@@ -488,17 +519,4 @@ def tensor_map(
             "elements along the last axis must be adjacent; their distance is "
             f"{given.strides[-1]} bytes, and an element has {given.dtype.itemsize}"
         )
-    steps = given.strides[:-1] if strides is None else tuple(strides)
-    return TensorMap(
-        name,
-        tuple(given.shape[::-1]),
-        tuple(steps[::-1]),
-        tuple(box)[::-1],
-        tuple(element_strides or ())[::-1],
-        address=address,
-        interleave=interleave,
-        swizzle=swizzle,
-        l2=l2,
-        fill=fill,
-        im2col=im2col,
-    )
+    return name

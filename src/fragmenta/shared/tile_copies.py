@@ -1,4 +1,4 @@
-"""Which tensor-map copies write a tile?
+"""The tensor-map copies that write a tile.
 
 Rows of a box follow each other in shared memory, a span each.  So a box is one span
 wide, and a tile of several spans needs a copy for each of them.
@@ -52,7 +52,7 @@ class TileCopies:
     def map(self, sizes: tuple[int, int], stride: int, address: int = 0) -> TensorMap:
         """The map of a tensor with these sizes, fastest first, and bytes in a row.
 
-        >>> tensor_map(64, 128, "f16").map((512, 4096), 1024).box_bytes
+        >>> tile_copies(64, 128, "f16").map((512, 4096), 1024).box_bytes
         8192
         """
         if not isinstance(self.swizzle, int):
@@ -82,13 +82,13 @@ class TileCopies:
         }
 
     def __str__(self) -> str:
-        told = self.to_json()
+        found = self.to_json()
         lines = [
             f"tensorDataType {self.data_type}, tensorRank 2",
             f"globalDim      {{{', '.join(self.dimensions)}}}",
             f"boxDim         {{{self.box[0]}, {self.box[1]}}}, elementStrides {{1, 1}}",
-            f"interleave     {told['interleave']}",
-            f"swizzle        {told['swizzle']}",
+            f"interleave     {found['interleave']}",
+            f"swizzle        {found['swizzle']}",
         ]
         for (first, second), address in self.copies:
             lines.append(f"copy {{{first}, {second}}} to shared address {address}")
@@ -99,7 +99,7 @@ _DTYPES = {"f16": "f16", "bf16": "bf16", "tf32": "f32"}
 """The types of a map that copy these; no copy converts anything."""
 
 
-def tensor_map(
+def tile_copies(
     rows: int,
     k: int,
     of: str | DType,
@@ -115,7 +115,7 @@ def tensor_map(
     There is one copy for each span and each 256 elements across.  A span that the
     tile does not fill still has its full width in shared memory.
 
-    >>> print(tensor_map(64, 128, "f16", swizzle=128))
+    >>> print(tile_copies(64, 128, "f16", swizzle=128))
     tensorDataType CU_TENSOR_MAP_DATA_TYPE_FLOAT16, tensorRank 2
     globalDim      {k, m or n}
     boxDim         {64, 64}, elementStrides {1, 1}

@@ -39,8 +39,9 @@ from fragmenta.jit.trace import (
 from fragmenta.shared.boxes import ALIGNMENT, OUTSIDE
 from fragmenta.shared.descriptor import UNIT, exchanged
 from fragmenta.shared.reductions import TYPES_OF
+from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map import FIELD, ElementType, element_type, element_types
-from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE
+from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE, SWIZZLES
 from fragmenta.simt.atomics import Atomic, noted, update
 from fragmenta.simt.memory import PLAIN, Where, inside, note
 from fragmenta.simt.memory import pointer as host_pointer
@@ -292,6 +293,8 @@ class _Row:
     def __init__(self, box: _Box, interleaved: bool, count: Value) -> None:
         self.box, self.interleaved = box, interleaved
         step = box.get("element_strides", 0)
+        changed = box.code.table([pattern(each).changed for each in SWIZZLES], I64)
+        self.changed = changed[box.get("swizzle")]
         if interleaved:
             self.wide = step.lift(8) << box.get("interleave")
             self.units = count * (self.wide >> 4)
@@ -300,9 +303,8 @@ class _Row:
         else:
             self.wide = box.size
             self.units = (count * self.wide) >> 4
-            mode = box.get("swizzle")
-            span = select(mode == 0, mode.lift(0), mode.lift(16) << mode)
-            self.pitch = larger(self.units << 4, span)
+            spans = box.code.table(SWIZZLES, I64)
+            self.pitch = larger(self.units << 4, spans[box.get("swizzle")])
         end = box.get("sizes", 0) * self.wide
         if not box.copy.loads:  # a store moves whole units
             end = ((end + UNIT - 1) >> 4) << 4
@@ -317,13 +319,12 @@ class _Row:
             address = address + place * box.stride(dimension)
             valid = valid & (place >= 0) & (place < box.get("sizes", dimension))
         line = box.at + box.line.value * self.pitch
-        mask = (line.lift(1) << box.get("swizzle")) - 1
         with code.loop(self.units) as unit, code.when(box.problem.value == 0):
             begin = self._begin(places[0], unit)
             left = self.end - begin
             good = valid & (begin >= 0) & (left > 0)
             count = select(good, smaller(left, UNIT), 0)
-            goal = exchanged(line + (unit << 4), mask)
+            goal = exchanged(line + (unit << 4), self.changed)
             _Unit(box, address + begin, goal, count).move()
         box.line.value = box.line.value + 1
 

@@ -25,10 +25,8 @@ from fragmenta.simt.converging import together
 from fragmenta.simt.emitter import FULL, PARTIAL, Writer
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import NOTHING, Probes
-from fragmenta.simt.program import Block, meets, program, waits
+from fragmenta.simt.program import JUMPS, CodeBlock, meets, program, stays
 from fragmenta.simt.synchronising import meet
-
-_TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
 
 def make(
@@ -145,14 +143,14 @@ def write(writer: Writer) -> str:
     return "\n".join([*writer.declared.values(), *head, *writer.lines, "}"])
 
 
-def _block(writer: Writer, block: Block, version: str) -> None:
+def _block(writer: Writer, block: CodeBlock, version: str) -> None:
     writer.block, writer.version, writer.unit = block, version, block.unit
     writer.label(f"{version}{block.number}")
     instructions = block.unit.function.instructions
     # Lanes may come to an instruction at which they wait several times.
     first = instructions[block.start] if block.stop > block.start else None
-    stays = first is not None and (meets(first) or waits(first))
-    if not stays:
+    again = first is not None and stays(first)
+    if not again:
         _count(writer, block.number)
     if block.comes_back:
         writer.index = block.start - 1
@@ -163,10 +161,10 @@ def _block(writer: Writer, block: Block, version: str) -> None:
         if version == PARTIAL and meets(instruction):
             meet(writer, instruction)
         writer.instruction(instruction)
-    if stays:
+    if again:
         _count(writer, block.number)
     last = instructions[block.stop - 1] if block.stop > block.start else None
-    if last is not None and last.opcode in _TERMINAL:
+    if last is not None and last.opcode in JUMPS:
         return
     writer.mask = "" if version == FULL else writer.active()
     if block.stop >= len(instructions) and not block.comes_back:

@@ -6,8 +6,9 @@ needed: of a kernel without branches, half the code.
 
 from __future__ import annotations
 
-from fragmenta.ptx.module import Immediate, Instruction, Label, Symbol
-from fragmenta.simt.program import JUMPS, Block, Program, waits
+from fragmenta.ptx.flow import destinations
+from fragmenta.ptx.module import Immediate, Instruction
+from fragmenta.simt.program import JUMPS, CodeBlock, Program, waits
 
 
 def together(program: Program) -> int:
@@ -41,16 +42,8 @@ def _parts(instruction: Instruction) -> bool:
     return instruction.opcode in JUMPS and instruction.guard is not None
 
 
-def _goals(block: Block) -> list[int]:
+def _goals(block: CodeBlock) -> list[int]:
     """The code blocks that a block may jump to."""
-    unit, found = block.unit, []
-    for instruction in block.instructions:
-        for each in instruction.operands:
-            if not isinstance(each, (Label, Symbol)):
-                continue
-            listed = unit.function.tables.get(each.name, (each,))
-            for label in listed:
-                place = unit.function.labels.get(getattr(label, "name", ""))
-                if place is not None:
-                    found.append(unit.at[place])
-    return found
+    unit = block.unit
+    places = (destinations(unit.function, each) for each in block.instructions[-1:])
+    return [unit.at[place] for some in places for place in some]

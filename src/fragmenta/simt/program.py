@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fragmenta.errors import Error, ValueRangeError, nearest
+from fragmenta.ptx import flow
 from fragmenta.ptx.module import (
     Function,
     Instruction,
@@ -30,7 +31,8 @@ MOST_LOCAL = 512 << 10
 """Bytes of local memory of a thread, as CUDA's programming guide has them."""
 MOST_PARAMETERS = 32764
 """Bytes of the parameters of a kernel: ptxas refuses more."""
-JUMPS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
+JUMPS = flow.BRANCHES | flow.ENDS | {"call"}
+"""Opcodes after which a lane may be elsewhere."""
 MEETINGS = frozenset(
     [
         "shfl",
@@ -75,8 +77,17 @@ def waits(instruction: Instruction) -> bool:
     return False
 
 
+def stays(instruction: Instruction) -> bool:
+    """Whether lanes may have to wait at an instruction; it is then a block alone."""
+    return meets(instruction) or waits(instruction)
+
+
+def _calls(instruction: Instruction) -> bool:
+    return instruction.opcode == "call"
+
+
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """Instructions that are executed one after the other."""
 
     number: int
@@ -148,7 +159,7 @@ class Program:
     module: Module
     kernel: Function
     units: dict[str, Unit]
-    blocks: list[Block]
+    blocks: list[CodeBlock]
     warp_bytes: int
     shared: int
     """Bytes of shared memory, without those given at launch."""
@@ -197,7 +208,7 @@ def program(module: Module, name: str) -> Program:
     for (owner, variable), start in shared.inner.items():
         units[owner].shared[variable] = start
     addresses = _addresses(module, kernel) | shared.module
-    blocks: list[Block] = []
+    blocks: list[CodeBlock] = []
     for unit in units.values():
         _cut(unit, blocks)
     size = -(-place // 64) * 64
@@ -402,21 +413,14 @@ def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
 # ── code blocks ─────────────────────────────────────────────────────────────
 
 
-def _cut(unit: Unit, blocks: list[Block]) -> None:
+def _cut(unit: Unit, blocks: list[CodeBlock]) -> None:
     """Cut a function into code blocks."""
     instructions = unit.function.instructions
-    starts = {0, *unit.function.labels.values()}
-    for index, instruction in enumerate(instructions):
-        if instruction.opcode in JUMPS:
-            starts.add(index + 1)
-        elif meets(instruction) or waits(instruction):
-            starts.update((index, index + 1))
-    ordered = sorted(start for start in starts if start <= len(instructions))
-    if ordered[-1] != len(instructions):
-        ordered.append(len(instructions))
+    cut = flow.blocks(unit.function, ends=_calls, alone=stays)
+    pieces = [(each.start, each.end) for each in cut]
     # An empty last block: the end of a function is a return.
-    for start, stop in zip(ordered, [*ordered[1:], len(instructions)], strict=True):
+    for start, stop in (*pieces, (len(instructions), len(instructions))):
         if start and instructions[start - 1].opcode == "call":
-            blocks.append(Block(len(blocks), unit, start, start, comes_back=True))
+            blocks.append(CodeBlock(len(blocks), unit, start, start, comes_back=True))
         unit.at[start] = len(blocks)
-        blocks.append(Block(len(blocks), unit, start, stop))
+        blocks.append(CodeBlock(len(blocks), unit, start, stop))

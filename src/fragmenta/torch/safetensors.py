@@ -15,13 +15,13 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fragmenta.arrays.safetensors import ABOUT, read_header, write_header
-from fragmenta.errors import Error, nearest, one_of, shortened
+from fragmenta.errors import BadCall, BadFile, nearest, one_of, shortened
 
 DTYPES: dict[str, torch.dtype] = {
     "BOOL": torch.bool,
@@ -88,7 +88,9 @@ class SafeTensors:
                     else b""
                 )
         except OSError as why:
-            raise Error(f"{self.path} cannot be read: {why.strerror or why}") from None
+            raise BadFile(
+                f"{self.path} cannot be read: {why.strerror or why}"
+            ) from None
         found, self.metadata, self._start = read_header(self.path, whole, DTYPES)
         self._bytes = whole
         self.entries = {
@@ -98,7 +100,7 @@ class SafeTensors:
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.entries:
             hint = nearest(name, self.entries)
-            raise Error(f"{self.path} has no tensor {shortened(name)}{hint}")
+            raise BadFile(f"{self.path} has no tensor {shortened(name)}{hint}")
         kind, shape, begin, end = self.entries[name]
         if begin == end:
             return torch.empty(shape, dtype=kind)
@@ -106,7 +108,7 @@ class SafeTensors:
         raw = torch.frombuffer(
             self._bytes, dtype=torch.uint8, count=end - begin, offset=at
         )
-        if at % kind.itemsize:  # other writers do not always align
+        if at % kind.itemsize:  # files of other writers may be unaligned
             raw = raw.clone()
         return raw.view(kind).reshape(shape)
 
@@ -146,11 +148,11 @@ def write(
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header = write_header(_described(ordered), metadata or {})
 
-    def parts() -> Iterator[Any]:
+    def parts() -> Iterator[bytes | memoryview]:
         yield header
         for _, each in ordered:
             plain = each.detach().cpu().resolve_neg().contiguous()
-            yield memoryview(plain.reshape(-1).view(torch.uint8).numpy())
+            yield plain.reshape(-1).view(torch.uint8).numpy().data
 
     write_whole(Path(path), parts(), overwrite)
 
@@ -161,17 +163,19 @@ def _described(
     """What the header says about every tensor."""
     for name, each in tensors:
         if name == ABOUT or each.dtype not in NAMES or each.layout != torch.strided:
-            raise Error(
+            raise BadCall(
                 f"tensor {shortened(name)} cannot be stored: it must be dense, of "
                 f"{one_of(DTYPES)}, and not be called {ABOUT}; given {each.dtype} of "
                 f"layout {each.layout}"
             )
         if each.is_meta:
-            raise Error(f"tensor {shortened(name)} is on meta: it has no numbers")
+            raise BadCall(f"tensor {shortened(name)} is on meta: it has no numbers")
         yield name, NAMES[each.dtype], tuple(each.shape), each.numel() * each.itemsize
 
 
-def write_whole(path: Path, parts: Iterator[Any], overwrite: bool) -> None:
+def write_whole(
+    path: Path, parts: Iterator[bytes | memoryview], overwrite: bool
+) -> None:
     """Write a file under another name, then give it its name.
 
     >>> import tempfile
@@ -180,7 +184,7 @@ def write_whole(path: Path, parts: Iterator[Any], overwrite: bool) -> None:
     ...     write_whole(path, iter([b"one"]), overwrite=False)
     ...     write_whole(path, iter([b"two"]), overwrite=False)
     Traceback (most recent call last):
-    fragmenta.errors.Error: a.txt exists already; overwrite=True replaces it
+    fragmenta.errors.BadFile: a.txt exists already; overwrite=True replaces it
     """
     check_free([path], overwrite)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -192,7 +196,7 @@ def write_whole(path: Path, parts: Iterator[Any], overwrite: bool) -> None:
             os.fsync(file.fileno())
         _give_name(temporary, path, overwrite)
     except OSError as why:
-        raise Error(f"{path} cannot be written: {why.strerror or why}") from None
+        raise BadFile(f"{path} cannot be written: {why.strerror or why}") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -204,9 +208,9 @@ def check_free(paths: list[Path], overwrite: bool) -> None:
     """
     for path in paths:
         if path.is_dir() or (path.exists() and not path.is_file()):
-            raise Error(f"{path.name} is not a regular file; it is not replaced")
+            raise BadFile(f"{path.name} is not a regular file; it is not replaced")
         if os.path.lexists(path) and not overwrite:
-            raise Error(f"{path.name} exists already; overwrite=True replaces it")
+            raise BadFile(f"{path.name} exists already; overwrite=True replaces it")
 
 
 def _give_name(temporary: Path, path: Path, overwrite: bool) -> None:

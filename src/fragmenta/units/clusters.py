@@ -10,6 +10,7 @@ from typing import Any
 from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.machine import Warp
+from fragmenta.units.port import Step, Waited
 
 
 class Barrier:
@@ -58,8 +59,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
     tickets = barrier.tickets.setdefault(key, {})
     tickets[barrier.phase] = tickets.get(barrier.phase, 0) | lanes
     cluster = warp.block.cluster
-    relaxed = "relaxed" in event.words
-    cluster.watch.cluster_arrive(warp, event, lanes, relaxed)
+    cluster.port.release(Step(warp, event, lanes), barrier)
     cluster.changes += 1
     barrier.settle(cluster)
     return lanes
@@ -76,7 +76,7 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
     for phase in sorted(tickets):
         mine = tickets[phase] & lanes
         if mine and phase < barrier.phase:
-            cluster.watch.cluster_wait(warp, event, mine, phase)
+            cluster.port.acquire(Step(warp, event, mine), Waited("cluster", phase))
             passed |= mine
             tickets[phase] &= ~mine
     for phase in [each for each, who in tickets.items() if not who]:

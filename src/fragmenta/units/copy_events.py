@@ -8,9 +8,11 @@ from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.copy_operands import copy_from
 from fragmenta.units.events import Event, carries_out, first, numbers, together
+from fragmenta.units.faults import stopped
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Thread, Warp, stopped
-from fragmenta.units.mbarriers import Mbarrier, find, named, possible
+from fragmenta.units.machine import Thread, Warp
+from fragmenta.units.mbarriers import find, named, possible
+from fragmenta.units.port import Step, Waited
 from fragmenta.units.tasks import Arrival, Queue
 from fragmenta.units.work import Copy, done_at_once
 
@@ -53,21 +55,18 @@ def issue(
     block, cluster = warp.block, warp.block.cluster
     if not copy.completes:  # a hint
         return
-    copy.mbarriers = [_counted(warp, event, lanes, *each) for each in copy.signals()]
+    copy.mbarriers = [
+        find(warp, event, rank << RANK_BITS | offset, lanes)
+        for rank, offset in copy.signals()
+    ]
     for each in copy.mbarriers:
         each.work.append(copy)
     copy.repeats = repeats
     if copy.completes == "bulk_group":
         key = ("bulk", warp.number, copy.thread.lane)
         block.groups.setdefault(key, Queue()).add(lanes, copy)
-    cluster.watch.issue(copy, warp, event, lanes)
+    cluster.port.issue(Step(warp, event, lanes), copy)
     cluster.start(copy)
-
-
-def _counted(warp: Warp, event: Event, lanes: int, rank: int, offset: int) -> Mbarrier:
-    found = find(warp, event, rank << RANK_BITS | offset, lanes)
-    warp.block.cluster.watch.used(warp, event, lanes, found)
-    return found
 
 
 @carries_out("cp.async")
@@ -77,12 +76,14 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
     cluster = warp.block.cluster
     key = ("cp.async", warp.number)
     warp.block.groups.setdefault(key, Queue()).add(lanes, copy)
-    cluster.watch.issue(copy, warp, event, lanes)
+    cluster.port.issue(Step(warp, event, lanes), copy)
     cluster.start(copy)
     return lanes
 
 
 # ── groups ──────────────────────────────────────────────────────────────────
+
+_DONE_BY = {"cp.async": "async_group", "bulk": "bulk_group"}
 
 
 def _queues(warp: Warp, kind: str, lanes: int) -> list[tuple[int, Queue]]:
@@ -107,7 +108,7 @@ def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
 
 def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
     """Count copies that compiled code has made at once; it counts from anew then."""
-    if warp.block.cluster.watch.copied(warp, queue.epoch + 1):
+    if warp.block.cluster.port.copied(warp, queue.epoch + 1):
         queue.add(lanes, done_at_once(event.site))
 
 
@@ -133,8 +134,8 @@ def _wait(
                 task.take()
             else:
                 task.finish()
-        watch = warp.block.cluster.watch
-        watch.waited(warp, event, members, kind, bound, read)
+        waited = Waited(_DONE_BY[kind], bound, read=read)
+        warp.block.cluster.port.acquire(Step(warp, event, members), waited)
     return lanes
 
 
@@ -175,9 +176,8 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         _done_already(warp, event, members, queue)
         queue.mark()
         queue.unwaited = 0  # whoever waits for the mbarrier waits for them
-        cluster.watch.used(warp, event, members, found)
         thread, before = Thread(warp, first(members)), queue.unfinished()
         arrival = Arrival(event.site, thread, found, count, before)
-        cluster.watch.issue(arrival, warp, event, members)
+        cluster.port.issue(Step(warp, event, members), arrival)
         cluster.start(arrival)
     return lanes

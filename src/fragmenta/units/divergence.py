@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.ptx import rules
-from fragmenta.ptx.checking.flow import blocks
+from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
 from fragmenta.units.events import Event, carries_out, numbers

@@ -10,13 +10,15 @@ from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.units import tensor_maps
 from fragmenta.units.events import Event, carries_out, numbers, together
-from fragmenta.units.machine import Stop, Warp, stopped
+from fragmenta.units.faults import Stop, stopped
+from fragmenta.units.machine import Warp
+from fragmenta.units.port import ChangedMap, Step
 
 
 @carries_out("fence", "membar")
 def fence(warp: Warp, event: Event, lanes: int) -> int:
     """A fence of any kind."""
-    warp.block.cluster.watch.fence(warp, event, lanes)
+    warp.block.cluster.port.fence(Step(warp, event, lanes))
     return lanes
 
 
@@ -48,7 +50,8 @@ def replace(warp: Warp, event: Event, lanes: int) -> int:
             tensor_maps.replace(warp.block, address, field, value, ordinal, space)
         except Error as error:
             raise stopped(error, event, warp, 1 << lane) from error
-        warp.block.cluster.watch.tensor_map(warp, event, 1 << lane, address)
+        step = Step(warp, event, 1 << lane)
+        warp.block.cluster.port.change(step, ChangedMap(address))
     return lanes
 
 
@@ -60,5 +63,6 @@ def cp_fenceproxy(warp: Warp, event: Event, lanes: int) -> int:
             tensor_maps.copy_map(warp.block, goal, source)
         except Error as error:
             raise stopped(error, event, warp, members) from error
-        warp.block.cluster.watch.tensor_map(warp, event, members, goal)
+        step = Step(warp, event, members)
+        warp.block.cluster.port.change(step, ChangedMap(goal))
     return lanes

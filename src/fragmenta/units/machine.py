@@ -21,6 +21,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
 from fragmenta.units.events import Event, events, first
+from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.port import Port
 from fragmenta.units.schedule import Schedule
@@ -32,30 +33,6 @@ if TYPE_CHECKING:
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
 )
-
-
-class Stop(Error):
-    """Something so wrong that the kernel cannot go on."""
-
-    def __init__(
-        self, rule: Rule, site: int, warp: Warp, lanes: int, message: str
-    ) -> None:
-        super().__init__(message)
-        self.rule, self.site, self.warp, self.lanes = rule, site, warp, lanes
-
-
-def stopped(error: Error, event: Event, warp: Warp, lanes: int) -> Stop:
-    """What a copy or a tensor map cannot do, as the end of the kernel."""
-    rule = getattr(error, "rule", rules.BAD_TENSOR_MAP)
-    return Stop(rule, event.site, warp, lanes, str(error))
-
-
-class WrongAddress(Error):
-    """An address that cannot be accessed; the same fault as of a load or store."""
-
-    def __init__(self, kind: Fault, address: int, size: int, lanes: int) -> None:
-        super().__init__(f"{kind.name.lower()} at {address:#x}")
-        self.kind, self.address, self.size, self.lanes = kind, address, size, lanes
 
 
 class Thread(NamedTuple):
@@ -255,10 +232,9 @@ class Cluster:
         self.barriers: dict[str, Any] = {}
         """The barrier of the cluster, once somebody has arrived there."""
         self.time = 0
-        self.watch: Port = machine.watch(self)
         if alone:
             self.number = -1
-            self.watch.attach()
+        self.port = machine.port(self)
 
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
@@ -271,7 +247,7 @@ class Cluster:
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
             block.context.join(self.contexts, block.rank)
-        self.watch.begin()
+        self.port.begin()
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
         """Carry out an event; the lanes that may go on."""
@@ -279,7 +255,7 @@ class Cluster:
         if self.alone and self.number != self.contexts[0].index:
             # Nobody says when a block begins that runs without Python.
             self.number = block.index = self.contexts[0].index
-            self.watch.enter()
+            self.port.begin()
         if self.schedule.random is not None:
             for each in self.schedule.some(self.in_flight):
                 each.finish()
@@ -302,7 +278,7 @@ class Cluster:
         """A piece of work is done: it is no longer in flight."""
         self.in_flight.pop(work, None)
         self.changes += 1
-        self.watch.done(work)
+        self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
         """Somebody waits for an mbarrier: what it counts may be done now."""
@@ -328,13 +304,13 @@ class Cluster:
         if self.blocks[rank].tensor is not None:
             self.blocks[rank].tensor.report(self.blocks[rank])
         if len(self.contexts) > 1:
-            self.watch.ended(self.blocks[rank])
+            self.port.end(self.blocks[rank])
             for each in self.contexts:
                 each.peers[rank, 1] = 0  # no byte of it is in bounds
 
     def end(self) -> None:
         """All threads have ended."""
-        self.watch.end()
+        self.port.end()
         for work in list(self.in_flight):
             work.finish()
 
@@ -406,7 +382,7 @@ class Machine:
             found = self._located.setdefault(event.number, made)
         return found
 
-    def watch(self, cluster: Cluster) -> Port:
+    def port(self, cluster: Cluster) -> Port:
         """What observes a cluster."""
         if self.watching is None:
             return Port()

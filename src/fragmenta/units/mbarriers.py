@@ -18,7 +18,9 @@ from fragmenta.simt.layout import (
 )
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, carries_out, together
-from fragmenta.units.machine import Block, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Block, Warp
+from fragmenta.units.port import Clock, Step, Waited
 
 MOST = (1 << 20) - 1
 """The most arrivals, and the most bytes above or below zero."""
@@ -35,10 +37,18 @@ class Mbarrier:
         """Its number among those of the block, for the watching."""
         self.work: list[Any] = []
         """Copies under way that it counts."""
-        self.clock: Any = None
-        """What those who arrived in this phase had done."""
-        self.clocks: dict[int, Any] = {}
-        """The same for the last phases that are over."""
+        self.clock: Clock | None = None
+        """What those who arrived in this phase had done; the observer's."""
+        self.clocks: dict[int, Clock | None] = {}
+        """The same for the phase before; it is all that anybody can wait for."""
+        self.birth = (-1, -1, -1, -1)
+        """Who made it: agent, lane, epoch and site; the observer's."""
+        self.fenced = self.public = False
+        """Whether a fence orders its making, and whether all know of it."""
+        self.observed = self.copied = -1
+        """The last phase that somebody saw end, and that counts a copy."""
+        self.copier: tuple[Warp, int] | None = None
+        """The warp and the site of that copy."""
         self.waiting: dict[int, int] = {}
         """The phase that warps wait for, by their number."""
         self.again = False
@@ -97,7 +107,7 @@ class Mbarrier:
             self.clock = None
             self.phase += 1
             self.pending = self.expected
-            self.block.cluster.watch.turned(self)
+            self.block.cluster.port.done(self)
             self.block.cluster.changes += 1
             if self.expected == 0:
                 break
@@ -196,7 +206,8 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
         slot = old.slot if old is not None else len(block.mbarriers)
         block.mbarriers[offset] = Mbarrier(block, offset, count, slot)
         block.mbarriers[offset].again = old is not None
-        block.cluster.watch.init(warp, event, members, block.mbarriers[offset])
+        step = Step(warp, event, members)
+        block.cluster.port.change(step, block.mbarriers[offset])
     return lanes
 
 
@@ -212,7 +223,7 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
             )
         found.again = True
         warp.block.retire(found)
-        warp.block.cluster.watch.init(warp, event, members, found)
+        warp.block.cluster.port.change(Step(warp, event, members), found)
     return lanes
 
 
@@ -226,7 +237,6 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
     result, *rest = event.operands
     if result.kind == "a":  # a remote arrival may be written without a result
         result, rest = result._replace(kind="_"), list(event.operands)
-    relaxed = "relaxed" in event.words
     for members, (address, *more) in together(warp, lanes, *rest):
         found = named(warp, event, address, members)
         threads = members.bit_count()
@@ -245,7 +255,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
             )
         if drops:
             found.expected -= arrivals
-        warp.block.cluster.watch.arrive(warp, event, members, found, relaxed)
+        warp.block.cluster.port.release(Step(warp, event, members), found)
         found.arrive(arrivals)
         result.put(warp, members, token)
         warp.block.cluster.changes += 1
@@ -339,12 +349,12 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             passed |= members
         if over:
             found.waiting.pop(warp.number, None)
-            relaxed = "relaxed" in event.words
-            cluster.watch.wait(warp, event, members, found, wanted, relaxed)
+            step = Step(warp, event, members)
+            cluster.port.acquire(step, Waited("mbarrier", wanted, found))
             cluster.changes += 1
         else:
             if found.waiting.get(warp.number) != wanted:
-                cluster.watch.vain(warp, event, members, found, wanted)
+                cluster.port.stall(Step(warp, event, members), found, wanted)
             found.waiting[warp.number] = wanted
             warp.asked |= members
             if passed & members:

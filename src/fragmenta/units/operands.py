@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import AddressError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, extent, span
+from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, extent
+from fragmenta.shared.swizzles import pattern
 from fragmenta.simt.layout import SHARED_START
 
 _Number = TypeVar("_Number", bound=np.generic)
 ROWS = 16
 """Rows of A that one warp reads."""
-_LINE = 128
-"""Bytes from one line of a swizzle to the next: its pattern is in bits 7 and up."""
 
 
 def units(
@@ -94,7 +93,7 @@ def bad_descriptor(
 def _apart(word: int) -> tuple[Descriptor, int]:
     """A descriptor that starts in the first repeat, and how far away it really is."""
     of = Descriptor.decode(word)
-    repeat = _LINE * span(of.swizzle) // UNIT if of.swizzle else UNIT
+    repeat = pattern(of.swizzle).repeat
     first = of.start // repeat * repeat
     return replace(of, start=of.start - first), first
 

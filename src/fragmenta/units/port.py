@@ -1,148 +1,122 @@
-"""The port: what a cluster tells whoever observes it.
+"""The port: the calls that units make, and that an observer answers.
 
-:class:`Port` does nothing: it is there when nobody observes.  An observer, such as the
-race detector, is a subclass.  The units call it and know nothing of what it does.
+:class:`Port` does nothing; it is there when nobody observes.  The race detector and the
+tracing of undefined bits are subclasses.  The units know nothing of either.
+
+An instruction is a :class:`Step`.  What it means for the order of memory accesses is in
+the call: :meth:`Port.release` and :meth:`Port.acquire` at barriers, :meth:`Port.issue`
+and :meth:`Port.signal` for work in flight, :meth:`Port.fence` for the rest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
+    from fragmenta.units.clusters import Barrier
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarriers import Mbarrier
-    from fragmenta.units.warpgroups import Warpgroup
     from fragmenta.units.work import Work
+
+Clock: TypeAlias = NDArray[np.int32]
+"""What somebody knew; an observer keeps it with work and mbarriers."""
+
+
+class Step(NamedTuple):
+    """An instruction that some lanes of a warp execute."""
+
+    warp: Warp
+    event: Event
+    lanes: int
+
+
+class Waited(NamedTuple):
+    """What lanes have waited for."""
+
+    done_by: str
+    """A line of ``COMPLETIONS`` in :mod:`fragmenta.ptx.effects`, or ``cluster``."""
+    until: int = 0
+    """The phase that is over; of groups, the first that they did not wait for."""
+    mbarrier: Mbarrier | None = None
+    read: bool = False
+    """Whether they only waited until the sources of copies were read."""
+
+
+class Columns(NamedTuple):
+    """Columns of tensor memory that were allocated, or freed."""
+
+    first: int
+    columns: int
+    place: int | None = None
+    """Where in shared memory their address was written; None if they were freed."""
+
+
+class ChangedMap(NamedTuple):
+    """A tensor map that was changed in memory."""
+
+    address: int
 
 
 class Port:
     """An observer that ignores everything."""
 
-    def attach(self) -> None:
-        """Blocks will run one after the other, without Python between them."""
-
-    def enter(self) -> None:
-        """Another such block has its first event."""
+    # ── from the beginning of a cluster to its end ──────────────────────────
 
     def begin(self) -> None:
-        """A new cluster begins."""
+        """A new cluster begins.
 
-    def ended(self, block: Block) -> None:
-        """All threads of one block of a cluster have ended."""
+        A block that runs alone begins without Python: this is called at its first
+        event.
+        """
 
-    def end(self) -> None:
-        """All threads of the cluster have ended."""
+    def end(self, block: Block | None = None) -> None:
+        """All threads of a block have ended; without one, all of the cluster."""
 
-    def init(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
-        """An mbarrier was made, or is no longer one."""
+    # ── work in flight ──────────────────────────────────────────────────────
 
-    def arrive(
-        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, relaxed: bool
-    ) -> None:
-        """Lanes arrive at an mbarrier; its phase is not over yet."""
-
-    def wait(
-        self,
-        warp: Warp,
-        event: Event,
-        lanes: int,
-        mbarrier: Mbarrier,
-        phase: int,
-        relaxed: bool,
-    ) -> None:
-        """Lanes have seen that a phase is over."""
-
-    def vain(
-        self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier, phase: int
-    ) -> None:
-        """Lanes begin to wait for a phase that is not over."""
-
-    def turned(self, mbarrier: Mbarrier) -> None:
-        """A phase of an mbarrier is over."""
-
-    def issue(self, work: Work, warp: Warp, event: Event, lanes: int) -> None:
+    def issue(self, step: Step, work: Work) -> None:
         """Work is in flight from now on; ``work.effect`` says what it does."""
 
-    def done(self, work: Work) -> None:
-        """A piece of work is done, and about to write its result."""
+    def done(self, what: Work | Mbarrier) -> None:
+        """Work is done and about to write; or a phase of an mbarrier is over."""
 
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
-        """A piece of work that is done signals an mbarrier."""
-
-    def used(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
-        """An instruction names an mbarrier."""
+        """Work that is done signals an mbarrier."""
 
     def copied(self, warp: Warp, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
         return False
 
-    def waited(
-        self, warp: Warp, event: Event, lanes: int, kind: str, bound: int, read: bool
-    ) -> None:
-        """Lanes have waited for all copies before an epoch."""
+    # ── order ───────────────────────────────────────────────────────────────
 
-    def multiplies(self, warp: Warp, event: Event, located: Located) -> None:
-        """A warp is about to issue a product."""
+    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+        """Lanes arrive at a barrier, whose phase is not over yet."""
 
-    def multiplied(
-        self, warp: Warp, event: Event, warpgroup: Warpgroup, groups: int
-    ) -> None:
-        """A warp has waited for all groups before a number."""
+    def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
+        """Lanes begin to wait for a phase that is not over."""
 
-    def touched(self, warp: Warp, event: Event, lanes: int) -> None:
-        """An instruction touches registers of a product that is in flight."""
+    def acquire(self, step: Step, waited: Waited) -> None:
+        """Lanes have waited, and go on."""
 
-    def wgmma_fence(self, warp: Warp, event: Event) -> None:
-        """A warp executed ``wgmma.fence``."""
+    def fence(self, step: Step) -> None:
+        """A fence, or an instruction that all lanes of a warp execute together."""
 
-    def warpgroup(self, warp: Warp, event: Event, lanes: int) -> None:
-        """A warp executed an instruction of its warpgroup: its lanes are together."""
+    def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
+        """A strong access, through which threads may synchronise.
 
-    def tensor_allocated(
-        self,
-        warp: Warp,
-        event: Event,
-        lanes: int,
-        address: int,
-        columns: int,
-        place: int,
-    ) -> None:
-        """A warp allocated tensor memory, and wrote its address to shared memory."""
+        ``places`` are lanes, each with its generic address.
+        """
 
-    def tensor_freed(
-        self, warp: Warp, event: Event, lanes: int, address: int, columns: int
-    ) -> None:
-        """A warp is done with tensor memory."""
+    # ── what instructions change and use ────────────────────────────────────
 
-    def tensor_waited(self, warp: Warp, event: Event, lanes: int, kind: str) -> None:
-        """A warp has waited for its loads, or for its stores."""
+    def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        """An instruction has made, changed or given up a thing in memory."""
 
-    def tensor_fence(self, warp: Warp, event: Event, lanes: int, before: bool) -> None:
-        """``tcgen05.fence``: before or after what synchronises threads."""
-
-    def cluster_arrive(
-        self, warp: Warp, event: Event, lanes: int, relaxed: bool
-    ) -> None:
-        """Lanes arrive at the barrier of the cluster."""
-
-    def cluster_wait(self, warp: Warp, event: Event, lanes: int, phase: int) -> None:
-        """Lanes have passed the barrier of the cluster."""
-
-    def fence(self, warp: Warp, event: Event, lanes: int) -> None:
-        """A fence of any kind."""
-
-    def tensor_map(self, warp: Warp, event: Event, lanes: int, address: int) -> None:
-        """A tensor map was changed, or its change was acquired."""
-
-    def location(
-        self,
-        warp: Warp,
-        event: Event,
-        lanes: int,
-        role: Role,
-        addresses: list[tuple[int, int]],
-    ) -> None:
-        """A strong access through which threads may synchronise."""
+    def touch(self, step: Step, product: Located | None = None) -> None:
+        """A product takes registers, or another instruction uses observed ones."""

@@ -8,6 +8,7 @@ from fragmenta.ptx.ordering import Role
 from fragmenta.simt import layout
 from fragmenta.units.events import Event, carries_out, first, numbers
 from fragmenta.units.machine import Warp
+from fragmenta.units.port import Step
 
 PATIENCE = 32
 """How often a warp may jump back after it has looked at a word: it may poll it."""
@@ -24,7 +25,7 @@ def location(warp: Warp, event: Event, lanes: int) -> int:
     else:
         every = at.lanes(warp).tolist()
         places = [(lane, every[lane] + window) for lane in numbers(lanes)]
-    warp.block.cluster.watch.location(warp, event, lanes, role, places)
+    warp.block.cluster.port.access(Step(warp, event, lanes), role, places)
     if role.acquires:
         left = layout.BUDGET >> 2
         warp.words[left] = min(int(warp.words[left]), PATIENCE)

@@ -28,6 +28,7 @@ class Arrival(Work):
     ) -> None:
         super().__init__(site, thread)
         self.mbarrier, self.count, self.before = mbarrier, count, before
+        self.mbarriers = (mbarrier,)
         mbarrier.work.append(self)
 
     def finish_before(self) -> None:
@@ -38,7 +39,7 @@ class Arrival(Work):
     def signal(self) -> None:
         """Arrive."""
         self.mbarrier.work.remove(self)
-        self.cluster.watch.signal(self, self.mbarrier)
+        self.cluster.port.signal(self, self.mbarrier)
         self.mbarrier.arrive(self.count)
 
 

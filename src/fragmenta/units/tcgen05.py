@@ -25,13 +25,15 @@ from fragmenta.registers.tensor import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, Operand, carries_out, numbers
-from fragmenta.units.machine import Stop, Thread, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import (
     Mbarrier,
     find,
     possible,
     shared_address,
 )
+from fragmenta.units.port import Step
 from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05_sources import sources
 from fragmenta.units.tmem_cells import Cells
@@ -265,7 +267,7 @@ def issue(task: Queued, lanes: int) -> None:
     check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
     task.queue.waiting.append(task)
     task.queue.uncommitted.append(task)
-    task.cluster.watch.issue(task, warp, task.event, 1 << lane)
+    task.cluster.port.issue(Step(warp, task.event, 1 << lane), task)
     task.cluster.start(task)
 
 
@@ -311,7 +313,7 @@ def commit(warp: Warp, event: Event, lanes: int) -> int:
         arrivals = [Commit(warp, event, lane, m, before, covers) for m in found]
         mine.commits += arrivals
         for each in arrivals:
-            cluster.watch.issue(each, warp, event, 1 << lane)
+            cluster.port.issue(Step(warp, event, 1 << lane), each)
         for each in arrivals:
             cluster.start(each)
     return lanes
@@ -345,10 +347,7 @@ def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:
     else:
         offset = place & (1 << RANK_BITS) - 1
         goals = [rank << RANK_BITS | offset for rank in ranks(mask[0] & 0xFFFFFFFF)]
-    found = [find(warp, event, each, 1 << lane) for each in goals]
-    for each in found:
-        warp.block.cluster.watch.used(warp, event, 1 << lane, each)
-    return found
+    return [find(warp, event, each, 1 << lane) for each in goals]
 
 
 # ── fences ──────────────────────────────────────────────────────────────────
@@ -357,12 +356,12 @@ def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:
 @carries_out("tcgen05.fence::before_thread_sync")
 def fence_before(warp: Warp, event: Event, lanes: int) -> int:
     """Work before it is ordered before what synchronises threads."""
-    warp.block.cluster.watch.tensor_fence(warp, event, lanes, before=True)
+    warp.block.cluster.port.fence(Step(warp, event, lanes))
     return lanes
 
 
 @carries_out("tcgen05.fence::after_thread_sync")
 def fence_after(warp: Warp, event: Event, lanes: int) -> int:
     """Work after it is ordered behind what synchronised threads."""
-    warp.block.cluster.watch.tensor_fence(warp, event, lanes, before=False)
+    warp.block.cluster.port.fence(Step(warp, event, lanes))
     return lanes

@@ -16,20 +16,17 @@ import numpy as np
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.table import read
 from fragmenta.ptx import rules
-from fragmenta.shared.tensor_map import BYTES, FIELD, TensorMap
+from fragmenta.shared.tensor_map import ALIGNMENT, BYTES, FIELD, TensorMap
 from fragmenta.simt import layout
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.work import (
     Block,
-    CopyFault,
     Place,
     aligned,
     in_global,
     in_shared,
     shared_address,
 )
-
-ALIGNMENT = 64
-"""The bytes that the address of a map is a multiple of."""
 
 #: The fields of ``tensormap.replace``: the field of the map, how many numbers it has,
 #: and what is subtracted from the operand.  The rank is given less 1 already.

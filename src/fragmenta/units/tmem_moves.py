@@ -22,9 +22,11 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
-from fragmenta.tensor_memory.reach import WARPS, reached
+from fragmenta.tensor_memory.reaching import WARPS, reached
 from fragmenta.units.events import Event, Operand, carries_out, numbers
-from fragmenta.units.machine import Stop, Thread, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Thread, Warp
+from fragmenta.units.port import Step, Waited
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
 from fragmenta.units.warpgroups import Registers
@@ -201,7 +203,7 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
     block.groups.setdefault(("tcgen05", kind, warp.number), []).append(task)
-    cluster.watch.issue(task, warp, event, lanes)
+    cluster.port.issue(Step(warp, event, lanes), task)
     if kind == "ld":
         task.finish()
     else:
@@ -250,7 +252,8 @@ def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
     tasks: list[Any] = warp.block.groups.pop(("tcgen05", kind, warp.number), [])
     for each in tasks:
         each.finish()
-    warp.block.cluster.watch.tensor_waited(warp, event, lanes, kind)
+    step = Step(warp, event, lanes)
+    warp.block.cluster.port.acquire(step, Waited(f"wait::{kind}"))
     return lanes
 
 

@@ -13,6 +13,7 @@ from fragmenta.isa.reading import instruction
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import LANES
 from fragmenta.units.events import Event, Operand, carries_out
+from fragmenta.units.port import Step
 
 
 @carries_out("undefined")
@@ -21,7 +22,7 @@ def reached(warp: Any, event: Event, lanes: int) -> int:
     _, kind, name = event.words
     warp.report(rules.UNINITIALISED, event, lanes, name, use=kind)
     if kind == "store":
-        warp.block.cluster.machine.watching.note(warp, event, lanes)
+        warp.block.cluster.port.touch(Step(warp, event, lanes))
     return lanes
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Warp
+from fragmenta.units.port import Step, Waited
 from fragmenta.units.warpgroups import (
     ALL,
     WARPS,
@@ -38,14 +40,14 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     if warp.held is not None:
         return _held(warp, lanes)
     located = cluster.machine.located(event, Located.from_list)
-    cluster.watch.warpgroup(warp, event, lanes)
-    cluster.watch.multiplies(warp, event, located)
+    step = Step(warp, event, lanes)
+    cluster.port.touch(step, located)
     try:
         number = warpgroup.issued(warp)
         work = warpgroup.issue(warp, located, event.site, lanes)
         if work is not None:
             work.failed = lambda error: _stop(error, error.site, warp, ALL)
-            cluster.watch.issue(work, warp, event, lanes)
+            cluster.port.issue(step, work)
             cluster.start(work)
     except WgmmaError as error:
         raise _stop(error, event.site, warp, lanes) from error
@@ -68,9 +70,7 @@ def _held(warp: Warp, lanes: int) -> int:
 @carries_out("wgmma.fence")
 def fence(warp: Warp, event: Event, lanes: int) -> int:
     """Accesses to registers are ordered before the products that follow."""
-    cluster = warp.block.cluster
-    cluster.watch.warpgroup(warp, event, lanes)
-    cluster.watch.wgmma_fence(warp, event)
+    warp.block.cluster.port.fence(Step(warp, event, lanes))
     try:
         group(warp).fence(warp, event.site)
     except WgmmaError as error:
@@ -81,7 +81,7 @@ def fence(warp: Warp, event: Event, lanes: int) -> int:
 @carries_out("wgmma.commit_group")
 def commit_group(warp: Warp, event: Event, lanes: int) -> int:
     """The products so far are a group."""
-    warp.block.cluster.watch.warpgroup(warp, event, lanes)
+    warp.block.cluster.port.fence(Step(warp, event, lanes))
     try:
         group(warp).commit(warp, event.site)
     except WgmmaError as error:
@@ -99,8 +99,8 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
             return 0
     except WgmmaError as error:
         raise _stop(error, event.site, warp, lanes) from error
-    cluster.watch.warpgroup(warp, event, lanes)
-    cluster.watch.multiplied(warp, event, warpgroup, warpgroup.waited(warp, left))
+    waited = Waited("wgmma_group", warpgroup.waited(warp, left))
+    cluster.port.acquire(Step(warp, event, lanes), waited)
     cluster.changes += 1
     return lanes
 
@@ -108,5 +108,5 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
 @carries_out("touched")
 def touched(warp: Warp, event: Event, lanes: int) -> int:
     """An instruction touches registers of a product that is in flight."""
-    warp.block.cluster.watch.touched(warp, event, lanes)
+    warp.block.cluster.port.touch(Step(warp, event, lanes))
     return lanes

@@ -10,34 +10,23 @@ than the issue.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
-from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.layout import POISON, RANK_BITS
+from fragmenta.units.faults import CopyFault
+from fragmenta.units.port import Clock
+
+if TYPE_CHECKING:
+    from fragmenta.units.mbarriers import Mbarrier
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
-
-
-class CopyFault(Error):
-    """A copy that hardware refuses, or that has no defined result.
-
-    ``rule`` is the row of what is wrong.
-    """
-
-    def __init__(self, rule: Rule, message: str) -> None:
-        super().__init__(rule, message)  # both, for pickling
-        self.rule = rule
-
-    def __str__(self) -> str:
-        return str(self.args[1])
 
 
 # ── who ─────────────────────────────────────────────────────────────────────
@@ -254,6 +243,8 @@ class Work:
 
     effect: Effect
     """The line of its instruction in the table of effects."""
+    mbarriers: Sequence[Mbarrier] = ()
+    """The mbarriers that it signals, once it is in flight."""
     cluster: Any = None
     """The cluster that it is in flight in; None before its issue."""
     was_read = done = False
@@ -261,7 +252,7 @@ class Work:
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False
     """Whether another lane issued the same work with the same instruction."""
-    clock: Any = None
+    clock: Clock | None = None
     """What its issuer knew; the observer's."""
 
     def __init__(self, site: int, thread: Any) -> None:
@@ -335,8 +326,6 @@ class Copy(Work):
 
     name = "copy"
     """What a message calls it."""
-    mbarriers: Sequence[Any] = ()
-    """The mbarriers that count its bytes, once it is in flight."""
     bytes: int = 0
     """What it adds to ``complete_tx`` of each mbarrier."""
     mbarrier: int | None = None
@@ -382,7 +371,7 @@ class Copy(Work):
         """Count its bytes at the mbarriers."""
         for each in self.mbarriers:
             each.work.remove(self)
-            self.cluster.watch.signal(self, each)
+            self.cluster.port.signal(self, each)
             each.expect(-self.bytes)
             each.settle()
 

@@ -1,4 +1,4 @@
-"""Which cells does a picture of a fragment show?
+"""Selects the cells that the picture of a fragment shows.
 
 A picture is one grid for each matrix and each choice of the selectors.  Small
 operands are shown whole.  Large ones repeat themselves, and a picture leaves
@@ -11,8 +11,8 @@ repetitions out, by three rules taken in this order along each direction:
 3. If still more than ``most`` are left, of more than four neighbours in one
    register the first two and the last are shown.
 
-In tensor memory, of the lanes of a warp or of the columns that go on in the same way,
-the first and the last are shown.
+In tensor memory, of the lanes of a warp or of columns that continue regularly, the
+first and the last are shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,7 @@ Shown = NDArray[np.bool_]
 Cells = list[list[int]]
 
 REPEATS = 32
-"""Lines that are shown whatever they repeat."""
+"""Lines that are always shown, even if they repeat."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Grid:
-    """One matrix of a fragment: who holds each element, and what is shown.
+    """One matrix of a fragment: the place of each element, and what is shown.
 
     >>> import fragmenta as fm
     >>> grid = next(grids(fm.find("mma.m16n8k64.s4.s4").a))
@@ -91,7 +91,7 @@ class Grid:
         return self.across * self.down > 1
 
     def head(self, row: int, col: int) -> str:
-        """Whose frame it is: ``T13``, with the column where elements share a cell."""
+        """The lane of a frame, ``T13``, with the column where elements share a cell."""
         column = f" C{self.register[row][col]}" if self.cells and self.boxed else ""
         return f"T{self.lane[row][col]}{column}"
 
@@ -124,7 +124,7 @@ class Grid:
         return low, low + self.fragment.dtype.bits - 1
 
     def describe(self, row: int, col: int) -> str:
-        """All there is to say about one element.
+        """The complete description of one element.
 
         >>> import fragmenta as fm
         >>> next(grids(fm.find("mma.m16n8k64.s4.s4").a)).describe(3, 17)
@@ -209,11 +209,11 @@ def grids(
     ]
     skipped = fragment.skipped if isinstance(fragment, TensorFragment) else 0
     for at in product(*shown):
-        here: tuple[Any, ...] = (*at, slice(None), slice(None), 0)
-        told = zip(keys, at, strict=True)
+        here: tuple[int | slice, ...] = (*at, slice(None), slice(None), 0)
+        chosen = zip(keys, at, strict=True)
         yield Grid(
             fragment,
-            {k: v for k, v in told if layout.sizes[k] > 1},
+            {k: v for k, v in chosen if layout.sizes[k] > 1},
             rows,
             cols,
             warp[here].tolist(),
@@ -255,7 +255,7 @@ def value_texts(fragment: Fragment, values: ArrayLike) -> NDArray[np.object_]:
 
 
 def _used(fragment: Fragment) -> Index:
-    """The flat places of what the operand has of its layout, at address 0."""
+    """The flat places of the part of the layout that the operand has, at address 0."""
     layout = fragment.layout
     if not isinstance(fragment, TensorFragment):
         return layout.place_index()
@@ -272,8 +272,8 @@ def _used(fragment: Fragment) -> Index:
 def _axes(layout: Layout, places: Index) -> dict[str, Index]:
     """Warp, lane, register and element of flat places.
 
-    ``numpy.unravel_index`` would say the same in one call, but NumPy 2.4 answers
-    wrongly for large arrays whose last axis has one entry.
+    ``numpy.unravel_index`` would do the same, but that of NumPy 2.4 is wrong for large
+    arrays whose last axis has one entry.
     """
     found = {}
     for name, size in reversed(layout.axes):
@@ -304,7 +304,7 @@ def shared_by(fragment: Fragment, coordinate: str) -> int:
     if not isinstance(fragment, TensorFragment) or not fragment.windows:
         return length
     window = fragment.windows[fragment.layout.data.index(coordinate)]
-    # What begins inside a cell and goes on in the next has no frames of one size.
+    # Elements that begin inside a cell and continue in the next have no fixed frame.
     crosses = window.first and window.first + window.size > length
     return 1 if crosses or window.size == 1 else length
 
@@ -329,7 +329,7 @@ def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
 
 
 def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[Slot]:
-    """Of each run of lanes in a warp, or of columns, the first lines and the last."""
+    """The first lines and the last of each run of lanes in a warp, or of columns."""
     at = fragment.layout.data.index(coordinate)
     size, length = fragment.shape[at], shared_by(fragment, coordinate)
     shown = np.ones(size, dtype=bool)
@@ -346,7 +346,7 @@ def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[Slot]
 
 
 def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
-    """Where, among lanes, rows turn to other elements of the same cells."""
+    """The lanes from which rows hold other elements of the same cells."""
     before, found = 1, list[int]()
     for digit in dict(fragment.layout.coordinates)[coordinate]:
         if digit.axis == "E" and before > 1:
@@ -356,7 +356,7 @@ def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
 
 
 def _going_on(fragment: TensorFragment, coordinate: str) -> tuple[str, int]:
-    """How many indices go on in lanes of one warp, or in columns."""
+    """How many indices continue in lanes of one warp, or in columns."""
     kind, block = "", 1
     for digit in dict(fragment.layout.coordinates)[coordinate]:
         if digit.axis == "E":

@@ -1,8 +1,9 @@
-"""What does a fragment look like in a terminal?
+"""The picture of a fragment in a terminal.
 
-One line for each row of the matrix; a box is what one register holds of it,
-``T13 a4-7``, or one cell of tensor memory, ``T13 C5``, in the colour of its lane.
-Wide matrices are cut into blocks.  Without colours the same text is a plain table.
+There is one line for each row of the matrix; a box is the part of it that one register
+holds, ``T13 a4-7``, or one cell of tensor memory, ``T13 C5``, in the colour of its
+lane. Wide matrices are cut into blocks.  Without colours the same text is a plain
+table.
 """
 
 from __future__ import annotations

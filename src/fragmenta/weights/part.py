@@ -1,4 +1,4 @@
-"""What does a lane hold of a weight, and how many steps does one load take?"""
+"""What a lane holds of a weight, and how many steps one load takes."""
 
 from __future__ import annotations
 
@@ -209,6 +209,8 @@ def memory_of(line: str, axes: Sizes) -> Layout:
     found = Layout.parse(whole, **axes)
     if found.data != ("offset",) or found.free:
         raise LayoutError(f"{line}: an order in memory has one coordinate, the offset")
+    if found.has_xor:
+        raise LayoutError(f"{line}: an order of weights has no XOR; list its digits")
     if prod(found.place_shape) >= 1 << 40:
         raise ShapeError(f"a weight of {prod(found.place_shape)} elements is too large")
     return found

@@ -1,4 +1,4 @@
-"""Which names does ``nvcuda::wmma`` have, and which target is used?
+"""The names of ``nvcuda::wmma``, and the target that is used.
 
 The module has uses, layouts, element types and bit operations with their CUDA names,
 and the target that calls compute for.

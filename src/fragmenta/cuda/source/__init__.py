@@ -1,1 +1,1 @@
-"""How is an instruction written in PTX and CUDA C++?"""
+"""PTX and CUDA C++ source of instructions and of kernels around them."""

@@ -1,7 +1,7 @@
-"""How does a thread find its elements in memory?
+"""CUDA functions that move a fragment between registers and memory.
 
-CUDA functions that load a fragment from a matrix in memory, or store one, are
-written here from the digits of its :class:`~fragmenta.registers.layout.Layout` alone.
+They are written from the digits of the fragment's
+:class:`~fragmenta.registers.layout.Layout` alone.
 Elements of a register that are neighbours in memory move together, as one
 word; others one by one.  Elements narrower than a byte are packed in memory,
 the first in the lowest bits.
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from fragmenta.cuda.source.page import legal_values, signature, template
-from fragmenta.errors import Error
+from fragmenta.cuda.source.formatting import legal_values, signature, template
+from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import register_class
 from fragmenta.registers import expressions
 from fragmenta.registers.fragment import Fragment
@@ -65,7 +65,7 @@ def expression(layout: Layout, coordinate: str, *, run: int = 1) -> str:
 
 
 def summand(layout: Layout, coordinate: str) -> str:
-    """The same as a part of a sum: ``&`` and ``>>`` bind less than ``+``.
+    """The same as a term of a sum, in parentheses where ``&`` or ``>>`` needs them.
 
     >>> import fragmenta as fm
     >>> summand(fm.tcgen05("m32n64k16", a="f16", ws=True).d.layout, "row")
@@ -81,7 +81,7 @@ def summand(layout: Layout, coordinate: str) -> str:
 
 @dataclass(frozen=True)
 class FragmentAccess:
-    """A fragment against memory in one order: what moves together.
+    """How a fragment is moved to or from a matrix in row or column order.
 
     ``order`` is ``row`` or ``col``: which of them is contiguous.
     """
@@ -91,7 +91,7 @@ class FragmentAccess:
 
     @cached_property
     def directions(self) -> tuple[str, str]:
-        """The two coordinates: the one that strides, the one that is contiguous."""
+        """The two coordinates: the strided one, then the contiguous one."""
         row, col = self.part.layout.data[-2:]
         return (row, col) if self.order == "row" else (col, row)
 
@@ -193,7 +193,7 @@ def store(part: Fragment, order: str, name: str) -> tuple[str, tuple[str, ...]]:
     """
     access = FragmentAccess(part, order)
     if access.run * access.bits < 8:
-        raise Error(
+        raise BadCall(
             f"{part.name} is {part.dtype}, packed in memory: two lanes would write to "
             f"one byte of a {order}-major matrix; store the other order"
         )
@@ -268,12 +268,12 @@ def _checks(access: FragmentAccess) -> list[str]:
 
 
 class Selector(NamedTuple):
-    """A choice of the places that count, as a template's parameter."""
+    """A template parameter that chooses the places which hold data."""
 
     parameter: str
     legal: list[int]
     value: str
-    """As C: the parameter's value for which this place counts."""
+    """As C: the parameter's value for which this place holds data."""
     inside: bool
     """Whether it chooses among the elements of a register, not among lanes."""
 
@@ -305,13 +305,13 @@ def selectors(part: Fragment) -> list[Selector]:
 
 
 def _loops(access: FragmentAccess, direction: str) -> list[str]:
-    """The loops over registers and, where they are several, units in each."""
+    """The loops over the registers, and over the units of each if there are several."""
     part = access.part
     held = "word" if access.scalar else f"{part.letter}[r]"
     lines = [f"int {name} = {text};" for name, text in access.coordinates.items()]
     several = access.run < part.elements
     at = access.offset
-    if several or access.matrices:  # too long to stand in brackets
+    if several or access.matrices:  # too long for an index
         lines, at = [*lines, f"int at = {at};"], "at"
     move = _load if direction == "load" else _store
     lines += move(access, held, at)
@@ -373,7 +373,7 @@ def _unit(access: FragmentAccess, const: str, at: str) -> str:
 
 
 def _contained(access: FragmentAccess, value: str) -> str:
-    """Elements moved to where their containers have them."""
+    """The elements shifted and masked as their containers hold them."""
     slot = access.part.container
     if slot.width == slot.bits:
         return value
@@ -386,7 +386,7 @@ def _contained(access: FragmentAccess, value: str) -> str:
 def _store(access: FragmentAccess, held: str, at: str) -> list[str]:
     part, target = access.part, _unit(access, "", at)
     if part.container.width != part.container.bits:
-        raise Error(
+        raise BadCall(
             f"{part.name} is {part.dtype} in containers; only loads are written"
         )
     if access.run == part.elements:

@@ -1,9 +1,9 @@
-"""What does an instruction look like in a kernel?
+"""The source of an instruction, as CUDA C++ and as PTX.
 
 ``to_cuda`` writes CUDA C++ to paste: the instruction as a function, and
 functions that load its operands from memory and store its result; of ``tcgen05.mma``
 also a whole kernel.  ``header`` collects that of many instructions in one file.
-``to_ptx`` writes a complete PTX module whose one entry does the instruction.
+``to_ptx`` writes a complete PTX module whose one entry runs the instruction.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import groupby
 from fragmenta import __version__
 from fragmenta.cuda.source import entry, tensor_kernel, tensor_usage
 from fragmenta.cuda.source.access import REGISTERS
+from fragmenta.cuda.source.formatting import WIDTH, broken, check_identifier, comment
 from fragmenta.cuda.source.fragments import (
     fragment_piece,
     function_tag,
@@ -21,9 +22,8 @@ from fragmenta.cuda.source.fragments import (
 )
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.page import WIDTH, broken, check_identifier, comment
 from fragmenta.cuda.source.ptx import PLAIN, Options, check_options
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.searching import find, search
@@ -51,22 +51,24 @@ def emit(
     // movmatrix.sync.aligned.m8n8.trans.b16
     """
     if language not in LANGUAGES:
-        raise Error(
+        raise BadCall(
             f"no language {language}{nearest(language, LANGUAGES)}; "
             f"there are {one_of(LANGUAGES, 'and')}"
         )
     if as_header and language == "ptx":
-        raise Error("a header is CUDA; PTX comes one module at a time")
+        raise BadCall("a header is CUDA; PTX comes one module at a time")
     if kernel and (as_header or language == "ptx"):
-        raise Error(
+        raise BadCall(
             "a kernel is CUDA, of one instruction; PTX is always a whole module"
         )
     if as_header and any(options):
-        raise Error("a header has the plain functions; options are for one instruction")
+        raise BadCall(
+            "a header has the plain functions; options are for one instruction"
+        )
     if as_header:
         return header(op for text in texts for op in search(text) or [find(text)])
     if len(texts) != 1:
-        raise Error(f"one instruction at a time, or a header; given {len(texts)}")
+        raise BadCall(f"one instruction at a time, or a header; given {len(texts)}")
     op = find(texts[0])
     if language == "cuda":
         return to_cuda(op, a_registers=a_registers, kernel=kernel, **options._asdict())
@@ -87,7 +89,7 @@ def to_ptx(
     zero_column_mask: bool = False,
     **immediates: int,
 ) -> str:
-    """A complete PTX module whose one entry does the instruction.
+    """A complete PTX module whose one entry runs the instruction.
 
     ``target`` is by default the first that has it.  Immediates (``selector``,
     ``scale_a``, ``trans_b`` …) may be given; by default they do nothing.  The other
@@ -173,15 +175,17 @@ def _check(
     if name is not None:
         check_identifier("name", name)
     if a_registers and op.tensor_memory:
-        raise Error(f"A of {op} is in shared memory, or with a_tensor in tensor memory")
+        raise BadCall(
+            f"A of {op} is in shared memory, or with a_tensor in tensor memory"
+        )
     if a_registers and not op.warpgroup:
-        raise Error(f"only wgmma chooses where A comes from; {op} has no choice")
+        raise BadCall(f"only wgmma chooses where A comes from; {op} has no choice")
     return check_options(op, options)
 
 
 def _kernel(op: Instruction, name: str | None, options: Options) -> str:
     if any(options[1:]):
-        raise Error(
+        raise BadCall(
             f"a whole kernel takes no {options._replace(a_tensor=False).tag[1:]}; "
             "write one around the function"
         )
@@ -192,7 +196,7 @@ def _kernel(op: Instruction, name: str | None, options: Options) -> str:
 
 
 def companions(op: Instruction, *, a_registers: bool = False) -> Iterator[Piece]:
-    """What loads the operands of an instruction and stores its result.
+    """The functions that load the operands of an instruction and store its result.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -246,7 +250,7 @@ def example(
     a_registers: bool = False,
     options: Options = PLAIN,
 ) -> list[str]:
-    """Statements that do one tile, with matrices A, B, C and D in memory.
+    """Statements that compute one tile, with matrices A, B, C and D in memory.
 
     >>> import fragmenta as fm
     >>> for line in example(fm.mma("m16n8k16", a="f16", d="f32")):
@@ -283,7 +287,7 @@ def _declarations(call: Call) -> list[str]:
 
 
 def _call(call: Call) -> str:
-    """The instruction's function; a first wgmma has nothing to add to."""
+    """The call of the instruction's function; a first wgmma adds to nothing."""
     listed = [a for a in call.arguments if not (a.operand.values or a.template)]
     flags = [a for a in listed if a.operand.ptx == ".pred"]
     words = [a.name for a in listed if a not in flags] + ["false"] * len(flags)
@@ -347,7 +351,7 @@ def header(
         check_identifier("namespace", each)
     chosen = list(dict.fromkeys(ops))
     if not chosen:
-        raise Error("a header has one instruction or more; given none")
+        raise BadCall("a header has one instruction or more; given none")
     forms = [(op, source) for op in chosen for source in _sources(op)]
     calls = [instruction_piece(op, a_registers=source) for op, source in forms]
     others: list[Piece] = []

@@ -1,8 +1,8 @@
-"""How does one instruction become a kernel of its own, in PTX?
+"""A PTX module whose one entry runs one instruction.
 
-A module has one entry.  Registers come from global memory and go back there,
+Registers come from global memory and go back there,
 as :meth:`fragmenta.Fragment.pack` lays them out: (lanes, registers).
-What an instruction wants in shared memory is copied there first.
+Operands in shared memory are copied there first.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from math import prod
 
 from fragmenta.cuda.source import kernel, ptx, tensor_entry, tiled
+from fragmenta.cuda.source.formatting import WIDTH, comment, wrapped
 from fragmenta.cuda.source.inline import describe
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP, Entry, Parameter
-from fragmenta.cuda.source.page import WIDTH, comment, wrapped
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.reasons import lacking
+from fragmenta.isa.operand_lists import is_written
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.taking import is_written
 from fragmenta.isa.target import check_target
+from fragmenta.isa.unsupported import lacking
 
 _ALL_LANES = "bar.warp.sync 0xffffffff;"
 
@@ -32,7 +32,7 @@ def module(
     options: ptx.Options = ptx.PLAIN,
     **immediates: int,
 ) -> str:
-    """A complete module with one entry that does one instruction.
+    """A complete module with one entry that runs one instruction.
 
     >>> import fragmenta as fm
     >>> print(module(fm.find("movmatrix"), "transpose").splitlines()[7])
@@ -116,7 +116,7 @@ def _held(operand: Operand, lanes: str, *, written: bool) -> Parameter:
 
 
 def _plain(op: Instruction, name: str, given: dict[str, int]) -> Entry:
-    """The statement alone, or on registers that every thread has for itself."""
+    """The statement alone, or with registers of each thread's own."""
     held = {each: is_written(op, each) for each in op.operands if each.ptx == ".b32"}
     lanes = f"tiles x {WARP}"
     parameters = {

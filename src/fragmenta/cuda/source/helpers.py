@@ -1,6 +1,6 @@
-"""What do several generated functions need?
+"""Small CUDA functions that several generated functions call.
 
-Small CUDA functions that are written once, however many functions call them.
+Each of them is written once, however many functions call it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fragmenta.shared.descriptor import FIELDS, Descriptor
 
 @dataclass(frozen=True)
 class Piece:
-    """Some CUDA text under a name that no other text has.
+    """A piece of CUDA source with a unique name.
 
     >>> [piece.name for piece in needed([Piece("mine", "", needs=("lane_id",))])]
     ['lane_id']
@@ -31,7 +31,7 @@ class Piece:
     targets: str = ""
     """The targets that can compile it, in a table's words; empty: all."""
     defines: tuple[str, ...] = ()
-    """Functions of instructions that the text has already."""
+    """Functions of instructions that the text already contains."""
 
 
 def needed(pieces: Iterable[Piece]) -> list[Piece]:

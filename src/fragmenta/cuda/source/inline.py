@@ -1,7 +1,6 @@
-"""How is one instruction called from CUDA C++?
+"""A ``__device__`` function around the inline ``asm`` of one instruction.
 
-Each instruction becomes a ``__device__`` function around one inline ``asm``:
-fragments are arrays of registers, immediates are template parameters, a
+Fragments are arrays of registers, immediates are template parameters, and a
 predicate is a ``bool`` that the asm turns into one.
 """
 
@@ -13,10 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from fragmenta.cuda.source import ptx, tensor_words
+from fragmenta.cuda.source import ptx, tensor_comments
 from fragmenta.cuda.source.access import REGISTERS
-from fragmenta.cuda.source.helpers import Piece, tensor_needs
-from fragmenta.cuda.source.page import (
+from fragmenta.cuda.source.formatting import (
     WIDTH,
     broken,
     comment,
@@ -25,10 +23,11 @@ from fragmenta.cuda.source.page import (
     template,
     wrapped,
 )
+from fragmenta.cuda.source.helpers import Piece, tensor_needs
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.operand_lists import destination, is_written
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.taking import destination, is_written
 
 _SPARSITY = ("mdata", "cdata", "data")
 _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)
@@ -36,7 +35,7 @@ _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)
 
 
 def function_name(op: Instruction) -> str:
-    """The mnemonic as an identifier, without what every spelling has.
+    """The mnemonic as an identifier, without the qualifiers that every spelling has.
 
     >>> import fragmenta as fm
     >>> function_name(fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata"))
@@ -50,7 +49,7 @@ def function_name(op: Instruction) -> str:
     text = text.replace("cta_group::", "cta").replace(".mbarrier::arrive::one", "")
     text = text.replace("sp::ordered_metadata", "sp_ordered").replace("b8x16.", "")
     name = re.sub(r"[.:]+", "_", text)
-    return "_".join([name, *tensor_words.described(op)])
+    return "_".join([name, *tensor_comments.described(op)])
 
 
 _IMPLIED = ("alayout", "blayout", "scale_vec", "stype")
@@ -76,7 +75,7 @@ class Argument:
     """Whether the output's old value is read as well."""
     space: str = ""
     idesc: int | None = None
-    """What an instruction descriptor is unless it is given."""
+    """The default of an instruction descriptor."""
 
     @property
     def array(self) -> bool:
@@ -107,7 +106,7 @@ class Argument:
 
     @property
     def default(self) -> int:
-        """What an immediate is unless it is given."""
+        """The default of an immediate."""
         return ptx.default(self.operand)
 
     def parameter(self) -> str:
@@ -161,7 +160,7 @@ class Argument:
         if self.template and self.operand.values:
             return legal_values(self.name, self.operand.values)
         if self.operand.ptx == "columns":
-            return tensor_words.legal_columns(self.name)
+            return tensor_comments.legal_columns(self.name)
         return ""
 
 
@@ -308,7 +307,7 @@ def _operand(argument: Argument, numbers: list[str]) -> str:
 
 
 def _left_out(argument: Argument) -> int:
-    """Last come the parameters that calls leave out, and the descriptor after all."""
+    """The sort key: parameters with a default come last, the descriptor after them."""
     named = argument.operand.name == "idesc"
     return (1 + named) if argument.has_default else 0
 
@@ -342,7 +341,7 @@ def instruction_piece(
     a_registers: bool = False,
     options: ptx.Options = ptx.PLAIN,
 ) -> Piece:
-    """The function, with a comment that says what it does and who holds what."""
+    """The function, with a comment that says what it does and which lane holds what."""
     call = Call(op, name or function_name(op) + options.tag, a_registers, options)
     key = f"{call.name} with A in registers" if a_registers else call.name
     needs = ("wgmma",) if op.warpgroup else tensor_needs(op)
@@ -354,12 +353,12 @@ def instruction_piece(
 def describe(
     op: Instruction, *, a_registers: bool = False, options: ptx.Options = ptx.PLAIN
 ) -> list[str]:
-    """Comment lines: the mnemonic, what it needs, what it does, who holds what."""
+    """Comment lines: the mnemonic, its requirements, what it does, its layouts."""
     first, *more = broken(str(op), WIDTH - 5)
     lines = [f"// {first}", *(f"//   {line}" for line in more)]
-    does = tensor_words.does(op, options) or _does(op, a_registers)
+    does = tensor_comments.does(op, options) or _does(op, a_registers)
     lines += [*comment(does), *comment(_needs(op))]
-    if op.unit == "mma":  # what there is to note of others is said below
+    if op.unit == "mma":  # the notes of the others stand below
         lines += [line for note in op.notes for line in comment(note)]
     from_memory = op.warpgroup and not a_registers
     if op.tensor_memory:
@@ -376,7 +375,7 @@ def describe(
 
 
 def _alone(op: Instruction) -> bool:
-    """Whether it leaves memory alone: the compiler may move it past accesses."""
+    """Whether it accesses no memory, so that the compiler may move it past accesses."""
     return op.warp or op.moves == "transpose" or op.unit == "sparsity"
 
 
@@ -446,7 +445,7 @@ def _moves(op: Instruction) -> str:
 
 def _legend(op: Instruction) -> str:
     if op.tensor_memory:
-        return tensor_words.legend(op)
+        return tensor_comments.legend(op)
     axes = {axis for part in op.fragments.values() for axis, _ in part.layout.axes}
     warp = ("W, ", "the warp, ") if "W" in axes else ("", "")
     said = (

@@ -1,4 +1,4 @@
-"""How is a kernel written in PTX?
+"""Builds the PTX text of kernels.
 
 Every kernel of the package that is PTX is an :class:`Entry`: its methods add
 statements, and :meth:`Entry.text` declares the registers that they name.  Memory
@@ -30,7 +30,7 @@ _REGISTERS = """
 .pred done more other
 """
 CELLS = tuple(f"%cell{i}" for i in range(16))
-"""The registers for cells of tensor memory on their way."""
+"""The registers through which cells of tensor memory are copied."""
 REGISTERS = {
     f"%{name}": line.split()[0]
     for line in _REGISTERS.strip().splitlines()
@@ -71,8 +71,8 @@ def listing(
 ) -> tuple[str, list[int]]:
     """A module with each statement (and its declarations) on one line.
 
-    Returns the text and the line number of each, so that what an assembler
-    says of a line can be told of its statement.
+    Returns the text and the line number of each, so that an assembler's message
+    about a line is assigned to its statement.
     """
     lines = [*header(target, version).splitlines(), ".visible .entry judge() {"]
     numbers = []
@@ -83,7 +83,7 @@ def listing(
 
 
 class Entry:
-    """One kernel in the making.
+    """A kernel under construction: statements are added to it one by one.
 
     >>> entry = Entry("copy", {"p_x": Parameter(".u64")})
     >>> entry.tiles(32)
@@ -132,15 +132,15 @@ class Entry:
         self._declared += ptx.declared(operands)
 
     def at_most(self, threads: int) -> None:
-        """How many threads a block may have, so that they share all registers."""
+        """Limit the threads of a block, so that each may have more registers."""
         self._limit = f".maxntid {threads}, 1, 1\n"
 
     def clusters(self, blocks: int) -> None:
-        """How many blocks are in a cluster."""
+        """Set the number of blocks of a cluster."""
         self._limit += f".reqnctapercluster {blocks}, 1, 1\n"
 
     def image(self, size: int = 0, align: int = 1024) -> None:
-        """Shared memory at ``%shared``; without a size, what the launch gives."""
+        """Declare shared memory at ``%shared``: of this size, or dynamic."""
         if size:
             self._declared.append(f".shared .align {align} .b8 image[{size}];")
         else:
@@ -150,7 +150,7 @@ class Entry:
     # ── where this thread is ────────────────────────────────────────────────
 
     def do(self, *lines: str) -> None:
-        """Statements as they are."""
+        """Add statements as they are."""
         self._lines += lines
 
     def threads(self) -> None:
@@ -174,13 +174,13 @@ class Entry:
     # ── global memory and registers ─────────────────────────────────────────
 
     def point(self, array: str, index: str = "", stride: int | str = 0) -> None:
-        """``%base``: where an array is, or an item of so many bytes in it."""
+        """``%base``: the address of an array, or of an item of some bytes in it."""
         self.do(f"ld.param.u64 %base, [p_{array}];", "cvta.to.global.u64 %base, %base;")
         if index:
             self.step("%base", index, stride)
 
     def step(self, to: str, index: str, stride: int | str) -> None:
-        """An address so many strides beyond ``%base``."""
+        """An address that is some strides beyond ``%base``."""
         self.do(
             f"mul.wide.u32 %offset, {index}, {stride};",
             f"add.u64 {to}, %base, %offset;",
@@ -192,7 +192,7 @@ class Entry:
         self._move("ld", operand, "%base")
 
     def store(self, operand: Operand, array: str = "", place: str = "%place") -> None:
-        """The other way round."""
+        """The registers of an operand to this thread's place in an array."""
         self.point(array or operand.name, place, ptx.size(operand))
         self.store_at(operand, "%base")
 
@@ -256,11 +256,11 @@ class Entry:
         )
 
     def show_to_wgmma(self) -> None:
-        """What all threads wrote becomes visible to the unit that wgmma reads with."""
+        """Make the writes of all threads visible to the async proxy of wgmma."""
         self.do("fence.proxy.async;", "bar.sync 0;")
 
     def units(self) -> None:
-        """``%image_units``: what a descriptor's start needs, as it counts 16 bytes."""
+        """``%image_units``: the address of the image in units of 16 bytes."""
         self.do(
             f"shr.u32 %at, %shared, {UNIT.bit_length() - 1};",
             "cvt.u64.u32 %image_units, %at;",
@@ -269,7 +269,7 @@ class Entry:
     # ── rounds ──────────────────────────────────────────────────────────────
 
     def loop(self, statements: Iterable[str]) -> None:
-        """As many rounds of the statements as the array ``rounds`` says."""
+        """Repeat the statements as often as the array ``rounds`` says."""
         self.point("rounds")
         self.do(
             "ld.global.u32 %rounds, [%base];",

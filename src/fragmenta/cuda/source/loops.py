@@ -1,4 +1,4 @@
-"""How does CUDA C++ write a loop of ``ldmatrix`` or ``stmatrix``?
+"""A CUDA loop of ``ldmatrix`` or ``stmatrix`` that moves all fragments of a tile.
 
 The offset of a lane is a sum over bits of the lane, and that of a step a sum over the
 counters of the loop.  Without a swizzle the address is their sum.  A swizzle is an XOR
@@ -9,7 +9,7 @@ of address bits, so:
   constant, because ``swizzle(a ^ b) == swizzle(a) ^ swizzle(b)``;
 - with other steps the sum carries, so every step computes its swizzle.
 
-Which of these it is, is found from all addresses.
+The case is determined from the addresses of all lanes and steps.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.cuda.source.formatting import (
+    check_identifier,
+    comment,
+    signature,
+    wrapped,
+)
 from fragmenta.cuda.source.helpers import Piece, needed
-from fragmenta.cuda.source.page import check_identifier, comment, signature, wrapped
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.registers.expressions import STYLES, Run, held, joined, total
+from fragmenta.registers.expressions import STYLES, Run, held, joined, terms, total
 from fragmenta.shared.matching import SIDES
 from fragmenta.shared.matching import held as moved_part
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.swizzles import XorSwizzle, moved
 
 _STYLE = STYLES["cuda"]
+_HEXADECIMAL = _STYLE._replace(mask="#x")
 _LANES = ("W", "L")
 _NAMES = {"W": "warp", "L": "lane", "R": "reg"}
 _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared(memory))"
@@ -41,12 +47,12 @@ _INLINE = 60
 def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
     """A CUDA function that moves all fragments of a tile, with what it calls.
 
-    ``name`` is that of the function; by default it says what it moves.  What the
-    source ``after`` which it is written has already, such as ``lane_id``, is left out.
+    ``name`` is that of the function; by default it says what it moves.  Helpers
+    that the source ``after`` already contains, such as ``lane_id``, are left out.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
+    >>> loop = fm.shared.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
     >>> for line in to_cuda(loop).splitlines():
     ...     if "address" in line and "//" not in line:
     ...         print(line.strip())
@@ -65,7 +71,7 @@ def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> st
 
 
 def _name(loop: MatrixLoop) -> str:
-    """What the function is named after: operand, tile and type."""
+    """The name of the function: operand, tile and type."""
     verb = "load" if loop.move.loads else "store"
     sides = zip(SIDES[loop.operand], loop.tiles.shape, strict=True)
     shape = "".join(f"{side}{size}" for side, size in sides)
@@ -74,19 +80,20 @@ def _name(loop: MatrixLoop) -> str:
 
 def _swizzle(xor: XorSwizzle) -> str:
     """The function that swizzles an offset."""
-    low, source, bits = xor.low, xor.source, xor.bits
-    shift = f">> {source - low}" if source > low else f"<< {low - source}"
+    bits, found = xor.bits, terms(xor.layout(), "address")
     changed, by = (
         f"bits {at} to {at + bits - 1}" if bits > 1 else f"bit {at}"
-        for at in (low, source)
+        for at in (xor.low, xor.source)
     )
+    sources: dict[str, tuple[str | int, int]] = {"A": ("offset", xor.repeat)}
+    moved = total(found.added, sources, _HEXADECIMAL, flipped=found.flipped)
     said = f"{xor}: {changed} of an offset, XORed with {by}."
     return "\n".join(
         [
             *comment(said),
             f"__device__ __forceinline__ unsigned {_function(xor)}(unsigned offset)",
             "{",
-            f"    return offset ^ ((offset {shift}) & {xor.mask << low:#x});",
+            f"    return {moved};",
             "}",
             "",
         ]

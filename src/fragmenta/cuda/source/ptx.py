@@ -1,4 +1,4 @@
-"""How is an instruction written in PTX, operands and all?
+"""PTX statements of instructions, with operands and register declarations.
 
 Registers are named after their operands: ``%d0``, ``%a0`` … of the class the
 manual gives.  An operand that is an immediate takes a value; by default the
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, ValueRangeError, one_of
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.tables import tcgen05_mma, wgmma
 
@@ -27,7 +27,7 @@ CONSTANTS = ("immediate", "integer", "constant")
 
 
 class Options(NamedTuple):
-    """What a ``tcgen05.mma`` takes besides what it must take."""
+    """Optional operands of a ``tcgen05.mma``."""
 
     a_tensor: bool = False
     """Whether A is in tensor memory, not in shared memory."""
@@ -37,7 +37,7 @@ class Options(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """What a function that has them adds to its name."""
+        """The suffix of a function that has them."""
         return "".join(f"_{name}" for name in self._asdict() if getattr(self, name))
 
 
@@ -45,7 +45,7 @@ PLAIN = Options()
 
 
 def check_options(op: Instruction, options: Options) -> Options:
-    """The options, with those that the instruction demands; others are refused.
+    """The options, with those that the instruction requires; others are refused.
 
     >>> import fragmenta as fm
     >>> op = fm.tcgen05("m128n64k16", a="f16", d="f32", ashift=True)
@@ -54,7 +54,7 @@ def check_options(op: Instruction, options: Options) -> Options:
     """
     if not op.tensor_memory:
         if any(options):
-            raise Error(f"{options.tag[1:]} is for tcgen05.mma; {op} is none")
+            raise BadCall(f"{options.tag[1:]} is for tcgen05.mma; {op} is none")
         return options
     lists = tcgen05_mma.lists(op)
     if not any(_a_in_shared_memory(each) for each in lists):
@@ -63,7 +63,7 @@ def check_options(op: Instruction, options: Options) -> Options:
     for name, wanted in options._asdict().items():
         if wanted and name not in known:
             have = one_of((n for n in Options._fields if n in known), "and")
-            raise Error(f"{op} takes no {name}; it may take {have}")
+            raise BadCall(f"{op} takes no {name}; it may take {have}")
     return options
 
 
@@ -106,7 +106,7 @@ def statement(
     unknown = set(given) - {each.name for each in listed}
     if unknown:
         have = one_of((each.name for each in listed), "and")
-        raise Error(f"{op} has no operand {min(unknown)}; it has {have}")
+        raise BadCall(f"{op} has no operand {min(unknown)}; it has {have}")
     texts = [_operand(each, given) for each in listed]
     joined = ", ".join(_braced(listed, texts))
     return f"{op.mnemonic} {joined};" if joined else f"{op.mnemonic};"
@@ -189,7 +189,7 @@ def immediates(
         value = given.get(each.name, default(each))
         legal = each.values or range(1 << 64)
         if type(value) is not int or value not in legal:
-            raise Error(
+            raise ValueRangeError(
                 f"{each.name} {value} is not legal for {op}; "
                 f"it is {one_of(each.values) or 'an integer, 0 or more'}"
             )
@@ -197,7 +197,7 @@ def immediates(
     unknown = sorted(given.keys() - found.keys())
     if unknown:
         have = one_of(found, "and") or "none"
-        raise Error(f"{op} has no immediate {unknown[0]}; it has {have}")
+        raise BadCall(f"{op} has no immediate {unknown[0]}; it has {have}")
     return found
 
 

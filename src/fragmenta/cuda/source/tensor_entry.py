@@ -1,8 +1,8 @@
-"""How does one instruction of ``tcgen05`` become a kernel of its own, in PTX?
+"""A PTX kernel that runs one ``tcgen05`` instruction.
 
 All memories are arrays: shared memory is an image in bytes, and tensor memory an image
 of 128 lanes x 512 columns, as :meth:`fragmenta.TensorFragment.pack` makes them.  The
-kernel fills both, does the one instruction, waits for it, and writes tensor memory
+kernel fills both, runs the instruction, waits for it, and writes tensor memory
 back.  Addresses in tensor memory and descriptors count from the beginning of the
 images.  With ``cta_group::2``, a cluster of two blocks has two images of each.
 """
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source.formatting import comment
 from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, Entry, Parameter
-from fragmenta.cuda.source.page import comment
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.registers.tensor import COLUMNS, LANES
 
 FRAME = 1024
 """Bytes before the image of shared memory: an mbarrier, and what alloc writes."""
 _SLOT = 8
-"""Where in them alloc writes."""
+"""The offset in the frame that alloc writes to."""
 _AT_ONCE = len(CELLS)
 """Columns that a thread moves at once."""
 _LEAST = 32
@@ -115,7 +115,7 @@ class _Frame(Entry):
         )
 
     def _add_image(self) -> None:
-        """The image into shared memory, where the Tensor Cores can see it."""
+        """Copy the image into shared memory, visible to the Tensor Cores."""
         both = " of each block" if self.pair else ""
         self.parameters |= {
             "p_image": Parameter(".u64", f"where to read the image{both}"),
@@ -139,7 +139,7 @@ class _Frame(Entry):
         self.by_first("%thread", lines)
 
     def by_first(self, number: str, lines: Sequence[str]) -> None:
-        """Statements of those for whom a number is 0."""
+        """Statements of the threads for which a number is 0."""
         label = f"others_{len(self._lines)}"
         self.do(
             f"setp.ne.u32 %other, {number}, 0;",
@@ -149,7 +149,7 @@ class _Frame(Entry):
         )
 
     def synchronise(self) -> None:
-        """All threads, of both blocks of a pair, with all memories in order."""
+        """A barrier of the block, or of the pair, that orders all memories."""
         barrier = ["bar.sync 0;"]
         if self.pair:
             barrier = [
@@ -198,7 +198,7 @@ class _Frame(Entry):
     # ── the instruction, and after it ───────────────────────────────────────
 
     def issue(self, statements: Sequence[str]) -> None:
-        """Statements of one thread of all; all threads wait until they are done."""
+        """Statements of one thread; all threads wait for their completion."""
         many = ".multicast::cluster" if self.pair else ""
         plain = (
             f"tcgen05.commit.{self.group}.mbarrier::arrive::one.shared::cluster{many}"
@@ -211,7 +211,7 @@ class _Frame(Entry):
         self.wait()
 
     def wait(self) -> None:
-        """Wait until the mbarrier says that all is done."""
+        """Wait for the phase of the mbarrier."""
         self.do(
             "done:",
             "mbarrier.try_wait.parity.shared::cta.b64 %more, [%frame], 0;",
@@ -220,7 +220,7 @@ class _Frame(Entry):
         )
 
     def end(self, dealloc: Sequence[str] = ()) -> None:
-        """Free tensor memory when all have what they want."""
+        """Free tensor memory after all threads have finished with it."""
         self.synchronise()
         plain = (
             f"tcgen05.dealloc{self.exclusive}.{self.group}.sync.aligned.b32 "
@@ -316,7 +316,7 @@ def _alone(
     listed: tuple[Operand, ...],
     given: Mapping[str, int | str],
 ) -> Entry:
-    """Allocate, do it, and free."""
+    """Allocate, run the instruction, and free."""
     if op.mnemonic.startswith("tcgen05.shift"):
         made = _Frame(op, name)
         made.declare(listed)
@@ -353,7 +353,7 @@ def _add_commit(made: _Frame, op: Instruction, lines: list[str]) -> None:
 
 
 def _stated(op: Instruction, listed: tuple[Operand, ...]) -> list[str]:
-    """The statement, with addresses of the frame, after what makes them."""
+    """The statements that compute its addresses in the frame, then the statement."""
     spaces = {"dst": _SLOT, "mbar": 0}
     lines: list[str] = []
     named: dict[str, int | str] = {}

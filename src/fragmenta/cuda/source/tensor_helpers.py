@@ -1,12 +1,12 @@
-"""Which small functions does code for ``tcgen05`` need besides the instructions?
+"""Small CUDA functions that code for ``tcgen05`` needs besides the instructions.
 
-Descriptors are made from the tables of their fields.  The rest elects a thread, waits
-at mbarriers and fills shared memory.
+Some make descriptors, from the tables of their fields.  Others elect a thread, wait at
+mbarriers and fill shared memory.
 """
 
 from __future__ import annotations
 
-from fragmenta.cuda.source.page import comment, signature
+from fragmenta.cuda.source.formatting import comment, signature
 from fragmenta.isa.instruction_descriptor import TABLES, type_codes
 from fragmenta.isa.table import read
 from fragmenta.shared.fields import CONSTANT, MODES_OF, TCGEN05_FIELDS
@@ -81,7 +81,7 @@ __device__ __forceinline__ void cluster_sync()
 }
 """
 
-#: What Hopper has already.
+#: Helpers for Hopper and later.
 HOPPER = (("elect_one", _ELECT), ("mbarrier", _MBARRIER), ("cluster", _CLUSTER))
 
 HOLD = """\
@@ -102,10 +102,10 @@ __device__ __forceinline__ void tcgen05_hold(unsigned (&r)[count])
 FILL = """\
 // Copy lines of 16-byte units to where a descriptor has them: spans of `span` bytes,
 // `group` lines of them in an atom. The distances are those from a span and from an
-// atom's lines to the next; mask and shift are the swizzle. stride: bytes from a line
-// to the next in `from`.
+// atom's lines to the next. The swizzle XORs the bits `changed` of an offset with those
+// `apart` above them. stride: bytes from a line to the next in `from`.
 template <int lines, int units, int span, int group, int to_span, int to_lines,
-    int mask, int shift, typename Change>
+    int changed, int apart, typename Change>
 __device__ __forceinline__ void fill_tile(
     unsigned char* tile, const unsigned char* from, long long stride, Change change)
 {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void fill_tile(
         int line = i / units, along = i % units * 16;
         int at = along % span + line % group * span + along / span * to_span
             + line / group * to_lines;
-        at ^= (at >> 7 & mask) << shift;
+        at ^= at >> apart & changed;
         uint4 unit = *reinterpret_cast<const uint4*>(from + line * stride + along);
         *reinterpret_cast<uint4*>(tile + at) = change(unit);
     }
@@ -227,6 +227,6 @@ def idesc(kind: str) -> str:
         f"__device__ __forceinline__ constexpr unsigned tcgen05_idesc_{kind}",
         parameters,
     )
-    told = f"The instruction descriptor of kind::{kind}. {'; '.join(said)}."
+    about = f"The instruction descriptor of kind::{kind}. {'; '.join(said)}."
     body = f"    return {text};"
-    return "\n".join([*comment(told), opening, "{", body, "}"]) + "\n"
+    return "\n".join([*comment(about), opening, "{", body, "}"]) + "\n"

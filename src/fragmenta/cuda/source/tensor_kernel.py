@@ -1,7 +1,7 @@
-"""How does a whole kernel multiply with ``tcgen05``?
+"""A complete CUDA kernel that multiplies matrices with ``tcgen05``.
 
-The kernel is CUDA C++: it computes D = A * B for matrices of any number of tiles.  A
-block, or a pair of blocks, does one tile of D.  It allocates tensor memory and goes
+The kernel computes D = A * B for matrices of any number of tiles.  A
+block, or a pair of blocks, computes one tile of D.  It allocates tensor memory and goes
 along k in chunks of four instructions: it fills shared memory, makes it visible to the
 Tensor Cores, has scales copied and metadata stored, multiplies, and waits.  In the end
 each warp loads its lanes of D and stores them.
@@ -17,9 +17,9 @@ from functools import cached_property
 
 from fragmenta.cuda.source import tensor_moves
 from fragmenta.cuda.source.access import expression, summand
+from fragmenta.cuda.source.formatting import comment, signature, wrapped
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import function_name, instruction_piece
-from fragmenta.cuda.source.page import comment, signature, wrapped
 from fragmenta.cuda.source.ptx import Options
 from fragmenta.cuda.source.tensor_moves import STEPS
 from fragmenta.cuda.source.tensor_tiles import (
@@ -31,7 +31,7 @@ from fragmenta.cuda.source.tensor_tiles import (
     scales,
     tile,
 )
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tcgen05_shapes import WIDE_K
 from fragmenta.registers.tensor import COLUMNS
@@ -55,7 +55,7 @@ class TensorKernel:
 
     @property
     def pair(self) -> bool:
-        """Whether two blocks do a tile together."""
+        """Whether two blocks compute a tile together."""
         return self.op.cta_group == 2
 
     @cached_property
@@ -135,7 +135,7 @@ class TensorKernel:
         ]
         pieces = list({piece.name: piece for piece in pieces}.values())
         main = Piece(self.name, self._kernel(), self._needs())
-        # The helpers of run-time descriptors have no use here.
+        # The kernel makes no descriptors at run time.
         first = [
             piece
             for piece in needed([*pieces, main])
@@ -247,7 +247,7 @@ class TensorKernel:
         ]
 
     def _barrier(self) -> list[str]:
-        """All threads, of both blocks of a pair, with tensor memory in order."""
+        """A barrier of the block, or of the pair, that orders tensor memory."""
         return [
             f"{self._call('before')}();",
             "cluster_sync();" if self.pair else "__syncthreads();",
@@ -379,32 +379,32 @@ def made(
 
 
 def _check(op: Instruction, a_tensor: bool) -> None:
-    """Refuse what no kernel here does, with the reason."""
+    """Refuse an instruction that has no kernel here, with the reason."""
     if not op.tensor_memory:
-        raise Error(f"whole kernels are for tcgen05.mma; {op} is none")
+        raise BadCall(f"whole kernels are for tcgen05.mma; {op} is none")
     if op.descriptor is None:
-        raise Error(
+        raise BadCall(
             f"{op} alone has no shape: give idesc=, or build it with fm.tcgen05"
         )
     if op.values.get("lut"):
-        raise Error(f"{op}: no source says what the table of .decompress::lut::b is")
+        raise BadCall(f"{op}: no source says what the table of .decompress::lut::b is")
     if op.values.get("ashift"):
-        raise Error(f"{op}: there is no kernel that shifts A")
+        raise BadCall(f"{op}: there is no kernel that shifts A")
     if op.shape.k == WIDE_K:
-        raise Error(
+        raise BadCall(
             f"{op}: sources disagree about the ids of scales with K = {WIDE_K}, so "
             "there is no kernel"
         )
     if op.sparse and "metadata" not in op.fragments:
-        raise Error(
+        raise BadCall(
             f"{op}: where its metadata is in tensor memory (layout "
             f"{op.layout_letter}) is not known, so there is no kernel"
         )
     if op.scale_vec and op.layout_letter == "B":
-        raise Error(
+        raise BadCall(
             f"{op}: there is no kernel for scales of a pair with M = 128; with M = 256 "
             "there is"
         )
     if a_tensor and op.descriptor.transpose_a:
-        raise Error(f"{op}: A in tensor memory cannot be M-major")
+        raise BadCall(f"{op}: A in tensor memory cannot be M-major")
     assert op.d.registers <= COLUMNS

@@ -1,4 +1,4 @@
-"""Which instructions does a kernel need around a ``tcgen05.mma``?"""
+"""The instructions that a kernel needs around a ``tcgen05.mma``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def around(op: Instruction, *, a_tensor: bool = False) -> dict[str, Instruction]
 
 
 def _times(columns: int) -> str:
-    """How often a load of one column fits: a power of two."""
+    """The repetitions of a load of one column: a power of two."""
     return f"x{min(WIDEST, columns & -columns)}"
 
 

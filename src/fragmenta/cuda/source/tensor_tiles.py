@@ -1,4 +1,4 @@
-"""How does a kernel fill shared and tensor memory for ``tcgen05.mma``?
+"""CUDA statements that fill shared and tensor memory for ``tcgen05.mma``.
 
 A chunk is what four instructions read.  A and B are tiles that descriptors describe;
 scales are blocks in the order of cuBLAS, which a copy moves; metadata, and A in tensor
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fragmenta.cuda.source.access import expression, summand
-from fragmenta.cuda.source.page import wrapped
+from fragmenta.cuda.source.formatting import wrapped
 from fragmenta.cuda.source.tensor_moves import STEPS, column_of, lane_of, stored_bits
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment
@@ -82,7 +82,7 @@ class Tile:
 
     @property
     def change(self) -> str:
-        """What a unit of 16 bytes becomes on its way."""
+        """The conversion of a unit of 16 bytes while it is copied."""
         return f"packed_units<{self.narrow}>()" if self.narrow else "as_they_are()"
 
     @property
@@ -123,8 +123,8 @@ class Tile:
             shape.lines,
             to_span,
             to_lines,
-            shape.mask,
-            shape.shift,
+            shape.changed,
+            shape.xor.shift,
         )
         words = [
             f"image + {d.start},",
@@ -212,7 +212,7 @@ class Scales:
             f"{total},",
             "as_they_are());",
         ]
-        # Without a swizzle, as one span: as the blocks are.
+        # The blocks are contiguous, so there is no swizzle, and the copy is one span.
         numbers = (self.rows, line // UNIT, line, 1, 0, line, 0, 0)
         head = f"fill_tile<{', '.join(map(str, numbers))}>("
         return [head, *indented(wrapped(words, 76))]
@@ -265,7 +265,7 @@ def gathered(op: Instruction, name: str, store: Instruction) -> list[str]:
 
 
 def _codes(op: Instruction, part: Fragment, rows: str) -> list[str]:
-    """A word of metadata: eight codes of 4 bits, wherever their rows and chunks are."""
+    """A word of metadata: eight codes of 4 bits, each from its row and chunk."""
     assert op.granularity is not None
     chunks = part.shape[1]
     inside = [

@@ -1,6 +1,6 @@
-"""How does a GPU run one instruction on many tiles?
+"""PTX kernels that run one instruction on many tiles.
 
-Kernels in PTX, one instruction in each.  A block is a tile: it takes its
+Each kernel has one instruction.  A block computes one tile: it takes its
 registers, descriptors and addresses from arrays (tiles, …), runs the instruction
 and stores the result.  An instruction that uses shared memory also gets an image
 of it; addresses count from the image's first byte, which lies at a multiple of
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, Entry, add_wgmma
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.families import IN_REGISTERS
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.descriptor import UNIT
@@ -52,7 +52,7 @@ def parameters(op: Instruction, *, a_registers: bool = False) -> tuple[str, ...]
         wanted = ["d", "c", "a", "b", "metadata", "scale_d"]
         return (*(w for w in wanted if w in names or w == "c"), "image")
     known = one_of([*IN_REGISTERS, *MOVES])
-    raise Error(f"there is no kernel here for {op}; it is one of {known}")
+    raise BadCall(f"there is no kernel here for {op}; it is one of {known}")
 
 
 def entry(
@@ -76,7 +76,7 @@ def entry(
     """
     names = parameters(op, a_registers=a_registers)
     if "image" in names and (image_bytes % UNIT or not 0 < image_bytes <= MOST):
-        raise Error(
+        raise ShapeError(
             f"an image is a multiple of {UNIT} bytes, at most {MOST}; given "
             f"{image_bytes}"
         )

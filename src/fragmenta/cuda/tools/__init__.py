@@ -1,1 +1,1 @@
-"""What assembles, compiles and launches it?"""
+"""NVIDIA's assembler, compilers and driver: assembling, compiling and launching."""

@@ -1,4 +1,4 @@
-"""What does NVIDIA's assembler say?
+"""Calls ``ptxas``, NVIDIA's assembler.
 
 ``ptxas`` comes with the ``nvidia-cuda-nvcc`` wheel or a CUDA toolkit on PATH.
 It names every wrong line of a module at once, so thousands of statements can
@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from fragmenta.cuda.source import kernel
-from fragmenta.errors import Error
+from fragmenta.errors import CompileError, Error, MissingPackage
 from fragmenta.isa.target import Version
 
 _REFUSED = 255
@@ -37,7 +37,7 @@ def tool(name: str) -> Path:
             return found
     on_path = shutil.which(name)
     if on_path is None:
-        raise Error(
+        raise MissingPackage(
             f"no {name} found; install the wheel nvidia-cuda-nvcc (ptxas) or "
             "nvidia-cuda-nvdisasm (nvdisasm), or put a CUDA toolkit on PATH"
         )
@@ -91,7 +91,7 @@ def release(ptxas: Path | None = None) -> str:
     said = _call(ptxas or "ptxas", "--version").stdout
     match = re.search(r"V(\d+\.\d+\.\d+)", said)
     if match is None:
-        raise Error("ptxas does not tell its version")
+        raise Error("ptxas does not print its version")
     return match[1]
 
 
@@ -110,7 +110,7 @@ def judge(
         found = _judge_on([statements[i] for i in left], target, version)
         verdicts |= {left[position]: verdict for position, verdict in found.items()}
         if len(found) == 1 and _is_unparsed(*found.values()):
-            # What stands before it is well formed, and need not be read each time.
+            # All statements before it are well formed, so they are not read again.
             (position,) = found
             parsed += left[:position]
             left = left[position + 1 :]
@@ -142,7 +142,7 @@ def _judge_on(
     for line, weight, message in _MESSAGE.findall(done.stdout):
         number = int(line)
         verdicts.setdefault(number, message)
-        if number < numbers[0]:  # a wrong version or target condemns all
+        if number < numbers[0]:  # a wrong version or target makes all of them wrong
             return dict.fromkeys(range(len(numbers)), message)
         if _is_unparsed(message) and number in numbers:
             return {numbers.index(number): message}
@@ -155,7 +155,7 @@ def _judge_on(
 def _without_crash(
     statements: Sequence[Iterable[str]], target: str, version: object
 ) -> dict[int, str | None]:
-    """The verdicts where ptxas does not come to its end: the half without is asked."""
+    """The verdicts where ptxas crashes: each half is judged on its own."""
     half = len(statements) // 2
     if not half:
         return {0: "ptxas crashes"}
@@ -169,14 +169,16 @@ def _without_crash(
 
 
 def assemble(text: str, target: str, *options: str, ptxas: Path | None = None) -> bytes:
-    """The cubin of a PTX module; ptxas's words as an error if it refuses."""
+    """The cubin of a PTX module; :class:`CompileError` quotes ptxas if it refuses."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "in.ptx"), Path(folder, "out.cubin")
         source.write_text(text)
         tool = ptxas or "ptxas"
         done = _call(tool, f"-arch={target}", *options, source, "-o", cubin)
         if done.returncode:
-            raise Error(f"ptxas refuses the module:\n{done.stderr or done.stdout}")
+            raise CompileError(
+                f"ptxas refuses the module:\n{done.stderr or done.stdout}"
+            )
         return cubin.read_bytes()
 
 
@@ -189,7 +191,7 @@ def _virtual(target: str) -> str:
 def _run(
     lines: Sequence[str], architecture: str, ptxas: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What ptxas says, all of it as its output, and its exit status."""
+    """Run ptxas; both of its streams are in the output."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "in.ptx")
         source.write_text("\n".join(lines) + "\n")

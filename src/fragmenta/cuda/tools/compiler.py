@@ -1,4 +1,4 @@
-"""Will NVIDIA's compiler take this source?
+"""Compiles CUDA C++ with NVRTC or ``nvcc``.
 
 CUDA C++ becomes machine code or PTX through NVRTC, a library that needs no GPU, no
 driver and no host compiler (the wheel ``nvidia-cuda-nvrtc``), or else through
@@ -26,7 +26,7 @@ from typing import Protocol
 
 from fragmenta.arrays.once import once
 from fragmenta.cuda.tools import assembler
-from fragmenta.errors import CompileError, Error, one_of
+from fragmenta.errors import BadCall, CompileError, Error, MissingPackage, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.jit.cache import Cache
 
@@ -65,7 +65,7 @@ class Compiler(Protocol):
     def compile_ptx(
         self, source: str, target: str, options: tuple[str, ...], name: str = ""
     ) -> bytes:
-        """The PTX, or :class:`CompileError`; before it a line, if a name is given."""
+        """PTX, or :class:`CompileError`; with a name, line 1 is its mangled form."""
 
 
 def to_cubin(
@@ -102,8 +102,8 @@ def to_ptx_of(
 ) -> tuple[str, str]:
     """The PTX, and the name in it of a kernel that C++ has mangled.
 
-    ``name`` is an expression of C++, such as ``scale<float>``: so it says which
-    instance of a template is to be made.
+    ``name`` is an expression of C++, such as ``scale<float>``.  It names the instance
+    of a template that is compiled.
 
     >>> source = "template<typename T> __global__ void f(T* x) { *x = 1; }"
     >>> text, name = to_ptx_of(source, "sm_90a", name="f<double>")
@@ -112,7 +112,7 @@ def to_ptx_of(
     """
     chosen = find(compiler)
     if not isinstance(chosen, Nvrtc):
-        raise Error(
+        raise BadCall(
             f"{name} is an expression, which nvrtc understands and nvcc does not; "
             "give the mangled name"
         )
@@ -124,17 +124,17 @@ def _to_ptx(
     source: str, target: str, options: tuple[str, ...], chosen: Compiler, name: str
 ) -> str:
     check_target(target)
-    folders = map(str, includes())  # other headers may say something else
+    folders = map(str, includes())  # the result depends on the headers
     kind = f"{chosen.version} to PTX{name and ' of '}{name}"
     key = [kind, target, *options, *folders, source]
     found = _kept(key, lambda: chosen.compile_ptx(source, target, options, name))
-    # Line information names a file that never was, in the folder of that time.
+    # NVRTC invents a file in the current folder for its line information.
     pattern = r'(\.file\s+\d+\s+)"[^"]*[/\\]source\.cu"'
     return re.sub(pattern, r'\1"source.cu"', found.decode())
 
 
 def _kept(key: list[str], make: Callable[[], bytes]) -> bytes:
-    """What the cache has under a key; if nothing, what is made now."""
+    """The cache's entry for a key; it is made now if there is none."""
     kept = Cache.present()
     found = kept.get("\0".join(key))
     if found is None:
@@ -172,13 +172,13 @@ def find(name: str | None = None) -> Compiler:
     """
     kinds: dict[str, type[Compiler]] = {"nvrtc": Nvrtc, "nvcc": Nvcc}
     if name is not None and name not in kinds:
-        raise Error(f"no compiler {name}; there are {one_of(kinds, 'and')}")
+        raise BadCall(f"no compiler {name}; there are {one_of(kinds, 'and')}")
     for each in kinds if name is None else (name,):
         try:
             return kinds[each]()
         except (OSError, Error):
             continue
-    raise Error(
+    raise MissingPackage(
         f"no {name or 'CUDA compiler'} found; install the wheel nvidia-cuda-nvrtc, "
         "or put a CUDA toolkit on PATH"
     )
@@ -196,7 +196,7 @@ def _library() -> str:
                 return str(found[0])
     on_system = ctypes.util.find_library("nvrtc")
     if on_system is None:
-        raise Error("no nvrtc found")
+        raise MissingPackage("no nvrtc found")
     return on_system
 
 
@@ -285,7 +285,7 @@ class Nvrtc:
         code = getattr(self._library, name)(*arguments)
         if code:
             said = self._library.nvrtcGetErrorString(code).decode()
-            raise Error(f"{name} fails: {said}")
+            raise CompileError(f"{name} fails: {said}")
 
 
 # ── nvcc ────────────────────────────────────────────────────────────────────
@@ -303,7 +303,7 @@ class Nvcc:
         said = self._call("--version").stdout
         match = re.search(r"V(\d+\.\d+\.\d+)", said)
         if match is None:
-            raise Error(f"nvcc does not tell its version: {said}")
+            raise Error(f"nvcc does not print its version: {said}")
         return f"nvcc {match[1]}"
 
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
@@ -313,7 +313,7 @@ class Nvcc:
     def compile_ptx(
         self, source: str, target: str, options: tuple[str, ...], name: str = ""
     ) -> bytes:
-        """The PTX, or what the compiler says is wrong; a name means nothing to it."""
+        """The PTX, or what the compiler says is wrong; the name is not used."""
         return self._made("-ptx", source, target, options)
 
     def _made(

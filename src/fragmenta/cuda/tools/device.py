@@ -1,4 +1,4 @@
-"""Is there a GPU, and will it run this?
+"""Runs kernels on the GPU of this machine.
 
 Kernels are launched through NVIDIA's cuda-core.  Operands are NumPy arrays on
 both sides.  Whatever goes wrong on the way becomes an
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, SupportsInt, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,62 @@ from fragmenta.arrays.once import once
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, NoDevice, missing
 
+Array = NDArray[np.generic]
+Scalar = TypeVar("Scalar", bound=np.generic)
 _WHERE = "on a machine with an NVIDIA GPU and driver"
+
+# ── the parts of cuda-core that are used here ───────────────────────────────
+
+
+class Module(Protocol):
+    """Loaded code (``cuda.core.ObjectCode``)."""
+
+    def get_kernel(self, name: str) -> object:
+        """A kernel by its name."""
+
+
+class Stream(Protocol):
+    """A stream of the device (``cuda.core.Stream``)."""
+
+    handle: SupportsInt
+
+    def sync(self) -> None:
+        """Wait for all work of the stream."""
+
+
+class Buffer(Protocol):
+    """Memory of the device (``cuda.core.Buffer``)."""
+
+    handle: SupportsInt
+
+    def close(self, stream: Stream) -> None:
+        """Free it."""
+
+
+class Properties(Protocol):
+    """Numbers of the hardware (``cuda.core.DeviceProperties``)."""
+
+    multiprocessor_count: int
+
+
+class Device(Protocol):
+    """A GPU (``cuda.core.Device``)."""
+
+    name: str
+    compute_capability: tuple[int, int]
+    properties: Properties
+
+    def create_stream(self) -> Stream:
+        """A new stream."""
+
+    def set_current(self) -> None:
+        """Make it the device of this thread."""
+
+    def allocate(self, size: int, *, stream: Stream) -> Buffer:
+        """Memory of some bytes."""
+
+
+# ── a device ────────────────────────────────────────────────────────────────
 
 
 @once
@@ -55,7 +110,7 @@ def present() -> GPU:
 class GPU:
     """One device: its names, and a way to run and time kernels on arrays."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
         self._stream = device.create_stream()
         self._lost = ""
@@ -90,32 +145,34 @@ class GPU:
             "ptxas": _assembler(),
         }
 
-    def load(self, cubin: bytes) -> Any:
+    def load(self, cubin: bytes) -> Module:
         """A module, whose kernels :meth:`run` takes by name."""
         from cuda.core import ObjectCode
 
         with self.faults("loading a module"):
-            return ObjectCode.from_cubin(cubin)
+            module: Module = ObjectCode.from_cubin(cubin)
+            return module
 
-    def load_text(self, text: str) -> Any:
+    def load_text(self, text: str) -> Module:
         """The same from PTX, by the assembler that is part of the driver."""
         from cuda.core import ObjectCode
 
         with self.faults("loading a module"):
-            return ObjectCode.from_ptx(text.encode())
+            module: Module = ObjectCode.from_ptx(text.encode())
+            return module
 
     def run(
         self,
-        module: Any,
+        module: Module,
         name: str,
         grid: int,
         block: int,
-        inputs: Sequence[NDArray[Any]],
-        output: NDArray[Any],
-    ) -> NDArray[Any]:
-        """Launch with pointers to the output and the inputs; the output back.
+        inputs: Sequence[Array],
+        output: NDArray[Scalar],
+    ) -> NDArray[Scalar]:
+        """Launch with pointers to the output and the inputs; return the output.
 
-        The output buffer starts as given, so that what is never written shows.
+        The output buffer starts as given, so that unwritten elements keep their bits.
         """
         with (
             self.faults(name),
@@ -127,15 +184,15 @@ class GPU:
 
     def time(
         self,
-        module: Any,
+        module: Module,
         name: str,
         grid: int,
         block: int,
-        inputs: Sequence[NDArray[Any]],
-        output: NDArray[Any],
+        inputs: Sequence[Array],
+        output: Array,
         runs: int,
     ) -> list[float]:
-        """Seconds that each of so many launches took on the GPU, one by one.
+        """Seconds that each of some launches took on the GPU.
 
         The buffers stay where they are between the launches.
         """
@@ -159,8 +216,8 @@ class GPU:
 
     # ── kernels with any parameters ─────────────────────────────────────────
 
-    def load_code(self, code: bytes) -> Any:
-        """A module for :meth:`launch`, from a cubin or from PTX."""
+    def load_code(self, code: bytes) -> object:
+        """The driver's module for :meth:`launch`, from a cubin or from PTX."""
         from cuda.bindings import driver
 
         with self.faults("loading a module"):
@@ -168,7 +225,7 @@ class GPU:
 
     def launch(
         self,
-        module: Any,
+        module: object,
         name: str,
         sizes: Sequence[int],
         shared: int,
@@ -178,7 +235,7 @@ class GPU:
         *,
         cooperative: bool = False,
     ) -> None:
-        """Launch with memory on the device for a while; it is changed in place.
+        """Launch with a copy of memory on the device; the memory is changed in place.
 
         ``sizes`` are three numbers of the grid and three of the block.  ``parameters``
         is given the addresses of the memory on the device.
@@ -187,7 +244,7 @@ class GPU:
 
         most = driver.CUfunction_attribute
         dynamic = most.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        buffers: list[Any] = []
+        buffers: list[Buffer] = []
         with self.faults(name):
             try:
                 function = checked(driver.cuModuleGetFunction(module, name.encode()))
@@ -215,16 +272,16 @@ class GPU:
     @contextmanager
     def _ready(
         self,
-        module: Any,
+        module: Module,
         name: str,
         grid: int,
         block: int,
-        arrays: Sequence[NDArray[Any]],
-    ) -> Iterator[tuple[Callable[[], None], Any]]:
-        """Arrays on the device for a while: a function that launches, the first."""
+        arrays: Sequence[Array],
+    ) -> Iterator[tuple[Callable[[], None], Buffer]]:
+        """Copy arrays to the device: a function that launches, and the first buffer."""
         from cuda.core import LaunchConfig, launch
 
-        buffers: list[Any] = []
+        buffers: list[Buffer] = []
         try:
             buffers.extend(self._upload(array) for array in arrays)
             kernel = module.get_kernel(name)
@@ -233,12 +290,12 @@ class GPU:
         finally:
             self._free(buffers)
 
-    def _free(self, buffers: Sequence[Any]) -> None:
+    def _free(self, buffers: Sequence[Buffer]) -> None:
         for buffer in buffers:
             with suppress(Exception):  # after a fault nothing can be freed
                 buffer.close(self._stream)
 
-    def _upload(self, array: NDArray[Any]) -> Any:
+    def _upload(self, array: Array) -> Buffer:
         from cuda.bindings import driver
 
         data = np.ascontiguousarray(array)
@@ -247,7 +304,7 @@ class GPU:
         checked(driver.cuMemcpyHtoD(int(buffer.handle), data.ctypes.data, data.nbytes))
         return buffer
 
-    def _download(self, buffer: Any, like: NDArray[Any]) -> NDArray[Any]:
+    def _download(self, buffer: Buffer, like: NDArray[Scalar]) -> NDArray[Scalar]:
         from cuda.bindings import driver
 
         data = np.empty_like(like, order="C")
@@ -258,17 +315,17 @@ class GPU:
 
     @contextmanager
     def faults(self, what: str) -> Iterator[None]:
-        """Work with the device current, and every fault as an Error.
+        """Make the device current, and raise every fault as an :class:`Error`.
 
-        One that CUDA cannot get over is remembered.
+        After a fault that breaks the context, every later call raises at once.
         """
         if self._lost:
-            raise Error(
+            raise NoDevice(
                 f"{self.name} does not answer this process any more, since "
                 f"{self._lost}; start a new one"
             )
         try:
-            self._device.set_current()  # this thread may be another than the last
+            self._device.set_current()  # the calling thread may be a new one
             yield
         except Exception as why:  # cuda-core's errors have no common base
             said = f"{what} failed: {why}"
@@ -280,10 +337,10 @@ class GPU:
 def _configured(
     sizes: Sequence[int],
     shared: int,
-    stream: Any,
+    stream: SupportsInt,
     cluster: Sequence[int],
     cooperative: bool,
-) -> Any:
+) -> object:
     """The grid, the block and the attributes of a launch, as the driver takes them."""
     from cuda.bindings import driver
 
@@ -318,7 +375,7 @@ def _alive() -> bool:
 
 
 @contextmanager
-def _events(count: int) -> Iterator[list[Any]]:
+def _events(count: int) -> Iterator[list[object]]:
     from cuda.bindings import driver
 
     made = [checked(driver.cuEventCreate(0)) for _ in range(count)]
@@ -330,7 +387,7 @@ def _events(count: int) -> Iterator[list[Any]]:
 
 
 def checked(result: Sequence[Any]) -> Any:
-    """What the driver returned beside its status, if that is success."""
+    """The value that the driver returned with its status; an error if it failed."""
     code, *values = result
     if int(code):
         from cuda.bindings import driver
@@ -352,7 +409,7 @@ def _assembler() -> str:
 
 
 def _kernel_module() -> dict[str, str]:
-    """The driver's own version, which only Linux tells without another library."""
+    """The driver's own version, which only Linux shows without another library."""
     with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text()
         if match := re.search(r"Module.*?\s(\d+\.\d[\d.]*)", text):

@@ -1,4 +1,4 @@
-"""What does the GPU of this machine answer?
+"""Runs one instruction on the GPU of this machine.
 
 ``on_device`` takes what ``execute`` takes and returns what it returns; only the
 arithmetic is done by the hardware.  A :class:`TileKernel` is one instruction with
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,8 @@ from fragmenta.arrays.once import once_of
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP
 from fragmenta.cuda.tools import assembler, device
-from fragmenta.cuda.tools.device import GPU
-from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.cuda.tools.device import GPU, Array, Module, Scalar
+from fragmenta.errors import BadCall, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.execution.wgmma import checked_scale_d, in_registers
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
@@ -33,9 +33,10 @@ from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, MajorAxis, ext
 from fragmenta.shared.tiles import PATTERN, Image, as_image, as_words, read_tile
 
 POISON = 0xDEADBEEF
-"""Bits that no kernel of ours writes by chance: shows what was left unwritten."""
+"""Bits that no kernel of this package writes: they mark what was left unwritten."""
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Array]
+Word = TypeVar("Word", bound=np.unsignedinteger)
 
 
 class Launchable(Protocol):
@@ -43,11 +44,11 @@ class Launchable(Protocol):
 
     @property
     def name(self) -> str:
-        """Of its entry."""
+        """The name of its entry."""
 
     @property
     def threads(self) -> int:
-        """In one block."""
+        """The threads of one block."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -90,7 +91,7 @@ class TileKernel:
 
     @property
     def threads(self) -> int:
-        """Those of one tile."""
+        """The threads of one tile."""
         return WARPGROUP if self.warpgroup else WARP
 
     @property
@@ -99,7 +100,7 @@ class TileKernel:
         return tiled.parameters(self.op, a_registers=self.a_registers)[1:]
 
     def version(self, target: str) -> Version:
-        """That of its instruction."""
+        """The PTX version of its instruction."""
         return self.op.requires.ptx_on(target)
 
     def entry(self) -> str:
@@ -112,7 +113,7 @@ class TileKernel:
             **dict(self.immediates),
         )
 
-    def form(self, tiles: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    def form(self, tiles: int) -> tuple[tuple[int, ...], np.dtype[np.unsignedinteger]]:
         """Shape and type of D in registers (tiles, lanes, n), or of a stored image."""
         if self.op.stores:
             return (tiles, self.image_bytes), np.dtype(np.uint8)
@@ -130,7 +131,7 @@ def identifier(text: str) -> str:
     return "".join(each if each.isalnum() else "_" for each in text)
 
 
-def poisoned(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+def poisoned(shape: tuple[int, ...], kind: np.dtype[Word]) -> NDArray[Word]:
     """An output that shows what was left unwritten.
 
     >>> poisoned((2,), np.dtype(np.uint8)).tolist()
@@ -153,9 +154,13 @@ def source(kernels: Iterable[Launchable], target: str) -> str:
 
 
 def run(
-    gpu: GPU, module: Any, kernel: Launchable, arrays: Arrays, output: NDArray[Any]
-) -> NDArray[Any]:
-    """What a kernel of a loaded module writes, a block for each item of the output."""
+    gpu: GPU,
+    module: Module,
+    kernel: Launchable,
+    arrays: Arrays,
+    output: NDArray[Scalar],
+) -> NDArray[Scalar]:
+    """Run a kernel of a loaded module, one block for each item of the output."""
     if not output.size:
         return output
     given = [arrays[name] for name in kernel.parameters]
@@ -163,7 +168,7 @@ def run(
 
 
 @once_of(128)
-def load(gpu: GPU, text: str) -> Any:
+def load(gpu: GPU, text: str) -> Module:
     """The module of a PTX source, assembled once for each source and target."""
     try:
         assembler.tool("ptxas")
@@ -173,7 +178,7 @@ def load(gpu: GPU, text: str) -> Any:
 
 
 def cubin(text: str, target: str, ptxas: Path | None = None) -> bytes:
-    r"""What ptxas makes of a source, from the cache if it did so before.
+    r"""The cubin of a source, from the cache if it is there.
 
     >>> import fragmenta as fm
     >>> text = source([TileKernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
@@ -208,7 +213,7 @@ def on_device(
     >>> one = [part.pack(np.ones(part.shape)) for part in (op.a, op.b, op.c)]
     >>> try:
     ...     found = float(op.d.unpack(on_device(op, *one))[0, 0])
-    ... except fm.NoDevice:
+    ... except fm.errors.NoDevice:
     ...     found = 17.0
     >>> found
     17.0
@@ -222,7 +227,7 @@ def on_device(
     module = load(chosen, source([kernel], chosen.target))
     tiles = len(next(iter(flat.values())))
     d = run(chosen, module, kernel, flat, poisoned(*kernel.form(tiles)))
-    return d.reshape(*batch, *d.shape[1:])
+    return words_of(_part(op, "d"), d.reshape(*batch, *d.shape[1:]))
 
 
 def _check_target(op: Instruction, gpu: GPU, target: str | None) -> None:
@@ -236,7 +241,7 @@ def _check_target(op: Instruction, gpu: GPU, target: str | None) -> None:
 
 def _registers(
     op: Instruction, a: ArrayLike, b: ArrayLike, c: ArrayLike, **options: Any
-) -> tuple[TileKernel, dict[str, NDArray[Any]]]:
+) -> tuple[TileKernel, dict[str, Array]]:
     """The kernel and the arrays of an instruction that works on registers."""
     more = {name: options.pop(name, None) for name in _MORE_OPERANDS}
     given = {"a": a, "b": b, "c": c, **more}
@@ -254,16 +259,17 @@ _MORE_OPERANDS = ("metadata", "scale_a", "scale_b")
 
 
 def _wanted(
-    op: Instruction, given: dict[str, Any], names: tuple[str, ...]
-) -> dict[str, Any]:
+    op: Instruction, given: Mapping[str, ArrayLike | None], names: tuple[str, ...]
+) -> dict[str, ArrayLike]:
     """Exactly the operands that the instruction has."""
-    missing = [name for name in names if given[name] is None]
+    there = {name: value for name, value in given.items() if value is not None}
+    missing = [name for name in names if name not in there]
     if missing:
-        raise Error(f"{op} needs {one_of(missing, 'and')}")
-    extra = [n for n, value in given.items() if value is not None and n not in names]
+        raise BadCall(f"{op} needs {one_of(missing, 'and')}")
+    extra = [name for name in there if name not in names]
     if extra:
-        raise Error(f"{op} takes no {one_of(extra)}; it takes {one_of(names, 'and')}")
-    return {name: given[name] for name in names}
+        raise BadCall(f"{op} takes no {one_of(extra)}; it takes {one_of(names, 'and')}")
+    return {name: there[name] for name in names}
 
 
 def _immediates(
@@ -311,14 +317,14 @@ def _shared(
     scale_d: ArrayLike = 1,
     metadata: ArrayLike | None = None,
     **immediates: int,
-) -> tuple[TileKernel, dict[str, NDArray[Any]]]:
+) -> tuple[TileKernel, dict[str, Array]]:
     """The kernel and the arrays of ``wgmma``."""
     registers = in_registers(a)
     listed = ptx.operands(op, a_registers=registers)
     allowed = {each.name: each.values for each in listed if each.values}
     chosen = _defaults(immediates)
     if registers and chosen["trans_a"]:
-        raise Error("A from registers cannot be transposed; trans_a is 0")
+        raise BadCall("A from registers cannot be transposed; trans_a is 0")
     fixed = _immediates(op, chosen, allowed)
     keep = checked_scale_d(scale_d)
     given = {"c": d, "metadata": metadata}
@@ -343,7 +349,7 @@ def _defaults(given: dict[str, int]) -> dict[str, int]:
     plain = {"selector": 0, "scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
     unknown = sorted(given.keys() - plain.keys())
     if unknown:
-        raise Error(f"wgmma takes no {unknown[0]}; it takes {one_of(plain, 'and')}")
+        raise BadCall(f"wgmma takes no {unknown[0]}; it takes {one_of(plain, 'and')}")
     return {**plain, **given}
 
 
@@ -358,14 +364,14 @@ def _window(
     image: Image,
     words: dict[str, NDArray[np.uint64]],
     majors: dict[str, MajorAxis],
-) -> tuple[Image, dict[str, NDArray[Any]]]:
+) -> tuple[Image, dict[str, Array]]:
     """The image and descriptors that fit a kernel's shared memory.
 
     A larger image is cut to what the operands read, one after the other.
     Reads outside the image are refused, as by the emulation.
     """
     for name, each in words.items():
-        read_tile(image, each, op, name.upper(), major=majors[name])
+        read_tile(op, name.upper(), image, each, major=majors[name])
     if image.shape[-1] <= tiled.MOST:
         short = -image.shape[-1] % UNIT
         return np.pad(image, [(0, 0)] * (image.ndim - 1) + [(0, short)]), dict(words)
@@ -374,7 +380,7 @@ def _window(
     images = np.broadcast_to(image, (*batch, image.shape[-1])).reshape(
         -1, image.shape[-1]
     )
-    moved: dict[str, NDArray[Any]] = {}
+    moved: dict[str, Array] = {}
     pieces: list[Image] = []
     start = 0
     for name, each in words.items():
@@ -384,7 +390,7 @@ def _window(
         pieces.append(piece)
         start += piece.shape[-1]
     if start > tiled.MOST:
-        raise Error(
+        raise ShapeError(
             f"the operands of {op} are spread over {start} bytes of shared memory; "
             f"on the GPU they may span {tiled.MOST}"
         )
@@ -434,9 +440,9 @@ def _ends(kernel: TileKernel) -> dict[str, int]:
 
 
 def _flat(
-    arrays: dict[str, NDArray[Any]], ends: dict[str, int]
-) -> tuple[tuple[int, ...], dict[str, NDArray[Any]]]:
-    """One batch axis for all, and the shape that it had."""
+    arrays: dict[str, Array], ends: dict[str, int]
+) -> tuple[tuple[int, ...], dict[str, Array]]:
+    """The batch axes, and the arrays with one axis instead of them."""
     leading = {
         name: array.shape[: array.ndim - ends[name]] for name, array in arrays.items()
     }

@@ -1,9 +1,9 @@
-"""How does a kernel that somebody wrote run on the GPU?
+"""Runs kernels of other authors on the GPU.
 
-The kernels of this package have arrays for parameters.  Those of others have numbers,
-structs and pointers into arrays, too, need shared memory, print, and may read memory
-that nobody wrote.  A program is launched in a module of its own, so that its variables
-have their first values.
+The kernels of this package have arrays for parameters.  Other kernels also have
+numbers, structs and pointers into arrays, need shared memory, print, and may read
+memory that was never written.  A program is launched in a module of its own, so that
+its variables have their initial values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
-from fragmenta.errors import Error
+from fragmenta.errors import CompileError, Error, PtxSyntaxError
 from fragmenta.isa.target import Version
 from fragmenta.simt.arguments import Passed, passed_bytes
 
@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 
 
 class Program(NamedTuple):
-    """A launch, in the terms of the machine."""
+    """A launch: machine code, sizes, and parameters as bytes."""
 
     code: bytes
     entry: str
@@ -48,21 +48,21 @@ class Program(NamedTuple):
     shared: int
     parameters: Sequence[Passed]
     prints: bool = False
-    """Whether it may print: then the standard output is listened to."""
+    """Whether it may print: then standard output is captured."""
     cluster: Size = (1, 1, 1)
     cooperative: bool = False
     """Whether all blocks are on the GPU at the same time."""
 
 
 class Launched(NamedTuple):
-    """What came of a launch."""
+    """The buffers after a launch, and what it printed."""
 
     buffers: list[Bytes]
     printed: str
 
 
 def machine_code(text: str, target: str, *options: str) -> bytes:
-    r"""What the assembler makes of a program; the PTX itself if there is none.
+    r"""The cubin of a program; its PTX if there is no assembler.
 
     An assembler is chosen that reads the program's PTX version.  If all are older, the
     newest is given the program in its own version: compilers name the newest version
@@ -82,7 +82,7 @@ def machine_code(text: str, target: str, *options: str) -> bytes:
         older = _VERSION.sub(rf"\g<1>{newest}", text, count=1)
         return _assembled(older, target, chosen, options)
     except Error as why:
-        raise Error(
+        raise CompileError(
             f"the program has PTX {version}; the newest assembler here, ptxas "
             f"{assembler.release(chosen)}, reads PTX {newest} and refuses it also as "
             f"such; the wheel nvidia-cuda-nvcc has a newer one\n{why}"
@@ -106,7 +106,9 @@ _VERSION = re.compile(r"^(\s*\.version\s+)(\d+\.\d+)", re.MULTILINE)
 def _version(text: str) -> Version:
     found = _VERSION.search(text)
     if found is None:
-        raise Error("the program does not say its PTX version: .version is missing")
+        raise PtxSyntaxError(
+            "the program does not say its PTX version: .version is missing"
+        )
     return Version.parse(found[2])
 
 
@@ -186,7 +188,7 @@ def placed(parameters: Sequence[Passed], addresses: Sequence[int]) -> list[bytes
     return [passed_bytes(each, addresses) for each in parameters]
 
 
-# ── memory that nobody wrote ────────────────────────────────────────────────
+# ── uninitialised memory ────────────────────────────────────────────────────
 
 FILL = f"""
 .version 7.0
@@ -228,8 +230,8 @@ NEXT:
     ret;
 }}
 """
-"""Fills shared and local memory.  What a block or a thread finds in memory that nobody
-has written must not matter, so two launches after different patterns must agree."""
+"""Fills shared and local memory.  A kernel must not depend on uninitialised memory, so
+two launches after different patterns must agree."""
 
 
 def _fill(gpu: GPU, pattern: int) -> None:

@@ -1,6 +1,6 @@
-"""How does a kernel in CUDA C++ run without a GPU?
+"""Kernels in CUDA C++ that run without a GPU.
 
-NVRTC makes PTX of it, and :mod:`fragmenta.ptx` runs the PTX.
+NVRTC compiles the source to PTX, and :mod:`fragmenta.ptx` runs the PTX.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import compiler
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.launch.result import Result
@@ -41,12 +41,12 @@ class RawKernel:
     ) -> None:
         for what, given in (("code", code), ("name", name)):
             if not isinstance(given, str):
-                raise Error(f"{what} is a text; given {type(given).__name__}")
+                raise BadCall(f"{what} is a text; given {type(given).__name__}")
         if isinstance(options, str) or not isinstance(options, Sequence):
-            raise Error(f"options is a sequence of texts; given {options!r}")
+            raise BadCall(f"options is a sequence of texts; given {options!r}")
         for word in map(str, options):
             if word.startswith(("-arch", "--gpu-architecture", "-gencode")):
-                raise Error(f"the target is given as target='sm_100a', not as {word}")
+                raise BadCall(f"the target is given as target='sm_100a', not as {word}")
         self.code, self.name = code, name
         self.options, self.backend = tuple(options), backend
         self.target = check_target(target)
@@ -54,7 +54,7 @@ class RawKernel:
 
     @cached_property
     def _compiled(self) -> tuple[str, str]:
-        """The PTX, and the name of the kernel in it as far as it is known."""
+        """The PTX, and the name of the kernel in it; an expression is mangled."""
         lines = () if {"-G", "--device-debug"} & {*self.options} else ("-lineinfo",)
         words = (self.code, self.target, *self.options, *lines)
         if not {"<", ":"} & {*self.name}:
@@ -77,7 +77,7 @@ class RawKernel:
             found = kernels[name if name in kernels else fitting[0]]
             names = parameter_names(self.code, self.name, len(found.parameters))
             return replace(found, names=names, language="cuda")
-        raise Error(
+        raise BadCall(
             f"the source has no kernel {name}{nearest(name, kernels)}; it has "
             f'{one_of(fitting or kernels, "and") or "none"}.  extern "C" keeps a name '
             "as it is, name<float> makes an instance of a template"
@@ -89,9 +89,9 @@ class RawKernel:
 
     def __call__(
         self,
-        grid: Any,
-        block: Any,
-        args: Sequence[Any],
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[object],
         *,
         shared_mem: int = 0,
         **options: Any,
@@ -132,7 +132,7 @@ def _without_comments(code: str) -> str:
 
 
 def _parameters(text: str) -> list[str]:
-    """The parameters from behind an opening parenthesis to the one that closes it."""
+    """The parameters between an opening parenthesis and the one that closes it."""
     depth, parts = 0, [""]
     for letter in text:
         if letter in "([{<":

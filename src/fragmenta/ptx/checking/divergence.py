@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from fragmenta.ptx.checking.effects import Effects
-from fragmenta.ptx.checking.flow import Block, postdominators
+from fragmenta.ptx.checking.register_effects import Effects
+from fragmenta.ptx.flow import BasicBlock, postdominators
 from fragmenta.ptx.module import (
     Function,
     Immediate,
@@ -195,7 +195,7 @@ class Divergence:
 
     # ── places ──────────────────────────────────────────────────────────────
 
-    def partial(self, made: Sequence[Block]) -> Iterator[tuple[int, int]]:
+    def partial(self, made: Sequence[BasicBlock]) -> Iterator[tuple[int, int]]:
         """Instructions that run with a part of a warp, and the branch that is why."""
         code = self.function.instructions
         if not any(map(is_aligned, code)):
@@ -226,7 +226,7 @@ def _whole(number: int, signed: bool) -> int:
     return number - (1 << _BITS) if signed and number >> (_BITS - 1) else number
 
 
-def _region(made: Sequence[Block], branch: int, meet: int | None) -> list[int]:
+def _region(made: Sequence[BasicBlock], branch: int, meet: int | None) -> list[int]:
     """The blocks between a branch and the block where its ways meet."""
     seen: set[int] = set()
     stack = list(made[branch].after)

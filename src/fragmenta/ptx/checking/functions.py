@@ -9,11 +9,11 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking import memory
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.divergence import Divergence
-from fragmenta.ptx.checking.effects import effects
-from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.reaching import Unwritten, unwritten
+from fragmenta.ptx.checking.register_effects import effects
+from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.rules import INFO, WARNING
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.effects import Effects
-from fragmenta.ptx.checking.flow import Block, reverse_postorder
+from fragmenta.ptx.checking.register_effects import Effects
+from fragmenta.ptx.flow import BasicBlock, reverse_postorder
 from fragmenta.ptx.module import Register
 
 
@@ -25,7 +25,9 @@ class Unwritten(NamedTuple):
     instruction runs; ``maybe``: not on every way."""
 
 
-def unwritten(made: Sequence[Block], effects: Sequence[Effects]) -> Iterator[Unwritten]:
+def unwritten(
+    made: Sequence[BasicBlock], effects: Sequence[Effects]
+) -> Iterator[Unwritten]:
     """The first such read of each register, in the order of the text."""
     order = reverse_postorder(made)
     writes = [0] * len(made)
@@ -54,7 +56,7 @@ def unwritten(made: Sequence[Block], effects: Sequence[Effects]) -> Iterator[Unw
 
 
 def _known_at(
-    made: Sequence[Block], order: Sequence[int], writes: Sequence[int]
+    made: Sequence[BasicBlock], order: Sequence[int], writes: Sequence[int]
 ) -> dict[int, int]:
     """The registers that every way to a block has written, as bits."""
     known = dict.fromkeys(order, -1)  # everything, until a way shows otherwise
@@ -74,7 +76,7 @@ def _known_at(
 
 
 def _maybe_at(
-    made: Sequence[Block], order: Sequence[int], writes: Sequence[int]
+    made: Sequence[BasicBlock], order: Sequence[int], writes: Sequence[int]
 ) -> dict[int, int]:
     """The registers that some way to a block has written, without any loop."""
     place = {number: position for position, number in enumerate(order)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from fragmenta.ptx.opcodes.table import declare
 
 declare("""
+; name = inc dec
 bra{.uni}                           l:label
 brx.idx{.uni}                       a:u32, l:targets
 call{.uni}                          f:call

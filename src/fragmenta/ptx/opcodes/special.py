@@ -103,6 +103,7 @@ def _beyond(x: Value) -> Value:
 
 @opcodes(
     """
+    ; name = full
     div.approx{.ftz}.f32        d, a, b
     div.full{.ftz}.f32          d, a, b
     """,

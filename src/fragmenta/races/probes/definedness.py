@@ -15,7 +15,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
-from fragmenta.ptx.checking.effects import effects, registers
+from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.module import (
     Address,
     Immediate,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntFlag
 
-from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Function, Register
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Instruction
 from fragmenta.races.probes.register_roles import (
     COMPUTED,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import (
     Address,
     Function,

@@ -15,9 +15,9 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
-from fragmenta.ptx.checking.effects import Effects, effects, registers
-from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.reaching import unwritten
+from fragmenta.ptx.checking.register_effects import Effects, effects, registers
+from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import (
     Function,
     Immediate,

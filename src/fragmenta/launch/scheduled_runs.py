@@ -1,0 +1,221 @@
+"""The runs of one launch: with each schedule, and again to follow undefined bits.
+
+A launch with several schedules is run once with each, on the same memory.  A run that
+read unwritten memory or registers is repeated: see :mod:`fragmenta.races.suspicions`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import KernelFault, LimitReached
+from fragmenta.launch.launch import Launch
+from fragmenta.launch.result import first_errors, total
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import ERROR
+from fragmenta.simt.naming import element
+from fragmenta.units.findings import Finding, Launched
+
+if TYPE_CHECKING:
+    from fragmenta.races.report.history import Recorded
+
+Images: TypeAlias = list[NDArray[np.uint8]]
+"""A copy of the memory of each segment of a launch."""
+SEEDS = 1, 2
+"""What undefined bits are in further runs; in the first one they are 0."""
+LEAST = 1_000_000
+"""Warp instructions of a further run, in addition to twice those of the first."""
+
+
+class Prepare(Protocol):
+    """Makes a launch that is ready to run."""
+
+    def __call__(self, schedule: str | int, defined: int | None = None) -> Launch:
+        """``defined`` is the seed of undefined bits, if they are followed."""
+
+
+class Run(Protocol):
+    """Runs a launch; what the kernel printed."""
+
+    def __call__(self, launch: Launch, most: int | None = ...) -> str:
+        """``most`` are the warp instructions that it may execute."""
+
+
+class ScheduledRuns:
+    """The runs of one launch, with one schedule each."""
+
+    def __init__(
+        self,
+        prepare: Prepare,
+        run: Run,
+        schedules: list[str | int],
+        reports: bool,
+    ) -> None:
+        self._prepare, self._run, self._schedules = prepare, run, schedules
+        self._reports = reports
+        self.found: list[tuple[Launched, Finding]] = []
+        """What was found, with the first run in which it was."""
+        self.recorded: list[Recorded] = []
+        """What happened in some clusters of each run."""
+        self._used: set[tuple[str, int]] = set()
+        """Where unwritten registers were used: function and instruction."""
+        self.launch: Launch
+
+    def all(self) -> str:
+        """Run with every schedule; what the first run printed.
+
+        Afterwards the memory is as the first run left it.
+        """
+        self.launch = self._prepare(self._schedules[0])
+        several = len(self._schedules) > 1
+        before = _copies(self.launch) if several or _may_doubt(self.launch) else []
+        output = self._one(self.launch, self._schedules[0], before)
+        after = _copies(self.launch) if several else []
+        for each in self._schedules[1:]:
+            _restore(self.launch, before)
+            other = self._prepare(each)
+            self._one(other, each, before)
+            self._compare(other, each, after)
+        if several:
+            _restore(self.launch, after)
+        return output
+
+    def _one(self, launch: Launch, schedule: str | int, before: Images) -> str:
+        try:
+            return self._watched(launch, schedule, before)
+        finally:
+            launch.close()
+
+    def _watched(self, launch: Launch, schedule: str | int, before: Images) -> str:
+        output = ""
+        try:
+            output = self._run(launch)
+        except LimitReached as fault:
+            self._found_before(launch, fault)
+            raise
+        except KernelFault as fault:
+            if not self._reports or launch.machine is None:
+                self._found_before(launch, fault)
+                raise
+            self._fatal(launch, fault)
+        more = self._follow(launch, schedule, before)
+        self._gather(launch)
+        self.found += more
+        return output
+
+    def _follow(
+        self, launch: Launch, schedule: str | int, before: Images
+    ) -> list[tuple[Launched, Finding]]:
+        """Run a launch again, if it read unwritten memory or registers.
+
+        A read whose value has no effect is no longer one of its problems.  Uses of
+        undefined values are returned.
+        """
+        if not before or launch.machine is None:
+            return []
+        from fragmenta.races.definedness_watch import DefinedWatch
+        from fragmenta.races.suspicions import in_doubt, settle, suspected
+
+        if not suspected(launch):
+            return []
+        after = _copies(launch)
+        most = 2 * total(launch.compiled, launch.counts) + LEAST
+
+        def follow(seed: int) -> Launch:
+            _restore(launch, before)
+            again = self._prepare(schedule, defined=seed)
+            assert again.machine is not None
+            observer = again.machine.watching
+            assert isinstance(observer, DefinedWatch)
+            try:
+                self._run(again, most)
+            except KernelFault:  # the first run reported it, or this one has no end
+                observer.left = ()
+            else:
+                observer.leave()
+            finally:
+                _restore(launch, after)
+            return again
+
+        again, kept = follow(0), []
+        others = [follow(seed) for seed in SEEDS] if in_doubt(again) else []
+        for each in settle(launch, again, others):
+            function, index = again.compiled.places[each.site]
+            if (function, index) not in self._used:
+                self._used.add((function, index))
+                kept.append((again.kept, each))
+        for run in (again, *others):
+            run.close()
+        return kept
+
+    def _found_before(self, launch: Launch, fault: KernelFault) -> None:
+        """Attach earlier errors to a fault: one of them may be its cause."""
+        if launch.machine is None or fault.problems:
+            return
+        before = [each for each in launch.machine.problems if each.severity == "error"]
+        if before:
+            from fragmenta.races.report.telling import tell_all
+
+            kept = launch.kept
+            fault.problems = tell_all((kept, each) for each in before)
+            fault.before = first_errors(fault.problems)
+
+    def _fatal(self, launch: Launch, fault: KernelFault) -> None:
+        """Report a run that could not go on as a problem like the others."""
+        block = fault.block or (0, 0, 0)
+        x, y, _ = launch.shape.grid
+        number = block[0] + x * (block[1] + y * block[2])
+        rule = rules.of_fault(fault.kind)
+        made = Finding(rule, -1, str(fault), number, severity=ERROR, line=fault.line)
+        assert launch.machine is not None
+        launch.machine.problems.put(made)
+
+    def _gather(self, launch: Launch) -> None:
+        if launch.machine is None:
+            return
+        if launch.machine.watching is not None:
+            self.recorded += launch.machine.watching.recorded()
+        known, kept = {each.key for _, each in self.found}, launch.kept
+        for each in launch.machine.problems:
+            if each.key not in known:
+                self.found.append((kept, each))
+
+    def _compare(self, launch: Launch, schedule: str | int, after: Images) -> None:
+        """Report the arrays that differ from those of the first run."""
+        first = self._schedules[0]
+        for segment, wanted in zip(launch.places, after, strict=True):
+            different = np.flatnonzero(segment.data != wanted)
+            if not different.size:
+                continue
+            where = element(segment.name, segment.elements, int(different[0]))
+            message = (
+                f"the schedules {first!r} and {schedule!r} give different bits: "
+                f"{different.size:,} bytes of {segment.name} differ, the first is "
+                f"{where}"
+            )
+            made = Finding(rules.SCHEDULE, -1, message)
+            if made.key not in {each.key for _, each in self.found}:
+                self.found.append((launch.kept, made))
+
+
+def _may_doubt(launch: Launch) -> bool:
+    """Whether the launch is observed, and can read unwritten memory or registers."""
+    if launch.machine is None or launch.machine.watching is None:
+        return False
+    from fragmenta.races.suspicions import may_doubt
+
+    return may_doubt(launch)
+
+
+def _copies(launch: Launch) -> Images:
+    return [each.data.copy() for each in launch.places]
+
+
+def _restore(launch: Launch, memory: Images) -> None:
+    for segment, data in zip(launch.places, memory, strict=True):
+        if segment.writable:
+            segment.data[:] = data
+    launch.arguments.write_back()

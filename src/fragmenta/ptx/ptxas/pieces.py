@@ -1,0 +1,255 @@
+"""Cuts a function into the straight pieces of code in which ptxas fuses instructions.
+
+Jumps to the next instruction and labels that nothing jumps to do not cut it.  A guarded
+instruction does, unless it only computes: ptxas makes a jump of its guard.  Where its
+result is not used and it does nothing else, ptxas leaves it out, and nothing is cut.  A
+guard that is assigned once, a constant, is none for ptxas.  A guard that compares two
+constants is taken for one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from fragmenta.ptx.checking.register_effects import effects, registers
+from fragmenta.ptx.flow import destinations, falls_through, successors
+from fragmenta.ptx.module import Function, Immediate, Instruction, Part, Register
+from fragmenta.ptx.opcodes import TABLE
+
+# ptxas leaves these out if their results are not used, and all that only computes.
+_WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})
+_EFFECTS = frozenset({"acquire", "volatile"})
+
+# Divisions and roots that ptxas makes a call or several blocks of.
+_CALLED = frozenset({"rn", "rz", "rm", "rp", "u16", "s16", "s32", "u64", "s64"})
+
+
+# ── operands ────────────────────────────────────────────────────────────────
+
+
+def reads(instruction: Instruction) -> set[int]:
+    """The numbers of the registers whose old values an instruction needs."""
+    found = effects(instruction)
+    numbers = {each.number for each in found.reads}
+    if found.unknown or instruction.opcode == "wgmma":  # it adds to its accumulator
+        numbers.update(each.number for each in found.writes)
+    return numbers
+
+
+def writes(instruction: Instruction) -> list[tuple[int, bool]]:
+    """The registers that are written, and whether nothing of the old value is left."""
+    found = effects(instruction)
+    whole = (
+        instruction.guard is None
+        and not found.unknown
+        and instruction.opcode != "wgmma"
+        and not any(isinstance(each, Part) for each in instruction.operands[:1])
+    )
+    return [(each.number, whole) for each in found.writes]
+
+
+def constants(code: Sequence[Instruction]) -> dict[int, Immediate]:
+    """The registers that are assigned once, by a ``mov`` of a constant."""
+    times: Counter[int] = Counter()
+    found: dict[int, Immediate] = {}
+    for each in code:
+        times.update(number for number, _ in writes(each))
+        if each.opcode == "mov" and each.guard is None and len(each.operands) == 2:
+            goal, source = each.operands
+            if (
+                isinstance(goal, Register)
+                and not goal.vector
+                and isinstance(source, Immediate)
+            ):
+                found[goal.number] = source
+    return {number: value for number, value in found.items() if times[number] == 1}
+
+
+@cache
+def _only_computes(mnemonic: str) -> bool:
+    return TABLE.computes(mnemonic)
+
+
+def _without_effect(instruction: Instruction) -> bool:
+    """Whether ptxas leaves an instruction out if its results are not used."""
+    words = set(instruction.qualifiers)
+    if _only_computes(instruction.mnemonic):
+        return "cc" not in words
+    return instruction.opcode in _WITHOUT_EFFECT and not words & _EFFECTS
+
+
+def _computes(instruction: Instruction) -> bool:
+    """Whether a guarded instruction has a predicate in machine code."""
+    words = instruction.qualifiers
+    if instruction.opcode == "lop3" and {"and", "or"} & {*words}:
+        return False
+    return _only_computes(instruction.mnemonic) and "cc" not in words
+
+
+# ── pieces ──────────────────────────────────────────────────────────────────
+
+
+def cuts(instruction: Instruction) -> bool:
+    """Whether a piece of code ends behind an instruction."""
+    words = set(instruction.qualifiers)
+    match instruction.opcode:
+        case "bra" | "brx" | "ret" | "exit" | "call" | "trap" | "brkpt" | "pmevent":
+            return True
+        case "membar" | "setmaxnreg":
+            return True
+        case "fence":
+            return bool(words & {"acq_rel", "sc"})
+        case "griddepcontrol":
+            return "launch_dependents" in words
+        case "div" | "rem" | "sqrt" | "rcp":
+            return bool(words & _CALLED)
+        case "rsqrt":
+            return "f64" in words and "ftz" not in words
+        case "bfind":
+            return bool(words & {"u64", "s64"})
+    return False
+
+
+class Pieces:
+    """The pieces of a function, and the registers that are live after each of them."""
+
+    def __init__(self, function: Function) -> None:
+        self.code = function.instructions
+        self._function = function
+        self._next = self._successors()
+        self.pieces = self._cut(set())
+        """The places of the instructions of each piece, in order."""
+        self.live, self.needed = self._live()
+        """For each piece a number with a bit for each register that is needed later;
+        for each instruction whether its results are needed."""
+        if guarded := self._guarded():
+            self.pieces = self._cut(guarded)
+            self.live, self.needed = self._live()
+
+    def _target(self, place: int) -> int:
+        """The instruction that runs first at a place: plain jumps are followed."""
+        seen = set()
+        while place < len(self.code) and place not in seen:
+            instruction = self.code[place]
+            goals = destinations(self._function, instruction)
+            if instruction.opcode != "bra" or falls_through(instruction) or not goals:
+                return place
+            seen.add(place)
+            place = goals[0]
+        return place
+
+    def _successors(self) -> list[list[int]]:
+        """The graph without plain jumps: each instruction leads to where they end."""
+        end = len(self.code)
+        found = []
+        for after in successors(self._function):
+            places = dict.fromkeys(map(self._target, after))
+            found.append([place for place in places if place < end])
+        return found
+
+    def _guarded(self) -> set[int]:
+        """The instructions whose guards become jumps."""
+        settled = constants(self.code)
+        return {
+            place
+            for place, each in enumerate(self.code)
+            if each.guard is not None
+            and each.opcode != "bra"
+            and self.needed[place]
+            and not _computes(each)
+            and not {r.number for r in registers((each.guard,))} <= settled.keys()
+        }
+
+    def _cut(self, guarded: set[int]) -> list[list[int]]:
+        """Straight pieces of the code that can be reached."""
+        if not self.code:
+            return []
+        sources = [0] * (len(self.code) + 1)
+        reached, waiting = set(), [self._target(0)]
+        sources[waiting[0]] = 2  # the entry begins a piece
+        while waiting:
+            place = waiting.pop()
+            if place in reached or place >= len(self.code):
+                continue
+            reached.add(place)
+            for after in self._next[place]:
+                sources[after] += 1
+                waiting.append(after)
+        begins = {place for place in reached if sources[place] != 1}
+        for place in reached:
+            # A guarded jump to the next instruction does not cut.
+            one = self.code[place].opcode == "bra" and len(self._next[place]) == 1
+            if (cuts(self.code[place]) and not one) or place in guarded:
+                begins.update(self._next[place])
+        return [self._piece(place, begins) for place in sorted(begins)]
+
+    def _piece(self, place: int, begins: set[int]) -> list[int]:
+        piece = [place]
+        while True:
+            after = self._next[piece[-1]]
+            if len(after) != 1 or after[0] in begins:
+                return piece
+            piece.append(after[0])
+
+    def dead(self) -> Iterator[int]:
+        """The instructions whose results nothing needs."""
+        for piece in self.pieces:
+            yield from (
+                place
+                for place in piece
+                if not self.needed[place] and _only_computes(self.code[place].mnemonic)
+            )
+
+    # ── what is needed later ────────────────────────────────────────────────
+
+    def _live(self) -> tuple[list[int], list[bool]]:
+        masks = [self._masks(each) for each in self.code]
+        first = {piece[0]: number for number, piece in enumerate(self.pieces)}
+        after = [
+            [first[place] for place in self._next[piece[-1]]] for piece in self.pieces
+        ]
+        before: list[list[int]] = [[] for _ in self.pieces]
+        for number, some in enumerate(after):
+            for other in some:
+                before[other].append(number)
+        live_in, live = [0] * len(self.pieces), [0] * len(self.pieces)
+        needed = [False] * len(self.code)
+        waiting = list(range(len(self.pieces)))
+        while waiting:
+            number = waiting.pop()
+            live[number] = 0
+            for other in after[number]:
+                live[number] |= live_in[other]
+            entering = self._enter(self.pieces[number], live[number], masks, needed)
+            if entering != live_in[number]:
+                live_in[number] = entering
+                waiting += before[number]
+        return live, needed
+
+    def _masks(self, instruction: Instruction) -> tuple[int, int, int, bool]:
+        """Registers read, written, written as a whole; whether it may be left out."""
+        read = written = whole = 0
+        for number in reads(instruction):
+            read |= 1 << number
+        for number, complete in writes(instruction):
+            written |= 1 << number
+            whole |= int(complete) << number
+        return read, written, whole, _without_effect(instruction) and bool(written)
+
+    def _enter(
+        self,
+        piece: list[int],
+        live: int,
+        masks: list[tuple[int, int, int, bool]],
+        needed: list[bool],
+    ) -> int:
+        """What is needed before a piece; notes which instructions are needed."""
+        for place in reversed(piece):
+            read, written, whole, pure = masks[place]
+            if pure and not live & written:
+                continue
+            needed[place] = True
+            live = live & ~whole | read
+        return live
