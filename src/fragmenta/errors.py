@@ -186,6 +186,18 @@ class CompileError(Error):
     """The compiler refuses the source; the message quotes the compiler."""
 
 
+__all__ = [
+    name
+    for name, each in globals().items()
+    if isinstance(each, type) and issubclass(each, Error)
+]
+
+
+def __dir__() -> list[str]:
+    """What users catch; how messages are worded is for the rooms."""
+    return __all__
+
+
 # ── how a message is worded ─────────────────────────────────────────────────
 
 EXTRAS = {

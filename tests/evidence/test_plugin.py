@@ -50,7 +50,7 @@ PLUGIN = ("-p", "no:fragmenta", "-p", "fragmenta.evidence.plugin", "-p", "no:xdi
 def launcher(request):
     try:
         return testing.launcher(request.param)
-    except fm.NoDevice as why:
+    except fm.errors.NoDevice as why:
         pytest.skip(f"no GPU: {why}")
 
 

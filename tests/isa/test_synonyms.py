@@ -158,7 +158,7 @@ def test_no_word_is_one_of_ptx() -> None:
     ],
 )
 def test_what_words_cannot_mean(words: str, told: list[str]) -> None:
-    with pytest.raises(fm.UnknownInstruction) as refusal:
+    with pytest.raises(fm.errors.UnknownInstruction) as refusal:
         fm.find(words)
     assert all(each in str(refusal.value) for each in told), refusal.value
 
@@ -183,7 +183,7 @@ def test_what_words_cannot_mean(words: str, told: list[str]) -> None:
     ],
 )
 def test_what_is_nearest_has_the_same_types(given: str, near: str) -> None:
-    with pytest.raises(fm.UnknownInstruction) as refusal:
+    with pytest.raises(fm.errors.UnknownInstruction) as refusal:
         fm.find(given)
     assert near in str(refusal.value)
     assert "m8n8k4" not in str(refusal.value).partition("are mma")[2]
@@ -214,5 +214,7 @@ def test_what_is_found_needs_what_the_mnemonic_needs() -> None:
 )
 def test_gpus_by_their_names(word: str, target: str) -> None:
     assert synonyms.named_target(word) == target
-    with pytest.raises(fm.UnsupportedTarget, match=f"{word} is .*; name one target"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match=f"{word} is .*; name one target"
+    ):
         fm.mma("m16n8k16", a="bf16").supported_on(word)

@@ -13,7 +13,8 @@ from fragmenta.units.bulk_copies import (
     Prefetch,
     combined,
 )
-from fragmenta.units.work import Copy, CopyFault, Range, poisoned
+from fragmenta.units.faults import CopyFault
+from fragmenta.units.work import Copy, Range, poisoned
 from tests.units.standing import WHO, Cluster
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "bulk.npz"

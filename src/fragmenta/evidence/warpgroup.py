@@ -139,9 +139,9 @@ class WarpgroupCase(TileCase):
         a = (
             op.a.unpack_bits(one["a"])
             if way.a_registers
-            else read_tile(image, one["a"], op, "A", major=way.major("A"))
+            else read_tile(op, "A", image, one["a"], major=way.major("A"))
         )
-        b = read_tile(image, one["b"], op, "B", major=way.major("B"))
+        b = read_tile(op, "B", image, one["b"], major=way.major("B"))
         c = op.c.unpack_bits(one["c"]) * one["scale_d"].astype(one["c"].dtype)
         index = stored_columns(op, one.get("metadata"), way.selector or 0)
         return Fed(a, b, c, index)

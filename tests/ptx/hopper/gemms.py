@@ -112,7 +112,9 @@ class Gemm:
         if not self.kernel.sparse:
             return drawn
         op = self.kernel.instruction
-        return pack(fm.compress(fm.prune(drawn, op, pad=True), op, pad=True), op)
+        return pack(
+            op, fm.sparse.compress(op, fm.sparse.prune(op, drawn, pad=True), pad=True)
+        )
 
     @cached_property
     def b(self) -> NDArray[Any]:
