@@ -52,8 +52,8 @@ def test_errors_are_those_of_fractions(op, target):
     rng = np.random.default_rng(3)
     given = rng.standard_normal((3, 90)), rng.standard_normal((90, 2))
     (row,) = fm.compare(op, target, input=given).rows
-    a, b, scales = Samples.make(given, None, 0).operands(op, 90)
-    D = fm.matmul(a, b, op, target=target, **scales)
+    a, b, scales, *before, factor, how = Samples.make(given, None, 0).operands(op, 90)
+    D = fm.matmul(op, a, b, target=target, **scales)
     of = op.types["d"]
     found = of.to_float64(of.encode(D))
     right = exact(op, a, b, scales)
@@ -69,6 +69,17 @@ def test_errors_are_those_of_fractions(op, target):
     ]
     assert row.max_ulp == pytest.approx(max(units), rel=1e-6)
     assert row.mean_ulp == pytest.approx(sum(units) / 6, rel=1e-6)
+    left, right = (np.vectorize(Fraction, otypes=[object])(each) for each in before)
+    if not op.sparse:
+        for each, numbers in zip(before, given, strict=True):
+            assert np.array_equal(each, numbers)
+    whole = [
+        abs((Fraction(x) * Fraction(factor) - y) / y)
+        for x, y in zip(found.flat, (left @ right).flat, strict=True)
+    ]
+    assert row.max_total == pytest.approx(float(max(whole)), rel=1e-6)
+    assert row.mean_total == pytest.approx(float(sum(whole) / 6), rel=1e-6)
+    assert ("quantised" if op.scale_vec else "rounded") in how
 
 
 @pytest.mark.parametrize(
@@ -91,9 +102,13 @@ def test_given_numbers_get_the_block_scales_that_they_need(text):
 def test_targets_may_be_words():
     rows = fm.compare(F16, "ada, Hopper", k=16).rows
     assert [row.target for row in rows] == ["sm_89", "sm_90a"]
-    with pytest.raises(fm.UnsupportedTarget, match=r"no target 'hoper' \(did you mean"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match=r"no target 'hoper' \(did you mean"
+    ):
         fm.compare(F16, "hoper", k=16)
-    with pytest.raises(fm.UnsupportedTarget, match="H100 is sm_90 or sm_90a; name one"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match="H100 is sm_90 or sm_90a; name one"
+    ):
         F16.supported_on("H100")
 
 
@@ -193,14 +208,14 @@ def test_the_greatest_value_is_taken_and_no_greater_one(name):
     most = np.max(found[np.isfinite(found)])
     same = rounded(of, np.array([[most]]), "A")
     assert of.to_float64(of.encode(same))[0, 0] == most
-    with pytest.raises(fm.ValueRangeError, match="goes from"):
+    with pytest.raises(fm.errors.ValueRangeError, match="goes from"):
         rounded(of, np.array([[most * 1.25]]), "A")
 
 
 def test_f64_is_compared_where_its_products_are_exact():
     op = fm.mma("m16n8k8", a="f64")
     for far in (1e200, 1e-200):
-        with pytest.raises(fm.ValueRangeError, match=r"2\^-300 to 2\^300 only"):
+        with pytest.raises(fm.errors.ValueRangeError, match=r"2\^-300 to 2\^300 only"):
             fm.compare(op, "sm_90", input=(np.full((2, 8), far), np.ones((8, 2))))
 
 
@@ -212,3 +227,28 @@ def test_the_plot_has_a_line_for_each_way_to_add():
     assert ">0</text>" in picture  # integers have no error
     assert "nan" not in picture
     assert fm.compare(F16, k=64).to_svg().count("<polyline") == 2
+
+
+def test_a_small_type_is_not_the_best_in_all():
+    """Sums of nvfp4 are the most exact, because its products have few bits."""
+    fp4 = fm.find("mma.kind::mxf4nvf4.scale_vec::4X.ue4m3")
+    told = fm.compare([fp4, F16], "sm_120a", k=512, input="uniform")
+    small, half = told.rows
+    assert small.mean_relative < half.mean_relative
+    assert small.mean_total > 100 * half.mean_total
+    text = str(told)
+    assert "the numbers are quantised first: e2m1, one ue4m3 for 16" in text
+    assert "the numbers are rounded to f16 first" in text
+    assert max(len(line) for line in text.splitlines() if line[:1] != "m") <= 80
+
+
+def test_integers_are_rounded_too():
+    """The error in all is that of the scaled numbers before they were rounded."""
+    op = fm.mma("m16n8k32", a="s8")
+    for kind in ("normal", "uniform"):
+        (row,) = fm.compare(op, "sm_90", k=64, input=kind).rows
+        assert row.max_relative == 0.0
+        assert 1e-4 < row.mean_total < 0.5
+    given = np.arange(64.0).reshape(1, 64), np.ones((64, 1))
+    (row,) = fm.compare(op, "sm_90", input=given).rows
+    assert (row.max_relative, row.max_total) == (0.0, 0.0)

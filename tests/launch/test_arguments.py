@@ -1,4 +1,4 @@
-"""Do the arguments of a launch reach the kernel as they should, or are they refused?"""
+"""The arguments of a launch reach the kernel, or are refused."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_arrays_that_cannot_be_used() -> None:
 
 def test_an_empty_array_has_no_bytes() -> None:
     made = kernel(COPY, ".param .u64 from")
-    with pytest.raises(KernelFault, match="0 bytes behind the end of argument 1"):
+    with pytest.raises(KernelFault, match="0 bytes past the end of argument 1"):
         run(made, np.zeros(8, np.uint8), np.zeros(0, np.uint8))
 
 
@@ -310,7 +310,7 @@ def test_a_pointer_into_an_array() -> None:
         run(made, out, ptx.pointer(source, -(1 << 40)))
     with pytest.raises(KernelFault, match="2 bytes before the start of argument 1"):
         run(made, out, ptx.pointer(source, -2))
-    with pytest.raises(KernelFault, match="1 bytes behind the end of argument 1"):
+    with pytest.raises(KernelFault, match="1 bytes past the end of argument 1"):
         run(made, out, ptx.pointer(source, 17))
     with pytest.raises(Error, match="must be an array; given list"):
         ptx.pointer([1, 2])

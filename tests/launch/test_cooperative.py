@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fragmenta import ptx
 from fragmenta.commands.app import app
 from fragmenta.errors import Error, KernelFault, KernelHazard
-from fragmenta.launch import launching
+from fragmenta.launch import grid
 from fragmenta.ptx.rules import WARNING
 
 #: ``this_grid().sync()``, as NVRTC 13 writes it; LOOK is the address of the workspace.
@@ -84,7 +84,7 @@ def test_with_clusters_and_unwatched() -> None:
 
 
 def test_all_blocks_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "MOST_WAITING", 3)
+    monkeypatch.setattr(grid, "MOST_WAITING", 3)
     x = np.zeros(640, np.uint32)
     made = ptx.parse(RIGHT).kernels["k"]
     made.launch(10, 64, [x, np.uint32(640)], cooperative=True)

@@ -1,4 +1,4 @@
-"""Is whatever goes wrong in a kernel seen, and said in words?"""
+"""Every fault of a kernel is detected, and described in words."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
         (
             "ld.global.u32 %r1, [%out+128]",
             "bounds",
-            "reads 4 bytes, 0 bytes behind the end of argument 0 (out), which has 128",
+            "reads 4 bytes, 0 bytes past the end of argument 0 (out), which has 128",
         ),
         (
             "ld.u32 %r1, [%out+1000000]",
             "bounds",
-            "999872 bytes behind the end of argument 0 (out)",
+            "999872 bytes past the end of argument 0 (out)",
         ),
         (
             "ld.global.v2.u32 {%r1, %r2}, [%out+126]",
@@ -75,7 +75,7 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
             "writes 16 bytes at byte 8 of argument 0 (out)",
         ),
         ("ld.global.u16 %h1, [%out+1]", "alignment", "is not a multiple of 2"),
-        ("ld.global.u32 %r1, [0]", "bounds", "at 0x0, 0 bytes behind a null pointer"),
+        ("ld.global.u32 %r1, [0]", "bounds", "at 0x0, 0 bytes past a null pointer"),
         (
             "mul.wide.u32 %rd1, 0xfffffffe, 4; add.u64 %rd1, %rd1, %out;"
             "st.global.u32 [%rd1], 0",
@@ -96,12 +96,12 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
         (
             "cp.async.ca.shared.global [values], [0], 8",
             "bounds",
-            "reads 8 bytes at 0x0, 0 bytes behind a null pointer",
+            "reads 8 bytes at 0x0, 0 bytes past a null pointer",
         ),
         (
             "cp.async.ca.shared.global [values+64], [%out], 8",
             "bounds",
-            "writes 8 bytes, 0 bytes behind the end of shared memory, which has 64 bytes "
+            "writes 8 bytes, 0 bytes past the end of shared memory, which has 64 bytes "
             "(64 static, 0 dynamic)",
         ),
         ("mov.u64 %rd1, -8; st.u32 [%rd1], 0", "bounds", "where nothing is"),
@@ -124,7 +124,7 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
         (
             "ld.shared.u32 %r1, [values+64]",
             "bounds",
-            "0 bytes behind the end of shared memory, which has 64 bytes",
+            "0 bytes past the end of shared memory, which has 64 bytes",
         ),
         (
             "mov.u32 %r1, values; ld.shared.u32 %r1, [%r1-5000]",
@@ -139,7 +139,7 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
         (
             "cvta.shared.u64 %rd1, %rd2; st.u32 [%rd1+64], 0",
             "bounds",
-            "0 bytes behind the end of shared memory",
+            "0 bytes past the end of shared memory",
         ),
         (
             "atom.shared.add.u32 %r1, [values-4], 1",
@@ -149,17 +149,17 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
         (
             "ld.local.u32 %r1, [mine+32]",
             "bounds",
-            "0 bytes behind the end of local memory, which has 32 bytes",
+            "0 bytes past the end of local memory, which has 32 bytes",
         ),
         ("ld.local.u32 %r1, [mine-4]", "bounds", "before the start of local memory"),
         (
             "mov.u64 %rd1, mine; cvta.local.u64 %rd1, %rd1; ld.u32 %r1, [%rd1+32]",
             "bounds",
-            "0 bytes behind the end of local memory",
+            "0 bytes past the end of local memory",
         ),
         ("mov.u64 %rd1, table; st.u32 [%rd1+4], 1", "read_only", "at byte 4 of table"),
-        ("ld.const.u32 %r1, [table+8]", "bounds", "behind the end of table"),
-        ("st.global.u32 [counter+4], 1", "bounds", "behind the end of counter"),
+        ("ld.const.u32 %r1, [table+8]", "bounds", "past the end of table"),
+        ("st.global.u32 [counter+4], 1", "bounds", "past the end of counter"),
         (
             "mov.u64 %rd1, out; cvta.param.u64 %rd1, %rd1; st.u32 [%rd1], 1",
             "read_only",
@@ -195,12 +195,12 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
         (
             "ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+64]",
             "bounds",
-            "reads 8 bytes, 0 bytes behind the end of shared memory",
+            "reads 8 bytes, 0 bytes past the end of shared memory",
         ),
         (
             "stmatrix.sync.aligned.m8n8.x1.shared.b16 [values+64], {%r1}",
             "bounds",
-            "writes 16 bytes, 0 bytes behind the end of shared memory",
+            "writes 16 bytes, 0 bytes past the end of shared memory",
         ),
         (
             "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
@@ -269,7 +269,7 @@ def test_a_fault_says_who_did_what_and_where() -> None:
     assert error.source == "kernel.cu:42"
     said = str(error)
     for part in (
-        "0 bytes behind the end of argument 0 (out)",
+        "0 bytes past the end of argument 0 (out)",
         "thread (0, 4, 0)",
         "block (0, 0, 2)",
         f"kernel.ptx line {line}",
@@ -431,7 +431,7 @@ def test_a_switch_beyond_its_list() -> None:
 def test_a_limit_ends_what_takes_too_long(
     blocks: int, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fragmenta.launch.launching.cores", lambda: cores)
+    monkeypatch.setattr("fragmenta.launch.grid.cores", lambda: cores)
     body = "add.u32 %r1, %r1, 1;" if blocks > 1 else "L: bra L;"
     error = fault(body, blocks=blocks, limit=10_000)
     assert error.kind == "limit"
@@ -448,9 +448,9 @@ import signal
 # A run in the background may have told its children to ignore interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import os, sys, threading, numpy as np
-from fragmenta.launch import launching
+from fragmenta.launch import grid
 from tests.simt.kernels import *
-launching.cores = lambda: {cores}
+grid.cores = lambda: {cores}
 made = kernel('''{body}''', before='''{before}''')
 out = np.zeros(32, np.uint32)
 run(made, out)
@@ -524,7 +524,7 @@ def test_faults_of_several_threads_are_those_of_one() -> None:
     messages = set()
     for cores in (1, 3):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fragmenta.launch.launching.cores", lambda cores=cores: cores)
+            patch.setattr("fragmenta.launch.grid.cores", lambda cores=cores: cores)
             error = fault("ld.global.u32 %r1, [%out+128];", blocks=1)
             messages.add(re.sub(r"0x[0-9a-f]+", "", str(error)))
     assert len(messages) == 1

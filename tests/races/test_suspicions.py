@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.launch import runs
+from fragmenta.launch import scheduled_runs
 from fragmenta.simt.layout import POISON
 from tests.simt.kernels import kernel
 
@@ -57,7 +57,7 @@ def test_what_nobody_writes_stays_as_it_is() -> None:
 
 
 def test_a_loop_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LEAST", 10_000)
+    monkeypatch.setattr(scheduled_runs, "LEAST", 10_000)
     body = (
         READ
         + """

@@ -1,4 +1,4 @@
-"""Do blocks run as on a GPU, whatever the number of cores?"""
+"""Blocks run as on a GPU, whatever the number of cores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTER = ".global .align 4 .b32 lock;\n.global .align 4 .b32 total;"
 def cores(request: pytest.FixtureRequest) -> Iterator[int]:
     """A number of threads for the blocks of a launch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fragmenta.launch.launching.cores", lambda: request.param)
+        patch.setattr("fragmenta.launch.grid.cores", lambda: request.param)
         yield request.param
 
 

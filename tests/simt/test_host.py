@@ -1,4 +1,4 @@
-"""Does a kernel print as C does, and does a failed assertion say what failed?"""
+"""A kernel prints as C does, and a failed assertion says what failed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_strings_and_lanes_in_their_order() -> None:
     )
     for cores in (1, 4):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fragmenta.launch.launching.cores", lambda cores=cores: cores)
+            patch.setattr("fragmenta.launch.grid.cores", lambda cores=cores: cores)
             assert run(made, np.zeros(1), blocks=9).output == want
 
 

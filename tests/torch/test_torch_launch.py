@@ -59,7 +59,7 @@ def driver(monkeypatch):
     listener = Listener()
 
     def tensor_map(name, matrix, *box):
-        matrix.check(name)
+        launch.check_matrix(name, matrix)
         found = launch._Map()
         found.address = ctypes.addressof(found)
         return found
@@ -199,9 +199,7 @@ def test_nothing_is_launched_for_nothing(driver, weight):
 
 def test_rows_on_top_of_one_another_are_copied(driver, weight, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        launch.Matrix, "check", lambda self, name: seen.append((name, self))
-    )
+    monkeypatch.setattr(launch, "check_matrix", lambda *given: seen.append(given))
     linear(torch.ones(1, 192).bfloat16().expand(5, 192), weight)
     (b,) = [matrix for name, matrix in seen if name == "B"]
     assert (b.rows, b.width, b.pitch) == (5, 384, 384)
@@ -279,9 +277,11 @@ def test_nothing_wrong_is_taken_for_something_known(driver, weight):
     linear(x, weight, torch.zeros(256))
     with pytest.raises(fm.Error, match=r"the weight is torch.bfloat16 and x"):
         linear(x.half(), weight, torch.zeros(256))
-    with pytest.raises(fm.ShapeError, match=r"bias must be a tensor of 256 float32"):
+    with pytest.raises(
+        fm.errors.ShapeError, match=r"bias must be a tensor of 256 float32"
+    ):
         linear(x, weight, torch.zeros(255))
-    with pytest.raises(fm.ShapeError, match=r"must have bytes of shape"):
+    with pytest.raises(fm.errors.ShapeError, match=r"must have bytes of shape"):
         linear(x[:, :64], weight, torch.zeros(256))
     assert len(driver.launches) == 1
 
@@ -342,7 +342,7 @@ def test_bytes_elsewhere_in_a_unit_are_refused(driver, weight):
     moved = torch.from_numpy(room.numpy()).view(weight.data.shape)
     assert moved.data_ptr() % 16
     assert not moved.storage_offset() % 16
-    with pytest.raises(fm.ShapeError, match="begin on a multiple of 16"):
+    with pytest.raises(fm.errors.ShapeError, match="begin on a multiple of 16"):
         operators._OPERATORS["sparse_linear"].cuda(
             torch.ones(2, 192).bfloat16(),
             moved,

@@ -1,4 +1,4 @@
-"""Is Triton easy to switch over, and does it say clearly what is wrong?"""
+"""Triton is easy to switch over, and errors are clear."""
 
 import inspect
 from types import SimpleNamespace
@@ -96,7 +96,7 @@ def test_a_kernel_does_not_outlive_its_driver() -> None:
 
 def test_an_unknown_target_is_refused() -> None:
     with (
-        pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"),
+        pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"),
         on_cpu("sm_91"),
     ):
         pass
@@ -175,7 +175,10 @@ def test_numbers_tuples_and_none() -> None:
 def test_a_number_that_does_not_fit_is_refused() -> None:
     out = np.zeros(1, np.float32)
     given = (np.float32([0.5]), 2), out, 0, 0.25, 0.125, 3.14, 300, True, 1, None
-    with on_cpu(), pytest.raises(fm.ValueRangeError, match="small is an i8, from -128"):
+    with (
+        on_cpu(),
+        pytest.raises(fm.errors.ValueRangeError, match="small is an i8, from -128"),
+    ):
         add_all[1,](*given)
 
 
@@ -213,7 +216,7 @@ def test_an_expanded_axis_does_not_end_the_memory() -> None:
     with on_cpu():
         strided[1,](expanded, out, 40, 1, ROWS=8, COLUMNS=16)
         assert torch.equal(out, base[:8, :16])
-        with pytest.raises(KernelFault, match="behind the end of argument 0"):
+        with pytest.raises(KernelFault, match="past the end of argument 0"):
             strided[1,](expanded, out, 200, 1, ROWS=8, COLUMNS=16)
 
 
@@ -273,7 +276,7 @@ def test_memory_of_another_device_is_not_touched() -> None:
 def test_arrays_that_no_kernel_can_take() -> None:
     out = numbers(4)
     with on_cpu():
-        with pytest.raises(KernelFault, match="behind the end of argument 0"):
+        with pytest.raises(KernelFault, match="past the end of argument 0"):
             double[1,](numbers(4)[::-1], out, 4, BLOCK=4)
         with pytest.raises(fm.Error, match="native byte order, not >f4"):
             double[1,](numbers(4).astype(">f4"), out, 4, BLOCK=4)
@@ -292,7 +295,7 @@ def test_out_of_bounds_names_the_argument_and_the_line() -> None:
     fault = caught.value
     assert fault.kind == "bounds"
     assert fault.source.endswith(f"test_use.py:{line}")
-    assert "behind the end of argument 1 (out), which has 80 bytes" in str(fault)
+    assert "past the end of argument 1 (out), which has 80 bytes" in str(fault)
 
 
 def test_a_read_only_array_is_not_written() -> None:
@@ -420,7 +423,7 @@ def test_a_race_is_told_in_words_of_triton(kind: str) -> None:
     given: tuple[Any, ...] = (values, result)
     if kind == "torch":
         given = tuple(map(torch.from_numpy, given))
-    with on_cpu("sm_90a") as cpu, pytest.raises(fm.KernelHazard) as raised:
+    with on_cpu("sm_90a") as cpu, pytest.raises(fm.errors.KernelHazard) as raised:
         racing[(4,)](*given, 512, BLOCK=128)
     hazard = raised.value
     lines, start = inspect.getsourcelines(racing.fn)

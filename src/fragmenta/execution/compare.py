@@ -1,7 +1,9 @@
 """Compares how exact instructions are, target by target.
 
-The same matrices are multiplied with each instruction as each target computes it, and
-every element is compared with the exact product.
+The same matrices are multiplied with each instruction as each target computes it.
+Every element of D is compared twice: with the exact product of the operands, which
+gives the error of the sum alone, and with the product of the numbers before they were
+rounded or quantised to the operands, which gives the error in all.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.models import Model
-from fragmenta.arrays.checks import Array
 from fragmenta.arrays.record import Record
 from fragmenta.errors import BadCall, Error, UnsupportedTarget, one_of
 from fragmenta.execution.matmul import matmul
@@ -56,6 +58,8 @@ class ErrorRow:
     mean_relative: float | None
     max_ulp: float | None  #: in units in the last place of D at the exact value
     mean_ulp: float | None
+    max_total: float | None  #: relative, against the numbers before rounding
+    mean_total: float | None
     not_finite: int  #: elements of D that are infinite or NaN
     elements: int
 
@@ -73,6 +77,7 @@ class Compared(Record):
     missing: dict[tuple[str, str], str]  #: why an instruction has no row on a target
     input: str
     shape: tuple[int, int]
+    rounding: dict[str, str]  #: how each instruction's operands are made of the input
 
     def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
@@ -83,6 +88,7 @@ class Compared(Record):
         return {
             "input": self.input,
             "shape": list(self.shape),
+            "rounding": dict(self.rounding),
             "rows": [asdict(row) for row in self.rows],
             "missing": missing,
         }
@@ -103,11 +109,18 @@ class Compared(Record):
 
     def __str__(self) -> str:
         size = f"{self.shape[0]} x {self.shape[1]}"
-        lines = [f"errors of {size} elements against the exact product; {self.input}"]
+        lines = [
+            f"errors of {size} elements; {self.input}",
+            "relative, ulp: of the sums, against the exact product of the operands",
+            "mean in all: relative, against that of the numbers before rounding",
+        ]
         folded = self.folded()
         names = dict.fromkeys([*folded, *(op for op, _ in self.missing)])
         for name in names:
-            lines += ["", name, *_table(name, folded.get(name, []))]
+            lines += ["", name]
+            if name in self.rounding:
+                lines += _wrapped(self.rounding[name])
+            lines += _table(name, folded.get(name, []))
             without: dict[str, list[str]] = {}
             for (op, target), why in self.missing.items():
                 if op == name:
@@ -132,11 +145,15 @@ def compare(
     ``k`` is the length of the sums, or several lengths; 64, 512 and 4096 if it is left
     out.  ``input`` is ``"normal"`` (a normal distribution around zero), ``"uniform"``
     (from 0 to 1) or a pair of arrays A and B.  Random matrices are the same for all
-    instructions, and A is 32 x k.  All values are rounded to the instruction's types
-    first, and a sparse instruction takes A pruned: only the errors of the sum are
-    counted.  Random integers are of the whole range, random block scales are powers
-    of two; given matrices are quantised if there are block scales.  A target without
-    the instruction is listed in ``missing``; ``sm_90`` also stands for ``sm_90a``.
+    instructions, and A is 32 x k; random integers are of the whole range.  A target
+    without the instruction is listed in ``missing``; ``sm_90`` also stands for
+    ``sm_90a``.
+
+    All numbers are rounded to the instruction's types first, or quantised if it takes
+    block scales; ``rounding`` says how.  ``max_relative``, ``mean_relative`` and those
+    in ulp are the errors of the sums of these operands alone.  ``max_total`` and
+    ``mean_total`` are those against the numbers as they were: what a small type costs
+    in all.  A sparse instruction takes A pruned, and pruning is not counted.
 
     >>> ops = ["mma.m16n8k16.f32.f16", "wgmma.m64n8k32.f32.e4m3.e4m3"]
     >>> found = compare(ops, ["sm_80", "sm_90"], k=512, input="uniform")
@@ -145,6 +162,8 @@ def compare(
     sm_80 mma.s 6e-06
     sm_90 mma.s 3e-06
     sm_90a wgmma 7e-03
+    >>> [f"{row.mean_total:.0e}" for row in found.rows]
+    ['1e-05', '1e-05', '5e-03']
     >>> print(*found.missing)
     ('wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3', 'sm_80')
     """
@@ -164,6 +183,7 @@ def compare(
     pairs, missing = _pairs(found, [t for each in names for t in named_targets(each)])
     rows: list[ErrorRow] = []
     known: dict[tuple[str, Model], list[ErrorRow]] = {}
+    rounding = {str(op): samples.operands(op, 1).how for op, _, _ in pairs}
     with bar("comparing") as shown:
         for place, (op, target, model) in enumerate(pairs):
             key = str(op), replace(model, target="", source="")
@@ -171,7 +191,7 @@ def compare(
             if key not in known:
                 known[key] = list(_errors(op, target, samples, share))
             rows += [replace(row, target=target) for row in known[key]]
-    return Compared(tuple(rows), missing, samples.description, samples.shape)
+    return Compared(tuple(rows), missing, samples.description, samples.shape, rounding)
 
 
 def _part(progress: Progress, place: int, count: int, done: float) -> None:
@@ -207,58 +227,76 @@ def _errors(
 ) -> Iterator[ErrorRow]:
     """The errors at each length."""
     for place, k in enumerate(samples.lengths):
-        a, b, scales = samples.operands(op, k)
+        made = samples.operands(op, k)
         share = partial(_part, progress, place, len(samples.lengths))
-        d = matmul(a, b, op, target=target, progress=share, **scales)
-        left = scaled_values(op, "a", a, scales.get("scale_a"))
-        right = scaled_values(op, "b", b, scales.get("scale_b"))
+        d = matmul(op, made.a, made.b, target=target, progress=share, **made.scales)
         of = op.types["d"]
-        high, low = (
-            twice_as_precise(left, right)
-            if of.name == "f64"
-            else (product(op, left, right), np.zeros(d.shape))
+        found = of.to_float64(of.encode(d))
+        left = scaled_values(op, "a", made.a, made.scales.get("scale_a"))
+        right = scaled_values(op, "b", made.b, made.scales.get("scale_b"))
+        own = _measured(found, *_exact(op, left, right))
+        whole = _measured(found * made.factor, *_exact(op, made.left, made.right))
+        yield ErrorRow(
+            str(op),
+            target,
+            k,
+            *_ends(own.error / own.exact),
+            *_ends(own.error / _ulp(own.exact, of)),
+            *_ends(whole.error / whole.exact),
+            not_finite=int(np.count_nonzero(~np.isfinite(found))),
+            elements=d.size,
         )
-        yield ErrorRow(str(op), target, k, *_measured(d, high, low, of), d.size)
 
 
-def _measured(
-    d: Array, high: Wide, low: Wide, of: DType
-) -> tuple[float | None, float | None, float | None, float | None, int]:
-    """Greatest and mean errors, relative and in ulp, and what is not finite."""
-    found = of.to_float64(of.encode(d))
-    finite = np.isfinite(found)
-    counted = finite & (high != 0)
-    error = np.abs((found - high) - low)[counted]
-    if not error.size:
-        return None, None, None, None, int(np.count_nonzero(~finite))
-    exact = np.abs(high[counted])
-    relative = error / exact
-    ulp = np.ones_like(exact)
-    if not of.is_integer:
-        power = np.maximum(np.frexp(exact)[1] - 1, 1 - of.bias)
-        ulp = np.ldexp(1.0, power - of.fraction_bits)
-    units = error / ulp
-    return (
-        float(relative.max()),
-        float(relative.mean()),
-        float(units.max()),
-        float(units.mean()),
-        int(np.count_nonzero(~finite)),
-    )
+def _exact(op: Instruction, left: Wide, right: Wide) -> tuple[Wide, Wide]:
+    """The product as the sum of two float64; only that of f64 needs the second."""
+    if op.types["d"].name == "f64":
+        return twice_as_precise(left, right)
+    high = product(op, left, right)
+    return high, np.zeros(high.shape)
 
 
-_HEADS = ("max relative", "mean relative", "max ulp", "mean ulp")
+class _Measured(NamedTuple):
+    """The absolute errors of the elements that count, and their exact values."""
+
+    error: Wide
+    exact: Wide
+
+
+def _measured(found: Wide, high: Wide, low: Wide) -> _Measured:
+    counted = np.isfinite(found) & (high != 0)
+    with np.errstate(invalid="ignore"):
+        error = np.abs((found - high) - low)[counted]
+    return _Measured(error, np.abs(high[counted]))
+
+
+def _ulp(exact: Wide, of: DType) -> Wide:
+    """The distance of neighbours of a type at each value."""
+    if of.is_integer:
+        return np.ones_like(exact)
+    power = np.maximum(np.frexp(exact)[1] - 1, 1 - of.bias)
+    found: Wide = np.ldexp(1.0, power - of.fraction_bits)
+    return found
+
+
+def _ends(errors: Wide) -> tuple[float | None, float | None]:
+    """The greatest and the mean; None of no errors."""
+    return (float(errors.max()), float(errors.mean())) if errors.size else (None, None)
+
+
+_HEADS = ("max relative", "mean relative", "max ulp", "mean ulp", "mean in all")
 
 
 def _table(name: str, groups: list[tuple[list[str], list[ErrorRow]]]) -> Iterator[str]:
     if groups:
-        yield f"  {'k':>8}" + "".join(f"{head:>15}" for head in _HEADS)
+        yield f"  {'k':>8}" + "".join(f"{head:>14}" for head in _HEADS)
     for targets, rows in groups:
         how = summing(instruction(name), targets[0]).how
         yield from _wrapped(f"{' '.join(targets)}: {how}")
         for row in rows:
             errors = (row.max_relative, row.mean_relative, row.max_ulp, row.mean_ulp)
-            yield f"  {row.k:>8}" + "".join(f"{_short(each):>15}" for each in errors)
+            shown = (*errors, row.mean_total)
+            yield f"  {row.k:>8}" + "".join(f"{_short(each):>14}" for each in shown)
             if row.not_finite:
                 yield f"  {row.not_finite} of {row.elements} not finite, left out"
 

@@ -18,7 +18,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, ShapeError
 from fragmenta.execution.mma import Shaped, check_whole, given_scales
 from fragmenta.isa.instruction import Instruction
-from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.compression import Compressed
 
 
 class Blocks(Protocol):

@@ -1,26 +1,27 @@
 """Matrices on which instructions are compared.
 
-Random matrices of the same numbers for every instruction, or matrices that were given.
-Both are rounded to the instruction's types: float64 has values that no small type has.
-If the instruction takes block scales, given matrices are quantised.
+They are random matrices of the same numbers for every instruction, or matrices that
+were given.  Both are rounded to the instruction's types, or quantised if it takes block
+scales.  A sparse instruction takes A pruned.  The numbers before they were rounded are
+kept, so that the whole error can be measured, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arithmetic.quantization import quantize
 from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.execution.reference import Wide
 from fragmenta.isa.instruction import Instruction
+from fragmenta.quant.quantization import described, quantize
 from fragmenta.registers.dtype import DType
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.pruning import prune
 
 LENGTHS = (64, 512, 4096)
 MOST = 1 << 18
@@ -29,6 +30,29 @@ KINDS = ("normal", "uniform")
 
 _SIDE = 32  # rows and columns of D
 _F64_POWER = 300  # f64 products have to be exact as a sum of two float64
+
+
+class Scales(TypedDict, total=False):
+    """Block scales, by the names of their arguments."""
+
+    scale_a: Array
+    scale_b: Array
+
+
+class Operands(NamedTuple):
+    """What is multiplied, and the numbers that it stands for."""
+
+    a: Array
+    b: Array
+    scales: Scales
+    left: Wide
+    """A before it was rounded, but pruned."""
+    right: Wide
+    """B before it was rounded."""
+    factor: float
+    """What D is multiplied by: the scales of whole matrices, of nvfp4."""
+    how: str
+    """How the operands were made of the numbers."""
 
 
 @dataclass(frozen=True)
@@ -74,53 +98,60 @@ class Samples:
             return "input as given"
         return f"{self.kind}, seed {self.seed}"
 
-    def operands(self, op: Instruction, k: int) -> tuple[Array, Array, dict[str, Any]]:
-        """A, B and scales of the first k products, in the instruction's types."""
-        if op.scale_vec and self.kind == "given":
-            return self._quantized(op, k)
-        a = self._typed("A", op.types["a"], self.a[:, :k])
-        b = self._typed("B", op.types["b"], self.b[:k])
-        if op.sparse:  # with zeros up to whole chunks
-            a = prune(a, op, pad=True)
-            b = np.pad(b, ((0, a.shape[1] - k), (0, 0)))
-        return a, b, self._scales(op, k) if op.scale_vec else {}
+    def operands(self, op: Instruction, k: int) -> Operands:
+        """The first k products, in the instruction's types."""
+        a, b = self.a[:, :k], self.b[:k]
+        if op.scale_vec:
+            return _quantized(op, *_pruned(op, a, b))
+        types = op.types["a"], op.types["b"]
+        left, right = (self._spread(of, x) for of, x in zip(types, (a, b), strict=True))
+        stored, padded = _pruned(
+            op, self._typed("A", types[0], left), self._typed("B", types[1], right)
+        )
+        if op.sparse:  # the same elements are kept, unless they round to zero
+            left, right = _pruned(op, left, right)
+        names = one_of(dict.fromkeys(each.name for each in types), "and")
+        pruned = "A is pruned, " if op.sparse else ""
+        how = f"{pruned}the numbers are rounded to {names} first"
+        return Operands(stored, padded, Scales(), left, right, 1.0, how)
+
+    def _spread(self, of: DType, x: Wide) -> Wide:
+        """Random numbers over the whole range of an integer type."""
+        if not of.is_integer or self.kind == "given":
+            return x
+        low, high = of.limits
+        if self.kind == "uniform":
+            return x * (high + 1)
+        if of.bits == 1:
+            return np.where(x > 0, 1.0, 0.0)
+        return (np.abs(x) if low == 0 else x) / 4 * high
 
     def _typed(self, name: str, of: DType, x: Wide) -> Array:
         if of.is_integer and self.kind != "given":
-            low, high = of.limits
-            if self.kind == "uniform":
-                x = np.floor(x * (high + 1))
-            elif of.bits == 1:
-                x = np.where(x > 0, 1.0, 0.0)
-            elif low == 0:
-                x = np.rint(np.minimum(np.abs(x) / 4, 1) * high)
-            else:
-                x = np.rint(np.clip(x / 4, -1, 1) * high)
+            x = np.floor(x) if self.kind == "uniform" else np.rint(x)
+            x = np.clip(x, -of.limits[1], of.limits[1])
         return rounded(of, x, name)
 
-    def _quantized(
-        self, op: Instruction, k: int
-    ) -> tuple[Array, Array, dict[str, Any]]:
-        """Given numbers, with the block scales that they need.
 
-        The factor of the whole matrix, of nvfp4, changes no relative error.
-        """
-        a, b = self.a[:, :k], self.b[:k]
-        if op.sparse:
-            a = prune(a, op, pad=True)
-            b = np.pad(b, ((0, a.shape[1] - k), (0, 0)))
-        left, right = quantize(a, op), quantize(b, op, operand="B")
-        scales = {"scale_a": left.scales, "scale_b": right.scales}
-        return left.values, right.values, scales
+def _pruned(op: Instruction, a: Array, b: Array) -> tuple[Array, Array]:
+    """A sparse A with zeros up to whole chunks, and B with as many rows."""
+    if not op.sparse:
+        return a, b
+    pruned = prune(op, a, pad=True)
+    return pruned, np.pad(b, ((0, pruned.shape[1] - len(b)), (0, 0)))
 
-    def _scales(self, op: Instruction, k: int) -> dict[str, Array]:
-        """Powers of two around one, a scale for each block of k."""
-        count = -(-k // op.shape.k) * op.scale_vec
-        random = np.random.default_rng(self.seed + 1)
-        rows, cols = self.shape
-        powers = random.standard_normal((count, rows + cols)).round()
-        scales = (2.0**powers).astype(op.scale_a.dtype.storage)
-        return {"scale_a": scales[:, :rows].T, "scale_b": scales[:, rows:]}
+
+def _quantized(op: Instruction, a: Wide, b: Wide) -> Operands:
+    """Numbers with the block scales that they need."""
+    left, right = quantize(op, a), quantize(op, b, operand="B")
+    scales = Scales(scale_a=left.scales, scale_b=right.scales)
+    factor = 1.0
+    for each in (left, right):
+        if each.tensor_scale is not None:
+            factor *= float(each.tensor_scale.item())
+    pruned = "A is pruned, " if op.sparse else ""
+    how = f"{pruned}the numbers are quantised first: {described(left)}"
+    return Operands(left.values, right.values, scales, a, b, factor, how)
 
 
 def rounded(of: DType, x: Wide, name: str) -> Array:

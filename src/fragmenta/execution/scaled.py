@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.sparse.compress import Compressed
+from fragmenta.quant.quantization import Quantized
+from fragmenta.sparse.compression import Compressed
 
 Factor = NDArray[np.float32]
 _ALONG = {"A": -1, "B": -2}
@@ -53,7 +53,7 @@ def operand(
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="e2m1", kind="mxf4nvf4", stype="ue4m3")
-    >>> part = operand(op, "A", fm.quantize(np.ones((5, 80)), "nvfp4"), None)
+    >>> part = operand(op, "A", fm.quant.quantize("nvfp4", np.ones((5, 80))), None)
     >>> part.values.shape, part.scales.shape, part.factor
     ((5, 80), (5, 8), array([[0.00037202]], dtype=float32))
     """

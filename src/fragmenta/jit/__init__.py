@@ -1,4 +1,4 @@
-"""How does a loop over numbers become machine code?
+"""Compiles loops over numbers to machine code.
 
 A *kernel* is a Python function that is traced: it runs once, with stand-ins for
 its arguments that record every operation.  LLVM compiles these operations to

@@ -1,4 +1,4 @@
-"""What was compiled or measured before, and may it be used?
+"""A cache on disk of what was compiled or measured.
 
 Machine code and measured choices are kept in a folder of the user.  The
 environment variable ``FRAGMENTA_CACHE`` names another folder; if it is empty,
@@ -24,7 +24,7 @@ KEPT = 8192
 """The most entries in the cache; beyond that, the oldest are removed."""
 
 _LOOK = 64
-"""So many entries are written before the cache is looked through."""
+"""Entries written between two searches for old ones."""
 
 _SUFFIX = ".kept"
 _WRITTEN = itertools.count(1)

@@ -1,4 +1,4 @@
-"""How is a traced function compiled, kept and called?
+"""Compiles traced functions, keeps their machine code, and calls it.
 
 Machine code depends only on the trace, the processor and the version of LLVM.
 These are its key in the user's cache (:mod:`fragmenta.jit.cache`).  A function
@@ -9,27 +9,62 @@ cache is still the right one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from llvmlite import __version__, binding, ir
 
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.forking import Lock
 from fragmenta.errors import one_of
 from fragmenta.jit.cache import Cache
-from fragmenta.jit.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Value
+from fragmenta.jit.llvm import Type
+from fragmenta.jit.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Trace, Value
 from fragmenta.progress import notice
+
+
+class Module(Protocol):
+    """A module in LLVM's memory: ``llvmlite.binding.ModuleRef``."""
+
+    triple: str
+    data_layout: str
+
+
+class TargetMachine(Protocol):
+    """LLVM's description of a processor: ``llvmlite.binding.TargetMachine``."""
+
+    triple: str
+    target_data: object
+
+    def emit_object(self, module: Module) -> bytes:
+        """The machine code of a module, as an object file."""
+
+    def emit_assembly(self, module: Module) -> str:
+        """The machine code of a module, as text."""
+
+
+class Engine(Protocol):
+    """Holds machine code: ``llvmlite.binding.ExecutionEngine``."""
+
+    def add_object_file(self, file: object) -> None:
+        """Add the machine code of an object file."""
+
+    def finalize_object(self) -> None:
+        """Link what was added."""
+
+    def get_function_address(self, name: str) -> int:
+        """Where the machine code of a function begins."""
 
 
 class Pointer(NamedTuple):
     """A parameter that is an array."""
 
-    of: Any
+    of: Type
 
 
-def pointer(of: Any) -> Pointer:
+def pointer(of: Type) -> Pointer:
     """The type of a parameter that is an array of numbers."""
     return Pointer(of)
 
@@ -44,17 +79,23 @@ _KINDS = {
     F32: (np.float32,),
     F64: (np.float64,),
 }
+_Scalar: TypeAlias = "type[ctypes._SimpleCData[int] | ctypes._SimpleCData[float]]"
 _ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
-_SCALARS = {I32: ctypes.c_int32, I64: ctypes.c_int64, F64: ctypes.c_double}
+_SCALARS: dict[Type, _Scalar] = {
+    I32: ctypes.c_int32,
+    I64: ctypes.c_int64,
+    F64: ctypes.c_double,
+}
 
 
-def type_of(kind: np.dtype[Any]) -> Any:
+def type_of(kind: np.dtype[np.generic]) -> Type:
     """The type in a kernel for a NumPy type.
 
     >>> str(type_of(np.dtype(np.uint16)))
     'i16'
     """
-    return next(of for of, kinds in _ALLOWED.items() if kind in kinds)
+    found: Type = next(of for of, kinds in _ALLOWED.items() if kind in kinds)
+    return found
 
 
 class Traced:
@@ -73,15 +114,19 @@ class Traced:
     """
 
     def __init__(
-        self, name: str, parameters: dict[str, Any], trace: Any, returns: Any = None
+        self,
+        name: str,
+        parameters: Mapping[str, Type | Pointer],
+        trace: Trace,
+        returns: Type | None = None,
     ) -> None:
         self.name = name
         self.parameters = parameters
         self._trace = trace
         self._returns = returns
         self._lock = Lock()
-        self._call: Callable[..., Any] | None = None
-        self._engine: Any = None
+        self._call: Callable[..., int] | None = None
+        self._engine: Engine | None = None
         self._address = 0
         self._arrays = [
             (place, _ALLOWED[of.of])
@@ -95,32 +140,38 @@ class Traced:
         self.compile()
         return self._address
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Run it.  Arrays must be contiguous and have the declared types."""
+    def __call__(self, *arguments: object) -> int:
+        """Run it; the number that it returns, if there is one.
+
+        Arrays must be contiguous and have the declared types.
+        """
         words = list(arguments)
         for place, allowed in self._arrays:
             array = words[place]
-            if array.dtype not in allowed or not array.flags.c_contiguous:
+            if (
+                not isinstance(array, np.ndarray)
+                or array.dtype not in allowed
+                or not array.flags.c_contiguous
+            ):
                 name = list(self.parameters)[place]
                 raise TypeError(
                     f"{self.name}: {name} must be a contiguous array of "
-                    f"{one_of(sorted(map(str, allowed)))}; given {array.dtype}, "
-                    f"contiguous: {array.flags.c_contiguous}"
+                    f"{one_of(sorted(map(str, allowed)))}; given {_about(array)}"
                 )
             words[place] = _address(array)
         call = self._call or self.compile()
         return call(*words)
 
-    def compile(self) -> Callable[..., Any]:
+    def compile(self) -> Callable[..., int]:
         """The machine code, ready to be called."""
         with self._lock:
             if self._call is None:
                 self._engine, self._address = _load(self.name, self.text())
-                kinds: list[Any] = [
+                kinds = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
                     for of in self.parameters.values()
                 ]
-                returns: Any = _SCALARS[self._returns] if self._returns else None
+                returns = _SCALARS[self._returns] if self._returns else None
                 self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
             return self._call
 
@@ -134,7 +185,7 @@ class Traced:
         returns = self._returns or ir.VoidType()
         function = ir.Function(module, ir.FunctionType(returns, kinds), self.name)
         code = Code(function)
-        given: list[Any] = []
+        given: list[Memory | Value] = []
         for argument, of in zip(function.args, self.parameters.values(), strict=True):
             if isinstance(of, Pointer):
                 argument.add_attribute("noalias")
@@ -147,29 +198,38 @@ class Traced:
     def assembly(self) -> str:
         """The machine code as assembly text, for tuning."""
         module = _optimized(self.text())
-        return str(_machine().emit_assembly(module))
+        return _machine().emit_assembly(module)
 
 
-def kernel(**parameters: Any) -> Callable[[Any], Traced]:
+def kernel(**parameters: Type | Pointer) -> Callable[[Trace], Traced]:
     """Make a kernel of a function; ``parameters`` are those after ``code``."""
 
-    def make(trace: Any) -> Traced:
+    def make(trace: Trace) -> Traced:
         return Traced(trace.__name__, parameters, trace)
 
     return make
 
 
-def _machine(level: int = 3) -> Any:
+def _machine(level: int = 3) -> TargetMachine:
     """LLVM's description of this processor; each engine needs its own."""
     cpu, features = processor()
     target = binding.Target.from_default_triple()
-    return target.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+    machine: TargetMachine = target.create_target_machine(
+        cpu=cpu, features=features, opt=level, jit=True
+    )
+    return machine
 
 
-def _address(array: Any) -> int:
+def _about(given: object) -> str:
+    if not isinstance(given, np.ndarray):
+        return type(given).__name__
+    return f"{given.dtype}, contiguous: {given.flags.c_contiguous}"
+
+
+def _address(array: Array) -> int:
     """Where an array begins in memory."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # read-only, or empty; this takes longer
         address: int = array.__array_interface__["data"][0]
         return address
@@ -183,9 +243,9 @@ def processor() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def _optimized(text: str, level: int = 3) -> Any:
+def _optimized(text: str, level: int = 3) -> Module:
     machine = _machine()
-    module = binding.parse_assembly(text)
+    module: Module = binding.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = binding.create_pipeline_tuning_options(speed_level=level)
@@ -201,7 +261,7 @@ def _object(name: str, text: str) -> bytes:
     found = kept.get(key)
     if found is None:
         with notice(f"compiling {name}, once"):
-            made: bytes = _machine().emit_object(_optimized(text))
+            made = _machine().emit_object(_optimized(text))
         kept.put(key, made)
         return made
     return found
@@ -213,25 +273,26 @@ def object_code(text: str, optimise: int) -> bytes:
     With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
     """
     if optimise:
-        return bytes(_machine().emit_object(_optimized(text, optimise)))
+        return _machine().emit_object(_optimized(text, optimise))
     machine = _machine(0)
     module = binding.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    return bytes(machine.emit_object(module))
+    return machine.emit_object(module)
 
 
-def load(objects: Iterable[bytes]) -> Any:
+def load(objects: Iterable[bytes]) -> Engine:
     """An engine that holds the machine code of object files, linked together."""
     processor()  # LLVM must be ready
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    empty = binding.parse_assembly("")
+    engine: Engine = binding.create_mcjit_compiler(empty, _machine())
     for each in objects:
         engine.add_object_file(binding.ObjectFileRef.from_data(each))
     engine.finalize_object()
     return engine
 
 
-def _load(name: str, text: str) -> tuple[Any, int]:
+def _load(name: str, text: str) -> tuple[Engine, int]:
     """An engine that holds the machine code, and the address of the function."""
     engine = load([_object(name, text)])
     return engine, engine.get_function_address(name)

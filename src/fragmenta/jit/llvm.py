@@ -49,11 +49,11 @@ class Raw(Protocol):
 class Phi(Raw, Protocol):
     """A value that depends on the basic block that control came from."""
 
-    def add_incoming(self, value: Raw, block: Block) -> None:
+    def add_incoming(self, value: Raw, block: BasicBlock) -> None:
         """Its value when control comes from a block."""
 
 
-class Block(Protocol):
+class BasicBlock(Protocol):
     """A basic block."""
 
     @property
@@ -72,7 +72,7 @@ class Builder(Protocol):
         """The module that is written."""
 
     @property
-    def block(self) -> Block:
+    def block(self) -> BasicBlock:
         """The basic block that is written."""
 
     # Integers.
@@ -117,12 +117,12 @@ class Builder(Protocol):
     fence: Callable[[str], Raw]
 
     # Control flow.
-    append_basic_block: Callable[..., Block]
-    branch: Callable[[Block], Raw]
-    cbranch: Callable[[Raw, Block, Block], Raw]
+    append_basic_block: Callable[..., BasicBlock]
+    branch: Callable[[BasicBlock], Raw]
+    cbranch: Callable[[Raw, BasicBlock, BasicBlock], Raw]
     call: Callable[..., Raw]
     phi: Callable[[Type], Phi]
-    position_at_end: Callable[[Block], None]
+    position_at_end: Callable[[BasicBlock], None]
     ret: Callable[[Raw], Raw]
     ret_void: Callable[[], Raw]
 

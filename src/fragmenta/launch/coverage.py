@@ -1,8 +1,8 @@
-"""Which lines of the table of opcodes does the engine run?
+"""The lines of the table of opcodes that can run, found by trying each of them.
 
-Nobody keeps a list of them: each line is tried.  An instruction is written for every
-word that the line allows, and the engine writes its code or says why it cannot.  Of an
-instruction that is carried out in Python, it is asked whether there is what does it.
+An instruction is written for every word that a line allows.  The emitter then writes
+its code or says why it cannot.  For an instruction that a unit carries out, it looks
+whether there is such a unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fragmenta.ptx.opcodes.table import Slot, Syntax
 from fragmenta.simt import compiling
 from fragmenta.simt.emitter import HANDLERS, Writer
 from fragmenta.simt.program import program
-from fragmenta.units.unsupported import refusal
+from fragmenta.units.registry import refusal
 
 TARGET = "sm_90a"
 _HEAD = f"""\
@@ -42,7 +42,7 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class Covered:
-    """What the engine says about a line of the table."""
+    """Whether a line of the table runs."""
 
     syntax: Syntax
     tried: tuple[str, ...]
@@ -74,7 +74,7 @@ def coverage() -> list[Covered]:
 
 
 def runs(opcode: str) -> bool:
-    """Whether the engine has anything for an opcode, a Tensor Core instruction's too.
+    """Whether any form of an opcode runs, also of a Tensor Core instruction.
 
     >>> runs("wgmma"), runs("tcgen05")
     (True, True)

@@ -1,4 +1,4 @@
-"""How do the workers of a Dask cluster run the blocks of one grid?
+"""Runs the blocks of one grid on the workers of a Dask cluster.
 
 Each worker runs some blocks on a copy of the memory and notes which bytes it wrote.
 Then the copies are merged.  A byte that two workers wrote is an error, unless both
@@ -7,15 +7,19 @@ changed it by the same atomic operation whose order does not matter.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error, KernelFault
-from fragmenta.launch.launching import Launch, run_blocks
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall, KernelFault
+from fragmenta.launch.grid import run_blocks
+from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Limits, Meter
+from fragmenta.launch.options import Options
 from fragmenta.launch.source import Source
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import demangled
@@ -28,43 +32,90 @@ _PORTIONS = 4
 """Portions of the grid for each worker."""
 
 
+class Client(Protocol):
+    """What is used of a ``dask.distributed.Client``."""
+
+    def submit(
+        self,
+        function: Callable[[int, int], tuple[object, ...]],
+        first: int,
+        last: int,
+        *,
+        pure: bool,
+    ) -> object:
+        """Let a worker call a function; the future of what it returns."""
+
+    def gather(
+        self, futures: list[object]
+    ) -> list[tuple[Sequence[Sent], NDArray[np.int64], str]]:
+        """The results of futures."""
+
+    def nthreads(self) -> dict[str, int]:
+        """The threads of each worker."""
+
+
+class Asked(NamedTuple):
+    """What a launch was asked for."""
+
+    kernel: str
+    arguments: list[object]
+    """Pointers are pairs of an array and an offset."""
+    options: Options
+    limits: Limits
+
+
+class Recipe(TypedDict):
+    """What a worker makes the same launch from, in plain types."""
+
+    text: str
+    variables: dict[str, bytes]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    name: str
+    arguments: list[object]
+    options: Options
+    limits: tuple[float | None, int | None, int | None]
+
+
 def run_on_cluster(
     source: Source,
     launch: Launch,
-    given: dict[str, Any],
+    asked: Asked,
     limit: int | None,
-    client: Any,
+    client: Client,
 ) -> str:
-    """Let workers run portions of the grid; what they printed.
-
-    ``given`` is what the launch was made from: its name and its arguments.
-    """
+    """Let workers run portions of the grid; what they printed."""
     ready = launch.compiled
     named = demangled(ready.kernel)
     if ready.ordered:
-        raise Error(
+        raise BadCall(
             f"the blocks of {named} may influence one another, by atomics with "
             "results, atomics of floats, or volatile or ordered accesses: their order "
             "matters; launch without client="
         )
     if launch.machine is not None:
-        raise Error(
+        raise BadCall(
             f"{named} has asynchronous copies, mbarriers or clusters, which "
             "cannot be spread; launch without client="
         )
     if launch.arguments.overlap:
-        raise Error("arrays that share memory cannot be spread; launch without client=")
-    kept = source.variables_of(ready).segments
-    recipe = {
+        raise BadCall(
+            "arrays that share memory cannot be spread; launch without client="
+        )
+    kept, limits = source.variables_of(ready).segments, asked.limits
+    recipe: Recipe = {
         "text": source.module.text,
         "variables": {each.name: each.data.tobytes() for each in kept},
         "grid": launch.shape.grid,
         "block": launch.shape.block,
-        **given,
+        "name": asked.kernel,
+        "arguments": asked.arguments,
+        "options": asked.options,
+        "limits": (limits.seconds, limits.memory, limits.output),
     }
 
     # A function without a name of its own is sent as it is.
-    def work(first: int, last: int) -> Any:
+    def work(first: int, last: int) -> tuple[object, ...]:
         from fragmenta.launch.dask import run_portion
 
         return tuple(run_portion(recipe, first, last, limit))
@@ -80,9 +131,7 @@ def run_on_cluster(
     return "".join(part.output for part in parts)
 
 
-def run_portion(
-    recipe: dict[str, Any], first: int, last: int, limit: int | None
-) -> Portion:
+def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Portion:
     """Run some blocks of a launch on copies of its memory; for a worker."""
     launch = _again(recipe)
     writable = [each for each in launch.places if each.writable]
@@ -90,36 +139,48 @@ def run_portion(
     for segment, note in zip(writable, notes, strict=True):
         launch.segments[segment.slot, 2:] = 2, note.ctypes.data
     run_blocks(launch, limit, first, last)
-    written = [tuple(each) for each in collect(writable, notes)]
+    written: list[Sent] = [
+        (each.places, each.values, each.notes) for each in collect(writable, notes)
+    ]
     launch.close()
     return Portion(written, launch.counts, launch.host.text)
 
 
-def _again(recipe: dict[str, Any]) -> Launch:
+def _again(recipe: Recipe) -> Launch:
     """The same launch, on copies of its arrays."""
-    source = Source(reading.parse(recipe.pop("text")))
-    variables = recipe.pop("variables")
-    shape = Shape(recipe.pop("grid"), recipe.pop("block"))
-    copied: dict[int, Any] = {}
+    source = Source(reading.parse(recipe["text"]))
+    variables = recipe["variables"]
+    shape = Shape(recipe["grid"], recipe["block"])
+    copied: dict[int, Array] = {}
 
-    def own(value: Any) -> Any:
+    def own(array: Array) -> Array:
+        return copied.setdefault(id(array), array.copy())
+
+    def own_argument(value: object) -> object:
         if isinstance(value, tuple):  # a pointer
             array, offset = value
             return Pointer(own(array), offset)
         if isinstance(value, Struct):
-            pairs = ((at, own((p.array, p.offset))) for at, p in value.pointers)
+            pairs = ((at, Pointer(own(p.array), p.offset)) for at, p in value.pointers)
             return Struct(value.data, tuple(pairs))
-        if isinstance(value, np.ndarray):
-            return copied.setdefault(id(value), value.copy())
-        return value
+        return own(value) if isinstance(value, np.ndarray) else value
 
-    given = [own(each) for each in recipe.pop("arguments")]
-    meter = Meter(Limits(*recipe.pop("limits")))
-    launch = source.launch(recipe.pop("name"), shape, given, meter=meter, **recipe)
+    given = [own_argument(each) for each in recipe["arguments"]]
+    launch = source.launch(
+        recipe["name"],
+        shape,
+        given,
+        meter=Meter(Limits(*recipe["limits"])),
+        **recipe["options"],
+    )
     for each in launch.places:
         if each.name in variables:
             each.data[:] = np.frombuffer(variables[each.name], np.uint8)
     return launch
+
+
+Sent: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint8]]
+"""The fields of a :class:`Written`."""
 
 
 class Written(NamedTuple):
@@ -133,7 +194,7 @@ class Written(NamedTuple):
 class Portion(NamedTuple):
     """What came of some blocks."""
 
-    written: list[Any]
+    written: Sequence[Sent]
     """A :class:`Written` for each segment, as a plain tuple."""
     counts: NDArray[np.int64]
     output: str
@@ -229,11 +290,11 @@ def _combine(
     segment.data[first] = joined.astype(of).view(np.uint8).reshape(-1, size)
 
 
-def workers(client: Any) -> int:
+def workers(client: Client) -> int:
     """How many threads a cluster has."""
     try:
         return max(1, sum(map(int, client.nthreads().values())))
     except AttributeError as error:
-        raise Error(
+        raise BadCall(
             f"client is a dask.distributed.Client; given {type(client).__name__}"
         ) from error

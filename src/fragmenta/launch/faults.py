@@ -1,9 +1,9 @@
-"""What went wrong in a kernel, in words?"""
+"""The messages of a kernel that failed: what happened, where, and to which thread."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Context, Shape, word
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.naming import Names, counted, illegal_code
+from fragmenta.units.machine import Block, Cluster
+from fragmenta.units.mbarriers import Mbarrier
 
 
 class Place(NamedTuple):
-    """What was executed, and by whom."""
+    """What was executed, and in which block."""
 
     module: Module
     compiled: Compiled
@@ -33,7 +35,7 @@ class Place(NamedTuple):
 
 
 def explain(place: Place, why: str = "") -> KernelFault:
-    """The error for a block that failed; ``why`` is what the host says, if it does."""
+    """The error for a block that failed; ``why`` is the reason, if it is known."""
     warp = place.context.warp(place.context.fault_warp)
     kind = Fault(word(warp, layout.FAULT_KIND))
     site = word(warp, layout.FAULT_ID)
@@ -69,7 +71,7 @@ _WORKSPACE = frozenset({"%envreg1", "%envreg2"})
 
 
 def _no_workspace(place: Place, kind: Fault, address: int) -> str:
-    """What is said to a kernel that looks for the workspace of a cooperative grid."""
+    """A hint, if a kernel reads the workspace that only a cooperative grid has."""
     null = kind == Fault.BOUNDS and address < layout.FIRST_SLOT
     if kind != Fault.TRAP and not null:
         return ""
@@ -92,7 +94,7 @@ def _no_workspace(place: Place, kind: Fault, address: int) -> str:
 
 
 def _ended(place: Place, kind: Fault, address: int) -> str:
-    """What is wrong with an access to the memory of a block that has ended."""
+    """The message for an access to the memory of a block that has ended."""
     slot = address >> layout.SLOT_BITS
     rank = address >> layout.RANK_BITS & 0xFF
     if kind != Fault.BOUNDS or slot not in (0, layout.SHARED_SLOT):
@@ -193,7 +195,7 @@ def _space(instruction: Instruction, size: int) -> str:
 
 
 def _address(place: Place, space: str, address: int) -> str:
-    """Where an address is, seen from the nearest memory."""
+    """Where an address is, relative to the nearest memory."""
     context = place.context
     shared = context.parts["shared"].size - layout.SHARED_START
     local = context.parts["local"].size // (place.shape.warps * LANES)
@@ -218,7 +220,7 @@ def _address(place: Place, space: str, address: int) -> str:
     if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
         return _from(address - start, size, name)
     if address < layout.FIRST_SLOT:
-        return f" at {address:#x}, {address} bytes behind a null pointer"
+        return f" at {address:#x}, {address} bytes past a null pointer"
     return (
         f" at {address:#x}, where nothing is; if this is the address of an array, give "
         "the array itself or ptx.pointer(array, offset)"
@@ -236,8 +238,8 @@ def _from(offset: int, size: int, name: str) -> str:
     if offset < 0:
         return f", {-offset} bytes before the start of {name}"
     if offset >= size:
-        behind = f"{offset - size} bytes behind the end of {name}"
-        return f", {behind}, which has {size} bytes{_wrapped(offset)}"
+        past = f"{offset - size} bytes past the end of {name}"
+        return f", {past}, which has {size} bytes{_wrapped(offset)}"
     return f" at byte {offset} of {name}, which has {size} bytes"
 
 
@@ -250,18 +252,19 @@ def _wrapped(offset: int) -> str:
     return ""
 
 
-def stuck(place: Place, cluster: Any = None) -> KernelFault:
+def stuck(place: Place, cluster: Cluster | None = None) -> KernelFault:
     """The error for a block whose warps all wait."""
     block = place.shape.block_at(place.context.index)
     about = f"deadlock: every warp of block {_tuple(block)} waits"
-    for each in [] if cluster is None else cluster.blocks:
-        about += _allocations(place, cluster, each)
-        for found in each.mbarriers.values():
-            about += _mbarrier(place, each, found)
+    if cluster is not None:
+        for each in cluster.blocks:
+            about += _allocations(place, cluster, each)
+            for found in each.mbarriers.values():
+                about += _mbarrier(place, each, found)
     return _listed(place, about, rules.DEADLOCK.name)
 
 
-def _allocations(place: Place, cluster: Any, block: Any) -> str:
+def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
     """Who waits for tensor memory, and why it does not come."""
     about = ""
     if block.tensor is None:
@@ -285,7 +288,7 @@ def _allocations(place: Place, cluster: Any, block: Any) -> str:
     return about
 
 
-def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
+def _mbarrier(place: Place, block: Block, mbarrier: Mbarrier) -> str:
     """Who waits for an mbarrier, and what it waits for."""
     if not mbarrier.waiting:
         return ""
@@ -300,7 +303,7 @@ def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
     )
 
 
-def _missing(mbarrier: Any) -> str:
+def _missing(mbarrier: Mbarrier) -> str:
     """What an mbarrier still waits for."""
     left = [
         counted(count, what)

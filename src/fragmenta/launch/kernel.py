@@ -1,4 +1,4 @@
-"""What can be done with a kernel?"""
+"""Kernels of PTX files: reading a file, checking and launching its kernels."""
 
 from __future__ import annotations
 
@@ -13,18 +13,28 @@ from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.launch.launching import (
+from fragmenta.launch.grid import run
+from fragmenta.launch.launch import Launch
+from fragmenta.launch.limits import (
+    OUTPUT,
+    SECONDS,
+    Limits,
+    Meter,
+    check_limits,
+    no_memory,
+)
+from fragmenta.launch.options import (
     STACK,
-    Launch,
+    Options,
+    check_cluster,
     check_cooperative,
     check_options,
+    check_reporting,
+    check_schedules,
     check_shape,
-    run,
 )
-from fragmenta.launch.limits import OUTPUT, SECONDS, Meter, check_limits, no_memory
 from fragmenta.launch.result import Result, counted, hazard
-from fragmenta.launch.runners import check_cluster
-from fragmenta.launch.runs import Runs, check_reporting, check_schedules
+from fragmenta.launch.scheduled_runs import ScheduledRuns
 from fragmenta.launch.source import Source
 from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
@@ -156,7 +166,7 @@ class Kernel:
         limits = check_limits(seconds, memory, output)
         meter = Meter(limits)
         where = check_target(target or self.loaded.module.target)
-        options: dict[str, Any] = {
+        options: Options = {
             "shared": int(shared),
             "target": where,
             "contract": contract,
@@ -187,10 +197,9 @@ class Kernel:
             return launch
 
         def run_one(launch: Launch, most: int | None = limit) -> str:
-            more = {**options, "limits": tuple(limits)}
-            return self._run(launch, given, more, most, client)
+            return self._run(launch, given, options, limits, most, client)
 
-        runs = Runs(prepared, run_one, several, reports=problems == "report")
+        runs = ScheduledRuns(prepared, run_one, several, reports=problems == "report")
         try:
             printed = runs.all()
         except MemoryError as why:
@@ -216,12 +225,13 @@ class Kernel:
     def _run(
         self,
         launch: Launch,
-        given: list[Any],
-        options: dict[str, Any],
+        given: list[object],
+        options: Options,
+        limits: Limits,
         limit: int | None,
         client: Any,
     ) -> str:
-        """Run all blocks, here or on a cluster; what they printed."""
+        """Run all blocks, here or on a Dask cluster; what they printed."""
         if client is None:
             try:
                 run(launch, limit)
@@ -231,14 +241,14 @@ class Kernel:
                     fault.add_note(f"The kernel had printed:\n{fault.output}")
                 raise
             return launch.host.text
-        from fragmenta.launch.dask import run_on_cluster
+        from fragmenta.launch.dask import Asked, run_on_cluster
 
         sent = [
             (each.array, each.offset) if isinstance(each, Pointer) else each
             for each in given
         ]
-        recipe = {"name": self.name, "arguments": sent, **options}
-        return run_on_cluster(self.loaded, launch, recipe, limit, client)
+        asked = Asked(self.name, sent, options, limits)
+        return run_on_cluster(self.loaded, launch, asked, limit, client)
 
     def problems(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing, without running it.
@@ -248,16 +258,16 @@ class Kernel:
         return self.loaded.checked(target, self.name)
 
     def _static(self, target: str, watched: bool) -> list[Problem]:
-        """What is known without running; not what a run has shown better."""
+        """What the check of the text finds, without what an observed run shows."""
         return self.loaded.checked(target, self.name, with_flow=not watched)
 
     def _refuse_errors(self, target: str) -> None:
-        """Raise what a look at the text shows to be wrong."""
+        """Raise the errors that a check of the text finds."""
         found = self.loaded.checked(target, self.name, with_flow=False)
         if any(each.severity == "error" for each in found):
             raise hazard(found)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the kernel of that name in a copy of its module."""
         return _kernel_of, (self.loaded, self.name)
 
@@ -296,7 +306,7 @@ class Loaded(Source):
     def checked(
         self, target: str | None, kernel: str | None = None, with_flow: bool = True
     ) -> list[Problem]:
-        """What ``checking.checker.check`` says, which is asked once."""
+        """What ``checking.checker.check`` finds; it runs once for each question."""
         if target is not None:
             check_target(target)
         key = (target, kernel, with_flow)
@@ -307,7 +317,7 @@ class Loaded(Source):
         return list(self._checked[key])
 
     @once_property
-    def _checked(self) -> dict[tuple[Any, ...], list[Problem]]:
+    def _checked(self) -> dict[tuple[object, ...], list[Problem]]:
         """What was found without running, by what was asked."""
         return {}
 
@@ -343,7 +353,7 @@ class Loaded(Source):
 
 
 class _Named(dict[str, Kernel]):
-    """Kernels by name; a wrong name says which there are."""
+    """Kernels by name; the error for a wrong name lists them."""
 
     def __missing__(self, name: str) -> Kernel:
         raise Error(

@@ -1,8 +1,8 @@
-"""A launch takes no more time, memory and text than it may.
+"""The limits of a launch: time, memory and printed text.
 
-A text can ask for any amount of them: a loop that never ends, gigabytes of variables,
-``printf`` with a width of two billion.  So a launch has limits.  They are looked at
-whenever its code comes back to Python, and before memory is taken.
+A kernel can ask for any amount of them: a loop that never ends, gigabytes of variables,
+``printf`` with a width of two billion.  The limits are checked whenever its code comes
+back to Python, and before memory is allocated.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, LimitReached
+from fragmenta.errors import BadCall, LimitReached
 
 SECONDS = 3600.0
-"""What a launch may take if nothing is said."""
+"""The default limit of time."""
 OUTPUT = 1 << 24
-"""The characters that a launch may print if nothing is said."""
+"""The default limit of printed characters."""
 LINES_A_SECOND, BYTES_A_LINE = 20_000, 1024
 """What LLVM needs at most for a line of its language; measured, with some reserve."""
 BETWEEN = 0.05
@@ -36,8 +36,10 @@ class Limits(NamedTuple):
     output: int | None = OUTPUT
 
 
-def check_limits(seconds: Any, memory: Any, output: Any) -> Limits:
-    """The limits of a launch, if they are numbers.
+def check_limits(
+    seconds: float | None, memory: int | None, output: int | None
+) -> Limits:
+    """The limits of a launch; what is not a number is refused.
 
     >>> check_limits(2, 1 << 30, None)
     Limits(seconds=2.0, memory=1073741824, output=None)
@@ -45,7 +47,7 @@ def check_limits(seconds: Any, memory: Any, output: Any) -> Limits:
     if seconds is not None:
         number = isinstance(seconds, (int, float)) or is_whole(seconds)
         if not number or isinstance(seconds, bool) or not 0 < seconds < math.inf:
-            raise Error(
+            raise BadCall(
                 "seconds is how long a launch may take, more than 0, or None for no "
                 f"limit; given {seconds!r}"
             )
@@ -55,7 +57,7 @@ def check_limits(seconds: Any, memory: Any, output: Any) -> Limits:
         ("output", "characters that a kernel may print", output),
     ):
         if given is not None and (not is_whole(given) or given < 0):
-            raise Error(
+            raise BadCall(
                 f"{name} is the {what}, a whole number or None; given {given!r}"
             )
     return Limits(
@@ -108,7 +110,7 @@ def size_text(size: int) -> str:
 
 
 class Meter:
-    """What a launch has taken so far."""
+    """Measures what a launch takes, and stops it at its limits."""
 
     def __init__(
         self,
@@ -122,6 +124,11 @@ class Meter:
         self._before = memory()
         self._look = self._start + BETWEEN
         self._printed = 0
+
+    @property
+    def most_output(self) -> int | None:
+        """The characters that the kernel may print; None for no limit."""
+        return self.limits.output
 
     def check(self) -> None:
         """Raise if the time or the memory is used up."""
@@ -171,7 +178,7 @@ class Meter:
 
 
 def default_meter() -> Meter:
-    """The limits of a launch about which nothing is said."""
+    """A meter with the default limits."""
     return Meter(check_limits(SECONDS, None, OUTPUT))
 
 

@@ -1,20 +1,23 @@
-"""What came of a launch?"""
+"""The result of a launch: what it executed and printed, and its problems."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
 from fragmenta.simt.compiled import Compiled
+from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
+    from fragmenta.races.report.history import Recorded
 
 FIDELITY = {
     "ieee": "exact by IEEE 754 or integer arithmetic",
@@ -25,8 +28,8 @@ FIDELITY = {
 """How sure the bits of an instruction are."""
 
 
-MOST_TOLD = 5
-"""Errors that the message of an exception tells; its ``problems`` are all."""
+MOST_SHOWN = 5
+"""Errors in the message of an exception; its ``problems`` are all of them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,9 +54,11 @@ class Result:
     """The target that the PTX was written for."""
     watched: bool = True
     find: Callable[[], list[Problem]] = field(default=list, repr=False, compare=False)
-    found: list[Any] = field(default_factory=list, repr=False, compare=False)
-    """What was seen while it ran, not yet in words."""
-    recorded: list[Any] = field(default_factory=list, repr=False, compare=False)
+    found: list[tuple[Launched, Finding]] = field(
+        default_factory=list, repr=False, compare=False
+    )
+    """The problems of the run, before they are put into words."""
+    recorded: list[Recorded] = field(default_factory=list, repr=False, compare=False)
     """What happened in some clusters: the first, and those with a problem."""
 
     @once_property
@@ -78,7 +83,7 @@ class Result:
         return sorted(every, key=lambda each: SEVERITIES.index(each.severity))
 
     def raise_errors(self) -> None:
-        """Raise what is wrong with the kernel, if that is sure."""
+        """Raise a :class:`KernelHazard` if the launch has errors."""
         if any(each.severity == "error" for _, each in self.found):
             raise hazard(self.hazards, self)
 
@@ -86,7 +91,7 @@ class Result:
         return f"<Result: {self}>"
 
     def __str__(self) -> str:
-        """How much was executed, with whose arithmetic, and whether it was right."""
+        """How much was executed, with whose arithmetic, and how many problems."""
         made = f"with the arithmetic of {self.target}"
         if self.written_for not in ("", self.target):
             made += f" (the PTX is for {self.written_for})"
@@ -107,22 +112,24 @@ def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazar
     """The error for a kernel with problems, one of which is an error."""
     wrong = [each for each in problems if each.severity == "error"]
     first = wrong[0]
-    made = KernelHazard(told(wrong), first.rule, problems)
+    made = KernelHazard(first_errors(wrong), first.rule, problems)
     made.output, made.result = result.output if result else "", result
     made.line, made.block = first.line, first.block
     made.source, made.place = str(first.source or ""), first.source
     return made
 
 
-def told(wrong: list[Problem]) -> str:
+def first_errors(wrong: list[Problem]) -> str:
     """The first errors of a launch, in the message of an exception."""
-    said = [each.paragraph() for each in wrong[:MOST_TOLD]]
-    if len(wrong) > MOST_TOLD:
-        said.append(f"and {len(wrong) - MOST_TOLD} more errors")
+    said = [each.paragraph() for each in wrong[:MOST_SHOWN]]
+    if len(wrong) > MOST_SHOWN:
+        said.append(f"and {len(wrong) - MOST_SHOWN} more errors")
     return "\n\n".join(said)
 
 
-def counted(compiled: Compiled, blocks: Any) -> tuple[dict[str, int], dict[str, int]]:
+def counted(
+    compiled: Compiled, blocks: NDArray[np.int64]
+) -> tuple[dict[str, int], dict[str, int]]:
     """The instructions by mnemonic and by fidelity, from the counts of code blocks."""
     counts: Counter[str] = Counter()
     for times, mnemonics in zip(blocks.tolist(), compiled.counted, strict=True):
@@ -135,7 +142,7 @@ def counted(compiled: Compiled, blocks: Any) -> tuple[dict[str, int], dict[str, 
     return dict(counts.most_common()), dict(sure.most_common())
 
 
-def total(compiled: Compiled, blocks: Any) -> int:
+def total(compiled: Compiled, blocks: NDArray[np.int64]) -> int:
     """All executed warp instructions."""
     lengths = np.array([len(each) for each in compiled.counted], np.int64)
     return int(lengths @ blocks)

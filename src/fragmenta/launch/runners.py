@@ -1,37 +1,39 @@
-"""How do the blocks of a cluster run?
+"""Runners: the schedulers of blocks and of clusters.
 
-A :class:`Team` runs clusters of the grid one after the other.  Its blocks have turns in
-one thread of the host.  If none of them can go on, work that is under way is done; if
-there is none, waits give up; and if that does not help, it is a deadlock.
+A :class:`ClusterRunner` runs clusters of the grid one after the other.  Its blocks have
+turns in one thread of the host.  If none of them can go on, asynchronous work in flight
+is done.  If there is none, waits with a time limit give up.  If that does not help, the
+cluster is in a deadlock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
-from fragmenta.simt.context import Context, Shape
+from fragmenta.simt.context import Context
 from fragmenta.simt.layout import Status
-from fragmenta.units.machine import Cluster, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Cluster, Warp
 
 if TYPE_CHECKING:
-    from fragmenta.launch.launching import Launch
+    from fragmenta.launch.launch import Launch
 
 PATIENCE = 6
-"""How often waits give up in vain before it is a deadlock."""
+"""How often waits give up without any progress before it is a deadlock."""
 POLLS = 128
-"""How often every lane asks in vain, or waits, before it is one: some ask so often that
-they give up by themselves."""
+"""How often all lanes poll or wait without progress before it is a deadlock.
+
+Some programs give up polling by themselves."""
 
 
-class Single:
-    """A context for blocks that nothing asynchronous happens to.
+class BlockRunner:
+    """A context for blocks without asynchronous work.
 
-    They run one after the other without Python between them, though they are watched.
+    They run one after the other without Python between them, also if they are observed.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -48,7 +50,7 @@ class Single:
 
     @property
     def status(self) -> Status:
-        """How the present block stands."""
+        """The status of the present block."""
         return self.failed.status
 
     @property
@@ -67,7 +69,7 @@ class Single:
         code.grid(self.failed.address, code.kernel, turn)
 
 
-class Team:
+class ClusterRunner:
     """Contexts for the blocks of a cluster; it runs one cluster after the other."""
 
     def __init__(self, launch: Launch) -> None:
@@ -84,7 +86,7 @@ class Team:
         self.status = Status.ENDED
         self.failed = self.contexts[0]
         """The context that failed, or that stands for all that wait."""
-        self._vain = 0
+        self._fruitless = 0
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -123,10 +125,10 @@ class Team:
         if len(self.contexts) > 1 or shape.cluster != (1, 1, 1):
             self._name_clusters()
         self.cluster.begin(self.index, indices)
-        self._vain = 0
+        self._fruitless = 0
 
     def _name_clusters(self) -> None:
-        """Give the special registers of clusters their values."""
+        """Set the special registers of clusters."""
         shape = self.launch.shape
         for rank, context in enumerate(self.contexts):
             numbers = {"%cluster_ctarank": rank, "%is_explicit_cluster": 1}
@@ -139,7 +141,7 @@ class Team:
             context.specials(numbers)
 
     def _turn(self, context: Context, turn: int) -> Status:
-        """Let a block have its turn; what came of it."""
+        """Give a block its turn; its status afterwards."""
         code = self.launch.compiled.code
         code.turns(context.address, code.kernel, turn)
         return context.status
@@ -165,7 +167,7 @@ class Team:
                 return
             self.status = Status.SPENT
             if cluster.changes != before:
-                self._vain = 0
+                self._fruitless = 0
                 self._look()
                 if spent:
                     return
@@ -180,8 +182,8 @@ class Team:
             except Stop as stop:
                 self._stop(stop)
                 return
-            self._vain += 1
-            if self._vain > (POLLS if spent else PATIENCE):
+            self._fruitless += 1
+            if self._fruitless > (POLLS if spent else PATIENCE):
                 self.failed = next(
                     each for each in self.contexts if each.status != Status.ENDED
                 )
@@ -190,7 +192,7 @@ class Team:
             cluster.impatient = True
 
     def _stop(self, stop: Stop) -> None:
-        """Work that was under way cannot be done."""
+        """Work in flight cannot be done: its block has failed."""
         assert self.launch.machine is not None
         self.launch.machine.fail(stop)
         self.failed, self.status = stop.warp.block.context, Status.FAULT
@@ -199,33 +201,6 @@ class Team:
         return (warp for block in self.cluster.blocks for warp in block.warps)
 
     def _look(self) -> None:
-        """From now on, find out which lanes wait or ask in vain."""
+        """From now on, find out which lanes wait or poll without progress."""
         for warp in self._warps():
             warp.look()
-
-
-def check_cluster(kernel: Any, shape: Shape, given: Any) -> tuple[int, int, int]:
-    """The blocks of a cluster along each axis: given, or said by the kernel."""
-    told = kernel.directives.get("reqnctapercluster")
-    wanted = tuple(int(n) for n in (*told, 1, 1)[:3]) if told else None
-    if given is None:
-        found = wanted or (1, 1, 1)
-    else:
-        several = isinstance(given, (tuple, list))
-        numbers = tuple(given) if several else (given,)
-        if not 1 <= len(numbers) <= 3 or not all(
-            isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1
-            for n in numbers
-        ):
-            raise Error(
-                f"cluster is one to three whole numbers from 1; given {given!r}"
-            )
-        found = tuple(int(n) for n in (*numbers, 1, 1)[:3])
-    if wanted is not None and found != wanted:
-        raise Error(f"{kernel.shown} needs clusters of {wanted}; given {found}")
-    x, y, z = found
-    if x * y * z > 16:
-        raise Error(f"a cluster has at most 16 blocks; given {found}")
-    if any(of % by for of, by in zip(shape.grid, found, strict=True)):
-        raise Error(f"the grid {shape.grid} cannot be divided into clusters of {found}")
-    return x, y, z

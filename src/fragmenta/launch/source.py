@@ -1,20 +1,20 @@
-"""What is made of a PTX file before one of its kernels runs?
+"""A PTX file that was read, with all that its launches share.
 
-A :class:`Source` keeps what does not depend on a launch: the module as the assembler
-runs it, machine code, and the variables, which keep their values between launches.
+That is the module as the assembler runs it, machine code, and the variables, which keep
+their values between launches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
-from fragmenta.launch.launching import Launch, check_shared
+from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Meter, default_meter
+from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, Module
@@ -32,11 +32,11 @@ class Source:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._lock = Lock()
-        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._compiled: dict[tuple[object, ...], Compiled] = {}
         self._variables: Variables | None = None
         self._restored: dict[str, bytes] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the same text with the variables as they are now."""
         held = self._variables
         kept = self._restored
@@ -54,7 +54,7 @@ class Source:
 
     @once_property
     def folded(self) -> Module:
-        """The module with what the assembler computes itself."""
+        """The module with the constants that the assembler computes."""
         from fragmenta.ptx.ptxas.folding import fold
 
         return self._with(fold, self.module)
@@ -81,7 +81,7 @@ class Source:
         mode: tuple[bool, ...] = (),
         meter: Meter | None = None,
     ) -> Compiled:
-        """The machine code of a kernel; ``mode`` is a ``writing.Mode``."""
+        """The machine code of a kernel; ``mode`` are the fields of a ``Mode``."""
         measure = (meter or default_meter()).code
         key = (name, target, contract, *mode)
         with self._lock:
@@ -111,7 +111,7 @@ class Source:
         self,
         name: str,
         shape: Shape,
-        arguments: Any,
+        arguments: Iterable[object],
         *,
         shared: int,
         target: str,
@@ -148,12 +148,12 @@ class Source:
         )
         launch.target, launch.language = target, language
         if ready.events or clustered or watch or defined is not None:
-            launch.attend(schedule, strict, defined or 0)
+            launch.attach_machine(schedule, strict, defined or 0)
         return launch
 
 
 def _probes(mode: tuple[bool, ...]) -> Probes:
-    """The instrument of a mode; a launch that nobody observes imports none."""
+    """The instrument of a mode; without one, the race detector is not imported."""
     wanted = Mode(*mode)
     if not (wanted.watch or wanted.defined):
         return NOTHING

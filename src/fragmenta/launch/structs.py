@@ -1,19 +1,18 @@
-"""How is a struct given that has pointers in it, or a tensor map?
+"""Structs by value and tensor maps, as arguments of a kernel.
 
-Such a parameter is bytes in which the addresses of arrays stand.  Where the arrays are
-is known only at the launch, on the CPU as on a GPU.
+Such a parameter is bytes that contain addresses of arrays.  The addresses are known
+only at the launch, on the CPU as on a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import as_array, is_whole
-from fragmenta.errors import AlignmentError, Error, ShapeError
+from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.errors import AlignmentError, BadCall, ShapeError
 from fragmenta.shared.tensor_map import ALIGNMENT, Fill, Im2col, TensorMap
 from fragmenta.simt.arguments import Pointer, Struct, pointer
 from fragmenta.simt.program import MOST_PARAMETERS
@@ -27,7 +26,7 @@ class _Field(NamedTuple):
     pointers: tuple[tuple[int, Pointer], ...] = ()
 
 
-def struct(*fields: Any, size: int | None = None) -> Struct:
+def struct(*fields: object, size: int | None = None) -> Struct:
     r"""A struct by value, laid out as a C compiler does.
 
     A field is a NumPy scalar, an array or a :func:`~fragmenta.ptx.pointer`, which give
@@ -56,7 +55,7 @@ def struct(*fields: Any, size: int | None = None) -> Struct:
 def _laid_out(fields: Mapping[int, _Field], size: int | None, align: int = 8) -> Struct:
     """Fields at their offsets, with zeros between them."""
     if not is_whole(size) or size is None:
-        raise Error(f"a struct of fields by offsets needs its size; given {size!r}")
+        raise BadCall(f"a struct of fields by offsets needs its size; given {size!r}")
     if not 0 <= size <= MOST_PARAMETERS:
         raise ShapeError(f"a struct has 0 to {MOST_PARAMETERS:,} bytes; given {size}")
     data, pointers, end = bytearray(size), [], 0
@@ -72,7 +71,7 @@ def _laid_out(fields: Mapping[int, _Field], size: int | None, align: int = 8) ->
     return Struct(bytes(data), tuple(pointers), align)
 
 
-def _field(value: Any) -> _Field:
+def _field(value: object) -> _Field:
     if isinstance(value, np.generic):
         return _Field(value.tobytes(), value.dtype.alignment)
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -85,7 +84,7 @@ def _field(value: Any) -> _Field:
         return _Field(bytes(8), 8, ((0, value),))
     if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
         return _Field(bytes(8), 8, ((0, pointer(value)),))
-    raise Error(
+    raise BadCall(
         "a field of a struct is a NumPy scalar, an array, a pointer, None, bytes, a "
         f"struct or a tensor map; given {type(value).__name__}"
     )
@@ -95,7 +94,7 @@ def _field(value: Any) -> _Field:
 
 
 def tensor_map(
-    array: Any,
+    array: object,
     box: Sequence[int] = (),
     strides: Sequence[int] | None = None,
     swizzle: int = 0,
@@ -140,21 +139,21 @@ def tensor_map(
     return Struct(made.encode(), ((0, inside),), ALIGNMENT)
 
 
-def _foreign(array: Any) -> NDArray[Any]:
+def _foreign(array: object) -> Array:
     """An array of another library, with the same memory."""
     if not hasattr(array, "__dlpack__"):
-        raise Error(f"a tensor map is made of an array; given {type(array).__name__}")
+        raise BadCall(f"a tensor map is made of an array; given {type(array).__name__}")
     return as_array(array)
 
 
-def _inside(array: NDArray[Any]) -> Pointer:
+def _inside(array: Array) -> Pointer:
     """A pointer to an array that may be a part of another one.
 
     The memory is that of the largest one: the copy engine stores whole units of 16
-    bytes, also behind the end of a row.
+    bytes, also past the end of a row.
     """
-    found: NDArray[Any] | None = None
-    whole: Any = array
+    found: Array | None = None
+    whole: object = array
     while isinstance(whole, np.ndarray):
         found = whole if whole.flags.c_contiguous else found
         whole = whole.base

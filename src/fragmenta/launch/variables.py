@@ -1,4 +1,4 @@
-"""Where are the variables of a module, and what do they hold at first?
+"""The memory of the variables of a module, and their first values.
 
 They keep their values from one launch to the next, as on a GPU.
 """
@@ -6,7 +6,6 @@ They keep their values from one launch to the next, as on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ class Variables:
         addresses: dict[str, int],
         room: Callable[[int, str], None] = lambda size, what: None,
     ) -> None:
-        """``room`` is asked whether there is memory for so many bytes."""
+        """``room`` refuses if there is no memory for so many bytes."""
         _check_sizes(module, room)
         self.segments: list[Segment] = []
         self._data: dict[str, NDArray[np.uint8]] = {}
@@ -55,7 +54,7 @@ class Variables:
                 writable = variable.space == "global"
                 self.segments.append(Segment(variable.name, data, writable, slot))
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> NDArray[np.uint8]:
         """The bytes of a variable; they may be changed."""
         if name not in self._data:
             raise Error(
@@ -64,11 +63,14 @@ class Variables:
             )
         return self._data[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         """Set all bytes of a variable, to those of an array of the same size."""
         data = self[name]
-        is_bytes = isinstance(value, (bytes, bytearray, memoryview))
-        given = np.frombuffer(value, np.uint8) if is_bytes else as_array(value)
+        given = as_array(
+            np.frombuffer(value, np.uint8)
+            if isinstance(value, bytes | bytearray | memoryview)
+            else value
+        )
         if given.nbytes != data.size:
             raise ShapeError(
                 f"{name} has {data.size} bytes; given {given.nbytes} bytes, "

@@ -1,14 +1,19 @@
-"""Which compiled functions multiply the matrices of a kernel?"""
+"""The compiled functions that multiply the matrices of a kernel."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from fragmenta.execution.warp import WarpFunction
 
-def function_table(wanted: list[list[str]]) -> tuple[NDArray[np.int64], list[Any]]:
+
+def function_table(
+    wanted: list[list[str]],
+) -> tuple[NDArray[np.int64], list[WarpFunction]]:
     """The addresses of the functions, and what keeps them alive."""
     if not wanted:
         return np.zeros(1, np.int64), []

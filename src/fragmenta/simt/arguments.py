@@ -1,43 +1,48 @@
-"""What is given to a kernel, and how does it become parameters and memory?
+"""The arguments of a launch: they become parameters and memory of a kernel.
 
-An array is global memory of its own: nothing around it can be reached.  A number is
-converted to the declared type of the parameter, and refused if it does not fit.
+An array is a segment of global memory of its own: no access reaches past its ends.  A
+number is converted to the declared type of the parameter, and refused if it does not
+fit.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import is_whole, refuse_masks
-from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
+from fragmenta.arrays.checks import Array, is_whole, refuse_masks
+from fragmenta.errors import BadCall, Error, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.module import Function, Variable, demangled, type_bytes
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.program import parameter_offsets
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 @dataclass(frozen=True, eq=False)
 class Pointer:
     """A place inside an array; see :func:`pointer`."""
 
-    array: NDArray[Any]
+    array: Array
     offset: int
 
 
-def pointer(array: Any, offset: int = 0) -> Pointer:
-    """A pointer into an array, so many bytes behind its start.
+def pointer(array: object, offset: int = 0) -> Pointer:
+    """A pointer into an array, so many bytes after its start.
 
     >>> pointer(np.zeros(4, np.float32), 8).offset
     8
     """
     if not is_whole(offset):
-        raise Error(f"offset counts bytes, a whole number; given {offset!r}")
+        raise BadCall(f"offset counts bytes, a whole number; given {offset!r}")
     return Pointer(_memory(array, "the array of a pointer"), int(offset))
 
 
@@ -50,7 +55,7 @@ class Struct:
 
     data: bytes
     pointers: tuple[tuple[int, Pointer], ...]
-    """Where in the bytes which pointer goes."""
+    """The pointers, each with its offset in the bytes."""
     align: int = 8
     """The bytes that its address is a multiple of, inside of another struct."""
 
@@ -64,8 +69,8 @@ class Elements(NamedTuple):
     order: Literal["C", "F"] = "C"
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Elements:
-        """Those of an array, which is contiguous."""
+    def of(cls, array: Array) -> Elements:
+        """The elements of a contiguous array."""
         order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
         return cls(array.itemsize, array.shape, order)
 
@@ -140,13 +145,13 @@ def segments_of(passed: Passed) -> list[int]:
 
 
 FARTHEST = 1 << (layout.SLOT_BITS - 1)
-"""How far from its array a pointer may be: farther, it would be in another one."""
+"""How far from its array a pointer may be; farther, it is in another segment."""
 
 
 class _Place(NamedTuple):
     """A place in an array, for the parameter with this name."""
 
-    array: NDArray[Any]
+    array: Array
     offset: int
     what: str
     pointer: bool
@@ -167,9 +172,11 @@ class _Places(NamedTuple):
 
 
 class Arguments:
-    """The parameters of a kernel as bytes, and the memory behind its pointers."""
+    """The parameters of a kernel as bytes, and the memory that they point to."""
 
-    def __init__(self, kernel: Function, given: Any, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, kernel: Function, given: object, names: Sequence[str] = ()
+    ) -> None:
         """``names`` are those of the parameters in the program that was compiled."""
         values = as_list(given)
         rest = kernel.parameters[len(names) :]
@@ -181,10 +188,10 @@ class Arguments:
         ]
         if len(values) != len(kernel.parameters):
             pairs = zip(known, kernel.parameters, strict=True)
-            told = one_of((f"{name} ({_kind(each)})" for name, each in pairs), "and")
-            raise Error(
+            listed = one_of((f"{name} ({_kind(each)})" for name, each in pairs), "and")
+            raise BadCall(
                 f"{kernel.shown} has {len(kernel.parameters)} parameters"
-                f"{': ' + told if told else ''}; given {len(values)} arguments"
+                f"{': ' + listed if listed else ''}; given {len(values)} arguments"
             )
         parts = [
             _converted(f"argument {i} ({name})", parameter, value)
@@ -194,7 +201,7 @@ class Arguments:
         ]
         self._groups = _grouped([place for part in parts for place in _places(part)])
         if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
-            raise Error("a launch takes at most 1,008 arrays")
+            raise ValueRangeError("a launch takes at most 1,008 arrays")
         for each in self._groups:
             if each.stop - each.start > layout.FIRST_SLOT:
                 raise ValueRangeError(
@@ -203,14 +210,14 @@ class Arguments:
                 )
         self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
         self.passed: list[Passed] = [self._passed(part) for part in parts]
-        self.arrays: dict[int, NDArray[Any]] = {
+        self.arrays: dict[int, Array] = {
             i: part.array
             for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
             if isinstance(part, _Place)
             and part.array.nbytes == self.segments[segments_of(passed)[0]].data.size
             and not part.pointer
         }
-        """The arrays among the arguments, by number, that are a segment."""
+        """The arguments that are arrays with a segment of their own, by number."""
         self.parameters = self._memory(list(parameter_offsets(kernel).values()))
 
     def _passed(self, part: bytes | _Place | _Places) -> Passed:
@@ -243,7 +250,7 @@ class Arguments:
         return any(len({p.start for p in g.places}) > 1 for g in self._groups)
 
     def write_back(self) -> None:
-        """Put what was written in copies into the arrays."""
+        """Copy what was written in copies back into the arrays."""
         for group, segment in zip(self._groups, self.segments, strict=True):
             if not group.in_place and segment.writable:
                 group.memory()[:] = segment.data
@@ -260,7 +267,7 @@ class _Group:
 
     @property
     def in_place(self) -> bool:
-        """Whether the memory can be used as it is: the host's atomics need that."""
+        """Whether the kernel can work on this memory: it is aligned for atomics."""
         return self.start % 8 == 0
 
     def memory(self) -> NDArray[np.uint8]:
@@ -287,7 +294,7 @@ class _Group:
 
 
 def _grouped(places: list[_Place]) -> list[_Group]:
-    """Arrays that overlap together, so that they are as far apart as they are here."""
+    """Group arrays that overlap, so that they keep their distances."""
     groups: list[_Group] = []
     for place in places:
         array, start = place.array, place.start
@@ -319,7 +326,9 @@ def _places(part: bytes | _Place | _Places) -> tuple[_Place, ...]:
     return (part,) if isinstance(part, _Place) else ()
 
 
-def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _Places:
+def _converted(
+    what: str, parameter: Variable, value: object
+) -> bytes | _Place | _Places:
     size = parameter.size
     if isinstance(value, Struct):
         at = tuple(at for at, _ in value.pointers)
@@ -328,21 +337,21 @@ def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _
     if isinstance(value, _RAW):
         return _raw(value, size, what)
     if _is_struct_array(value, parameter):
-        return _raw(value.reshape(())[()], size, what)
-    pointer = isinstance(value, Pointer)
-    if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
+        return _raw(value.reshape(-1)[0], size, what)
+    pointer = value if isinstance(value, Pointer) else None
+    if pointer is None and (isinstance(value, np.generic) or not _is_memory(value)):
         return _number(value, parameter, what)
-    if size != 8 or not (pointer or type_bytes(parameter.type) == 8):
-        raise Error(
+    if size != 8 or (pointer is None and type_bytes(parameter.type) != 8):
+        raise BadCall(
             f"{what} is {_kind(parameter)}; given an array, which is passed as a "
             f"pointer of 8 bytes{_instead(value, parameter)}"
         )
-    if not pointer:
-        return _Place(_memory(value, what), 0, what, pointer=False)
-    return _place(value, what)
+    if pointer is not None:
+        return _place(pointer, what)
+    return _Place(_memory(value, what), 0, what, pointer=False)
 
 
-def _is_struct_array(value: Any, parameter: Variable) -> bool:
+def _is_struct_array(value: object, parameter: Variable) -> TypeGuard[NDArray[np.void]]:
     """Whether an array with one structured element is given for a struct by value."""
     if not isinstance(value, np.ndarray) or value.dtype.names is None:
         return False
@@ -365,29 +374,31 @@ def _kind(parameter: Variable) -> str:
     return f"a {parameter.type}"
 
 
-def _instead(array: Any, parameter: Variable) -> str:
+def _instead(given: object, parameter: Variable) -> str:
     """What to give for a parameter that is not a pointer, instead of an array."""
-    if isinstance(array, Pointer):
+    if isinstance(given, Pointer):
         return ""
     if parameter.size != type_bytes(parameter.type):
         return "; array.tobytes() are its bytes, ptx.pointer(array) is a pointer"
-    return "; array.item() is its number" if np.size(array) == 1 else ""
+    return "; array.item() is its number" if _size(given) == 1 else ""
 
 
-def as_list(arguments: Any) -> list[Any]:
+def _size(array: object) -> int:
+    """How many elements an array of any library has."""
+    return prod(getattr(array, "shape", ()))
+
+
+def as_list(arguments: object) -> list[object]:
     """The arguments of a launch, one for each parameter.
 
     >>> as_list(np.zeros(3))
     Traceback (most recent call last):
-    fragmenta.errors.Error: arguments is a list with one item for each parameter; \
+    fragmenta.errors.BadCall: arguments is a list with one item for each parameter; \
 given ndarray
     """
-    if isinstance(arguments, (str, bytes, dict)) or not np.iterable(arguments):
-        known = False
-    else:
-        known = not _is_memory(arguments)
-    if not known:
-        raise Error(
+    wrong = isinstance(arguments, str | bytes | dict) or _is_memory(arguments)
+    if wrong or not isinstance(arguments, Iterable):
+        raise BadCall(
             "arguments is a list with one item for each parameter; given "
             f"{type(arguments).__name__}"
         )
@@ -404,10 +415,10 @@ _RAW = (
     ctypes.Array,
     ctypes._SimpleCData,
 )
-"""What is given as the bytes that it has."""
+"""Types whose own bytes become those of the parameter."""
 
 
-def _raw(value: Any, size: int, what: str) -> bytes:
+def _raw(value: ReadableBuffer | np.void, size: int, what: str) -> bytes:
     if isinstance(value, np.void):
         if not value.dtype.isnative:
             raise Error(f"{what} is not in native byte order: {value.dtype}")
@@ -422,7 +433,7 @@ def _raw(value: Any, size: int, what: str) -> bytes:
     return data
 
 
-def _other_size(value: Any, size: int) -> str:
+def _other_size(value: object, size: int) -> str:
     """What to do about a struct that has another size than the parameter."""
     if size == 8:
         return "; memory is given as an array"
@@ -433,18 +444,18 @@ def _other_size(value: Any, size: int) -> str:
     return "; numpy.dtype(…, align=True) has it" if aligned == size else ""
 
 
-def _is_memory(value: Any) -> bool:
+def _is_memory(value: object) -> bool:
     return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
 
 
-def _memory(value: Any, what: str) -> NDArray[Any]:
+def _memory(value: object, what: str) -> Array:
     """An array that shares its memory with what was given."""
     refuse_masks(value)
     copied = "numpy.ascontiguousarray"
     if not isinstance(value, np.ndarray):
         copied = ".contiguous()" if hasattr(value, "contiguous") else copied
         if not hasattr(value, "__dlpack__"):
-            raise Error(f"{what} must be an array; given {type(value).__name__}")
+            raise BadCall(f"{what} must be an array; given {type(value).__name__}")
         value = _shared(value, what)
     if not _is_dense(value):
         raise ShapeError(
@@ -461,7 +472,7 @@ def _memory(value: Any, what: str) -> NDArray[Any]:
     return np.asarray(value)
 
 
-def _is_dense(array: NDArray[Any]) -> bool:
+def _is_dense(array: Array) -> bool:
     """Whether the elements are side by side, whatever the order of the axes.
 
     >>> _is_dense(np.zeros((2, 3, 4)).T), _is_dense(np.zeros((4, 4))[:, ::2])
@@ -472,12 +483,12 @@ def _is_dense(array: NDArray[Any]) -> bool:
     return not array.size or (flat.flags.c_contiguous and start == first)
 
 
-def _shared(value: Any, what: str) -> NDArray[Any]:
+def _shared(value: Any, what: str) -> Array:
     """The memory of a tensor of another library."""
     try:
         return np.asarray(np.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError) as error:
-        # NumPy has no bfloat16 and float8: the bytes will do.
+        # NumPy has no bfloat16 and float8: take the bytes.
         view = getattr(value, "view", None)
         if view is not None:
             try:
@@ -496,10 +507,14 @@ def _by_strides(value: Any) -> Any:
     return value.permute(sorted(range(len(steps)), key=lambda axis: -steps[axis]))
 
 
-_FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_FLOATS: dict[str, type[np.float16 | np.float32 | np.float64]] = {
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
 
 
-def _number(value: Any, parameter: Variable, what: str) -> bytes:
+def _number(value: object, parameter: Variable, what: str) -> bytes:
     """A number as the bytes of a parameter."""
     kind, size = parameter.type, type_bytes(parameter.type)
     if isinstance(value, np.generic) and kind.startswith("b"):
@@ -507,7 +522,7 @@ def _number(value: Any, parameter: Variable, what: str) -> bytes:
         if len(data) == parameter.size:
             return data
     if parameter.size != size:
-        raise Error(
+        raise BadCall(
             f"{what} is {_kind(parameter)}; give its bytes, or a NumPy scalar that has "
             f"so many; given {_given(value)}"
         )
@@ -515,11 +530,11 @@ def _number(value: Any, parameter: Variable, what: str) -> bytes:
         return _float(value, kind, what)
     if isinstance(value, (bool, np.bool_)):
         value = int(value)
-    if not is_whole(value):
+    if not isinstance(value, int | np.integer):
         hint = ""
         if size == 8:
             hint = "; a null pointer is 0" if value is None else _MEMORY
-        raise Error(f"{what} is {_kind(parameter)}; given {_given(value)}{hint}")
+        raise BadCall(f"{what} is {_kind(parameter)}; given {_given(value)}{hint}")
     number, bits = int(value), 8 * size
     # Also .u32 may be below 0: a C compiler declares signed numbers so.
     signed = kind[0] in "sb" or not isinstance(value, np.unsignedinteger)
@@ -535,22 +550,22 @@ def _number(value: Any, parameter: Variable, what: str) -> bytes:
 _MEMORY = "; memory is given as an array, such as numpy.array(…, numpy.float32)"
 
 
-def _given(value: Any) -> str:
+def _given(value: object) -> str:
     text = " ".join(repr(value).split())
     text = text if len(text) <= 60 else f"{text[:60]} …"
     return f"{text} of {type(value).__name__}"
 
 
 def _float(value: Any, kind: str, what: str) -> bytes:
-    if isinstance(value, (str, np.complexfloating)):  # float() would take them
-        raise Error(f"{what} is a {kind}; given {_given(value)}")
-    number: np.floating[Any] = np.float64("inf")
+    if isinstance(value, (str, np.complexfloating)):  # float() would accept them
+        raise BadCall(f"{what} is a {kind}; given {_given(value)}")
+    number: np.float16 | np.float32 | np.float64 = np.float64("inf")
     try:
         wide = float(value)
         with np.errstate(over="ignore"):
             number = _FLOATS[kind](value)
     except (TypeError, ValueError) as error:
-        raise Error(f"{what} is a {kind}; given {_given(value)}") from error
+        raise BadCall(f"{what} is a {kind}; given {_given(value)}") from error
     except OverflowError:
         wide = 0.0
     if np.isinf(number) and not np.isinf(wide):

@@ -1,4 +1,4 @@
-"""Which memory does a block of threads need while it runs?
+"""Contexts: the memory that a block of threads has while it runs.
 
 A *context* is the memory of one block: its warps, shared and local memory, stacks, and
 a table of all segments.  It is used for one block after the other.  A block that waits
@@ -9,17 +9,52 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.ptx.module import demangled
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import Compiled, aligned
 from fragmenta.simt.layout import LANES, Status
 
 Bytes = NDArray[np.uint8]
+
+
+class Meter(Protocol):
+    """The limits of a launch; see :class:`fragmenta.launch.limits.Meter`."""
+
+    @property
+    def most_output(self) -> int | None:
+        """The characters that the kernel may print; None for no limit."""
+
+    def room(self, size: int, what: str) -> None:
+        """Refuse if something needs more memory than the launch may have."""
+
+    def print(self, characters: int) -> None:
+        """Refuse if the kernel prints more than it may."""
+
+
+class LaunchMemory(Protocol):
+    """What the blocks of a launch share: :class:`fragmenta.launch.launch.Launch`."""
+
+    stack: int
+    """Bytes of the stack of each thread."""
+    saved: int
+    """Bytes for saved registers of each thread."""
+    segments: NDArray[np.int64]
+    template: Bytes
+    constants: Bytes
+    functions: NDArray[np.int64]
+    parameters: Bytes
+    host_address: int
+    shape: Shape
+
+    @property
+    def meter(self) -> Meter:
+        """The limits of the launch."""
 
 
 class Shape(NamedTuple):
@@ -101,14 +136,14 @@ def template(
     """The first bytes of every warp of a block, before it starts.
 
     ``local`` are the bytes of local memory, ``static`` and ``dynamic`` those of shared
-    memory, ``workspace`` is the address of the workspace of a cooperative grid.  A
-    small kernel that is launched often would spend most of its time here.
+    memory, ``workspace`` is the address of the workspace of a cooperative grid.  It is
+    cached: a small kernel that is launched often would spend most of its time here.
     """
     warps = shape.warps
     made = aligned(warps * layout.HEADER).reshape(warps, layout.HEADER)
     thread = np.arange(warps * LANES).reshape(warps, LANES)
     live = thread < shape.threads
-    words: dict[int, Any] = {
+    words: dict[int, Array] = {
         layout.LIVE: (live << np.arange(LANES)).sum(axis=1).astype(np.uint32)[:, None],
         layout.WARP_NUMBER: np.arange(warps, dtype=np.uint32)[:, None],
         layout.PC: np.where(live, 0, layout.EXITED),
@@ -159,7 +194,7 @@ class Context:
     """The memory of one block."""
 
     def __init__(
-        self, compiled: Compiled, shape: Shape, launch: Any, dynamic: int
+        self, compiled: Compiled, shape: Shape, launch: LaunchMemory, dynamic: int
     ) -> None:
         warps = shape.warps
         local = compiled.local + launch.stack
@@ -184,13 +219,14 @@ class Context:
         self.peers = aligned(16 * layout.MOST_RANKS).view(np.int64).reshape(-1, 2)
         """The shared memory of each block of the cluster: address and size.
 
-        Without what belongs to the system; a block that is not there has no bytes.
+        The part that belongs to the system is left out.  A block that has ended has no
+        bytes.
         """
         self.halt = np.zeros(1, np.int32)
         """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
         self._shape, self._launch = shape, launch
-        self._set_pointers(compiled, launch)
+        self._set_pointers(launch)
         self._narrow[layout.BLOCK_WARPS // 4] = warps
         self._narrow[layout.BLOCK_THREADS // 4] = shape.threads
         self._wide[layout.BLOCK_WARP_BYTES // 8] = compiled.warp_bytes
@@ -225,7 +261,7 @@ class Context:
         self._wide[offset // 8] = address
 
     def specials(self, numbers: dict[str, int]) -> None:
-        """Give special registers of all warps a number."""
+        """Set special registers in all lanes of all warps."""
         warps = self._shape.warps
         every = self.parts["warps"].reshape(warps, -1)
         for name, number in numbers.items():
@@ -233,7 +269,7 @@ class Context:
             assert place is not None
             every[:, place : place + 4 * LANES].view(np.uint32)[:] = number
 
-    def _set_pointers(self, compiled: Compiled, launch: Any) -> None:
+    def _set_pointers(self, launch: LaunchMemory) -> None:
         for offset, memory in (
             (layout.BLOCK_FIRST_WARP, self.parts["warps"]),
             (layout.BLOCK_SHARED, self.parts["shared"]),
@@ -258,7 +294,7 @@ class Context:
 
     @property
     def status(self) -> Status:
-        """How the block stands."""
+        """Why the block stopped."""
         return Status(int(self._narrow[layout.BLOCK_STATUS // 4]))
 
     @status.setter
@@ -281,12 +317,12 @@ class Context:
         return int(self._narrow[layout.BLOCK_FAULT_WARP // 4])
 
     def fail(self, warp: int) -> None:
-        """Say that a warp has failed."""
+        """Note that a warp has failed."""
         self._narrow[layout.BLOCK_FAULT_WARP // 4] = warp
         self.status = Status.FAULT
 
     def begin(self, first: int, last: int) -> None:
-        """Say which blocks are to be run next."""
+        """Set which blocks are run next."""
         self._wide[layout.BLOCK_INDEX // 8] = first
         self._wide[layout.BLOCK_LAST // 8] = last
 
@@ -296,11 +332,13 @@ class Context:
         return self.parts["warps"][number * size : (number + 1) * size]
 
 
-def _address(memory: NDArray[Any]) -> int:
+def _address(memory: Array) -> int:
     return int(memory.__array_interface__["data"][0])  # faster than .ctypes
 
 
-def word(warp: Bytes, offset: int, kind: Any = np.int32) -> int:
+def word(
+    warp: Bytes, offset: int, kind: type[np.int32 | np.uint32 | np.uint64] = np.int32
+) -> int:
     """A number of a warp."""
     size = np.dtype(kind).itemsize
     return int(warp[offset : offset + size].view(kind)[0])
@@ -317,9 +355,9 @@ HOST = ctypes.CFUNCTYPE(
 """A function that a kernel calls for what is done in Python."""
 
 
-def address_of(callback: Any) -> int:
+def address_of(callback: ctypes._CFunctionType) -> int:
     """Where machine code finds a function of ``ctypes``.
 
-    ``ctypes.cast`` would let it keep itself, with all that it can reach.
+    With ``ctypes.cast`` the function would refer to itself, and never be freed.
     """
     return int(ctypes.c_void_p.from_buffer(callback).value or 0)

@@ -1,4 +1,4 @@
-"""Which bytes of an array has nobody written yet?
+"""Arrays whose bytes count as unwritten: :func:`empty`.
 
 An array of :func:`empty` is filled with words that hardly any program computes.  A word
 that still has this value when a kernel starts counts as unwritten.
@@ -7,22 +7,23 @@ that still has this value when a kernel starts counts as unwritten.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import ShapeError
 from fragmenta.simt.layout import POISON
 
-_MADE: dict[int, tuple[int, weakref.ref[NDArray[Any]]]] = {}
+_MADE: dict[int, tuple[int, weakref.ref[Array]]] = {}
 """The arrays that were made here, by the address of their memory: size and array."""
 
 
-def empty(shape: Any, dtype: Any = np.float32) -> NDArray[Any]:
-    """An array whose bytes count as unwritten until somebody writes them.
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
+    """An array whose bytes count as unwritten until something writes them.
 
-    A launch that is watched reports a kernel that reads them before.
+    A checked launch reports a kernel that reads them before they are written.
 
     >>> empty(2).view(np.uint32).tolist() == [POISON, POISON]
     True

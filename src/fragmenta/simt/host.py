@@ -1,4 +1,4 @@
-"""What does the host do for a kernel while it runs?
+"""The functions that the host carries out for a kernel while it runs.
 
 ``printf`` gathers text, a failed ``assert`` is an error, ``malloc`` is refused.
 """
@@ -9,14 +9,13 @@ import ctypes
 import math
 import re
 import struct
-from typing import Any
 
 import numpy as np
 
 from fragmenta.errors import Error, KernelFault, shortened
 from fragmenta.ptx.host_functions import HOST_FUNCTIONS
 from fragmenta.simt import layout
-from fragmenta.simt.context import HOST, address_of
+from fragmenta.simt.context import HOST, LaunchMemory, address_of
 from fragmenta.simt.layout import LANES
 
 _FORMAT = re.compile(
@@ -31,7 +30,7 @@ MOST_WIDTH = 1 << 16
 class Host:
     """The functions that a kernel can call."""
 
-    def __init__(self, launch: Any) -> None:
+    def __init__(self, launch: LaunchMemory) -> None:
         self._launch = launch
         self._lines: list[str] = []
         self.errors: dict[int, BaseException] = {}
@@ -40,7 +39,7 @@ class Host:
         self.address = address_of(self._function)
 
     def close(self) -> None:
-        """Let go of the launch; what was printed is kept."""
+        """Release the launch; what was printed is kept."""
         self._launch = self._function = None  # type: ignore[assignment]
         self.errors.clear()
 
@@ -56,7 +55,7 @@ class Host:
             for lane in range(LANES):
                 if lanes >> lane & 1:
                     getattr(self, "_" + name.strip("_"))(warp, block, table, lane)
-        except BaseException as error:  # an interrupt, too: nobody else would see it
+        except BaseException as error:  # an interrupt, too: machine code would lose it
             self.errors[block] = error
             return 1
         return 0
@@ -155,7 +154,7 @@ class Host:
 
     def _check_width(self, digits: str, conversion: str) -> None:
         """Refuse a width or a precision that is more than a kernel may print."""
-        most = self._launch.meter.limits.output
+        most = self._launch.meter.most_output
         most = MOST_WIDTH if most is None else min(most, MOST_WIDTH)
         if len(digits) > 10 or abs(int(digits)) > most:
             raise Error(

@@ -1,4 +1,4 @@
-"""What does a user call an instruction, an address, a block of a launch?
+"""Names for reports: of instructions, addresses and blocks, as users know them.
 
 An instruction is a line of the program it was compiled from, an address a place in a
 variable or in an array that was given to the kernel.
@@ -10,10 +10,16 @@ import re
 from collections import defaultdict
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata
+from fragmenta.isa.instruction import Instruction as TensorInstruction
 from fragmenta.ptx.module import Instruction, Module, demangled
+from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.placement import place_shared
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.compiled import Compiled
@@ -67,7 +73,7 @@ class Names:
         return "an unknown place" if found is None else place(found)
 
     def mnemonic(self, site: int) -> str:
-        """What an instruction is called, without what makes it long."""
+        """The short name of an instruction."""
         found = self.instruction(site)
         return "an instruction" if found is None else short(found.mnemonic)
 
@@ -91,7 +97,7 @@ class Names:
                 found.append(_Variable(start, end, plain(variable.name)))
             elif variable.name in placed.dynamic:
                 unsized[start].append(plain(variable.name))
-        # Which of several it is that begin at one place, nobody can tell.
+        # Several of them begin at one place: it may be any of them.
         found += [_Variable(n, 1 << 24, " or ".join(of)) for n, of in unsized.items()]
         return sorted(found)
 
@@ -119,7 +125,7 @@ class Names:
         return _MBARRIER.sub(lambda found: self.mbarrier(int(found[1], 16)), text)
 
     def shared_range(self, first: int, last: int) -> str:
-        """Bytes of shared memory; ``last`` is the address behind them."""
+        """Bytes of shared memory; ``last`` is the address past them."""
         name, where = self.shared(first), span(first, last, "shared")
         return f"{name} ({where})" if name else where
 
@@ -183,7 +189,7 @@ def place(instruction: Instruction) -> str:
 
 
 def short(mnemonic: str) -> str:
-    """A mnemonic without its types and without modifiers that nobody asks for.
+    """A mnemonic without its types and without modifiers that say little.
 
     >>> short("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes")
     'cp.async.bulk'
@@ -196,26 +202,10 @@ def short(mnemonic: str) -> str:
     """
     words = mnemonic.split(".")
     first = words[0]
-    keep = {
-        "cp",
-        "wgmma",
-        "mbarrier",
-        "fence",
-        "barrier",
-        "bar",
-        "red",
-        "atom",
-        "tensormap",
-        "setmaxnreg",
-        "mma",
-        "ldmatrix",
-        "stmatrix",
-        "tcgen05",
-    }
     if first in ("ld", "st", "atom", "red"):
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])
-    if first not in keep:
+    if TABLE.computes(mnemonic) or first not in (*TABLE.lines, *TENSOR):
         return mnemonic
     taken: list[str] = []
     for each in words:
@@ -278,7 +268,9 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}{'s' * (number != 1)}"
 
 
-def illegal_code(op: Any, words: Any, selector: int) -> str:
+def illegal_code(
+    op: TensorInstruction, words: NDArray[np.uint32], selector: int
+) -> str:
     """What is wrong with the words of metadata of all lanes.
 
     >>> import numpy as np, fragmenta as fm

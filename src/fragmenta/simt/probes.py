@@ -2,13 +2,13 @@
 
 The compiler calls a probe at every memory access, barrier and exit.  :class:`Probes`
 adds nothing.  An instrument, such as the race detector, is a subclass that emits calls
-of its own routines.  This room knows none of them: whoever asks for machine code brings
-the instrument along.
+of its own routines.  This room knows none of them: the caller that asks for machine
+code passes the instrument.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Instruction
@@ -84,7 +84,7 @@ class Probes:
     def leaves(self, writer: Writer) -> None:
         """Before lanes end."""
 
-    def about(self, program: Program) -> dict[str, Any]:
+    def about(self, program: Program) -> dict[str, object]:
         """What the observer needs to know of the code: fields of ``Compiled``."""
         return {}
 

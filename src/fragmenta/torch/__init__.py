@@ -1,4 +1,4 @@
-"""How does a PyTorch program use a sparse weight?
+"""Sparse weights in PyTorch: products, layers, checkpoints.
 
     compress        a weight -> SparseMatrix: pruned, compressed, packed
     sparse_mm       D = A B, with a sparse A
@@ -19,23 +19,23 @@ On a Hopper GPU each product is one kernel on the caller's stream.  On the CPU a
 emulation computes the same bits, slowly.  All are ``torch.library`` operators, so
 they work with ``torch.compile`` and in CUDA graphs.
 
-    matrix      what is a sparse matrix here?
-    running     how does a product of tensors run?
-    quantizing  how do tensors become 8-bit elements and scales?
-    request     which product is asked for, and is there a kernel for it?
-    operators   how does PyTorch know the products?
-    products    what can be called?
-    pruning     what did pruning take from a model?
-    weights     what are the elements and scales of a quantised weight?
-    calibration which scales do the activations of a model need?
-    modules     what can be a layer of a model?
-    reporting   what does a model gain, layer by layer?
-    tuning      which tiles are the fastest here, for these calls?
-    safetensors how are tensors stored in a file?
-    checkpoint  what is in a checkpoint?
-    formats     how does a stored weight become a layer?
-    loading     how does a model get its weights from a checkpoint?
-    saving      how is a model with sparse layers written?
+    matrix      SparseMatrix: packed bytes, element type and shape
+    running     runs a product: one launch, or the emulation
+    quantizing  tensors -> 8-bit elements and scales
+    request     a call of an operator -> a record, and the kernel for it
+    operators   the products as operators of PyTorch
+    products    the functions that users call
+    pruning     what pruning took from the layers of a model
+    weights     elements and scales of a quantised weight
+    calibration scales for the activations of a model
+    modules     SparseLinear, and the conversion of models
+    reporting   time, speed and error of each layer
+    tuning      measures tiles for the products of a call
+    safetensors files of the safetensors format
+    checkpoint  the tensors and the configuration of a checkpoint
+    formats     stored weights -> layers, and back
+    loading     a checkpoint -> the weights of a model
+    saving      a model with sparse layers -> a checkpoint
 """
 
 from fragmenta.errors import MissingPackage, missing

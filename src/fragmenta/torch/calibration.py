@@ -1,21 +1,22 @@
-"""Which scales do the activations of a model need?"""
+"""Finds scales for the activations of a model, from batches of data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ValueRangeError, nearest
+from fragmenta.errors import BadCall, ValueRangeError, nearest
 from fragmenta.torch.quantizing import checked_scale, quantized_type, scale_for
 
-Hook = Callable[[torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
+Hook = Callable[[torch.nn.Module, tuple[Tensor, ...], dict[str, Tensor]], None]
+Answer = TypeVar("Answer")
 
 
-def call_with(model: Callable[..., Any], batch: Any) -> Any:
+def call_with(model: Callable[..., Answer], batch: object) -> Answer:
     """Call a model with one tensor, with a tuple or list of arguments, or by name.
 
     >>> call_with(lambda x, y: x + y, (1, 2)), call_with(lambda x: -x, {"x": 3})
@@ -29,7 +30,7 @@ def call_with(model: Callable[..., Any], batch: Any) -> Any:
 
 
 def original(model: torch.nn.Module) -> torch.nn.Module:
-    """The model that ``torch.compile`` was given: its layers can be watched.
+    """The model that was given to ``torch.compile``; its layers can have hooks.
 
     >>> layer = torch.nn.Linear(4, 4)
     >>> original(layer) is layer
@@ -38,32 +39,32 @@ def original(model: torch.nn.Module) -> torch.nn.Module:
     return getattr(model, "_orig_mod", model)
 
 
-def check_model(model: Any, name: str) -> None:
-    """Refuse what is no model; ``name`` is the function that it was given to.
+def check_model(model: object, name: str) -> None:
+    """Refuse what is not a model; ``name`` is the function that it was given to.
 
     >>> check_model(3, "linears")
     Traceback (most recent call last):
-    fragmenta.errors.Error: linears takes a model; given a int
+    fragmenta.errors.BadCall: linears takes a model; given a int
     """
     if not isinstance(model, torch.nn.Module):
-        raise Error(f"{name} takes a model; given a {type(model).__name__}")
+        raise BadCall(f"{name} takes a model; given a {type(model).__name__}")
 
 
-def check_replaceable(model: Any, name: str) -> None:
-    """Refuse what is no model, and a model that would keep the layer it is.
+def check_replaceable(model: torch.nn.Module, name: str) -> None:
+    """Refuse what is not a model, and a compiled Linear.
 
-    A compiled Linear shows the layer that replaces it, but calls the Linear.
+    It would show the layer that replaces the Linear, but go on calling the Linear.
 
     >>> compiled = torch.compile(torch.nn.Linear(4, 4), backend="eager")
     >>> check_replaceable(compiled, "linears")
     Traceback (most recent call last):
-    fragmenta.errors.Error: linears cannot replace a Linear that is compiled; give the \
-Linear, and compile what is returned
+    fragmenta.errors.BadCall: linears cannot replace a Linear that is compiled; give \
+the Linear, and compile what is returned
     """
     check_model(model, name)
     layer = original(model)
     if layer is not model and type(layer) is torch.nn.Linear:
-        raise Error(
+        raise BadCall(
             f"{name} cannot replace a Linear that is compiled; give the Linear, and "
             "compile what is returned"
         )
@@ -71,11 +72,11 @@ Linear, and compile what is returned
 
 def calibrate(
     model: torch.nn.Module,
-    batches: Iterable[Any],
+    batches: Iterable[object],
     *,
     quantize: str = "fp8",
 ) -> dict[str, float]:
-    """The scale of the activations of every layer, from what it sees in some batches.
+    """The scale of the activations of every layer, from its inputs in some batches.
 
     Each batch is a tensor, a tuple of arguments, or a dict of named ones.  The scale of
     a layer is the largest magnitude of all its inputs / 448 (int8: 127).  Give the
@@ -92,7 +93,7 @@ def calibrate(
     single = isinstance(batches, Tensor | Mapping | str)
     # A dataset of PyTorch has no __iter__, but can be iterated over.
     if single or not hasattr(batches, "__iter__") | hasattr(batches, "__getitem__"):
-        raise Error(
+        raise BadCall(
             f"batches must be a list or another iterable of batches; given a "
             f"{type(batches).__name__}: put it in a list"
         )
@@ -104,7 +105,9 @@ def calibrate(
         if type(module) is torch.nn.Linear
     ]
     if not handles:
-        raise Error("the model has no layers to calibrate: no torch.nn.Linear is in it")
+        raise BadCall(
+            "the model has no layers to calibrate: no torch.nn.Linear is in it"
+        )
     count = 0
     try:
         with torch.no_grad():
@@ -115,14 +118,16 @@ def calibrate(
         for handle in handles:
             handle.remove()
     if not count:
-        raise Error("calibrate needs at least one batch; given none")
+        raise BadCall("calibrate needs at least one batch; given none")
     return {name: _scale(name, amax, element_type) for name, amax in found.items()}
 
 
 def _noting(found: dict[str, Tensor], name: str) -> Hook:
     """A hook that keeps the largest magnitude that a layer has seen, on its device."""
 
-    def note(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def note(
+        _: torch.nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor]
+    ) -> None:
         x = inputs[0] if inputs else named["input"]
         if not x.numel():
             return
@@ -142,22 +147,22 @@ def _scale(name: str, amax: Tensor, element_type: str) -> float:
     return scale_for(most, element_type)
 
 
-def checked_scales(given: Any, names: list[str]) -> dict[str, float]:
+def checked_scales(given: object, names: list[str]) -> dict[str, float]:
     """Scales by layer, checked; each must belong to a layer.
 
     >>> checked_scales({"heed": 0.5}, ["head"])
     Traceback (most recent call last):
-    fragmenta.errors.Error: activation_scales: there is no Linear heed in the model \
+    fragmenta.errors.BadCall: activation_scales: there is no Linear heed in the model \
 (did you mean head?)
     """
     if not isinstance(given, Mapping):
-        raise Error(
+        raise BadCall(
             f"activation_scales must be a dict of scales by layer; given a "
             f"{type(given).__name__}"
         )
     for name in given:
         if name not in names:
-            raise Error(
+            raise BadCall(
                 f"activation_scales: there is no Linear {name} in the model"
                 f"{nearest(str(name), names)}"
             )

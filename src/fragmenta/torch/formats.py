@@ -1,6 +1,6 @@
-"""How does a stored weight become a layer, and a layer a stored weight?
+"""Turns stored weights into layers, and layers into stored weights.
 
-    sparse-24-bitmask   values and positions are taken as they are, and written so
+    sparse-24-bitmask   values and positions are read and written as they are
     the same, quantised the same with 8-bit values, and their scales
     marlin-24           integers x scales, rounded once to the type of the model
 
@@ -10,21 +10,27 @@ None of them goes through the dense matrix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fragmenta.arithmetic.rounding import largest_element, round_elements
-from fragmenta.errors import BadMetadata, Error, ShapeError
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import (
+    BadFile,
+    BadMetadata,
+    ShapeError,
+    UnknownType,
+    ValueRangeError,
+)
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, pack, unpack
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.sparse.checkpoint import from_bitmask as positions_from_bitmask
 from fragmenta.sparse.checkpoint import to_bitmask as positions_to_bitmask
-from fragmenta.sparse.compress import Compressed, compress
+from fragmenta.sparse.compression import Compressed, compress
 from fragmenta.torch.matrix import (
     TYPES,
     SparseMatrix,
@@ -38,7 +44,7 @@ from fragmenta.torch.products import check_sparse
 from fragmenta.weights.marlin import from_marlin_24
 
 QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
-"""What a layer calls its quantisation, by the type of its weight."""
+"""The name of a layer's quantisation, by the type of its weight."""
 
 
 # ── the bitmask ─────────────────────────────────────────────────────────────
@@ -56,22 +62,22 @@ def from_bitmask(values: Tensor, bitmask: Tensor, width: int) -> SparseMatrix:
     """
     of = type_name(values.dtype, "a stored weight")
     if bitmask.dtype != torch.uint8:
-        raise Error(f"a bitmask must be of uint8; given {bitmask.dtype}")
+        raise UnknownType(f"a bitmask must be of uint8; given {bitmask.dtype}")
     op = Kernel(of).instruction
     stored, bits = matrix_of(values, of), bytes_of(bitmask)
     try:
-        found = positions_from_bitmask(stored, bits, op, width)
+        found = positions_from_bitmask(op, stored, bits, width)
     except (BadMetadata, ShapeError):
         if of != "tf32":
             raise
         # 2:4, not 1:2: checked as 2:4, then by its values.
         half = Kernel("bf16").instruction
         pattern = positions_from_bitmask(
-            np.zeros(stored.shape, "f2"), bits, half, width
+            half, np.zeros(stored.shape, "f2"), bits, width
         )
         dense = np.zeros(pattern.shape, stored.dtype)
         np.put_along_axis(dense, pattern.columns(), stored, axis=-1)
-        found = compress(dense, op)
+        found = compress(op, dense)
     return sparse_matrix(found, of)
 
 
@@ -103,10 +109,10 @@ def sparse_matrix(found: Compressed, element_type: str) -> SparseMatrix:
 
     >>> import fragmenta as fm
     >>> op = Kernel("f16").instruction
-    >>> sparse_matrix(fm.compress([[0, 1, 2, 0]], op), "f16")
+    >>> sparse_matrix(fm.sparse.compress(op, [[0, 1, 2, 0]]), "f16")
     <SparseMatrix 1x4 f16 on cpu, 18432 bytes>
     """
-    packed = pack(found, Kernel(element_type).instruction)
+    packed = pack(Kernel(element_type).instruction, found)
     return SparseMatrix(torch.from_numpy(packed.data), element_type, packed.shape)
 
 
@@ -127,11 +133,11 @@ FORMS = {
     ),
     "marlin-24": Form(("meta", "weight_packed", "scale_packed")),
 }
-"""By the format; the first name tells it."""
+"""The forms by format; the first needed name identifies the format."""
 
 
 class Weight(NamedTuple):
-    """What was stored for a layer."""
+    """The stored weight of a layer."""
 
     matrix: SparseMatrix
     scale: Tensor | None = None
@@ -168,7 +174,7 @@ def read_bitmask(parts: Mapping[str, Tensor], wide: torch.dtype | None) -> Weigh
         return Weight(matrix, scale, None if static is None else _one(static))
     of = TYPES[values.dtype]
     op = Kernel(of).instruction
-    stored = positions_from_bitmask(matrix_of(values, of), bytes_of(mask), op, columns)
+    stored = positions_from_bitmask(op, matrix_of(values, of), bytes_of(mask), columns)
     return Weight(dequantized(stored, scale.numpy()[:, None], wide))
 
 
@@ -176,14 +182,14 @@ def _scale(parts: Mapping[str, Tensor], values: Tensor, rows: int) -> Tensor | N
     """The scale of each output; refuses scales that do not fit the values."""
     for name in ("weight_zero_point", "input_zero_point"):
         if name in parts and parts[name].float().count_nonzero():
-            raise Error(f"{name} is not zero: only symmetric quantisation is read")
+            raise BadFile(f"{name} is not zero: only symmetric quantisation is read")
     given = parts.get("weight_scale")
     if given is None:
         if "input_scale" in parts:
-            raise Error("an input_scale without a weight_scale has no meaning")
+            raise BadFile("an input_scale without a weight_scale has no meaning")
         return None
     if values.dtype not in QUANTIZED:
-        raise Error(
+        raise BadFile(
             f"only weights of {listed(QUANTIZED)} have a weight_scale; given "
             f"{values.dtype} with one"
         )
@@ -208,7 +214,7 @@ def _one(scale: Tensor) -> Tensor:
 def _finite(scale: Tensor, name: str) -> Tensor:
     found = scale.float()
     if not (found.isfinite() & (found > 0)).all() or scale.dtype.itemsize > 4:
-        raise Error(
+        raise BadFile(
             f"{name} must be positive, finite, and at most float32; given "
             f"{scale.dtype} from {scale.min():.4g} to {scale.max():.4g}"
         )
@@ -221,24 +227,22 @@ def read_marlin(parts: Mapping[str, Tensor], wide: torch.dtype) -> tuple[Weight,
         *(bytes_of(parts[name]) for name in ("weight_packed", "scale_packed", "meta"))
     )
     if not np.isfinite(found.scales).all():
-        raise Error("scale_packed must be finite")
+        raise BadFile("scale_packed must be finite")
     groups = found.scales.shape[1]
     return Weight(dequantized(found.compressed, found.scales, wide)), groups
 
 
-def dequantized(
-    stored: Compressed, scales: NDArray[Any], wide: torch.dtype
-) -> SparseMatrix:
+def dequantized(stored: Compressed, scales: Array, wide: torch.dtype) -> SparseMatrix:
     """Values times their scales, (rows, groups), each rounded once to a 16-bit type.
 
     >>> import fragmenta as fm
-    >>> stored = fm.compress([[0, 1, 2, 0]], Kernel("s8").instruction)
+    >>> stored = fm.sparse.compress(Kernel("s8").instruction, [[0, 1, 2, 0]])
     >>> dequantized(stored, np.float32([[0.5]]), torch.float16).to_dense()
     tensor([[0.0000, 0.5000, 1.0000, 0.0000]], dtype=torch.float16)
     """
     of = element(type_name(wide, "the layer"))
     if wide not in (torch.float16, torch.bfloat16):
-        raise Error(
+        raise UnknownType(
             f"quantised weights with wider activations become float16 or bfloat16; the "
             f"layer is {wide}: use model.to(torch.bfloat16)"
         )
@@ -250,7 +254,7 @@ def dequantized(
         wider = scales[rows].astype(np.float64).repeat(repeat, axis=1)
         product = stored.values[rows].astype(np.float64) * wider
         if not (np.abs(product) <= most).all():
-            raise Error(
+            raise ValueRangeError(
                 f"a value times its scale is {np.abs(product).max():.4g}, and the "
                 f"largest {of} is {most:.4g}; use model.to(torch.bfloat16)"
             )

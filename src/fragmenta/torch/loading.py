@@ -1,4 +1,4 @@
-"""How does a model get its weights from a checkpoint?
+"""Loads the weights of a model from a checkpoint.
 
 Sparse entries become SparseLinear; all other tensors are copied into the model as they
 are.  Everything is read and checked before the model changes.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
+from fragmenta.errors import BadFile, ShapeError, nearest, one_of, shortened
 from fragmenta.torch.calibration import check_replaceable, original
 from fragmenta.torch.checkpoint import MARLIN, Checkpoint, about_layer, dotted
 from fragmenta.torch.formats import (
@@ -27,6 +28,7 @@ from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import Skip, without_skipped
 
 Module: TypeAlias = torch.nn.Module
+Layer: TypeAlias = torch.nn.Linear | SparseLinear
 
 
 class CheckpointWarning(UserWarning):
@@ -68,16 +70,16 @@ def load_sparse(
     checkpoint.check_config()
     named = original(model)
     forms = _forms(named, checkpoint)
-    layers = [(name, named.get_submodule(name)) for name in forms]
+    layers = [(name, layer) for name, layer in _layers(named) if name in forms]
     chosen = dict(without_skipped(layers, skip))
     state = _state(named, chosen)
     stored = {
         f"{dotted(at)}{each}" for at, form in forms.items() for each in _names(form)
     }
     skipped = {f"{dotted(name)}weight" for name in forms.keys() - chosen}
-    told = _differences((set(checkpoint) - stored) | skipped, state)
-    if told and strict:
-        raise Error(f"{checkpoint.path} does not fit the model: {told}")
+    differences = _differences((set(checkpoint) - stored) | skipped, state)
+    if differences and strict:
+        raise BadFile(f"{checkpoint.path} does not fit the model: {differences}")
     made, rest = _read(checkpoint, layers, forms, chosen)
     own = {f"{dotted(name)}bias" for name in chosen}
     for name in (set(state) & set(checkpoint)) - stored - own:
@@ -89,8 +91,10 @@ def load_sparse(
         for name, child in list(parent._modules.items()):
             if child in made:
                 setattr(parent, name, made[child])
-    if told:
-        warnings.warn(f"{checkpoint.path}: {told}", CheckpointWarning, stacklevel=2)
+    if differences:
+        warnings.warn(
+            f"{checkpoint.path}: {differences}", CheckpointWarning, stacklevel=2
+        )
     replaced: Module = made.get(model, model)
     return replaced
 
@@ -106,12 +110,18 @@ def _forms(model: Module, checkpoint: Checkpoint) -> dict[str, str]:
         owner, _, leaf = name.rpartition(".")
         owned.setdefault(owner, set()).add(leaf)
     found: dict[str, str] = {}
-    for name, layer in model.named_modules():
-        if type(layer) is torch.nn.Linear or isinstance(layer, SparseLinear):
-            with about_layer(name):
-                if form := _form(owned.get(name, set())):
-                    found[name] = form
+    for name, _ in _layers(model):
+        with about_layer(name):
+            if form := _form(owned.get(name, set())):
+                found[name] = form
     return found
+
+
+def _layers(model: Module) -> Iterator[tuple[str, Layer]]:
+    """The layers that a stored weight may belong to."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, SparseLinear) or type(layer) is torch.nn.Linear:
+            yield name, layer
 
 
 def _form(leaves: set[str]) -> str:
@@ -124,16 +134,16 @@ def _form(leaves: set[str]) -> str:
         if parts.needed[0] not in leaves:
             continue
         if lacking := [each for each in parts.needed if each not in leaves]:
-            raise Error(
+            raise BadFile(
                 f"{form} has {one_of(parts.needed, 'and')}; {lacking[0]} is missing"
             )
         if more := sorted(leaves - {*parts.needed, *parts.allowed, "bias"}):
-            raise Error(f"its weight is {form}, but it has {shortened(more[0])}, too")
+            raise BadFile(f"its weight is {form}, but it has {shortened(more[0])}, too")
         return form
     return ""
 
 
-def _state(model: Module, chosen: dict[str, Any]) -> dict[str, Tensor]:
+def _state(model: Module, chosen: dict[str, Layer]) -> dict[str, Tensor]:
     """The tensors of a model by name, without the weights that are stored sparse.
 
     Tied tensors are the same object.
@@ -153,30 +163,30 @@ def _state(model: Module, chosen: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _differences(given: set[str], state: dict[str, Tensor]) -> str:
-    """Which tensors only one of both has; empty if there are none."""
+    """The tensors that only one of the two has, in words; empty if there are none."""
     tied = {id(state[name]) for name in given & set(state)}
     missing = [n for n in state if n not in given and id(state[n]) not in tied]
     extra = sorted(given - set(state))
-    told = []
+    lines = []
     if extra:
         hint = nearest(extra[0], missing)
-        told.append(
+        lines.append(
             f"{len(extra)} of its tensors have no place in the model, such as "
             f"{shortened(extra[0])}{hint}"
         )
     if missing:
-        told.append(
+        lines.append(
             f"{len(missing)} tensors of the model are missing, such as "
             f"{shortened(missing[0])}"
         )
-    return "; ".join(told)
+    return "; ".join(lines)
 
 
 def _read(
     checkpoint: Checkpoint,
-    layers: list[tuple[str, Any]],
+    layers: list[tuple[str, Layer]],
     forms: dict[str, str],
-    chosen: dict[str, Any],
+    chosen: dict[str, Layer],
 ) -> tuple[dict[Module, SparseLinear], dict[str, Tensor]]:
     """The sparse layers, and the dense weights of those that are skipped."""
     made: dict[Module, SparseLinear] = {}
@@ -195,7 +205,7 @@ def _read(
 # ── a layer ─────────────────────────────────────────────────────────────────
 
 
-def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
+def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Layer) -> Weight:
     """The stored weight of a layer, in the type in which the layer will have it."""
     parts = {
         each: checkpoint[f"{dotted(name)}{each}"]
@@ -212,7 +222,7 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
         found = read_bitmask(parts, wide if how == "none" else None)
         static = "static" if found.input_scale is not None else "row"
         if found.scale is not None and how not in ("", static):
-            raise Error(
+            raise BadFile(
                 f"activations are quantised with scales that are {how}, but "
                 f"input_scale is {'given' if static == 'static' else 'missing'}"
             )
@@ -227,30 +237,34 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
         why = (
             f"use model.to({kind})" if kind.itemsize > 1 else "weight_scale is missing"
         )
-        raise Error(
+        raise BadFile(
             f"the model has weights of {wide}, and the checkpoint of {kind}; {why}"
         )
     return found
 
 
-def _type(layer: Any) -> torch.dtype:
-    """The type of the activations of a layer, as far as it is known."""
+def _type(layer: Layer) -> torch.dtype:
+    """The type of the activations of a layer; bfloat16 if nothing says it."""
     kind: torch.dtype = layer.weight.dtype
-    return kind if kind.itemsize > 1 else layer.out_dtype or torch.bfloat16
+    if kind.itemsize > 1:
+        return kind
+    out = layer.out_dtype if isinstance(layer, SparseLinear) else None
+    return out or torch.bfloat16
 
 
-def _made(layer: Any, weight: Weight, bias: Tensor | None) -> SparseLinear:
+def _made(layer: Layer, weight: Weight, bias: Tensor | None) -> SparseLinear:
     """A sparse layer in the place of a layer, on its device."""
     old = layer.weight.data if isinstance(layer, SparseLinear) else layer.weight
-    options: dict[str, Any] = {
-        "dtype": weight.matrix.dtype,
-        "device": "cpu" if old.is_meta else old.device,
-    }
-    if weight.scale is not None:
-        options["quantize"] = QUANTIZED[weight.matrix.dtype]
-        options["static"] = weight.input_scale is not None
-    sizes = (layer.in_features, layer.out_features, layer.bias is not None)
-    made = SparseLinear(*sizes, **options)
+    scaled = weight.scale is not None
+    made = SparseLinear(
+        layer.in_features,
+        layer.out_features,
+        layer.bias is not None,
+        dtype=weight.matrix.dtype,
+        device=torch.device("cpu") if old.is_meta else old.device,
+        quantize=QUANTIZED[weight.matrix.dtype] if scaled else None,
+        static=scaled and weight.input_scale is not None,
+    )
     for name, scale in (
         ("weight_scale", weight.scale),
         ("input_scale", weight.input_scale),
@@ -259,7 +273,10 @@ def _made(layer: Any, weight: Weight, bias: Tensor | None) -> SparseLinear:
             getattr(made, name).copy_(scale)
     made.weight_packed.copy_(weight.matrix.data.flatten(1))
     if made.bias is not None:
-        given = layer.bias.detach() if bias is None else bias
+        given = bias
+        if given is None:
+            assert layer.bias is not None
+            given = layer.bias.detach()
         if given.shape != made.bias.shape or given.is_meta or given.itemsize > 4:
             raise ShapeError(
                 f"the bias must have {len(made.bias)} numbers of at most 32 bits; "
@@ -272,7 +289,7 @@ def _made(layer: Any, weight: Weight, bias: Tensor | None) -> SparseLinear:
 
 def _dense(weight: Weight) -> Tensor:
     if weight.scale is not None:
-        raise Error("it is quantised, so that skip= cannot leave it dense")
+        raise BadFile("it is quantised, so that skip= cannot leave it dense")
     return weight.matrix.to_dense()
 
 
@@ -286,7 +303,7 @@ def _check_same(name: str, old: Tensor, new: Tensor) -> None:
             f"{tuple(new.shape)} in the checkpoint"
         )
     if old.dtype != new.dtype:
-        raise Error(
+        raise BadFile(
             f"tensor {shortened(name)} is {old.dtype} in the model, and {new.dtype} in "
             f"the checkpoint; use model.to({new.dtype})"
         )
@@ -308,6 +325,8 @@ def _fill(model: Module, state: dict[str, Tensor], given: dict[str, Tensor]) -> 
     for name, old in state.items():
         if id(old) in fresh:
             owner, _, leaf = name.rpartition(".")
-            module = model.get_submodule(owner)
-            held = module._parameters if leaf in module._parameters else module._buffers
-            held[leaf] = fresh[id(old)]
+            module, new = model.get_submodule(owner), fresh[id(old)]
+            if isinstance(new, torch.nn.Parameter):
+                module._parameters[leaf] = new
+            else:
+                module._buffers[leaf] = new

@@ -1,6 +1,6 @@
-"""What is a sparse matrix here?
+"""The sparse matrix: packed bytes, element type and shape.
 
-One tensor of bytes with the values and the metadata, in the order in which the
+One tensor of bytes has the values and the metadata, in the order in which the
 kernels read them (:mod:`fragmenta.kernels.packing`), and its element type and shape.
 """
 
@@ -9,24 +9,26 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.sparse import SparseSemiStructuredTensor
 
-from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall, BadMetadata, ShapeError, UnknownType, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.registers.granularity import Granularity
 from fragmenta.shared.descriptor import UNIT
-from fragmenta.sparse.compress import compress as compress_matrix
-from fragmenta.sparse.compress import sparse
+from fragmenta.sparse.compression import compress as compress_matrix
+from fragmenta.sparse.compression import sparse
 from fragmenta.sparse.exchange import from_torch
-from fragmenta.sparse.prune import prune as pruned
+from fragmenta.sparse.pruning import prune as pruned
 
 TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "e4m3",
@@ -69,7 +71,7 @@ class SparseMatrix:
         self.shape = shape
 
     @classmethod
-    def __torch_function__(cls, *arguments: Any, **options: Any) -> Any:
+    def __torch_function__(cls, *arguments: object, **options: object) -> object:
         """Refuse every function of PyTorch.
 
         PyTorch's fused layers then take their ordinary path, which calls the layer.
@@ -135,7 +137,7 @@ def type_name(kind: torch.dtype, what: str) -> str:
     'tf32'
     """
     if kind not in TYPES:
-        raise Error(f"{what} must be of {listed(TYPES)}; given {kind}")
+        raise UnknownType(f"{what} must be of {listed(TYPES)}; given {kind}")
     return TYPES[kind]
 
 
@@ -149,7 +151,7 @@ def listed(kinds: Iterable[torch.dtype]) -> str:
 
 
 def check_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> None:
-    """Refuse bytes that do not match the type and shape: a kernel does not check.
+    """Refuse bytes that do not match the type and shape, which no kernel checks.
 
     >>> check_packed(torch.zeros(8, dtype=torch.uint8), "bf16", (64, 64))
     Traceback (most recent call last):
@@ -213,10 +215,10 @@ def check_device(x: Tensor, device: torch.device, name: str) -> None:
 
     >>> check_device(torch.ones(1), torch.device("meta"), "A")
     Traceback (most recent call last):
-    fragmenta.errors.Error: A is on cpu and the others on meta; use A.to("meta")
+    fragmenta.errors.BadCall: A is on cpu and the others on meta; use A.to("meta")
     """
     if x.device != device:
-        raise Error(
+        raise BadCall(
             f"{name} is on {x.device} and the others on {device}; "
             f'use {name}.to("{device}")'
         )
@@ -264,21 +266,21 @@ def packed_of(weight: Tensor, element_type: str, prune: bool) -> Tensor:
     op = Kernel(element_type).instruction
     matrix = matrix_of(weight, element_type)
     if prune:
-        matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
-    packed = pack(compress_matrix(matrix, op, pad=True), op)
+        matrix = pruned(op, matrix, pad=True)[:, : weight.shape[1]]
+    packed = pack(op, compress_matrix(op, matrix, pad=True))
     return torch.from_numpy(packed.data).to(weight.device)
 
 
-def is_semi_structured(weight: Tensor) -> bool:
+def is_semi_structured(weight: object) -> TypeGuard[SparseSemiStructuredTensor]:
     """Whether it is PyTorch's own 2:4 tensor, of either backend.
 
     >>> is_semi_structured(torch.ones(2, 4))
     False
     """
-    return isinstance(weight, torch.sparse.SparseSemiStructuredTensor)
+    return isinstance(weight, SparseSemiStructuredTensor)
 
 
-def packed_of_pytorch(weight: Any, element_type: str) -> Tensor:
+def packed_of_pytorch(weight: SparseSemiStructuredTensor, element_type: str) -> Tensor:
     """The packed bytes of a ``SparseSemiStructuredTensor``, on its device.
 
     The values and codes of the CUTLASS backend are taken as they are.  What cuSPARSELt
@@ -286,7 +288,7 @@ def packed_of_pytorch(weight: Any, element_type: str) -> Tensor:
     """
     values, codes = weight.packed, weight.meta
     if values is None:
-        raise Error(
+        raise BadCall(
             "this SparseSemiStructuredTensor has only the transposed weight; give "
             "the weight itself"
         )
@@ -295,8 +297,8 @@ def packed_of_pytorch(weight: Any, element_type: str) -> Tensor:
         with torch.no_grad():
             return packed_of(weight.to_dense(), element_type, prune=False)
     op = Kernel(element_type).instruction
-    stored = from_torch(matrix_of(values, element_type), bytes_of(codes), op)
-    packed = pack(stored, op)
+    stored = from_torch(op, matrix_of(values, element_type), bytes_of(codes))
+    packed = pack(op, stored)
     return torch.from_numpy(packed.data).to(weight.device)
 
 
@@ -374,28 +376,28 @@ def is_aligned(x: Tensor) -> bool:
 # ── tensors and arrays ──────────────────────────────────────────────────────
 
 
-def bytes_of(x: Tensor) -> NDArray[Any]:
+def bytes_of(x: Tensor) -> Array:
     """A tensor of bytes, or of integers, as an array.
 
     >>> bytes_of(torch.tensor([1, 2], dtype=torch.uint8))
     array([1, 2], dtype=uint8)
     """
-    found: NDArray[Any] = x.detach().cpu().contiguous().numpy()
+    found: Array = x.detach().cpu().contiguous().numpy()
     return found
 
 
-def matrix_of(x: Tensor, name: str) -> NDArray[Any]:
+def matrix_of(x: Tensor, name: str) -> Array:
     """A tensor as an array of the element type.
 
     >>> matrix_of(torch.ones(1, 2, dtype=torch.bfloat16), "bf16")
     array([[1, 1]], dtype=bfloat16)
     """
     plain = x.detach().cpu().resolve_neg().contiguous()
-    raw: NDArray[Any] = plain.view(torch.uint8).numpy()
+    raw: Array = plain.view(torch.uint8).numpy()
     return raw.view(element(name).storage).reshape(x.shape)
 
 
-def tensor_of(array: NDArray[Any], kind: torch.dtype) -> Tensor:
+def tensor_of(array: Array, kind: torch.dtype) -> Tensor:
     """An array as a tensor; NumPy itself may not have the type.
 
     >>> tensor_of(np.array([[1.0]], np.float32), torch.float32)

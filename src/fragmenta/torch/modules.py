@@ -1,10 +1,10 @@
-"""What can be a layer of a model?"""
+"""The layer SparseLinear, and the conversion of whole models."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, Error
 from fragmenta.kernels.config import Kernel
 from fragmenta.torch.calibration import (
     check_model,
@@ -79,7 +79,7 @@ def layer(
         )
         return y.reshape(*x.shape[:-1], shape[0])
     kind = DTYPES[element_type]
-    # Rounding to 8 bits needs scales, which only the caller can choose.
+    # Rounding to 8 bits needs scales, which the caller must choose.
     wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
     if wide and x.dtype != kind and _autocasts(x.device.type):
         x = x.to(kind)
@@ -89,15 +89,15 @@ def layer(
 
 
 def _autocasts(device: str) -> bool:
-    """Whether autocast is on; PyTorch refuses the question for some, such as meta.
+    """Whether autocast is on; PyTorch cannot say it for some devices, such as meta.
 
-    ``torch.compile`` of PyTorch 2.11 cannot ask for which, so those in use are named.
+    ``torch.compile`` of PyTorch 2.11 cannot list the devices, so they are named here.
     """
     return device in ("cpu", "cuda") and bool(torch.is_autocast_enabled(device))
 
 
 def _autocast_type(x: Tensor) -> torch.dtype:
-    """The type of a result if none is asked for."""
+    """The default type of a result."""
     device = x.device.type
     if _autocasts(device):
         found: torch.dtype = torch.get_autocast_dtype(device)
@@ -182,7 +182,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     ) -> SparseLinear:
         """A SparseLinear from a Linear, with its weight pruned and compressed.
 
-        A weight that is sparse already keeps every value, bit for bit.  Any other is
+        A weight that is sparse already keeps every value, bit for bit.  Others are
         pruned, with a warning; ``layer.pruning`` says what it lost.  ``prune=True``
         says that pruning is meant, without a warning.  With ``prune=False`` the weight
         must be sparse already.
@@ -214,14 +214,17 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         quantize: str | None,
         scales: str,
         activation_scale: float | None,
-        **options: Any,
+        out_dtype: torch.dtype | None,
+        promote: bool,
     ) -> SparseLinear:
         if not isinstance(module, torch.nn.Linear):
-            raise Error(
+            raise BadCall(
                 f"from_linear takes a torch.nn.Linear; given a {type(module).__name__}"
             )
         if isinstance(module.weight, torch.nn.UninitializedParameter):
-            raise Error("the layer has no weight yet: it is lazy; call it once before")
+            raise BadCall(
+                "the layer has no weight yet: it is lazy; call it once before"
+            )
         weight = module.weight.detach()
         allowed = True if prune is None else prune
         eight: QuantizedWeight | None = None
@@ -237,7 +240,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             device=weight.device,
             quantize=quantize,
             static=activation_scale is not None,
-            **options,
+            out_dtype=out_dtype,
+            promote=promote,
         )
         made.weight_packed.copy_(sparse.data.flatten(1))
         made.pruning = taken(weight, sparse, name, eight.pruned if eight else None)
@@ -259,7 +263,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return SparseMatrix(data, self.weight_type, shape)
 
     def dense_weight(self) -> Tensor:
-        """What the weight stands for: a dense float32 matrix, out x in, scales applied.
+        """The weight as a dense float32 matrix, out x in, with its scales applied.
 
         >>> linear = torch.nn.Linear(4, 1).bfloat16()
         >>> _ = linear.weight.data.copy_(torch.tensor([[3.0, 0.0, 0.0, -1.0]]))
@@ -286,7 +290,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             self.input_scale,
         )
 
-    def _apply(self, fn: Any, recurse: bool = True) -> SparseLinear:
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> SparseLinear:
         """Move the scales with the layer, but keep them float32: they must be exact."""
         names = ("weight_scale", "input_scale")
         before = {name: getattr(self, name) for name in names}
@@ -298,9 +304,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
     # ── the state dict ──────────────────────────────────────────────────────
 
-    def get_extra_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, object]:
         """The type and shape of the packed weight, and how the layer is quantised."""
-        state = {
+        state: dict[str, object] = {
             "type": self.weight_type,
             "in_features": self.in_features,
             "out_features": self.out_features,
@@ -313,11 +319,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def _static(self) -> bool:
         return self.input_scale is not None
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
+    def set_extra_state(self, state: object) -> None:
         """Do nothing: the state was compared before anything was loaded."""
 
     def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+        self, state_dict: dict[str, object], prefix: str, *rest: Any
     ) -> None:
         found = state_dict.get(f"{prefix}_extra_state")
         if found is not None and found != self.get_extra_state():
@@ -332,24 +338,24 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
         weight = f"{self.weight_type} {self.weight.granularity}"
-        told = (
+        settings = (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, weight={weight}"
         )
         if self.quantize is None:
-            return told
-        return f"{told}, quantize={self.quantize}, static={self._static}"
+            return settings
+        return f"{settings}, quantize={self.quantize}, static={self._static}"
 
 
 def _weight_type(dtype: torch.dtype | None, quantize: str | None, static: bool) -> str:
     """The element type of a layer; refuses options that do not go together."""
     if quantize is None:
         if static:
-            raise Error("static is for layers that are quantised; give quantize, too")
+            raise BadCall("static is for layers that are quantised; give quantize, too")
         return type_name(torch.bfloat16 if dtype is None else dtype, "a weight")
     element_type = quantized_type(quantize)
     if dtype not in (None, DTYPES[element_type]):
-        raise Error(
+        raise BadCall(
             f"quantize={quantize!r} has a weight of {DTYPES[element_type]}; given "
             f"dtype={dtype}"
         )
@@ -359,7 +365,7 @@ def _weight_type(dtype: torch.dtype | None, quantize: str | None, static: bool) 
 def _check_result(
     element_type: str, out_dtype: torch.dtype | None, promote: bool, scaled: bool
 ) -> None:
-    """Refuse here what every call of the layer would refuse."""
+    """Refuse options with which every call of the layer would fail."""
     check_options(out_dtype, promote=promote)
     if out_dtype is None:
         Kernel(element_type, promote=promote)
@@ -367,11 +373,11 @@ def _check_result(
         Kernel(element_type, out=OUTPUTS[out_dtype], promote=promote, scaled=scaled)
 
 
-def _check_quantization(quantize: Any, scales: Any, static: Any) -> None:
+def _check_quantization(quantize: object, scales: object, static: object) -> None:
     if quantize is not None:
         quantized_type(quantize)
     elif scales != "row" or static is not None:
-        raise Error(
+        raise BadCall(
             "scales and activation scales are for quantised layers; give "
             "quantize='fp8' or 'int8', too"
         )
@@ -394,7 +400,7 @@ def linears(
     The model is changed in place and returned; a model that is itself a Linear is
     not changed, so use what is returned.  Hooks of a layer are lost.
 
-    A weight that is sparse already keeps every value, bit for bit.  Any other is
+    A weight that is sparse already keeps every value, bit for bit.  Others are
     pruned, with a warning; :func:`pruning_report` says what each layer lost.
     ``prune=True`` says that pruning is meant, without a warning; ``prune=False``
     refuses it.
@@ -421,7 +427,7 @@ def linears(
     check_replaceable(model, "linears")
     _check_quantization(quantize, scales, activation_scales)
     if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
-        raise Error(f"least must be a number of weights, 0 or more; given {least!r}")
+        raise BadCall(f"least must be a number of weights, 0 or more; given {least!r}")
     named = original(model).named_modules()
     every = [each for each in named if type(each[1]) is torch.nn.Linear]
     if not every:
@@ -462,7 +468,7 @@ def linears(
 
 
 def _warn_without_linears(model: torch.nn.Module) -> None:
-    """Say so if there is nothing to replace, and nothing was replaced before."""
+    """Warn if there is nothing to replace, and nothing was replaced before."""
     modules = list(original(model).named_modules())
     if any(isinstance(module, SparseLinear) for _, module in modules):
         return

@@ -1,4 +1,4 @@
-"""How does PyTorch know the products?
+"""Registers the products as operators of PyTorch.
 
 Each product is a ``torch.library`` operator.  It has an implementation for CUDA, one
 for the CPU (the emulation) and one for tensors without data.  It has no backward
@@ -9,13 +9,15 @@ dense matrix are operators too, and so is quantising rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.kernels.config import Kernel, choose
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed, packed_shape
@@ -32,6 +34,7 @@ from fragmenta.torch.matrix import (
     whole_sizes,
 )
 from fragmenta.torch.quantizing import (
+    Pair,
     quantize_on_cpu,
     quantize_on_cuda,
     quantize_without_data,
@@ -59,11 +62,23 @@ from fragmenta.torch.running import (
 )
 
 _BITS = [Kernel("b1", sparse=False, xor=xor) for xor in (False, True)]
-_FORWARD: Any = torch.autograd.forward_ad
-_TORCH: Any = torch._C
+_FORWARD: ModuleType = torch.autograd.forward_ad
+_TORCH: ModuleType = torch._C
 
 
-def call(name: str, *arguments: Any) -> Any:
+def call(name: str, *arguments: object) -> Tensor:
+    """The tensor that an operator returns."""
+    found: Tensor = _called(name, arguments)
+    return found
+
+
+def call_pair(name: str, *arguments: object) -> Pair:
+    """The two tensors that an operator returns."""
+    found: Pair = _called(name, arguments)
+    return found
+
+
+def _called(name: str, arguments: tuple[object, ...]) -> Any:
     """The result of an operator.
 
     If no part of PyTorch has to see the call, the CUDA implementation is called
@@ -77,24 +92,24 @@ def call(name: str, *arguments: Any) -> Any:
     return getattr(torch.ops.fragmenta, name)(*arguments)
 
 
-def _no_gradient(*_: Any) -> Any:
+def _no_gradient(*_: object) -> NoReturn:
     """Refuse backward and forward differentiation."""
-    raise Error(
+    raise BadCall(
         "these products are for inference: they have no backward pass and no forward "
         "derivative; call them under torch.no_grad(), or detach their tensors"
     )
 
 
-def _check_tangents(arguments: tuple[Any, ...]) -> None:
+def _check_tangents(arguments: tuple[object, ...]) -> None:
     for x in arguments:
         if isinstance(x, Tensor) and _FORWARD.unpack_dual(x).tangent is not None:
             _no_gradient()
 
 
-def _direct(arguments: tuple[Any, ...]) -> bool:
-    """Whether no part of PyTorch has to see a call with these arguments.
+def _direct(arguments: tuple[object, ...]) -> bool:
+    """Whether a call with these arguments may bypass PyTorch's dispatcher.
 
-    That is so for plain CUDA tensors that need no gradient, if there is no tracing,
+    It may with plain CUDA tensors that need no gradient, if there is no tracing,
     no dispatch or function mode, and no transform such as ``torch.func.vmap``.
     """
     if (
@@ -142,7 +157,7 @@ def check_weight(weight: Tensor) -> None:
             f"a weight must be a matrix; given shape {tuple(weight.shape)}"
         )
     if not weight.numel() or weight.layout != torch.strided:
-        raise Error(
+        raise ShapeError(
             f"a weight must be dense, with at least one element; given {weight.layout} "
             f"of shape {tuple(weight.shape)} on {weight.device}"
         )
@@ -169,7 +184,7 @@ def _product_on_cpu(product: Product) -> Tensor:
         kernel = tiled(kernel, product.shape, product.tile)
     elif product.m and product.shape[1]:  # a tile that is split along k changes the sum
         kernel = choose(kernel, *product.shape)
-    a: Any
+    a: Array | Packed
     if product.sparse:
         m, _, k = product.shape
         a = Packed(bytes_of(product.packed()), product.a_type, (m, k))
@@ -240,17 +255,17 @@ class Operator(NamedTuple):
     """One operator, as it is registered with PyTorch."""
 
     schema: str
-    cuda: Callable[..., Any]
-    cpu: Callable[..., Any]
-    fake: Callable[..., Any]
-    tags: tuple[Any, ...] = ()
+    cuda: Callable[..., Tensor | Pair]
+    cpu: Callable[..., Tensor | Pair]
+    fake: Callable[..., Tensor | Pair]
+    tags: tuple[torch.Tag, ...] = ()
 
 
 def _product_operator(schema: str, read: Callable[..., Product]) -> Operator:
     """An operator for one product; ``read`` turns its arguments into the record."""
 
     def implementation(compute: Callable[[Product], Tensor]) -> Callable[..., Tensor]:
-        def run_product(*arguments: Any) -> Tensor:
+        def run_product(*arguments: object) -> Tensor:
             product = read(*arguments)
             return product.shaped(compute(product))
 
@@ -274,7 +289,8 @@ _LAST = "bool promote, int[] tile) -> Tensor"
 _OPTIONS = f"ScalarType out, {_epilogue_schema(MATRICES)}bool transposed, {_LAST}"
 _LINEAR_OPTIONS = f"ScalarType out, {_epilogue_schema(LINEAR)}{_LAST}"
 # Operators that may wait for the device, which is not allowed in a CUDA graph.
-_UNSAFE: Any = getattr(torch.Tag, "cudagraph_unsafe", None)  # missing in older versions
+# Older versions of PyTorch do not have the tag.
+_UNSAFE: torch.Tag | None = getattr(torch.Tag, "cudagraph_unsafe", None)
 _WAITS = () if _UNSAFE is None else (_UNSAFE,)
 
 _OPERATORS = {
@@ -314,9 +330,8 @@ _OPERATORS = {
 }
 
 
-def _register() -> Any:
-    make: Any = torch.library.Library  # has no type annotations
-    library = make("fragmenta", "DEF")
+def _register() -> torch.library.Library:
+    library = torch.library.Library("fragmenta", "DEF")
     for name, each in _OPERATORS.items():
         library.define(name + each.schema, tags=each.tags)
         library.impl(name, each.cuda, "CUDA")

@@ -1,4 +1,4 @@
-"""What can be called?
+"""The functions that users call: products, compression, quantisation.
 
 These functions check their arguments, fill in what was left out, and call the
 operators.
@@ -10,14 +10,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import astuple
 from functools import wraps
-from typing import Any, TypeVar, cast
+from types import ModuleType
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import BadCall, ShapeError, UnknownType
 from fragmenta.kernels.config import Tile
 from fragmenta.torch.matrix import (
     OUTPUTS,
@@ -27,10 +28,10 @@ from fragmenta.torch.matrix import (
     packed_of_pytorch,
     type_name,
 )
-from fragmenta.torch.operators import call, check_weight
+from fragmenta.torch.operators import call, call_pair, check_weight
 from fragmenta.torch.quantizing import quantized_type
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Tensor])
 
 _INTEGERS = ("s8", "u8")
 
@@ -42,17 +43,17 @@ def _of_any_library(product: F) -> F:
     """Take CuPy and NumPy arrays too; the result is then such an array."""
 
     @wraps(product)
-    def wrapped(a: Any, b: Any, **options: Any) -> Any:
+    def wrapped(a: object, b: object, **options: object) -> object:
         if isinstance(b, Tensor):
             return product(a, b, **options)
         if not hasattr(b, "__dlpack__"):
-            raise Error(
+            raise BadCall(
                 f"B must be a tensor, or an array that supports DLPack; given a "
                 f"{type(b).__name__}"
             )
-        library = np if isinstance(b, np.ndarray) else _library(b)
+        library: ModuleType = np if isinstance(b, np.ndarray) else _library(b)
         if library.__name__ == "numpy" and options.get("out_dtype") is torch.bfloat16:
-            raise Error(
+            raise BadCall(
                 "NumPy has no bfloat16: give tensors, or out_dtype=torch.float32"
             )
         taken = {name: _taken(each) for name, each in options.items()}
@@ -61,25 +62,25 @@ def _of_any_library(product: F) -> F:
     return cast(F, wrapped)
 
 
-def _taken(x: Any) -> Any:
+def _taken(x: object) -> object:
     """An array of another library as a tensor, not copied; anything else unchanged."""
     if isinstance(x, Tensor) or not hasattr(x, "__dlpack__"):
         return x
     if any(stride < 0 for stride in getattr(x, "strides", None) or ()):
-        raise Error(
+        raise BadCall(
             "an array has negative strides, which PyTorch does not take; copy it"
         )
     try:
         return from_dlpack(x)
     except (BufferError, TypeError, RuntimeError) as why:
-        raise Error(f"this array does not convert through DLPack: {why}") from why
+        raise BadCall(f"this array does not convert through DLPack: {why}") from why
 
 
-def _library(x: Any) -> Any:
+def _library(x: object) -> ModuleType:
     """The library of an array."""
     found = sys.modules[type(x).__module__.partition(".")[0]]
     if not hasattr(found, "from_dlpack"):
-        raise Error(
+        raise BadCall(
             f"{found.__name__} has no from_dlpack, so it cannot take the result"
         )
     return found
@@ -88,21 +89,22 @@ def _library(x: Any) -> Any:
 # ── checks ──────────────────────────────────────────────────────────────────
 
 
-def check_sparse(a: Any, name: str) -> None:
-    """Refuse what is no SparseMatrix, such as a tensor.
+def check_sparse(a: object, name: str) -> None:
+    """Refuse what is not a SparseMatrix, such as a tensor.
 
     >>> check_sparse(3, "A")
     Traceback (most recent call last):
-    fragmenta.errors.Error: A must be a SparseMatrix, as compress makes it; given a int
+    fragmenta.errors.BadCall: A must be a SparseMatrix, as compress makes it; given \
+a int
     """
     if not isinstance(a, SparseMatrix):
-        raise Error(
+        raise BadCall(
             f"{name} must be a SparseMatrix, as compress makes it; given a "
             f"{type(a).__name__}"
         )
 
 
-def _tensors(**given: Any) -> tuple[Any, ...]:
+def _tensors(**given: Tensor | None) -> tuple[Tensor | None, ...]:
     """The values of these arguments, each a tensor or None."""
     for name, each in given.items():
         if each is not None:
@@ -110,15 +112,15 @@ def _tensors(**given: Any) -> tuple[Any, ...]:
     return tuple(given.values())
 
 
-def _check_tensor(x: Any, name: str) -> None:
+def _check_tensor(x: object, name: str) -> None:
     if not isinstance(x, Tensor):
-        raise Error(f"{name} must be a tensor; given a {type(x).__name__}")
+        raise BadCall(f"{name} must be a tensor; given a {type(x).__name__}")
     if x.layout != torch.strided or x.is_nested:
         kind = "a nested one" if x.is_nested else f"one of layout {x.layout}"
-        raise Error(f"{name} must be a dense tensor; given {kind}")
+        raise BadCall(f"{name} must be a dense tensor; given {kind}")
 
 
-def check_input(x: Any, shape: tuple[int, int]) -> None:
+def check_input(x: Tensor, shape: tuple[int, int]) -> None:
     """Refuse an x that a weight of this shape, out x in, does not multiply.
 
     >>> check_input(torch.ones(2, 3), (8, 4))
@@ -133,19 +135,19 @@ def check_input(x: Any, shape: tuple[int, int]) -> None:
         )
 
 
-def check_options(out_dtype: Any, **flags: Any) -> None:
+def check_options(out_dtype: object, **flags: object) -> None:
     """Refuse a type that no product has, and flags that are neither True nor False.
 
     >>> check_options(None, promote=1)
     Traceback (most recent call last):
-    fragmenta.errors.Error: promote must be True or False; given 1
+    fragmenta.errors.BadCall: promote must be True or False; given 1
     """
     known = isinstance(out_dtype, torch.dtype) and out_dtype in OUTPUTS
     if out_dtype is not None and not known:
-        raise Error(f"out_dtype must be {listed(OUTPUTS)}; given {out_dtype!r}")
+        raise UnknownType(f"out_dtype must be {listed(OUTPUTS)}; given {out_dtype!r}")
     for name, flag in flags.items():
         if not isinstance(flag, bool):
-            raise Error(f"{name} must be True or False; given {flag!r}")
+            raise BadCall(f"{name} must be True or False; given {flag!r}")
 
 
 def check_numbers(weight: Tensor) -> None:
@@ -153,12 +155,12 @@ def check_numbers(weight: Tensor) -> None:
 
     >>> check_numbers(torch.ones(8, 8, device="meta"))
     Traceback (most recent call last):
-    fragmenta.errors.Error: a weight must have numbers; given a tensor on meta, which \
-has none
+    fragmenta.errors.BadCall: a weight must have numbers; given a tensor on meta, \
+which has none
     """
     check_weight(weight)
     if weight.is_meta:
-        raise Error(
+        raise BadCall(
             "a weight must have numbers; given a tensor on meta, which has none"
         )
 
@@ -177,7 +179,7 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
     """
     if not isinstance(weight, Tensor):
-        raise Error(f"a weight must be a tensor; given a {type(weight).__name__}")
+        raise BadCall(f"a weight must be a tensor; given a {type(weight).__name__}")
     element_type = type_name(weight.dtype, "a weight")
     check_numbers(weight)
     check_options(None, prune=prune)
@@ -199,7 +201,7 @@ def quantize_rows(
     ``quantize`` is ``"fp8"`` (e4m3) or ``"int8"``.  A scale is the largest magnitude of
     its row / 448 (int8: 127) in float32, or 1 for a row of zeros.  Each x / scale is
     rounded once, to the nearest element, ties to even.  The rule, and so every bit, is
-    that of :func:`fragmenta.quantize`; on a GPU one kernel does it.
+    that of :func:`fragmenta.quant.quantize`; on a GPU one kernel does it.
 
     ``scale`` is a tensor with one float32, which is then the scale of all rows; what is
     larger than the largest element becomes that.
@@ -217,7 +219,7 @@ def quantize_rows(
     if not x.ndim:
         raise ShapeError("x must have at least one axis; given a single number")
     flat = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
-    values, scales = call("quantize_rows", flat, quantized_type(quantize), scale)
+    values, scales = call_pair("quantize_rows", flat, quantized_type(quantize), scale)
     if x.ndim == 2:
         return values, scales
     return values.reshape(x.shape), scales.reshape(x.shape[:-1])
@@ -403,7 +405,7 @@ def binary_mm(
     (1, 3)
     """
     if op not in ("and", "xor"):
-        raise Error(f"op must be 'and' or 'xor'; given {op!r}")
+        raise BadCall(f"op must be 'and' or 'xor'; given {op!r}")
     _check_tensor(a, "A")
     _check_tensor(b, "B")
     return call("binary_mm", a, b, op == "xor", _sizes(tile))
@@ -413,14 +415,14 @@ def _sizes(tile: Tile | None) -> tuple[int, ...]:
     if tile is None:
         return ()
     if not isinstance(tile, Tile):
-        raise Error(f"tile must be a Tile, such as Tile(128, 128); given {tile!r}")
+        raise BadCall(f"tile must be a Tile, such as Tile(128, 128); given {tile!r}")
     sizes = astuple(tile)
     if not all(isinstance(size, int) and 0 <= size < 1 << 16 for size in sizes):
-        raise Error(f"the sizes of a tile must be whole numbers; given {tile!r}")
+        raise BadCall(f"the sizes of a tile must be whole numbers; given {tile!r}")
     return tuple(int(size) for size in sizes)
 
 
 def _default(element_type: str, parts: tuple[Tensor | None, ...]) -> torch.dtype:
-    """The type of a result if none is asked for."""
+    """The default type of a result."""
     scaled = any(part is not None for part in parts)
     return torch.int32 if element_type in _INTEGERS and not scaled else torch.float32

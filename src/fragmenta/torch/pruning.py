@@ -1,4 +1,4 @@
-"""What did pruning take from a model?
+"""Records what pruning took from the layers of a model.
 
 A weight that is 2:4 (tf32: 1:2) already is stored as it is.  Every other weight loses
 the smaller magnitudes of its chunks.  That is never silent: each layer keeps what it
@@ -12,21 +12,21 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.torch.matrix import SparseMatrix, is_semi_structured
 
-Skip: TypeAlias = str | Iterable[str] | Callable[[str, torch.nn.Linear], bool]
+Skip: TypeAlias = str | Iterable[str] | Callable[[str, torch.nn.Module], bool]
 """Which layers to leave as they are: patterns of names, or a function."""
-Layers: TypeAlias = Sequence[tuple[str, torch.nn.Linear]]
+Layer = TypeVar("Layer", bound=torch.nn.Module)
 
 
 class PruningWarning(UserWarning):
-    """A weight was pruned although nobody said that it should be."""
+    """A weight was pruned, and ``prune=True`` was not given."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class LayerPruning:
         """The share of the norm that was lost, 0 to 1; NaN if it is not finite."""
         return self.lost / self.norm if self.lost else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         return {**asdict(self), "weights": self.weights, "share": self.share}
 
@@ -115,7 +115,7 @@ class PruningReport:
         )
         return lost / norm if lost else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         layers = [each.to_dict() for each in self.layers]
         return {"share": self.share, "layers": layers}
@@ -135,10 +135,10 @@ class PruningReport:
         count = sum(each.state != "dense" for each in self.layers)
         pruned = len(self.pruned)
         verb = "was" if pruned == 1 else "were"
-        told = f"{pruned} of {count} sparse layers {verb} pruned"
+        summary = f"{pruned} of {count} sparse layers {verb} pruned"
         if not pruned:
-            return f"{told}: nothing is lost"
-        return f"{told}: {self.share:.4f} of the norm of their weights is lost"
+            return f"{summary}: nothing is lost"
+        return f"{summary}: {self.share:.4f} of the norm of their weights is lost"
 
 
 def table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> list[str]:
@@ -183,7 +183,7 @@ def _cells(each: LayerPruning) -> tuple[str, ...]:
 def taken(
     weight: Tensor, kept: SparseMatrix, name: str = "", pruned: Tensor | None = None
 ) -> LayerPruning:
-    """What a sparse matrix lacks of the weight that it was made from.
+    """What was lost between a weight and the sparse matrix that was made from it.
 
     ``pruned`` is the weight after it was pruned, if it was rounded besides.
 
@@ -209,7 +209,7 @@ def _norm(x: Tensor) -> float:
 
 
 def warn_pruned(report: PruningReport, level: int) -> None:
-    """Say that weights were pruned, if they were."""
+    """Warn if weights were pruned."""
     if report.pruned:
         worst = max(report.pruned, key=lambda each: each.share)
         at = f"; the most in layer {worst.name}" if worst.name else ""
@@ -225,7 +225,9 @@ def warn_pruned(report: PruningReport, level: int) -> None:
 # ── which layers ────────────────────────────────────────────────────────────
 
 
-def without_skipped(layers: Layers, skip: Skip) -> Layers:
+def without_skipped(
+    layers: Sequence[tuple[str, Layer]], skip: Skip
+) -> Sequence[tuple[str, Layer]]:
     """The layers that are not to be left as they are.
 
     >>> two = [("head", torch.nn.Linear(4, 4)), ("body.0", torch.nn.Linear(4, 4))]
@@ -233,7 +235,7 @@ def without_skipped(layers: Layers, skip: Skip) -> Layers:
     ['head']
     >>> without_skipped(two, "haed")
     Traceback (most recent call last):
-    fragmenta.errors.Error: skip='haed' fits no layer (did you mean head?)
+    fragmenta.errors.BadCall: skip='haed' fits no layer (did you mean head?)
     """
     if callable(skip):
         return [(name, layer) for name, layer in layers if not skip(name, layer)]
@@ -243,14 +245,14 @@ def without_skipped(layers: Layers, skip: Skip) -> Layers:
     left = set()
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise Error(
+            raise BadCall(
                 "skip must be names or patterns of names, or a function of a name and "
                 f"a layer; given {pattern!r}"
             )
         fits = {name for name, _ in layers if _fits(name, pattern)}
         if not fits:
             hint = nearest(pattern, [name for name, _ in layers])
-            raise Error(f"skip={pattern!r} fits no layer{hint}{_some(layers, hint)}")
+            raise BadCall(f"skip={pattern!r} fits no layer{hint}{_some(layers, hint)}")
         left |= fits
     return [(name, layer) for name, layer in layers if name not in left]
 
@@ -263,7 +265,7 @@ def _fits(name: str, pattern: str) -> bool:
     )
 
 
-def _some(layers: Layers, hint: str) -> str:
+def _some(layers: Sequence[tuple[str, Layer]], hint: str) -> str:
     if hint or not layers:
         return ""
     names = [name or "(the model itself)" for name, _ in layers[:4]]

@@ -1,4 +1,4 @@
-"""How do tensors become 8-bit elements and scales?
+"""Quantises tensors to 8-bit elements and scales.
 
 The kernel and its rule are in :mod:`fragmenta.kernels.quantize`.  Rows of x and rows of
 a weight are quantised in the same way.
@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fragmenta.arithmetic.scale_rules import block_scales
-from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
+from fragmenta.errors import (
+    BadCall,
+    ShapeError,
+    UnknownType,
+    ValueRangeError,
+    nearest,
+    one_of,
+)
 from fragmenta.kernels.quantize import (
     FLOATS,
     ROOM,
@@ -35,25 +41,25 @@ from fragmenta.torch.matrix import (
 QUANTIZED = {"fp8": "e4m3", "int8": "s8"}
 """The element type of each kind of quantisation."""
 PER = ("row", "tensor")
-"""What of a weight may share a scale."""
+"""The parts of a weight that may share a scale."""
 _KINDS = [kind for kind, name in OUTPUTS.items() if name in FLOATS]
 
 Pair = tuple[Tensor, Tensor]
 
 
-def quantized_type(quantize: Any) -> str:
+def quantized_type(quantize: object) -> str:
     """The element type of a kind of quantisation.
 
     >>> quantized_type("fp8")
     'e4m3'
     >>> quantized_type("fp4")
     Traceback (most recent call last):
-    fragmenta.errors.Error: quantize must be fp8 or int8; given 'fp4' (did you mean \
+    fragmenta.errors.BadCall: quantize must be fp8 or int8; given 'fp4' (did you mean \
 fp8?)
     """
     if not isinstance(quantize, str) or quantize not in QUANTIZED:
         hint = nearest(str(quantize), QUANTIZED)
-        raise Error(f"quantize must be {one_of(QUANTIZED)}; given {quantize!r}{hint}")
+        raise BadCall(f"quantize must be {one_of(QUANTIZED)}; given {quantize!r}{hint}")
     return QUANTIZED[quantize]
 
 
@@ -68,7 +74,7 @@ def scale_for(amax: float, element_type: str) -> float:
     return float(found[0])
 
 
-def checked_scale(scale: Any, name: str) -> float:
+def checked_scale(scale: object, name: str) -> float:
     """A scale as float32 holds it; it must be above zero and finite.
 
     >>> checked_scale(0.5, "a scale"), checked_scale(-1, "a scale")
@@ -79,7 +85,7 @@ given -1
     if isinstance(scale, Tensor) and scale.numel() == 1:
         scale = scale.item()
     if not isinstance(scale, numbers.Real) or isinstance(scale, bool):
-        raise Error(f"{name} must be a number; given {scale!r}")
+        raise BadCall(f"{name} must be a number; given {scale!r}")
     with np.errstate(over="ignore", under="ignore"):
         found = float(np.float32(scale))
     if not 0 < found < math.inf:
@@ -95,7 +101,7 @@ given -1
 def _given(x: Tensor, element_type: str, scale: Tensor | None) -> str:
     """The type of x; refuses what the kernel does not take."""
     if x.dtype not in _KINDS or element_type not in QUANTIZED.values():
-        raise Error(
+        raise UnknownType(
             f"x must be {listed(_KINDS)} to be quantised to "
             f"{one_of(QUANTIZED.values())}; given {x.dtype} to {element_type}"
         )
@@ -114,7 +120,7 @@ def _given(x: Tensor, element_type: str, scale: Tensor | None) -> str:
 
 
 def _empty(x: Tensor, element_type: str) -> Pair:
-    """Room for the result; rows of elements begin on multiples of 16 bytes."""
+    """Memory for the result; rows of elements begin on multiples of 16 bytes."""
     rows, columns = x.shape
     room = x.new_empty((rows, -(-columns // ROOM) * ROOM), dtype=DTYPES[element_type])
     return room[:, :columns], x.new_empty((rows,), dtype=torch.float32)

@@ -1,7 +1,7 @@
-"""What does a model gain, layer by layer?
+"""Reports time, speed and error of each sparse layer of a model.
 
-A model is called once.  While it runs, each of its sparse layers is compared with a
-dense one: the error on the CPU too, the times only on a GPU.
+The model is called once.  While it runs, each of its sparse layers is compared with a
+dense one.  Errors are measured on the CPU, too, times only on a GPU.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, nearest
+from fragmenta.errors import BadCall, ShapeError, nearest
 from fragmenta.kernels.config import Tile, choose
 from fragmenta.torch.calibration import call_with, check_model, original
 from fragmenta.torch.matrix import DTYPES
@@ -28,8 +27,8 @@ from fragmenta.torch.tuning import milliseconds
 from fragmenta.torch.weights import relative_error
 
 _WIDTH = 80
-_LONG = 1000  # microseconds whose decimals say nothing
-_LINEAR: Any = torch.nn.functional.linear
+_LONG = 1000  # microseconds from which decimals are noise
+_LINEAR: Callable[[Tensor, Tensor, Tensor | None], Tensor] = torch.nn.functional.linear
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class LayerReport:
             return None
         return self.dense_us / self.time_us
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         return {**asdict(self), "ratio": self.ratio}
 
@@ -85,7 +84,7 @@ class ModelReport:
     reference: bool = False
     """Whether errors are against the layers of another model."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         rows = [each.to_dict() for each in self.rows]
         return {"reference": self.reference, "layers": rows}
@@ -96,11 +95,13 @@ class ModelReport:
         >>> ModelReport(()).to_json()
         '{"reference": false, "layers": []}'
         """
-        told = self.to_dict()
-        for row in told["layers"]:
-            if row["error"] is not None and not math.isfinite(row["error"]):
-                row["error"] = str(row["error"])  # JSON has no NaN
-        return json.dumps(told, allow_nan=False)
+        rows = []
+        for each in self.rows:
+            row = each.to_dict()
+            if each.error is not None and not math.isfinite(each.error):
+                row["error"] = str(each.error)  # JSON has no NaN
+            rows.append(row)
+        return json.dumps({**self.to_dict(), "layers": rows}, allow_nan=False)
 
     def __str__(self) -> str:
         titles = ("shape", "batch", "type", "tile", "us", "ratio", "error", "layer")
@@ -143,7 +144,7 @@ def _shortened(name: str, most: int) -> str:
 
 
 def report(
-    model: torch.nn.Module, x: Any, *, reference: torch.nn.Module | None = None
+    model: torch.nn.Module, x: object, *, reference: torch.nn.Module | None = None
 ) -> ModelReport:
     """Tile, time, speed and error of each sparse layer, in one call of a model.
 
@@ -174,7 +175,7 @@ def report(
         if isinstance(module, SparseLinear)
     }
     if not layers:
-        raise Error(
+        raise BadCall(
             "the model has no sparse layers; fragmenta.torch.linears makes them"
         )
     weights = _weights(reference, layers) if reference is not None else {}
@@ -208,12 +209,12 @@ def _weights(
         dense = every.get(name)
         if not isinstance(dense, torch.nn.Linear):
             hint = "" if name in every else nearest(name, every)
-            raise Error(
+            raise BadCall(
                 f"reference has no Linear {name or 'itself'}{hint}; "
                 "give the model before linears changed it, such as a deepcopy"
             )
         if tuple(dense.weight.shape) != layer.weight.shape:
-            raise Error(
+            raise ShapeError(
                 f"layer {name or 'itself'} is {layer.weight.shape}, and in reference "
                 f"{tuple(dense.weight.shape)}"
             )
@@ -226,7 +227,10 @@ def _reporting(
     """A hook that reports the first call of a layer."""
 
     def note(
-        layer: SparseLinear, inputs: Sequence[Any], named: dict[str, Any], y: Tensor
+        layer: SparseLinear,
+        inputs: Sequence[Tensor],
+        named: dict[str, Tensor],
+        y: Tensor,
     ) -> None:
         x = inputs[0] if inputs else named["input"]
         if name in found or not x.numel():

@@ -1,4 +1,4 @@
-"""Which product is asked for, and is there a kernel for it?
+"""The record of a product, made from the arguments of an operator.
 
 The operators of PyTorch have flat arguments.  Each operator turns them into a
 :class:`Product` at once, and its implementations for CUDA, for the CPU and for
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.torch.matrix import DTYPES, as_packed, type_name, whole_sizes
 from fragmenta.torch.running import (
@@ -31,7 +31,7 @@ _COMPATIBLE = ({"e4m3", "e5m2"}, {"s8", "u8"})  # types that may be mixed
 
 
 class OperandNames(NamedTuple):
-    """What error messages call the operands."""
+    """The names of the operands in error messages."""
 
     a: str
     b: str
@@ -81,7 +81,7 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
 
     @property
     def key(self) -> Hashable:
-        """Equal for products that differ only in the addresses of their tensors.
+        """A key that is equal for products which differ only in addresses of tensors.
 
         >>> one = torch.ones(2, 16, dtype=torch.int8)
         >>> options = (torch.int32, None, None, None, None, False, False, [])
@@ -148,7 +148,7 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
     def _check_types(self) -> None:
         a, b = self.a_type, type_name(self.b.dtype, self.names.b)
         if a != b and not any({a, b} <= group for group in _COMPATIBLE):
-            raise Error(
+            raise BadCall(
                 f"{self.names.a} is {DTYPES[a]} and {self.names.b} {self.b.dtype}: "
                 f"both must have the same type, or both be fp8, or both 8-bit "
                 f"integers; use {self.names.b}.to({DTYPES[a]})"
@@ -160,10 +160,10 @@ def check_devices(a: Tensor, b: Tensor, names: OperandNames = MATRICES) -> None:
 
     >>> check_devices(torch.ones(1), torch.ones(1, device="meta"))
     Traceback (most recent call last):
-    fragmenta.errors.Error: A is on cpu and B on meta; use B.to("cpu")
+    fragmenta.errors.BadCall: A is on cpu and B on meta; use B.to("cpu")
     """
     if a.device != b.device:
-        raise Error(
+        raise BadCall(
             f"{names.a} is on {a.device} and {names.b} on {b.device}; "
             f'use {names.b}.to("{a.device}")'
         )

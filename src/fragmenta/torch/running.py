@@ -1,9 +1,8 @@
-"""How does a product of tensors run?
+"""Runs a product of tensors: one launch on a Hopper GPU, the emulation on the CPU.
 
-On a Hopper GPU it is one launch on the current stream, without waiting; on the CPU
-the same kernel is emulated.  Everything but the pointers is checked and worked out
-once for operands of the same types, shapes and strides, and remembered, because a
-call may take the host only microseconds.
+A launch is on the current stream, and the host does not wait.  Everything but the
+pointers is checked and planned once for operands of the same types, shapes and strides,
+and kept, because a call may take the host only microseconds.
 """
 
 from __future__ import annotations
@@ -12,16 +11,19 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import ShapeError, UnknownType
 from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.launch import LaunchPlan, launch, plan
+from fragmenta.kernels.packing import Packed
 from fragmenta.kernels.tuning import ProductShape, known
 from fragmenta.torch.matrix import (
     OUTPUTS,
@@ -60,7 +62,7 @@ def kernel_for(
     'bf16 f32 sparse 64x64'
     """
     if b not in TYPES or out not in OUTPUTS:
-        raise Error(
+        raise UnknownType(
             f"the kernels multiply {listed(TYPES)} and return {listed(OUTPUTS)}; given "
             f"{b} and {out}"
         )
@@ -125,7 +127,7 @@ class TileSearch:
 
 
 SEARCHES: list[TileSearch] = []
-"""Searches under way; the last one sees every launch."""
+"""The active searches; the last one sees every launch."""
 
 
 # ── on the GPU ──────────────────────────────────────────────────────────────
@@ -134,9 +136,9 @@ SEARCHES: list[TileSearch] = []
 class Settled:
     """The packed weights that were read by a launch before, and not changed since.
 
-    A kernel may read such a weight before the kernel in front of it has ended: that one
-    cannot have written it.  So the first launch after a change waits, and later ones
-    may start early.
+    A kernel may read such a weight before the previous kernel has ended, because that
+    kernel cannot have written it.  So the first launch after a change waits, and later
+    ones may start early.
 
     >>> settled, weight = Settled(), torch.zeros(4)
     >>> settled.has(weight), settled.has(weight), settled.has(weight.add_(1))
@@ -148,7 +150,7 @@ class Settled:
 
     def has(self, weight: Tensor) -> bool:
         """Whether it is settled; from now on it is."""
-        if weight.is_inference():  # counts no changes
+        if weight.is_inference():  # PyTorch does not count its changes
             return False
         name, version = id(weight), weight._version
         known = self._known.get(name)
@@ -217,21 +219,21 @@ class Ready(NamedTuple):
 def _captured() -> bool:
     """Whether the launch goes into a CUDA graph.
 
-    Only there is an early start worth it.  It saves the GPU a microsecond, but outside
-    of graphs the host is slower than small kernels.  And there, weights may be changed
+    An early start is used in graphs only.  It saves the GPU a microsecond, but outside
+    of graphs the host is slower than small kernels, and weights may be changed there
     in ways that PyTorch does not count.
     """
     return bool(_TORCH._cuda_isCurrentStreamCapturing())
 
 
 _READY: dict[Hashable, Ready] = {}
-_TORCH: Any = torch._C
+_TORCH: ModuleType = torch._C
 
 
 def remembered(key: Hashable, make: Callable[[], Ready]) -> Ready:
-    """What was made for this key before, else what is made now.
+    """The entry for a key; it is made at first use.
 
-    Nothing is remembered during a search for tiles.
+    During a search for tiles, nothing is kept.
     """
     if SEARCHES:
         return make()
@@ -354,7 +356,7 @@ torch.float32 of shape (2,) on cpu
 
 
 def emulated(
-    kernel: Kernel, a: Any, b: Tensor, m: int, parts: EpilogueTensors
+    kernel: Kernel, a: Array | Packed, b: Tensor, m: int, parts: EpilogueTensors
 ) -> Tensor:
     """The product computed by the CPU, with the same bits.
 
@@ -363,7 +365,7 @@ def emulated(
     n, kind = b.shape[0], RESULTS[kernel.out]
     if not m or not n:
         return torch.empty((n, m) if kernel.transposed else (m, n), dtype=kind)
-    given: dict[str, Any] = {
+    given: dict[str, Array] = {
         name: part.detach().cpu().numpy().reshape(-1) for name, part in parts.items()
     }
     if "scale" in given:

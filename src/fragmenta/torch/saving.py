@@ -1,7 +1,7 @@
-"""How is a model with sparse layers written?
+"""Writes a model with sparse layers as a checkpoint.
 
-As a checkpoint in the format sparse-24-bitmask: the stored values and a bit for each
-column, so that reading it gives the same bits.  A file that exists stays as it is until
+Its format is sparse-24-bitmask: the stored values and a bit for each column, so that
+reading it gives the same bits.  A file that exists stays as it is until
 the new one is complete.
 """
 
@@ -11,12 +11,11 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, shortened
+from fragmenta.errors import BadCall, BadFile, shortened
 from fragmenta.torch.calibration import check_model, original
 from fragmenta.torch.checkpoint import (
     BITMASK,
@@ -33,7 +32,7 @@ from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.safetensors import check_free, write, write_whole
 
 LARGEST = 5 * 10**9
-"""The bytes of tensors in one file of a checkpoint, unless others are asked for."""
+"""The default for the most bytes of tensors in one file of a checkpoint."""
 _SCALES = {"weight_scale": (-1, 1), "input_scale": (1,)}  # and their shapes
 
 
@@ -71,7 +70,7 @@ def save_sparse(
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as why:
-        raise Error(f"{target} cannot be written: {why.strerror or why}") from None
+        raise BadFile(f"{target} cannot be written: {why.strerror or why}") from None
     index = {
         "metadata": {"total_size": sum(map(_size, tensors.values()))},
         "weight_map": {name: file for file, names in files.items() for name in names},
@@ -108,9 +107,9 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
         elif isinstance(layer, torch.nn.Linear):
             plain.append(name)
     if not kinds:
-        raise Error("the model has no SparseLinear; linears makes them")
+        raise BadCall("the model has no SparseLinear; linears makes them")
     if len(kinds) > 1:
-        raise Error(
+        raise BadCall(
             "layers with and without scales, or with different ones, do not fit into "
             f"one checkpoint; given {', '.join(sorted(map(repr, kinds)))}"
         )
@@ -118,7 +117,7 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
         if name in own:
             continue
         if not isinstance(tensor, Tensor):
-            raise Error(
+            raise BadCall(
                 f"{shortened(name)} of the state dict is a {type(tensor).__name__}; a "
                 "checkpoint has tensors only"
             )
@@ -137,7 +136,7 @@ def _stored(layer: SparseLinear) -> dict[str, Tensor]:
             parts[name] = scale.reshape(shape)
             kinds = [torch.bfloat16, torch.float16]
     if layer.bias is not None:
-        # A layer has it in float32.  It was 16-bit if nothing is lost so.
+        # A layer has it in float32; it is stored in 16 bits if they hold it exactly.
         narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]
         kept = (each for each in narrow if torch.equal(each.float(), layer.bias))
         parts["bias"] = next(kept, layer.bias)
@@ -157,7 +156,7 @@ def _size(tensor: Tensor) -> int:
 def _parted(tensors: dict[str, Tensor], largest: int) -> dict[str, dict[str, Tensor]]:
     """The files of a checkpoint, and the tensors of each."""
     if isinstance(largest, bool) or not isinstance(largest, int) or largest < 1:
-        raise Error(f"largest must be a whole number of bytes; given {largest!r}")
+        raise BadCall(f"largest must be a whole number of bytes; given {largest!r}")
     parts: list[dict[str, Tensor]] = [{}]
     room = largest
     for name, tensor in tensors.items():
@@ -175,11 +174,11 @@ def _parted(tensors: dict[str, Tensor], largest: int) -> dict[str, dict[str, Ten
 
 
 def _check_alone(folder: Path, files: set[str]) -> None:
-    """Refuse a folder with another checkpoint: which is meant would not be clear."""
+    """Refuse a folder with another checkpoint, because both would be read as one."""
     others = {each.name for each in folder.glob(f"*{SUFFIX}")} - files
     others |= {INDEX} - files if (folder / INDEX).exists() else set()
     if others:
-        raise Error(
+        raise BadFile(
             f"{folder} has another checkpoint, {min(others)}; give another folder, or "
             "move it away"
         )
@@ -187,22 +186,22 @@ def _check_alone(folder: Path, files: set[str]) -> None:
 
 def _config(
     folder: Path, scaled: str, plain: list[str], overwrite: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """config.json with what the weights are; all other entries stay."""
     path = folder / CONFIG
     found = read_json(path) if path.exists() else {}
     stored = _described(scaled, plain)
     name = "quantization_config"
     if found.get(name, stored) != stored and not overwrite:
-        raise Error(
+        raise BadFile(
             f"{path} has another {name} already; overwrite=True replaces that entry"
         )
     return found | {name: stored}
 
 
-def _described(scaled: str, plain: list[str]) -> dict[str, Any]:
+def _described(scaled: str, plain: list[str]) -> dict[str, object]:
     ignore = sorted(plain)
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "quant_method": "compressed-tensors",
         "format": "dense",
         "sparsity_config": {
@@ -229,5 +228,5 @@ def _described(scaled: str, plain: list[str]) -> dict[str, Any]:
     return config
 
 
-def _json(content: dict[str, Any]) -> Iterator[bytes]:
+def _json(content: dict[str, object]) -> Iterator[bytes]:
     yield (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

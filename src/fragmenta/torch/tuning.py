@@ -1,11 +1,10 @@
-"""Which tiles are the fastest on this GPU, for these calls?"""
+"""Measures tiles on this GPU for the products of a call."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -18,7 +17,7 @@ _CALLS, _REPLAYS = 5, 9
 
 
 def autotune(
-    call: Callable[..., Any], *arguments: Any, **options: Any
+    call: Callable[..., object], *arguments: object, **options: object
 ) -> dict[tuple[str, ProductShape], Tile]:
     """Measure promising tiles for every product in a call; keep the fastest.
 
@@ -50,27 +49,26 @@ def autotune(
 
 
 def _measure(
-    once: Callable[[], Any], search: TileSearch, shape: ProductShape, kernel: Kernel
+    once: Callable[[], object], search: TileSearch, shape: ProductShape, kernel: Kernel
 ) -> float:
     """Milliseconds of the call with this kernel."""
     search.forced[kernel.kind, shape] = kernel.tile
     return milliseconds(once)
 
 
-def milliseconds(once: Callable[[], Any]) -> float:
+def milliseconds(once: Callable[[], object]) -> float:
     """The time of a call on the current GPU: the median of replays of a graph.
 
     Timing single calls would measure the host, not the GPU.
     """
     once()
-    graph: Any = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(_CALLS):
             once()
-    event: Any = torch.cuda.Event
     times: list[float] = []
     for _ in range(_REPLAYS):
-        before, after = (event(enable_timing=True) for _ in range(2))
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         before.record()
         graph.replay()
         after.record()

@@ -1,4 +1,4 @@
-"""What are the elements and scales of a quantised sparse weight?
+"""Quantises a sparse weight: its elements and scales.
 
 A weight is pruned first, by the magnitudes that it has.  Then what is left of each row
 gets a scale and is rounded to 8 bits.
@@ -7,14 +7,14 @@ gets a scale and is rounded to 8 bits.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, NotSparse, ValueRangeError, one_of
+from fragmenta.errors import BadCall, NotSparse, UnknownType, ValueRangeError, one_of
 from fragmenta.kernels.config import Kernel
-from fragmenta.sparse.prune import prune as pruned
+from fragmenta.sparse.pruning import prune as pruned
 from fragmenta.torch.matrix import (
     SparseMatrix,
     is_semi_structured,
@@ -74,7 +74,7 @@ def quantized_weight(
     """
     element_type = quantized_type(quantize)
     if scales not in PER:
-        raise Error(f"scales must be {one_of(PER)}; given {scales!r}")
+        raise BadCall(f"scales must be {one_of(PER)}; given {scales!r}")
     left = _pruned(weight, element_type, prune)
     if not left.isfinite().all():
         raise ValueRangeError(
@@ -88,12 +88,12 @@ def quantized_weight(
     return QuantizedWeight(compress(values), factors, left)  # 2:4: nothing is pruned
 
 
-def _pruned(weight: Any, element_type: str, prune: bool) -> Tensor:
+def _pruned(weight: Tensor, element_type: str, prune: bool) -> Tensor:
     """The weight with the zeros that 8-bit elements need, 2:4."""
     if weight.dtype in (torch.bfloat16, torch.float16) or is_semi_structured(weight):
         return compress(weight, prune=prune).to_dense()
     if weight.dtype != torch.float32:
-        raise Error(
+        raise UnknownType(
             f"a weight of bfloat16, float16 or float32 is quantised to "
             f"{one_of(QUANTIZED)}; given {weight.dtype}"
         )
@@ -101,7 +101,7 @@ def _pruned(weight: Any, element_type: str, prune: bool) -> Tensor:
     # As tf32 it would be pruned to 1:2.
     op = Kernel(element_type).instruction
     matrix = matrix_of(weight, "f32")
-    kept = pruned(matrix, op, pad=True)[:, : matrix.shape[1]]
+    kept = pruned(op, matrix, pad=True)[:, : matrix.shape[1]]
     changed = int(((kept != matrix) & (matrix != 0)).sum())
     if changed and not prune:
         raise NotSparse(

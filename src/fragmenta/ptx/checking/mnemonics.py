@@ -1,4 +1,4 @@
-"""Which lines of the table does a mnemonic follow; and if none, what is wrong with it?
+"""Finds the lines of the table that a mnemonic follows, or what is wrong with it.
 
 ptxas takes most modifiers in any order.  So does this module; only types, state spaces
 and priorities have an order of their own, and the words that make the name of the
@@ -22,34 +22,6 @@ from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 from fragmenta.ptx.rules import ERROR, WARNING, Rule
 
-#: Words that are a part of the name of an instruction: they keep their place.
-_NAMES = {
-    "bar": "warp",
-    "barrier": "cluster arrive wait",
-    "clusterlaunchcontrol": "try_cancel query_cancel",
-    "cp": "async reduce bulk prefetch tensor commit_group wait_group wait_all mbarrier "
-    "arrive",
-    "createpolicy": "fractional range cvt",
-    "cvt": "pack",
-    "cvta": "to",
-    "div": "full",
-    "dp2a": "lo hi",
-    "fence": "proxy",
-    "mad": "lo hi wide",
-    "mad24": "lo hi",
-    "madc": "lo hi",
-    "mbarrier": "init inval expect_tx complete_tx arrive arrive_drop test_wait "
-    "try_wait parity pending_count",
-    "membar": "proxy",
-    "mul": "lo hi wide",
-    "mul24": "lo hi",
-    "multimem": "ld_reduce st red",
-    "red": "async",
-    "setmaxnreg": "inc dec",
-    "shf": "l r",
-    "st": "async bulk",
-    "tensormap": "replace cp_fenceproxy",
-}
 #: Words that ptxas lets stand twice.
 _TWICE = ("NaN", "approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync", "uni")
 #: Words of testp and tensormap.replace, and ``.pred``: ptxas ignores them elsewhere.
@@ -166,7 +138,6 @@ def _assignments(
     line: Syntax, words: Sequence[str], whole: bool
 ) -> Iterator[Mapping[str, str]]:
     """Ways to give each word a place in the line; with ``whole``, to all of them."""
-    fixed = _fixed(line)
     taken: dict[int, int] = {}
 
     def place(number: int) -> Iterator[Mapping[str, str]]:
@@ -177,7 +148,7 @@ def _assignments(
         piece = line.pieces[number]
         for at, word in enumerate(words):
             free = at not in taken.values() and word in piece.words
-            if not free or (number < fixed and at != number):
+            if not free or (number < line.fixed and at != number):
                 continue
             if _out_of_order(words, at, taken):
                 continue
@@ -188,17 +159,6 @@ def _assignments(
             yield from place(number + 1)
 
     yield from place(0)
-
-
-def _fixed(line: Syntax) -> int:
-    """How many words at the beginning belong to the name of the instruction."""
-    name = _NAMES.get(line.opcode, "").split()
-    count = 0
-    for piece in line.pieces:
-        if piece.optional or not set(piece.words) <= set(name):
-            break
-        count += 1
-    return count
 
 
 def _out_of_order(words: Sequence[str], at: int, taken: Mapping[int, int]) -> bool:

@@ -61,7 +61,7 @@ def _written(mnemonic: str, count: int) -> frozenset[int] | None:
         op = tensor.named(mnemonic)
         if isinstance(op, tensor.Remark):
             return None
-        # wgmma reads D too, unless scale-d is 0: nothing is said about that.
+        # wgmma reads D too, unless scale-d is 0: D counts as written only.
         firsts = [slot[0] for slot in slots(op.operands)]
         return frozenset(i for i, each in enumerate(firsts) if is_written(op, each))
     found = mnemonics.reading(mnemonic).matches

@@ -1,7 +1,7 @@
-"""Is a Tensor Core instruction in the catalogue, and do its operands fit it?
+"""Checks Tensor Core instructions against the catalogue.
 
-The catalogue of :mod:`fragmenta.isa` is the judge, with the words that
-:func:`fragmenta.instruction` has for the same mistakes.
+The catalogue of :mod:`fragmenta.isa` decides.  The messages are those of
+:func:`fragmenta.instruction` for the same mistakes.
 """
 
 from __future__ import annotations

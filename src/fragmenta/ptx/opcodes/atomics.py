@@ -1,6 +1,6 @@
-"""Which instructions change memory in one step?
+"""Atomic instructions: their lines in the table.
 
-The engine carries them out itself.
+Their code is written by :mod:`fragmenta.simt.atomics`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ red{.sem}{.scope}{.space}.op.noftz{.L2::cache_hint}.vec.type    [a], b*vec, {pol
 )
 
 declare("""
-; space = shared::cluster ; ptx = 8.1 ; target = sm_90
+; space = shared::cluster ; ptx = 8.1 ; target = sm_90 ; name = async
 red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = inc dec ; type = u32
 red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = min max ; type = u32 s32
 red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = and or xor ; type = b32

@@ -1,6 +1,6 @@
-"""Which instructions decide what runs next?
+"""Instructions that decide what runs next: their lines in the table.
 
-The engine carries them out itself.
+Their code is written by :mod:`fragmenta.simt.control`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from fragmenta.ptx.opcodes.table import declare
 
 declare("""
+; name = inc dec
 bra{.uni}                           l:label
 brx.idx{.uni}                       a:u32, l:targets
 call{.uni}                          f:call

@@ -1,4 +1,4 @@
-"""What do the integer arithmetic instructions compute?
+"""Integer arithmetic.
 
 Packed types (``u16x2``, ``s8x4``) have several numbers in one register; each of them is
 treated as a lane of its own.
@@ -141,6 +141,7 @@ def subc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> Value:
 
 
 @opcodes("""
+    ; name = lo hi
     mad.half.cc.type   d, a, b, c, ^carry_out:pred   ; half = lo hi ; type = u32 s32
     mad.lo.cc.type     d, a, b, c, ^carry_out:pred   ; type = u64 s64
     madc.half.cc.type  d, a, b, c, ^carry_in:pred, ^carry_out:pred ; half = lo hi ; type = u32 s32
@@ -155,6 +156,7 @@ def mad_cc(
 
 @opcodes(
     """
+    ; name = hi
     mad.hi.cc.type   d, a, b, c, ^carry_out:pred                  ; type = u64 s64
     madc.hi.cc.type  d, a, b, c, ^carry_in:pred, ^carry_out:pred  ; type = u64 s64
     """,
@@ -168,6 +170,7 @@ def mad_hi_cc_64(
 
 
 @opcodes("""
+    ; name = lo hi
     madc.half.type  d, a, b, c, ^carry_in:pred  ; half = lo hi ; type = u32 s32
     madc.lo.type    d, a, b, c, ^carry_in:pred  ; type = u64 s64
 """)
@@ -178,6 +181,7 @@ def madc(q: Qualifiers, a: Value, b: Value, c: Value, carry_in: Value) -> Value:
 
 @opcodes(
     """
+    ; name = hi
     madc.hi.type  d, a, b, c, ^carry_in:pred  ; type = u64 s64
     """,
     large=True,
@@ -203,6 +207,7 @@ def _half(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; name = lo hi
     mul.half.type  d, a, b  ; half = lo hi ; type = u16 u32 s16 s32
     mul.lo.type    d, a, b  ; type = u64 s64
 """)
@@ -213,6 +218,7 @@ def mul(q: Qualifiers, a: Value, b: Value) -> Value:
 
 @opcodes(
     """
+    ; name = hi
     mul.hi.type  d, a, b  ; type = u64 s64
     """,
     large=True,
@@ -223,6 +229,7 @@ def mul_hi_64(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; name = wide
     mul.wide.u16  d:u32, a, b
     mul.wide.s16  d:s32, a, b
     mul.wide.u32  d:u64, a, b
@@ -234,6 +241,7 @@ def mul_wide(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; name = lo hi
     mad.half.type   d, a, b, c  ; half = lo hi ; type = u16 u32 s16 s32
     mad.lo.type     d, a, b, c  ; type = u64 s64
     mad.hi.sat.s32  d, a, b, c
@@ -246,6 +254,7 @@ def mad(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes(
     """
+    ; name = hi
     mad.hi.type  d, a, b, c  ; type = u64 s64
     """,
     large=True,
@@ -256,6 +265,7 @@ def mad_hi_64(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 @opcodes("""
+    ; name = wide
     mad.wide.u16  d:u32, a, b, c:u32
     mad.wide.s16  d:s32, a, b, c:s32
     mad.wide.u32  d:u64, a, b, c:u64
@@ -267,6 +277,7 @@ def mad_wide(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 @opcodes("""
+    ; name = lo hi
     mul24.half.type  d, a, b  ; half = lo hi ; type = u32 s32
 """)
 def mul24(q: Qualifiers, a: Value, b: Value) -> Value:
@@ -280,6 +291,7 @@ def mul24(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; name = lo hi
     mad24.half.type   d, a, b, c  ; half = lo hi ; type = u32 s32
     mad24.hi.sat.s32  d, a, b, c
 """)
@@ -318,6 +330,7 @@ def dp4a(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 @opcodes("""
+    ; name = lo hi
     dp2a.half.atype.btype  d:b32, a:b32, b:b32, c:b32  ; half = lo hi ; atype = u32 s32 ; btype = u32 s32
 """)
 def dp2a(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:

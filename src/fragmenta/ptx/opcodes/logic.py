@@ -1,4 +1,4 @@
-"""What do the logic and shift instructions compute?"""
+"""Logic and shift instructions."""
 
 from __future__ import annotations
 
@@ -111,6 +111,7 @@ def shr(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; name = l
     shf.l.mode.b32  d, a, b, c:u32  ; mode = clamp wrap
 """)
 def shf_left(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
@@ -119,6 +120,7 @@ def shf_left(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 @opcodes("""
+    ; name = r
     shf.r.mode.b32  d, a, b, c:u32  ; mode = clamp wrap
 """)
 def shf_right(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:

@@ -1,6 +1,6 @@
-"""Which instructions load, store, and speak about addresses?
+"""Loads, stores, and instructions about addresses: their lines in the table.
 
-The engine carries them out itself.  Where a word excludes another one (a cache
+Their code is written by :mod:`fragmenta.simt.accessing`.  Where a word excludes another one (a cache
 operator excludes ``.volatile``), there are two lines.
 """
 
@@ -42,6 +42,7 @@ ldu{.space}{.vec}.type                                                   d*vec, 
 declare(
     _WORDS
     + """
+; name = async bulk
 st{.weak}{.space}{.cop}{.L2::cache_hint}{.vec}.type                      [a], b*vec, {policy:b64} ; space = global ; cop = wb cg cs wt
 st{.weak}.space{.cop}{.vec}.type                                         [a], b*vec               ; space = local param param::func shared shared::cta shared::cluster ; cop = wb cg cs wt
 st{.weak}{.space}.L1{.L2::cache_hint}{.vec}.type                       [a], b*vec, {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
@@ -63,7 +64,7 @@ st.bulk{.weak}{.space}                                                   [a], si
 # ── multimem ────────────────────────────────────────────────────────────────
 
 declare("""
-; scope = cta cluster gpu sys ; space = global ; acc = acc::f32 ; ptx = 8.1 ; target = sm_90
+; scope = cta cluster gpu sys ; space = global ; acc = acc::f32 ; ptx = 8.1 ; target = sm_90 ; name = ld_reduce st red
 multimem.ld_reduce{.weak}{.space}.op.type                       d, [a]        ; op = min max ; type = u32 s32 u64 s64
 multimem.ld_reduce.sem.scope{.space}.op.type                    d, [a]        ; op = min max ; type = u32 s32 u64 s64 ; sem = relaxed acquire
 multimem.ld_reduce{.weak}{.space}.add.type                      d, [a]        ; type = u32 s32 u64
@@ -105,7 +106,7 @@ multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec
 """)
 
 declare("""
-; space = global ; ptx = 8.6 ; target = 100a/f 110a/f sm_120a sm_121a
+; space = global ; ptx = 8.6 ; target = 100a/f 110a/f sm_120a sm_121a ; name = ld_reduce st
 ; acc = acc::f16 ; scope = cta cluster gpu sys ; sem = relaxed acquire
 multimem.ld_reduce{.weak}{.space}.op{.vec}.type                 d*vec, [a]    ; op = min max ; vec = v2 v4 ; type = e5m2x4 e4m3x4
 multimem.ld_reduce{.weak}{.space}.add{.acc}{.vec}.type          d*vec, [a]    ; vec = v2 v4 ; type = e5m2x4 e4m3x4
@@ -122,33 +123,47 @@ multimem.st{.weak}{.space}.vec.type                             [a], b*vec    ; 
 # ── caches ──────────────────────────────────────────────────────────────────
 
 declare("""
+; name = range
 prefetch{.space}.level                                  [a]                             ; space = global local ; level = L1 L2
 prefetch{.space}.level                                  [a]                             ; space = global ; level = L2::evict_last L2::evict_normal ; ptx = 7.4 ; target = sm_80
 prefetch{.space}.tensormap                              [a]                             ; space = const param ; ptx = 8.0 ; target = sm_90
 prefetchu.L1                                            [a]
 applypriority{.space}.L2::evict_normal                  [a], size:imm                   ; space = global ; size = 128 ; ptx = 7.4 ; target = sm_80
 discard{.space}.L2                                      [a], size:imm                   ; space = global ; size = 128 ; ptx = 7.4 ; target = sm_80
-createpolicy.fractional.primary{.secondary}.b64         d, {fraction:f32}               ; primary = L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged ; secondary = L2::evict_first L2::evict_unchanged ; ptx = 7.4 ; target = sm_80
 createpolicy.range{.space}.primary{.secondary}.b64      d, [a], first:u32, total:u32    ; space = global ; primary = L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged ; secondary = L2::evict_first L2::evict_unchanged ; ptx = 7.4 ; target = sm_80
-createpolicy.cvt.L2.b64                                 d, a                            ; ptx = 7.4 ; target = sm_80
 """)
+
+declare(
+    """
+; name = fractional cvt
+createpolicy.fractional.primary{.secondary}.b64         d, {fraction:f32}               ; primary = L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged ; secondary = L2::evict_first L2::evict_unchanged ; ptx = 7.4 ; target = sm_80
+createpolicy.cvt.L2.b64                                 d, a                            ; ptx = 7.4 ; target = sm_80
+""",
+    computes=True,
+)
 
 # ── addresses ───────────────────────────────────────────────────────────────
 
-declare("""
-; space = const global local param param::entry shared shared::cta shared::cluster
+declare(
+    """
+; space = const global local param param::entry shared shared::cta shared::cluster ; name = to
 cvta.space.type                     d, a                    ; type = u32 u64
 cvta.to.space.type                  d, a                    ; type = u32 u64
 isspacep.space                      p:pred, a:address
 mapa{.space}.type                   d, a, b:u32             ; space = shared::cluster ; type = u32 u64 s32 s64 ; ptx = 7.8 ; target = sm_90
 getctarank{.space}.type             d:u32, a                ; space = shared::cluster ; type = u32 u64 s32 s64 ; ptx = 7.8 ; target = sm_90
+""",
+    computes=True,
+)
+
+declare("""
 alloca.type                         d, a, {align:imm}       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 stacksave.type                      d                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 stackrestore.type                   a                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 """)
 
 declare("""
-; bits = h200 ; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f
+; bits = h200 ; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f ; name = replace cp_fenceproxy
 tensormap.replace.tile.global_address{.space}.b1024.b64     [a], b
 tensormap.replace.tile.rank{.space}.b1024.b32               [a], b
 tensormap.replace.tile.field{.space}.b1024.b32              [a], n:imm, b       ; field = box_dim global_dim element_stride ; n = 0..4

@@ -1,6 +1,6 @@
-"""What do the instructions that move and resize integers compute?
+"""Instructions that move and resize integers.
 
-An instruction may write a register that is wider than its type.  The engine then
+An instruction may write a register that is wider than its type.  The emitter then
 extends the result as the type says, with its sign or with zeros.
 """
 
@@ -20,10 +20,13 @@ def mov(q: Qualifiers, a: Value) -> Value:
     return a
 
 
-declare("""
+declare(
+    """
 mov.vec.type  d*vec, a*vec  ; vec = v2 ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64
 mov.vec.type  d*vec, a*vec  ; vec = v4 ; type = b16 b32 u16 u32 s16 s32 f32
-""")
+""",
+    computes=True,
+)
 
 
 @opcodes("""
@@ -57,6 +60,7 @@ def _in_range(a: Value, signed: bool, width: int, to_signed: bool) -> Value:
 
 
 @opcodes("""
+    ; name = pack
     cvt.pack.sat.to.s32  d:b32, a, b  ; to = u16 s16 ; ptx = 6.5
 """)
 def cvt_pack(q: Qualifiers, a: Value, b: Value) -> Value:
@@ -67,6 +71,7 @@ def cvt_pack(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
+    ; name = pack
     cvt.pack.sat.to.s32.b32  d:b32, a:s32, b:s32, c:b32  ; to = u2 s2 u4 s4 u8 s8 ; ptx = 6.5
 """)
 def cvt_pack_more(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:

@@ -1,6 +1,6 @@
-"""Which instructions make threads wait, exchange values, or copy behind their back?
+"""Instructions that wait, exchange values or copy asynchronously: their lines.
 
-The engine carries them out itself.
+Handlers in :mod:`fragmenta.simt` write their code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fragmenta.ptx.opcodes.table import declare
 # ── barriers ────────────────────────────────────────────────────────────────
 
 declare("""
-; a = 0..15
+; a = 0..15 ; name = warp cluster arrive wait
 bar{.cta}.sync                              a:u32, {b:u32}
 bar{.cta}.arrive                            a:u32, b:u32
 bar{.cta}.red.popc.u32                      d, a:u32, {b:u32}, c:pred
@@ -25,7 +25,7 @@ barrier.cluster.wait{.acquire}{.aligned}                                ; ptx = 
 """)
 
 declare("""
-; scope = cta cluster gpu sys
+; scope = cta cluster gpu sys ; name = proxy
 membar.level                                                                    ; level = cta gl sys
 membar.proxy.alias                                                              ; ptx = 7.5
 membar.proxy.async                                                              ; ptx = 8.0 ; target = sm_90
@@ -57,10 +57,10 @@ shfl.sync.mode.b32                  d|p, a, b:b32, c:b32, membermask:u32  ; mode
 """)
 
 # ── mbarrier ────────────────────────────────────────────────────────────────
-# The bits of a state are the hardware's secret.  Here they are other bits.
+# The bits of a state are not documented.  Here they are other bits.
 
 declare("""
-; scope = cta cluster ; target = sm_80 ; ptx = 7.0
+; scope = cta cluster ; target = sm_80 ; ptx = 7.0 ; name = init inval expect_tx complete_tx arrive arrive_drop test_wait parity try_wait pending_count
 mbarrier.init{.space}.b64                                       [a], n:u32              ; space = shared shared::cta ; n = 1..1048575
 mbarrier.inval{.space}.b64                                      [a]                     ; space = shared shared::cta
 mbarrier.expect_tx{.space}.b64                                  [a], n:u32              ; space = shared shared::cta shared::cluster ; ptx = 8.0 ; target = sm_90
@@ -101,7 +101,7 @@ mbarrier.pending_count.b64                                      d:u32, a
 # ── copies ──────────────────────────────────────────────────────────────────
 
 declare("""
-; prefetch = L2::64B L2::128B L2::256B ; space = shared shared::cta ; target = sm_80 ; ptx = 7.0
+; prefetch = L2::64B L2::128B L2::256B ; space = shared shared::cta ; target = sm_80 ; ptx = 7.0 ; name = async commit_group wait_group wait_all mbarrier arrive
 cp.async.cop.space.global{.L2::cache_hint}{.prefetch}   [d], [a], size:imm, {ignore:src}, {policy:b64}  ; cop = ca ; size = 4 8 16
 cp.async.cop.space.global{.L2::cache_hint}{.prefetch}   [d], [a], size:imm, {ignore:src}, {policy:b64}  ; cop = cg ; size = 16
 cp.async.commit_group
@@ -111,7 +111,7 @@ cp.async.mbarrier.arrive{.noinc}{.space}.b64            [a]
 """)
 
 declare("""
-; ptx = 8.0 ; target = sm_90 ; size = 0..1048560/16
+; ptx = 8.0 ; target = sm_90 ; size = 0..1048560/16 ; name = async bulk prefetch commit_group wait_group reduce
 cp.async.bulk.dst.global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint}  [d], [a], size:u32, [mbar], {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mask = 0..65535
 cp.async.bulk.dst.global.mbarrier::complete_tx::bytes{.L2::cache_hint}              [d], [a], size:u32, [mbar], {policy:b64}                        ; dst = shared::cta ; ptx = 8.6
 cp.async.bulk.dst.global.mbarrier::complete_tx::bytes.ignore_oob{.L2::cache_hint}   [d], [a], size:u32, left:u32, right:u32, [mbar], {policy:b64}   ; dst = shared::cta ; left = 0..15 ; right = 0..15 ; ptx = 9.2 ; bits = modelled
@@ -133,7 +133,7 @@ cp.reduce.async.bulk.dst.shared::cta.bulk_group{.L2::cache_hint}.op.type        
 """)
 
 declare("""
-; bits = h200 ; dim = 1d 2d 3d 4d 5d ; mask = 0..65535 ; group = cta_group::1 cta_group::2 ; ptx = 8.0 ; target = sm_90
+; bits = h200 ; dim = 1d 2d 3d 4d 5d ; mask = 0..65535 ; group = cta_group::1 cta_group::2 ; ptx = 8.0 ; target = sm_90 ; name = async bulk tensor reduce prefetch
 cp.async.bulk.tensor.dim.dst.global{.mode}.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {mask:b16}, {policy:b64}                  ; dst = shared::cluster ; mode = tile
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], offsets:im2col, {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mode = im2col ; dim = 3d 4d 5d
 cp.async.bulk.tensor.dim.dst.global{.mode}.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], {policy:b64}                   ; dst = shared::cta ; mode = tile ; ptx = 8.6
@@ -147,7 +147,7 @@ cp.async.bulk.prefetch.tensor.dim.L2.global.mode{.L2::cache_hint}               
 """)
 
 declare("""
-; group = cta_group::1 cta_group::2 ; dim = 3d 4d 5d ; mask = 0..65535 ; ptx = 8.6 ; target = 100a/f 110a/f
+; group = cta_group::1 cta_group::2 ; dim = 3d 4d 5d ; mask = 0..65535 ; ptx = 8.6 ; target = 100a/f 110a/f ; name = async bulk tensor prefetch
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], offsets:im2col, {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mode = im2col::w im2col::w::128
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w ; target = sm_100
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w::128
@@ -161,7 +161,7 @@ cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4{.L2::cache_hint}       
 # ── clusters that take over the work of others ──────────────────────────────
 
 declare("""
-; ptx = 8.6 ; target = sm_100 ; bits = modelled
+; ptx = 8.6 ; target = sm_100 ; bits = modelled ; name = try_cancel query_cancel
 clusterlaunchcontrol.try_cancel.async{.space}.mbarrier::complete_tx::bytes{.multicast::cluster::all}.b128   [a], [mbar]     ; space = shared::cta
 clusterlaunchcontrol.query_cancel.is_canceled.pred.b128                                                     p:pred, a:b128
 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128                                               d*4:b32, a:b128

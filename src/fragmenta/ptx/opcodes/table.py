@@ -1,4 +1,4 @@
-r"""How is one PTX instruction written in the table of opcodes, and found again?
+r"""The notation of the table of opcodes, and the look-up in it.
 
 A line of the table is written as the manual writes the syntax of an instruction,
 then, after semicolons, the words that may stand for each name::
@@ -9,7 +9,7 @@ then, after semicolons, the words that may stand for each name::
 A qualifier whose name is not explained stands for itself, as ``.ftz`` does.  Braces
 may be left out in the instruction.  An operand has the type of the instruction, which
 is the qualifier called ``type`` or else the last one that is a type; another type is
-written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
+written after a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
 ``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
 or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
 operand that may be left out, ``[a]`` an address.
@@ -30,7 +30,9 @@ Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version
 ``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
 that target alone, one without it names that target and every later one.  ``100a/f``
 names the targets with a letter in an architecture family, as in :mod:`fragmenta.isa`.
-``bits = modelled`` says how sure the bits of one line are.
+``bits = modelled`` says how sure the bits of one line are.  ``name = lo hi wide`` are
+words that belong to the name of an instruction: where they come first, they keep their
+place, while ptxas takes other words in any order.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ class Slot:
 
 
 class Piece(NamedTuple):
-    """One word behind a dot in a line of the table."""
+    """One word after a dot in a line of the table."""
 
     name: str
     words: tuple[str, ...]
@@ -98,15 +100,19 @@ class Syntax:
     opcode: str
     operands: tuple[Slot, ...]
     emit: Callable[..., Any] | None = None
-    """What it computes: see :func:`opcodes`."""
+    """The function that computes it: see :func:`opcodes`."""
     large: bool = False
     fidelity: str = "ieee"
     pieces: tuple[Piece, ...] = ()
-    """The words behind the opcode, in order."""
+    """The words after the opcode, in order."""
     since: str = ""
     """The first PTX version that has it, if the assembler asks for one."""
     targets: str = ""
     """The targets that have it, if not all have."""
+    fixed: int = 0
+    """How many words behind the opcode belong to the name, and keep their place."""
+    computes: bool = False
+    """Whether all it does is to compute results from the operands of its lane."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -169,6 +175,16 @@ class Table:
                 first = first or match
         return first
 
+    def computes(self, mnemonic: str) -> bool:
+        """Whether all that an instruction does is to compute in each lane.
+
+        If its words stand in another order than in the table, all lines of its opcode
+        have to say so.
+        """
+        found = self.find(mnemonic)
+        lines = [found.syntax] if found else self.lines.get(mnemonic.partition(".")[0])
+        return bool(lines) and all(each.computes for each in lines or ())
+
 
 TABLE = Table()
 """The table; the modules of this package fill it when they are imported."""
@@ -204,8 +220,12 @@ def declare(
     large: bool = False,
     fidelity: str = "ieee",
     words: Mapping[str, str] | None = None,
+    computes: bool = False,
 ) -> None:
-    """Add lines to the table; without ``emit`` the engine itself carries them out."""
+    """Add lines to the table; without ``emit`` a handler in ``simt`` writes their code.
+
+    ``computes``: it does nothing but compute in each lane, as all with ``emit`` do.
+    """
     below = {name: tuple(said.split()) for name, said in (words or {}).items()}
     for line in filter(None, map(str.strip, text.splitlines())):
         head, *explained = (part.strip() for part in line.split(";"))
@@ -228,6 +248,8 @@ def declare(
             pieces,
             " ".join(names.get("ptx", ())),
             " ".join(names.get("target", ())),
+            _fixed(pieces, names.get("name", ())),
+            computes or emit is not None,
         )
         TABLE.lines[opcode].append(syntax)
 
@@ -246,6 +268,16 @@ def _pieces(
         for optional, needed in found
         for name in [optional or needed]
     )
+
+
+def _fixed(pieces: tuple[Piece, ...], name: tuple[str, ...]) -> int:
+    """How many words at the beginning belong to the name of the instruction."""
+    count = 0
+    for piece in pieces:
+        if piece.optional or not set(piece.words) <= set(name):
+            break
+        count += 1
+    return count
 
 
 def _pattern(opcode: str, pieces: tuple[Piece, ...]) -> re.Pattern[str]:

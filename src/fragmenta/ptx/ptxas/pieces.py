@@ -11,106 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.flow import destinations, falls_through, successors
 from fragmenta.ptx.module import Function, Immediate, Instruction, Part, Register
+from fragmenta.ptx.opcodes import TABLE
 
-# Without a use of their result they are left out.
-_PURE = frozenset(
-    {
-        "abs",
-        "add",
-        "and",
-        "bfe",
-        "bfi",
-        "bfind",
-        "bmsk",
-        "brev",
-        "clz",
-        "cnot",
-        "copysign",
-        "cos",
-        "cvt",
-        "cvta",
-        "div",
-        "dp2a",
-        "dp4a",
-        "ex2",
-        "fma",
-        "fns",
-        "lg2",
-        "lop3",
-        "mad",
-        "mad24",
-        "max",
-        "min",
-        "mov",
-        "mul",
-        "mul24",
-        "neg",
-        "not",
-        "or",
-        "popc",
-        "prmt",
-        "rcp",
-        "rem",
-        "rsqrt",
-        "sad",
-        "selp",
-        "set",
-        "setp",
-        "shf",
-        "shl",
-        "shr",
-        "sin",
-        "slct",
-        "sqrt",
-        "sub",
-        "szext",
-        "tanh",
-        "testp",
-        "xor",
-    }
-)
-
-# Guarded, they do not become jumps: they have predicates in machine code.
-_COMPUTES = _PURE | frozenset(
-    {
-        "addc",
-        "clmad",
-        "getctarank",
-        "isspacep",
-        "madc",
-        "mapa",
-        "subc",
-        "vabsdiff",
-        "vabsdiff2",
-        "vabsdiff4",
-        "vadd",
-        "vadd2",
-        "vadd4",
-        "vavrg2",
-        "vavrg4",
-        "vmad",
-        "vmax",
-        "vmax2",
-        "vmax4",
-        "vmin",
-        "vmin2",
-        "vmin4",
-        "vset",
-        "vset2",
-        "vset4",
-        "vshl",
-        "vshr",
-        "vsub",
-        "vsub2",
-        "vsub4",
-    }
-)
-
-# ptxas leaves these out, too, if their results are not used.
+# ptxas leaves these out if their results are not used, and all that only computes.
 _WITHOUT_EFFECT = frozenset({"activemask", "ld", "ldmatrix", "mma", "shfl", "vote"})
 _EFFECTS = frozenset({"acquire", "volatile"})
 
@@ -159,10 +67,15 @@ def constants(code: Sequence[Instruction]) -> dict[int, Immediate]:
     return {number: value for number, value in found.items() if times[number] == 1}
 
 
+@cache
+def _only_computes(mnemonic: str) -> bool:
+    return TABLE.computes(mnemonic)
+
+
 def _without_effect(instruction: Instruction) -> bool:
     """Whether ptxas leaves an instruction out if its results are not used."""
     words = set(instruction.qualifiers)
-    if instruction.opcode in _PURE:
+    if _only_computes(instruction.mnemonic):
         return "cc" not in words
     return instruction.opcode in _WITHOUT_EFFECT and not words & _EFFECTS
 
@@ -170,20 +83,16 @@ def _without_effect(instruction: Instruction) -> bool:
 def _computes(instruction: Instruction) -> bool:
     """Whether a guarded instruction has a predicate in machine code."""
     words = instruction.qualifiers
-    match instruction.opcode:
-        case "createpolicy":
-            return "range" not in words
-        case "lop3":
-            return not {"and", "or"} & {*words}
-        case opcode:
-            return opcode in _COMPUTES and "cc" not in words
+    if instruction.opcode == "lop3" and {"and", "or"} & {*words}:
+        return False
+    return _only_computes(instruction.mnemonic) and "cc" not in words
 
 
 # ── pieces ──────────────────────────────────────────────────────────────────
 
 
 def cuts(instruction: Instruction) -> bool:
-    """Whether a piece of code ends behind an instruction."""
+    """Whether a piece of code ends after an instruction."""
     words = set(instruction.qualifiers)
     match instruction.opcode:
         case "bra" | "brx" | "ret" | "exit" | "call" | "trap" | "brkpt" | "pmevent":
@@ -290,7 +199,7 @@ class Pieces:
             yield from (
                 place
                 for place in piece
-                if not self.needed[place] and self.code[place].opcode in _PURE
+                if not self.needed[place] and _only_computes(self.code[place].mnemonic)
             )
 
     # ── what is needed later ────────────────────────────────────────────────

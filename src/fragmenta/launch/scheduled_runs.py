@@ -1,66 +1,56 @@
 """The runs of one launch: with each schedule, and again to follow undefined bits.
 
 A launch with several schedules is run once with each, on the same memory.  A run that
-read what nobody had written is repeated: see :mod:`races.suspicions`.
+read unwritten memory or registers is repeated: see :mod:`fragmenta.races.suspicions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import is_among
-from fragmenta.errors import Error, KernelFault, LimitReached
-from fragmenta.launch.launching import Launch
-from fragmenta.launch.result import told, total
+from fragmenta.errors import KernelFault, LimitReached
+from fragmenta.launch.launch import Launch
+from fragmenta.launch.result import first_errors, total
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.naming import element
 from fragmenta.units.findings import Finding, Launched
-from fragmenta.units.schedule import EAGER, Schedule
 
+if TYPE_CHECKING:
+    from fragmenta.races.report.history import Recorded
+
+Images: TypeAlias = list[NDArray[np.uint8]]
+"""A copy of the memory of each segment of a launch."""
 SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
 LEAST = 1_000_000
-"""Warp instructions that a further run may have besides twice those of the first."""
+"""Warp instructions of a further run, in addition to twice those of the first."""
 
 
-def check_reporting(problems: Any) -> None:
-    """Refuse what does not say how problems are told."""
-    if not is_among(problems, ("raise", "report")):
-        raise Error(f"problems is 'raise' or 'report'; given {problems!r}")
+class Prepare(Protocol):
+    """Makes a launch that is ready to run."""
+
+    def __call__(self, schedule: str | int, defined: int | None = None) -> Launch:
+        """``defined`` is the seed of undefined bits, if they are followed."""
 
 
-def check_schedules(schedule: Any, schedules: Any, client: Any) -> list[str | int]:
-    """The schedules of a launch, at least one."""
-    if schedules is None:
-        chosen = [schedule]
-    else:
-        if not is_among(schedule, (EAGER,)):
-            raise Error("give schedule or schedules, not both")
-        if not isinstance(schedules, Iterable) or isinstance(
-            schedules, str | bytes | np.ndarray
-        ):
-            raise Error(f"schedules is a list of schedules; given {schedules!r}")
-        chosen = list(schedules)
-    if not chosen:
-        raise Error("schedules needs at least one schedule; given none")
-    for each in chosen:
-        Schedule(each)  # refuses what is none
-    if client is not None and chosen != [EAGER]:
-        raise Error("a launch with client= has the schedule 'eager' only")
-    return chosen
+class Run(Protocol):
+    """Runs a launch; what the kernel printed."""
+
+    def __call__(self, launch: Launch, most: int | None = ...) -> str:
+        """``most`` are the warp instructions that it may execute."""
 
 
-class Runs:
+class ScheduledRuns:
     """The runs of one launch, with one schedule each."""
 
     def __init__(
         self,
-        prepare: Callable[..., Launch],
-        run: Callable[..., str],
+        prepare: Prepare,
+        run: Run,
         schedules: list[str | int],
         reports: bool,
     ) -> None:
@@ -68,10 +58,10 @@ class Runs:
         self._reports = reports
         self.found: list[tuple[Launched, Finding]] = []
         """What was found, with the first run in which it was."""
-        self.recorded: list[Any] = []
+        self.recorded: list[Recorded] = []
         """What happened in some clusters of each run."""
-        self._used: set[tuple[Any, ...]] = set()
-        """Where registers were used that nobody had written."""
+        self._used: set[tuple[str, int]] = set()
+        """Where unwritten registers were used: function and instruction."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -93,13 +83,13 @@ class Runs:
             _restore(self.launch, after)
         return output
 
-    def _one(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
+    def _one(self, launch: Launch, schedule: str | int, before: Images) -> str:
         try:
             return self._watched(launch, schedule, before)
         finally:
             launch.close()
 
-    def _watched(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
+    def _watched(self, launch: Launch, schedule: str | int, before: Images) -> str:
         output = ""
         try:
             output = self._run(launch)
@@ -117,15 +107,16 @@ class Runs:
         return output
 
     def _follow(
-        self, launch: Launch, schedule: str | int, before: list[Any]
+        self, launch: Launch, schedule: str | int, before: Images
     ) -> list[tuple[Launched, Finding]]:
-        """Run a launch again, if it read what nobody had written.
+        """Run a launch again, if it read unwritten memory or registers.
 
-        What nobody uses is no longer one of its problems.  What else is wrong is
-        returned.
+        A read whose value has no effect is no longer one of its problems.  Uses of
+        undefined values are returned.
         """
         if not before or launch.machine is None:
             return []
+        from fragmenta.races.definedness_watch import DefinedWatch
         from fragmenta.races.suspicions import in_doubt, settle, suspected
 
         if not suspected(launch):
@@ -137,12 +128,14 @@ class Runs:
             _restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
+            observer = again.machine.watching
+            assert isinstance(observer, DefinedWatch)
             try:
                 self._run(again, most)
-            except KernelFault:  # the first run has said so, or it had no end
-                again.machine.watching.left = ()
+            except KernelFault:  # the first run reported it, or this one has no end
+                observer.left = ()
             else:
-                again.machine.watching.leave()
+                observer.leave()
             finally:
                 _restore(launch, after)
             return again
@@ -150,16 +143,16 @@ class Runs:
         again, kept = follow(0), []
         others = [follow(seed) for seed in SEEDS] if in_doubt(again) else []
         for each in settle(launch, again, others):
-            place = tuple(again.compiled.places[each.site])
-            if place not in self._used:
-                self._used.add(place)
+            function, index = again.compiled.places[each.site]
+            if (function, index) not in self._used:
+                self._used.add((function, index))
                 kept.append((again.kept, each))
         for run in (again, *others):
             run.close()
         return kept
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
-        """Tell with a fault what was wrong before: it may be the cause."""
+        """Attach earlier errors to a fault: one of them may be its cause."""
         if launch.machine is None or fault.problems:
             return
         before = [each for each in launch.machine.problems if each.severity == "error"]
@@ -168,10 +161,10 @@ class Runs:
 
             kept = launch.kept
             fault.problems = tell_all((kept, each) for each in before)
-            fault.before = told(fault.problems)
+            fault.before = first_errors(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
-        """A run that could not go on is a problem like the others."""
+        """Report a run that could not go on as a problem like the others."""
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
@@ -190,8 +183,8 @@ class Runs:
             if each.key not in known:
                 self.found.append((kept, each))
 
-    def _compare(self, launch: Launch, schedule: str | int, after: list[Any]) -> None:
-        """Say which array differs from the first run, if one does."""
+    def _compare(self, launch: Launch, schedule: str | int, after: Images) -> None:
+        """Report the arrays that differ from those of the first run."""
         first = self._schedules[0]
         for segment, wanted in zip(launch.places, after, strict=True):
             different = np.flatnonzero(segment.data != wanted)
@@ -209,7 +202,7 @@ class Runs:
 
 
 def _may_doubt(launch: Launch) -> bool:
-    """Whether the launch is watched, and can read what nobody has written."""
+    """Whether the launch is observed, and can read unwritten memory or registers."""
     if launch.machine is None or launch.machine.watching is None:
         return False
     from fragmenta.races.suspicions import may_doubt
@@ -217,11 +210,11 @@ def _may_doubt(launch: Launch) -> bool:
     return may_doubt(launch)
 
 
-def _copies(launch: Launch) -> list[Any]:
+def _copies(launch: Launch) -> Images:
     return [each.data.copy() for each in launch.places]
 
 
-def _restore(launch: Launch, memory: list[Any]) -> None:
+def _restore(launch: Launch, memory: Images) -> None:
     for segment, data in zip(launch.places, memory, strict=True):
         if segment.writable:
             segment.data[:] = data

@@ -1,0 +1,185 @@
+"""A launch: all that is the same for every block of a grid.
+
+:class:`Launch` holds the machine code, the memory that all blocks see, and the machine
+that carries out asynchronous work.  :mod:`fragmenta.launch.grid` runs its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.launch import faults
+from fragmenta.launch.interrupts import Interrupts
+from fragmenta.launch.limits import Meter
+from fragmenta.launch.runners import BlockRunner, ClusterRunner
+from fragmenta.launch.variables import Variables
+from fragmenta.launch.warp_functions import function_table
+from fragmenta.progress import Progress, ignore_progress
+from fragmenta.ptx.module import Module
+from fragmenta.simt import layout
+from fragmenta.simt.arguments import Arguments, Segment
+from fragmenta.simt.compiled import Compiled
+from fragmenta.simt.context import Context, Shape, template
+from fragmenta.simt.host import Host
+from fragmenta.simt.layout import Status
+from fragmenta.simt.mode import Mode
+from fragmenta.units.faults import Stop
+from fragmenta.units.findings import Launched, Place, Problems
+from fragmenta.units.machine import Machine
+
+Runner: TypeAlias = Context | BlockRunner | ClusterRunner
+"""What runs blocks, one after the other."""
+TURN = 2000
+"""How often a warp may jump back before another has its turn."""
+SAVED = 1 << 18
+"""Bytes that each thread of a recursive kernel has for saved registers."""
+
+
+class Launch:
+    """All that is the same for every block of a launch."""
+
+    def __init__(
+        self,
+        module: Callable[[], Module],
+        compiled: Compiled,
+        shape: Shape,
+        arguments: Arguments,
+        variables: Variables,
+        dynamic: int,
+        stack: int,
+        meter: Meter,
+        cooperative: bool = False,
+    ) -> None:
+        self.meter = meter
+        self.module, self.compiled, self.shape = module, compiled, shape
+        self.dynamic = dynamic
+        self.stack = stack if compiled.recursive or compiled.allocates else 0
+        self.saved = SAVED
+        self.arguments, self.parameters = arguments, arguments.parameters
+        self.places: list[Segment] = [*arguments.segments, *variables.segments]
+        self.cooperative = cooperative
+        if cooperative:
+            self.places.append(_workspace())
+        self.segments = np.zeros((layout.SLOTS, 4), np.int64)
+        for each in self.places:
+            where = each.data.ctypes.data
+            self.segments[each.slot, :3] = where, each.data.size, not each.writable
+        where = self.parameters.ctypes.data
+        self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
+        self.constants = compiled.memory
+        self.functions, self._kept = function_table(compiled.functions)
+        at = layout.WORKSPACE_SLOT << layout.SLOT_BITS if cooperative else 0
+        self.template = template(compiled.local, compiled.shared, dynamic, shape, at)
+        self.host = Host(self)
+        self.host_address = self.host.address
+        self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
+        self.progress: Progress = ignore_progress
+        self.interrupts = Interrupts()
+        self.target = self.language = ""
+        self.machine: Machine | None = None
+        """What carries out events; None if there are none and nothing observes."""
+
+    def attach_machine(self, schedule: str | int, strict: bool, seed: int = 0) -> None:
+        """Attach what carries out events, and the observer that the code was made for.
+
+        The schedule says when asynchronous work is done.  ``seed`` says what undefined
+        memory holds, if undefined bits are followed.
+        """
+        # Importing the registry registers the units.
+        from fragmenta.units import registry
+
+        assert registry
+        self.machine = Machine(self, schedule, Problems(), strict)
+        if Mode(*self.compiled.mode).watch:
+            from fragmenta.races.launch_watch import LaunchWatch
+
+            self.machine.watching = LaunchWatch(self.machine)
+        elif Mode(*self.compiled.mode).defined:
+            from fragmenta.races.definedness_watch import DefinedWatch
+
+            self.machine.watching = DefinedWatch(self.machine, seed)
+
+    @property
+    def kept(self) -> Launched:
+        """What a report of its problems needs after the launch has ended."""
+        places = tuple(Place(e.slot, e.name, e.elements) for e in self.places)
+        return Launched(self.module, self.compiled, self.shape, places, self.language)
+
+    def close(self) -> None:
+        """Release all that only the run needed.
+
+        Callbacks, blocks and observers refer to one another in circles.  Without this,
+        their memory and the shadows of all arrays would live until Python's garbage
+        collector runs, or as long as the traceback of an error is kept.
+        """
+        if self.machine is not None:
+            self.machine.close()
+            self.machine = None
+        self.host.close()
+
+    @property
+    def units(self) -> int:
+        """How many clusters the grid has; without clusters, how many blocks."""
+        return self.shape.blocks // self.shape.cluster_blocks
+
+    def context(self) -> Runner:
+        """A new runner: the context of a block, or those of a cluster."""
+        if self.machine is not None:
+            alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
+            return BlockRunner(self) if alone else ClusterRunner(self)
+        return Context(self.compiled, self.shape, self, self.dynamic)
+
+    def run(self, context: Runner) -> None:
+        """Let a runner go on until its blocks have ended or it has to stop."""
+        code = self.compiled.code
+        if not isinstance(context, Context):
+            context.run(TURN)
+        else:
+            code.grid(context.address, code.kernel, TURN)
+
+    def check(self, runner: Runner) -> None:
+        """Raise the error of a runner, if it has failed or is stuck."""
+        context = runner if isinstance(runner, Context) else runner.failed
+        if runner.status == Status.FAULT:
+            failed = self.host.errors.get(context.address)
+            if failed is None and self.machine is not None:
+                failed = self.machine.errors.get(context.address)
+            if isinstance(failed, Stop):
+                raise faults.stopped(self.place(runner), failed.rule, str(failed))
+            if failed is not None and type(failed) is not Error:
+                try:
+                    raise failed
+                finally:  # its traceback keeps this frame, which must not keep it
+                    del failed
+            raise faults.explain(self.place(runner), str(failed or ""))
+        if runner.status == Status.BLOCKED:
+            cluster = None if isinstance(runner, Context) else runner.cluster
+            raise faults.stuck(self.place(runner), cluster)
+
+    def place(self, runner: Runner) -> faults.Place:
+        """Where and in which block an error happened."""
+        context = runner if isinstance(runner, Context) else runner.failed
+        return faults.Place(
+            self.module(),
+            self.compiled,
+            self.shape,
+            self.places,
+            context,
+            self.parameters.size,
+        )
+
+
+def _workspace() -> Segment:
+    """The workspace of a cooperative grid: its size, and a counter.
+
+    In CUDA's headers, ``grid.sync()`` counts arrivals there, and polls the counter
+    until its highest bit has changed.
+    """
+    data = np.zeros(8, np.uint8)
+    data.view(np.uint32)[0] = data.size
+    return Segment("the workspace of the grid", data, True, layout.WORKSPACE_SLOT)
