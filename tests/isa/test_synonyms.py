@@ -128,6 +128,15 @@ def test_every_architecture_is_its_targets() -> None:
         "ampere": "sm_80 sm_86 sm_87 sm_88",
         "ada": "sm_89",
         "hopper": "sm_90 sm_90a",
+        # A GPU is one chip, which has one number.
+        "v100": "sm_70",
+        "xavier": "sm_72",
+        "t4": "sm_75",
+        "a100": "sm_80",
+        "a10": "sm_86",
+        "orin": "sm_87",
+        "l4": "sm_89",
+        "h100": "sm_90 sm_90a",
     }
     for word, targets in meant.items():
         found = synonyms.meaning(word)

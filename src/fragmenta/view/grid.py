@@ -245,14 +245,13 @@ def value_texts(fragment: Fragment, values: ArrayLike) -> NDArray[np.object_]:
             f"{fragment.name} is {size}{stored}; given values of shape {given.shape}"
         )
     bits = of.encode(given)
-    texts = np.empty(given.shape, object)
     if fragment.layout.data[-1] == "chunk":
-        texts.flat[:] = [f"{int(code):04b}" for code in bits.flat]
+        told = [f"{int(code):04b}" for code in bits.flat]
     elif of.is_integer or of.kind in ("bit", "raw"):
-        texts.flat[:] = [str(int(each)) for each in of.decode(bits).flat]
+        told = [str(int(each)) for each in of.decode(bits).flat]
     else:
-        texts.flat[:] = [f"{each:.4g}" for each in of.to_float64(bits).flat]
-    return texts
+        told = [f"{each:.4g}" for each in of.to_float64(bits).flat]
+    return np.array(told, object).reshape(given.shape)
 
 
 def _used(fragment: Fragment) -> Index:
