@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
     corpus,
+    effects,
     families,
     figures,
     gallery,
@@ -36,6 +37,8 @@ from making import (
     site,
 )
 from making.markdown import DOCS, ROOT
+
+import fragmenta
 
 END = "<!-- /generated -->"
 REGION = re.compile(
@@ -60,6 +63,9 @@ WRITERS: dict[str, Callable[[], str]] = {
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
     "hazards": hazards.rule_table,
+    "effects": effects.effect_table,
+    "completions": effects.completion_table,
+    "not-run": effects.not_run_table,
     "opcodes": kernels.opcode_tables,
     "launches": kernels.launch_table,
     "scalars": kernels.scalar_table,
@@ -72,12 +78,9 @@ WRITERS: dict[str, Callable[[], str]] = {
     "corpus-kernels": corpus.kernels,
     "commands": references.commands,
     "api": references.api,
-    **{
-        f"api:{room}": partial(references.api, room)
-        for room in ("ptx", "tensor_memory", "wmma")
-    },
+    **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
 }
-"""What each name after ``generated:`` stands for."""
+"""The function that writes each name after ``generated:``."""
 
 
 def main(*options: str) -> None:
@@ -92,7 +95,7 @@ def main(*options: str) -> None:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has generated text, and the contents, as they ought to be."""
+    """Every page with generated text, up to date."""
     found = {}
     for path in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md"):
         text = path.read_text(encoding="utf-8")

@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from fragmenta.arithmetic.quantization import ELEMENTS
 from fragmenta.arrays.checks import Array
-from fragmenta.arrays.npy import Archive
 from fragmenta.commands import comparison
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
@@ -44,9 +42,10 @@ from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import bar
+from fragmenta.quant.quantization import ELEMENTS
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.sparse.compress import Compressed
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.compression import Compressed
+from fragmenta.sparse.pruning import prune
 
 FileA = Annotated[str, matrix_argument("A", "A .npy or .npz file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy or .npz file, K x N.")]
@@ -206,16 +205,16 @@ class _Task:
             name: _random(generator, part.dtype, part.shape)
             for name, part in parts.items()
         }
-        a = prune(a, op) if op.sparse else a
+        a = prune(op, a) if op.sparse else a
         where = chosen_target(op, target_of(target, op))
         return cls(op, where, a, b, c, scales, {})
 
     def result(self) -> Array:
         try:
             D = matmul(
+                self.op,
                 self.a,
                 self.b,
-                self.op,
                 self.c,
                 scale_a=self.scales.get("scale_a"),
                 scale_b=self.scales.get("scale_b"),
@@ -411,7 +410,7 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
+def _typed(found: Mapping[str, Array], name: str, op: Instruction, path: str) -> Array:
     """An array of an archive; only one of the same type can be taken by its bits."""
     of, array = op.types["a"], found[name]
     if array.dtype.kind == "V" and "type" in found:

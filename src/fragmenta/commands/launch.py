@@ -290,7 +290,7 @@ def _places(
         if number not in arrays:
             have = f"arrays are {one_of(arrays, 'and')}" if arrays else "none is"
             raise Error(f"--save {text}: argument {index} is no array; {have}")
-        check_output(path, force, ".npy", "--save")
+        check_output(path, force, ".npy", option="--save")
         if number in found or path in found.values():
             raise Error(f"--save {text}: an array has one file, and a file one array")
         found[number] = path

@@ -26,8 +26,8 @@ from fragmenta.errors import Error, one_of
 from fragmenta.isa.searching import search
 from fragmenta.progress import bar
 from fragmenta.weights.orders import KNOWN, Nibbles
-from fragmenta.weights.shuffle import Shuffle
-from fragmenta.weights.shuffle import shuffle as library
+from fragmenta.weights.shuffling import Shuffle
+from fragmenta.weights.shuffling import shuffle as library
 
 _SHAPE = (4096, 4096)
 """The weight that is shown if none is named."""
@@ -192,7 +192,7 @@ def _check_request(asked: list[str], output: str | None, force: bool) -> None:
     if output is not None:
         if not asked:
             raise Error("-o needs --pack, --unpack, --scales, --zeros or --function")
-        check_output(output, force, "" if text else ".npy")
+        check_output(output, force, *([] if text else [".npy"]))
 
 
 def _list(as_json: bool, given: list[str]) -> None:

@@ -76,7 +76,7 @@ def _in_shared(
     shared: NDArray[np.uint8], op: Op, name: str, word: int, trans: int
 ) -> NDArray[np.bool_]:
     """The undefined elements of A or B in shared memory."""
-    bits = read_tile(shared, word, op, name, major=MAJORS[trans])
+    bits = read_tile(op, name, shared, word, major=MAJORS[trans])
     return np.asarray(bits != 0)
 
 
@@ -143,7 +143,7 @@ def tensor_work(task: Queued, shadows: Sequence[Shadow]) -> None:
     else:
         assert isinstance(task, Fill)
         of = Descriptor.decode(task.descriptor, "tcgen05")
-        made = copy(image, shared, task.op, task.at, of)
+        made = copy(task.op, image, shared, task.at, of)
     for shadow, part in zip(shadows, made if pair else made[None], strict=True):
         for each in task.writes:
             if each.rank == shadow.rank:

@@ -1,4 +1,4 @@
-"""The cases of the hazard tests: small kernels, and what must be reported about each.
+"""Small kernels, right and wrong, and what the race detector must report about each.
 
 A row is a kernel of ``sources/`` that is right (BUG 0: nothing worse than a note may be
 reported, and the bits are those of an H200), and its mistakes by number: the rules of

@@ -1,4 +1,4 @@
-"""The pages on hazards: their kernels, launched, and what is printed about them.
+"""Writes the pages on hazards with the reports that are really printed.
 
     python -m tests.ptx.hazards.pages      # writes the reports and the pictures
 

@@ -1,4 +1,4 @@
-"""Compiles and launches the kernels of the hazard tests, and keeps the reports."""
+"""Compiles and launches the kernels of the corpus of hazards, and collects the reports."""
 
 from __future__ import annotations
 
