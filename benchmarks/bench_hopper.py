@@ -37,7 +37,7 @@ def test_a_product(benchmark: Any, sparse: bool, watched: bool) -> None:
 
     B, op = np.ascontiguousarray(gemm.b.T), kernel.instruction
     A = gemm.a if isinstance(gemm.a, np.ndarray) else unpack(gemm.a)
-    whole = least(lambda: fm.matmul(A, B, op), 3)
+    whole = least(lambda: fm.matmul(op, A, B), 3)
     benchmark.pedantic(run, rounds=3, warmup_rounds=1)
     assert found[0].right(gemm)
     seconds = benchmark.stats.stats.min

@@ -90,7 +90,7 @@ A = np.ones((512, 512), op.types["a"].storage)
 times = []
 for _ in range(2):
     start = time.perf_counter()
-    fm.matmul(A, A, op)
+    fm.matmul(op, A, A)
     times.append(time.perf_counter() - start)
 print(times[0] - times[1])
 """

@@ -163,8 +163,8 @@ def test_a_triton_matmul(benchmark: Any) -> None:
     def run() -> None:
         kernel.launch((8, 8), 256, given, shared=32768, target=TARGET, check=False)
 
-    D = fm.matmul(A, B, op, target=TARGET)
-    whole = least(lambda: fm.matmul(A, B, op, target=TARGET), 3)
+    D = fm.matmul(op, A, B, target=TARGET)
+    whole = least(lambda: fm.matmul(op, A, B, target=TARGET), 3)
     benchmark.pedantic(run, rounds=3, warmup_rounds=1)
     assert np.array_equal(C.view(np.uint32), D.view(np.uint32))
     seconds = benchmark.stats.stats.min

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
     corpus,
+    effects,
     families,
     figures,
     gallery,
@@ -35,6 +36,8 @@ from making import (
     site,
 )
 from making.markdown import DOCS, ROOT
+
+import fragmenta
 
 END = "<!-- /generated -->"
 REGION = re.compile(
@@ -59,6 +62,9 @@ WRITERS: dict[str, Callable[[], str]] = {
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
     "hazards": hazards.rule_table,
+    "effects": effects.effect_table,
+    "completions": effects.completion_table,
+    "not-run": effects.not_run_table,
     "opcodes": kernels.opcode_tables,
     "launches": kernels.launch_table,
     "scalars": kernels.scalar_table,
@@ -71,10 +77,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "corpus-kernels": corpus.kernels,
     "commands": references.commands,
     "api": references.api,
-    **{
-        f"api:{room}": partial(references.api, room)
-        for room in ("ptx", "tensor_memory", "wmma")
-    },
+    **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
 }
 """The function that writes each name after ``generated:``."""
 

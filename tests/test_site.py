@@ -1,4 +1,4 @@
-"""Does the site show what Python knows, and does its check find what is broken?
+"""The site shows what Python computes, and its check finds what is broken.
 
 ``make docs`` builds the site and follows every link.  Here is what needs no mkdocs.
 """

@@ -208,7 +208,7 @@ def inputs(a: str, b: str, sparse: bool, case: Case) -> tuple:
     right = drawn(b, case.n, case.k, case.kind, rng)
     if sparse:
         op = Kernel(a, b, tile=Tile(64, 8)).instruction
-        left = fm.compress(fm.prune(left, op, pad=True), op, pad=True)
+        left = fm.sparse.compress(op, fm.sparse.prune(op, left, pad=True), pad=True)
     return left, right
 
 
@@ -216,7 +216,7 @@ def inputs(a: str, b: str, sparse: bool, case: Case) -> tuple:
 def packed(a: str, b: str, case: Case) -> np.ndarray:
     """The bytes of a sparse A: the same for every tile."""
     op = Kernel(a, b, tile=Tile(64, 8)).instruction
-    return pack(inputs(a, b, True, case)[0], op).data
+    return pack(op, inputs(a, b, True, case)[0]).data
 
 
 def sums(kernel: Kernel, case: Case) -> np.ndarray:

@@ -23,7 +23,7 @@ class Figure(NamedTuple):
         if self.part == "path":
             return path_svg(self.op)
         if self.part == "swizzles":
-            return str(fm.swizzle_picture(0, 32, 64, 128))
+            return str(fm.shared.swizzle_picture(0, 32, 64, 128))
         what = self.op.fragments[self.part] if self.part else self.op
         return what.to_svg()
 

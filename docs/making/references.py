@@ -71,24 +71,54 @@ def options() -> str:
 
 def api(room: str = "") -> str:
     """Every public name of the package, or of a room: signature and docstring."""
-    module = import_module(f"fragmenta.{room}" if room else "fragmenta")
-    things = {name: getattr(module, name) for name in module.__all__}
-    things = {
-        name: thing
-        for name, thing in things.items()
-        if inspect.isclass(thing) or inspect.isroutine(thing)
-    }
-    links = {name: f"#{anchor(title(name, thing))}" for name, thing in things.items()}
+    things = _things(room)
+    links = _links(room)
     rows = [
         (f"[`{name}`]({links[name]})", _summary(thing, links))
         for name, thing in things.items()
     ]
     parts = [table(("name", "what it is"), rows)]
+    if not room:
+        parts.append(_rooms())
     for name, thing in things.items():
-        parts.append(_entry(title(name, thing), f"{room or 'fm'}.{name}", thing, links))
+        shown = f"fm.{room}.{name}" if room else f"fm.{name}"
+        parts.append(_entry(title(name, thing), shown, thing, links))
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             parts += _methods(name, thing, links)
     return "\n\n".join(parts)
+
+
+def _things(room: str) -> dict[str, Any]:
+    """The classes and functions of a room by name; of the top without a room."""
+    module = import_module(f"fragmenta.{room}" if room else "fragmenta")
+    things = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: thing
+        for name, thing in things.items()
+        if inspect.isclass(thing) or inspect.isroutine(thing)
+    }
+
+
+def _links(room: str) -> dict[str, str]:
+    """Where each public name is told, as a page of a room links to it."""
+    found = {}
+    for each in ("", *fragmenta._ROOMS):
+        page = "" if each == room else f"{each or 'api'}.md"
+        for name, thing in _things(each).items():
+            whole = f"{each}.{name}" if each else name
+            found[whole] = f"{page}#{anchor(title(name, thing))}"
+    own = {name: found[f"{room}.{name}" if room else name] for name in _things(room)}
+    return found | own
+
+
+def _rooms() -> str:
+    """The table of rooms, each with the first line of its docstring."""
+    rows = []
+    for room in fragmenta._ROOMS:
+        told = inspect.getdoc(import_module(f"fragmenta.{room}")) or ""
+        first = " ".join(told.partition("\n\n")[0].split()).replace("``", "`")
+        rows.append((f"[`fm.{room}`]({room}.md)", first))
+    return table(("room", "what is in it"), rows)
 
 
 def title(name: str, thing: object) -> str:
@@ -123,7 +153,8 @@ def _own(thing: type) -> list[type]:
     Members from another public class, such as those of ``Instruction`` in ``Mma``, are
     listed there.
     """
-    public = {getattr(fragmenta, name) for name in fragmenta.__all__}
+    rooms = ("", *fragmenta._ROOMS)
+    public = {each for room in rooms for each in _things(room).values()}
     ours = [each for each in thing.__mro__ if each.__module__.startswith("fragmenta.")]
     elsewhere = {inner for each in ours[1:] if each in public for inner in each.__mro__}
     found = [each for each in ours if each not in elsewhere and each is not Record]

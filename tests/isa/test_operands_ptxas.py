@@ -277,7 +277,7 @@ def test_near_misses_are_refused_by_both(family):
         for source in sources(op):
             lines, missed = declarations(op, source), list(near_misses(op, source))
             for text in missed:
-                with pytest.raises(fm.UnknownInstruction):
+                with pytest.raises(fm.errors.UnknownInstruction):
                     fm.instruction(text)
             # ptxas stops at most of them, so that each needs a run of its own.
             asked = some(missed, 3, number + source) if len(ops) > 1 else missed
@@ -378,7 +378,7 @@ def declared(listed):
 def fits(op, text, types):
     try:
         operand_checks.check(op, split(text).operands, declared=types)
-    except fm.BadOperands:
+    except fm.errors.BadOperands:
         return False
     return True
 
@@ -399,9 +399,9 @@ def test_what_is_not_covered_yet_is_where_it_is_said_to_be(line):
     text = EXAMPLES[line["begins"]]
     have = [t for t in TARGETS if not assembler.judge([[MORE, text]], t, NEWEST)[0]]
     assert have == list(expand(line["targets"]))
-    with pytest.raises(fm.UnknownInstruction, match="is not covered yet; sm_"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="is not covered yet; sm_"):
         fm.instruction(text)
-    with pytest.raises(fm.UnknownInstruction, match="is not covered yet; sm_"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="is not covered yet; sm_"):
         fm.find(line["begins"])
 
 
@@ -438,5 +438,5 @@ def test_the_other_opcodes_are_the_assemblers_own():
     assert "Not a name" in assembler.judge([["mow 1;"]], "sm_120a", NEWEST)[0]
     for word in words:
         assert "not one of the Tensor Cores" in uncovered([word])
-        with pytest.raises(fm.UnknownInstruction):
+        with pytest.raises(fm.errors.UnknownInstruction):
             fm.instruction(f"{word}.what 1;")

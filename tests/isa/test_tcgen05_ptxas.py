@@ -100,7 +100,7 @@ MISPLACED = (
 
 @pytest.mark.parametrize("text", MISPLACED)
 def test_words_that_have_their_place(text):
-    with pytest.raises(fm.UnknownInstruction):
+    with pytest.raises(fm.errors.UnknownInstruction):
         fm.instruction(text)
     assert all(assembler.judge([[MORE, text]], t, NEWEST)[0] for t in ("sm_107a",))
 
@@ -348,7 +348,7 @@ def fits(op, text, types):
     try:
         guard, _, given = split(text)
         operand_checks.check(op, given, guard=guard, declared=types)
-    except fm.UnknownInstruction:  # also what is not a list of operands at all
+    except fm.errors.UnknownInstruction:  # also what is not a list of operands at all
         return False
     return True
 

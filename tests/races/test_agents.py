@@ -1,4 +1,4 @@
-"""Are copies, Tensor Cores and proxies watched?"""
+"""Copies, Tensor Cores and proxies are watched."""
 
 from threading import Barrier, Thread
 

@@ -1,4 +1,4 @@
-"""Does the compiled check agree with a slow one that forgets nothing it should know?
+"""The compiled check agrees with a slow one that keeps everything.
 
 The reference keeps a record of each word in the same sense (the last write, the last
 read or "several groups"), but in plain Python, lane by lane and word by word.

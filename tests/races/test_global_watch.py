@@ -1,4 +1,4 @@
-"""Are copies of global memory compared with other accesses, and is unwritten memory seen?"""
+"""Copies of global memory are checked against other accesses, and unwritten memory is found."""
 
 from __future__ import annotations
 

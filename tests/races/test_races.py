@@ -1,4 +1,4 @@
-"""Are unordered accesses of warps found, and ordered ones left alone?"""
+"""Unordered accesses of warps are reported, and ordered ones are not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does compiled code report only what an exact judge reports, and what does it miss?
+"""Compiled code reports only what an exact judge reports; what it misses is counted.
 
 Random programs of a few warps with four lanes each run on both.
 """

@@ -1,4 +1,4 @@
-"""Which code blocks need no code for a part of the lanes?"""
+"""Which code blocks need no code for a part of the lanes."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def _errors(
     for place, k in enumerate(samples.lengths):
         made = samples.operands(op, k)
         share = partial(_part, progress, place, len(samples.lengths))
-        d = matmul(made.a, made.b, op, target=target, progress=share, **made.scales)
+        d = matmul(op, made.a, made.b, target=target, progress=share, **made.scales)
         of = op.types["d"]
         found = of.to_float64(of.encode(d))
         left = scaled_values(op, "a", made.a, made.scales.get("scale_a"))

@@ -15,7 +15,7 @@ from typing import Any
 from fragmenta.errors import Error, ShapeError
 from fragmenta.execution.mma import check_whole, given_scales
 from fragmenta.isa.instruction import Instruction
-from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.compression import Compressed
 
 
 def matmul(

@@ -42,7 +42,7 @@ from fragmenta.execution.summing import ROUNDED
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
-from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.compression import Compressed
 
 
 @dataclass(frozen=True)

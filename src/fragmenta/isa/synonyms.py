@@ -171,7 +171,7 @@ def architectures() -> tuple[str, ...]:
     """Every word that means targets.
 
     >>> architectures()[:3]
-    ('volta', 'v100', 'turing')
+    ('volta', 'v100', 'xavier')
     """
     return tuple(word for word, found in _table().items() if found.targets)
 

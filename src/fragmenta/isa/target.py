@@ -97,7 +97,9 @@ class Requirement:
 
 # Architectures and GPUs, as people say them.
 _SAID = """
-volta v100                       | sm_70..72
+volta                            | sm_70..72
+v100                             | sm_70
+xavier                           | sm_72
 turing t4                        | sm_75
 ampere                           | sm_80..88
 a100 a30                         | sm_80

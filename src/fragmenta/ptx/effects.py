@@ -87,6 +87,7 @@ cp              | im2col::w::128     |                              | copies wit
 cp              | im2col_no_offs::w  |                              | copies with .im2col_no_offs::w, which only sm_107f and later have, do not run here
 st.async        |                    | mbarrier::complete_tx::bytes | st.async without an mbarrier needs sm_100
 red.async       |                    | mbarrier::complete_tx::bytes | red.async without an mbarrier needs sm_100
+tensormap       | swizzle_atomicity  |                              | tensormap.replace on sm_90a does not change swizzle_atomicity
 tcgen05.shift   |                    |                              | the direction in which rows move is not known
 tcgen05.alloc   | exclusive          |                              | what .exclusive does is not known
 tcgen05.dealloc | exclusive          |                              | what .exclusive does is not known
@@ -154,6 +155,11 @@ WAYS = {
     for line in read(COMPLETIONS)
 }
 SYNCHRONOUS = frozenset(AT_ONCE.split())
+OPCODES = frozenset(
+    each.partition(".")[0]
+    for each in (*SYNCHRONOUS, *(line.instruction for line in LINES))
+)
+"""The opcodes of all instructions of this table."""
 
 
 @lru_cache(maxsize=1024)

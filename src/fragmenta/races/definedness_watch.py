@@ -295,7 +295,7 @@ class DefinedObserver(Port):
 
     def _copy(self, copy: Any, warp: Any, event: Any, lanes: int) -> None:
         values: list[int] = []
-        if event.words[0] in ("st", "red"):
+        if "registers" in copy.effect.reads:
             given = event.operands[1]
             items = given.items if given.kind == "v" else (given,)
             shadows = [self.watch.shadow_of(warp, each) for each in items]

@@ -256,7 +256,7 @@ class Observer(TensorObserver):
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase."""
         warp, event, lanes = step
-        self.note("vain", warp, lanes, event, *_named(mbarrier), phase)
+        self.note("try", warp, lanes, event, *_named(mbarrier), phase)
 
     def acquire(self, step: Step, waited: Waited) -> None:
         """Lanes have waited: they learn of what they waited for."""

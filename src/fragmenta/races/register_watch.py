@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
+from fragmenta.ptx.effects import in_order
 from fragmenta.ptx.rules import ERROR, Rule
 from fragmenta.races.probes.register_roles import (
     COMPUTED,
@@ -43,6 +44,7 @@ WORDS = {
     Role.METADATA: "the metadata",
 }
 SERIALISED = "undefined in PTX; ptxas serialises here (warning C7510 or C7517)"
+_WGMMA = "wgmma.mma_async"
 FENCED = "ptxas inserts it (C7519)"
 
 
@@ -93,8 +95,9 @@ def _collision(of: Located, other: Located) -> tuple[Role, Role] | None:
         shared = role & theirs & Role.ACCUMULATOR
         if not theirs or not both & Role.ACCUMULATOR:
             continue  # both only read it
-        if shared and other.op.shape == of.op.shape and both == shared:
-            continue  # a chain
+        chain = shared and other.op.shape == of.op.shape and both == shared
+        if in_order(_WGMMA, _WGMMA, was_write=True, accumulates=bool(chain)):
+            continue
         return role, theirs
     return None
 

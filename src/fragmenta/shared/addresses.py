@@ -30,11 +30,12 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
     0.  Otherwise this is an ordinary array of integers.  ``+``, ``-``, ``^`` and ``|``
     keep both attributes, and so does taking one warp of several.  Any other result is
     a plain array without them, because lanes may have been reordered or bytes turned
-    into words; :func:`fragmenta.bank_conflicts` then needs the width as an argument.
+    into words; :func:`fragmenta.shared.bank_conflicts` then needs the width as an
+    argument.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> load, addresses = fm.ldmatrix_addresses(op, "B", order="col")
+    >>> load, addresses = fm.shared.ldmatrix_addresses(op, "B", order="col")
     >>> addresses.width, addresses.used, (addresses + 1024).width
     (16, 16, 16)
     >>> type(addresses // 4).__name__

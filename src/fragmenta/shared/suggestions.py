@@ -43,7 +43,7 @@ class Suggestion:
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> fm.suggest_swizzle(op, "A", tile=(64, 64), order="row").best
+    >>> fm.shared.suggest_swizzle(op, "A", tile=(64, 64), order="row").best
     <Suggestion 128-byte swizzle: no bank conflicts>
     """
 
@@ -103,11 +103,11 @@ class Suggestion:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What :func:`fragmenta.ldmatrix_loop` takes to store the tile so.
+        """What :func:`fragmenta.shared.ldmatrix_loop` takes to store the tile so.
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-        >>> found = fm.suggest_swizzle(op, "A", tile=(64, 128), order="row")
+        >>> found = fm.shared.suggest_swizzle(op, "A", tile=(64, 128), order="row")
         >>> found.best.arguments
         {'order': 'row', 'swizzle': 128, 'pitch': 128, 'span': 128}
         """
@@ -236,7 +236,7 @@ def suggest_swizzle(
     ``move`` says otherwise.  ``copy`` is how the other side writes or reads it:
     ``"cp.async"``, ``"st.shared.v4"`` or ``"ld.shared.v4"``, with which adjacent
     threads take adjacent 16 bytes, line after line, or ``"tma"``.  The other arguments
-    are those of :func:`fragmenta.ldmatrix_loop`.
+    are those of :func:`fragmenta.shared.ldmatrix_loop`.
 
     Ways with fewer turns come first, then those of tensor maps (TMA), then those that
     need no further memory.

@@ -27,10 +27,10 @@ from fragmenta.errors import (
     BadCall,
     ShapeError,
     UnknownType,
-    nearest,
     one_of,
 )
 from fragmenta.isa.table import read
+from fragmenta.registers.dtype import nearest_type
 from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
@@ -192,7 +192,7 @@ def element_type(name: str) -> ElementType:
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownType(
             f"a tensor map has elements of {one_of(_TYPES)}; given {name!r}"
-            + nearest(str(name), _TYPES)
+            + nearest_type(str(name), _TYPES)
         )
     return _TYPES[name]
 

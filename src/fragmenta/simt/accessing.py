@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.ptx.effects import find
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -97,7 +98,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
 @handles("st")
 def st(writer: Writer, instruction: Instruction) -> None:
     """A store, of one element or a vector."""
-    if "async" in instruction.qualifiers:
+    if find(instruction.mnemonic) is not None:  # st.async
         event(writer, instruction)
         return
     if "bulk" in instruction.qualifiers:

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fragmenta.errors import Error
+from fragmenta.ptx.effects import OPCODES
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -41,14 +42,14 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt import layout, warps
-from fragmenta.simt.emitter import Writer, handles
+from fragmenta.simt.emitter import HANDLERS, Writer, handles
 from fragmenta.simt.layout import Status
 from fragmenta.simt.program import waits
 from fragmenta.simt.wgmma_operands import describe as form
 from fragmenta.simt.wgmma_operands import is_wgmma
 
 
-@handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol", "tcgen05")
+@handles("mbarrier", "tensormap")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
     lanes = writer.lanes()
@@ -60,6 +61,10 @@ def event(writer: Writer, instruction: Instruction) -> None:
             go_on(writer, passed)
         else:
             notify(writer, words, operands, lanes)
+
+
+for _opcode in OPCODES:  # a handler of its own comes first: those of cp, st and red
+    HANDLERS.setdefault(_opcode, event)
 
 
 def tell(writer: Writer, words: list[str], operands: list[Any]) -> None:

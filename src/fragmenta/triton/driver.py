@@ -393,7 +393,7 @@ class _Launcher:
             sys.stdout.write(cpu.last.output)
 
     def _scratch(self, blocks: int, known: int) -> list[object]:
-        """The memory that a kernel wants beside its arguments."""
+        """The scratch memory that a kernel takes after its arguments."""
         sizes = (
             self.metadata.global_scratch_size,
             getattr(self.metadata, "profile_scratch_size", 0),

@@ -15,11 +15,11 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.work import (
     Block,
     Bytes,
     Copy,
-    CopyFault,
     Place,
     Range,
     Starts,

@@ -16,7 +16,8 @@ from fragmenta.ptx.effects import effect
 from fragmenta.simt.layout import POISON
 from fragmenta.units.copy_events import issue
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Thread, Warp, stopped
+from fragmenta.units.faults import stopped
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.work import (
     Block,
     Copy,

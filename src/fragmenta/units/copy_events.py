@@ -8,8 +8,9 @@ from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.copy_operands import copy_from
 from fragmenta.units.events import Event, carries_out, first, numbers, together
+from fragmenta.units.faults import stopped
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Thread, Warp, stopped
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import find, named, possible
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.tasks import Arrival, Queue

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 from fragmenta.errors import one_of
 from fragmenta.isa.table import read
 from fragmenta.ptx import rules
-from fragmenta.ptx.effects import not_run
 from fragmenta.units.bulk_copies import (
     AsyncStore,
     BulkCopy,
     Prefetch,
 )
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.tma_copies import (
     TensorLoad,
     TensorPrefetch,
     TensorStore,
 )
-from fragmenta.units.work import Block, Copy, CopyFault
+from fragmenta.units.work import Block, Copy
 
 #: The operands of each kind of copy.  One with a colon is there only if the
 #: instruction has the word behind it.
@@ -87,8 +87,6 @@ def form(mnemonic: str) -> Form:
     ('tensor store', 'global', ('tensor', 'source'))
     """
     words = tuple(mnemonic.split("."))
-    if why := not_run(mnemonic):
-        raise CopyFault(rules.UNSUPPORTED, why)
     spaces = [
         word for word in words if word.startswith("shared") or word == "global"
     ] + ["", ""]

@@ -8,13 +8,19 @@ warp when the instruction is executed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
+from fragmenta.ptx import rules
+from fragmenta.ptx.effects import not_run
 from fragmenta.simt.layout import LANES, RANK_BITS
+from fragmenta.units.faults import Stop
+
+if TYPE_CHECKING:
+    from fragmenta.units.machine import Warp
 
 _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -146,17 +152,26 @@ def events(described: list[list[Any]]) -> list[Event]:
 
 
 def carrier(words: Sequence[str]) -> Run:
-    """What carries out the instruction with these words: :data:`UNKNOWN` if nothing."""
+    """What carries out the instruction with these words, or refuses it."""
     starts = (tuple(words[:n]) for n in range(len(words), 0, -1))
-    return next((_RUNS[start] for start in starts if start in _RUNS), UNKNOWN)
+    found = next((_RUNS[start] for start in starts if start in _RUNS), _refuse)
+    return _refuse if not_run(".".join(words)) else found
 
 
-def _unknown(warp: Any, event: Event, lanes: int) -> int:
-    raise Error(f"{event.mnemonic} is not supported")
+def refusal(mnemonic: str) -> str:
+    """Why a kernel that reaches this instruction is stopped; nothing if it is not.
+
+    >>> refusal("tcgen05.shift.cta_group::1.down")
+    'tcgen05.shift.cta_group::1.down: the direction in which rows move is not known'
+    """
+    if carrier(mnemonic.split(".")) is not _refuse:
+        return ""
+    return not_run(mnemonic) or f"{mnemonic} is not supported"
 
 
-UNKNOWN: Run = _unknown
-"""For an instruction that nothing carries out."""
+def _refuse(warp: Warp, event: Event, lanes: int) -> int:
+    """Stop the kernel at an instruction that nothing carries out."""
+    raise Stop(rules.UNSUPPORTED, event.site, warp, lanes, refusal(event.mnemonic))
 
 
 def numbers(lanes: int) -> Iterator[int]:

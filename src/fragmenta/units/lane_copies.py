@@ -11,7 +11,8 @@ from fragmenta.ptx.effects import effect
 from fragmenta.simt import layout
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, first, numbers
-from fragmenta.units.machine import Thread, Warp, WrongAddress
+from fragmenta.units.faults import WrongAddress
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.work import Range, Starts, Work, poisoned
 
 

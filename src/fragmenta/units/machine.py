@@ -21,6 +21,7 @@ from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
 from fragmenta.units.events import Event, events, first
+from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.port import Port
 from fragmenta.units.schedule import Schedule
@@ -32,30 +33,6 @@ if TYPE_CHECKING:
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
 )
-
-
-class Stop(Error):
-    """Something so wrong that the kernel cannot go on."""
-
-    def __init__(
-        self, rule: Rule, site: int, warp: Warp, lanes: int, message: str
-    ) -> None:
-        super().__init__(message)
-        self.rule, self.site, self.warp, self.lanes = rule, site, warp, lanes
-
-
-def stopped(error: Error, event: Event, warp: Warp, lanes: int) -> Stop:
-    """What a copy or a tensor map cannot do, as the end of the kernel."""
-    rule = getattr(error, "rule", rules.BAD_TENSOR_MAP)
-    return Stop(rule, event.site, warp, lanes, str(error))
-
-
-class WrongAddress(Error):
-    """An address that cannot be accessed; the same fault as of a load or store."""
-
-    def __init__(self, kind: Fault, address: int, size: int, lanes: int) -> None:
-        super().__init__(f"{kind.name.lower()} at {address:#x}")
-        self.kind, self.address, self.size, self.lanes = kind, address, size, lanes
 
 
 class Thread(NamedTuple):

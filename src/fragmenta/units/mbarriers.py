@@ -18,7 +18,8 @@ from fragmenta.simt.layout import (
 )
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, carries_out, together
-from fragmenta.units.machine import Block, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.port import Clock, Step, Waited
 
 MOST = (1 << 20) - 1

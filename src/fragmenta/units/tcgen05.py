@@ -25,7 +25,8 @@ from fragmenta.registers.tensor import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, Operand, carries_out, numbers
-from fragmenta.units.machine import Stop, Thread, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import (
     Mbarrier,
     find,

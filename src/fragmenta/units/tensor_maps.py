@@ -18,9 +18,9 @@ from fragmenta.isa.table import read
 from fragmenta.ptx import rules
 from fragmenta.shared.tensor_map import ALIGNMENT, BYTES, FIELD, TensorMap
 from fragmenta.simt import layout
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.work import (
     Block,
-    CopyFault,
     Place,
     aligned,
     in_global,

@@ -34,12 +34,12 @@ from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.shared.tiles import PATTERN
 from fragmenta.simt.boxes import Copy as Kind
 from fragmenta.simt.boxes import Problem, run_box
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.tensor_maps import decoded, map_used, shown
 from fragmenta.units.work import (
     Block,
     Bytes,
     Copy,
-    CopyFault,
     Range,
     Starts,
     destinations,

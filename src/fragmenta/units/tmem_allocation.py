@@ -13,7 +13,8 @@ from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, carries_out, first
-from fragmenta.units.machine import Block, Stop, Warp, WrongAddress
+from fragmenta.units.faults import Stop, WrongAddress
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.mbarriers import shared_address
 from fragmenta.units.port import Columns, Step
 from fragmenta.units.tmem_cells import TensorMemory
@@ -36,26 +37,13 @@ def _memory(block: Block) -> TensorMemory:
     return found
 
 
-def _checked(warp: Warp, event: Event, lanes: int) -> None:
-    """Refuse what is known by its spelling only, and what the target lacks."""
-    check_target(warp, event, lanes, named_op(event.mnemonic))
-    if "exclusive" in event.words:
-        raise Stop(
-            rules.TENSOR_MEMORY,
-            event.site,
-            warp,
-            lanes,
-            f"{event.mnemonic}: it is not known how a GPU allocates with .exclusive",
-        )
-
-
 # ── alloc ───────────────────────────────────────────────────────────────────
 
 
 @carries_out("tcgen05.alloc")
 def alloc(warp: Warp, event: Event, lanes: int) -> int:
     """Allocate columns; the lanes wait while there is no room."""
-    _checked(warp, event, lanes)
+    check_target(warp, event, lanes, named_op(event.mnemonic))
     lane = first(lanes)
     given, columns = (each.value(warp, lane) for each in event.operands)
     place = _place(warp, event, lanes, given)
@@ -157,7 +145,7 @@ def _meet(
 @carries_out("tcgen05.dealloc")
 def dealloc(warp: Warp, event: Event, lanes: int) -> int:
     """Free columns of the own block."""
-    _checked(warp, event, lanes)
+    check_target(warp, event, lanes, named_op(event.mnemonic))
     address, columns = (each.value(warp, first(lanes)) for each in event.operands)
     of = memory(warp, event)
     pair(warp, event, lanes)

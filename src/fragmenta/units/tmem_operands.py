@@ -13,7 +13,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.registers.tensor import TensorAddress, TensorFragment
 from fragmenta.units.events import Event
-from fragmenta.units.machine import Block, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.warpgroups import (
     ALL,

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
-from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.layout import POISON, RANK_BITS
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
 if TYPE_CHECKING:
@@ -28,20 +27,6 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
-
-
-class CopyFault(Error):
-    """A copy that hardware refuses, or that has no defined result.
-
-    ``rule`` is the row of what is wrong.
-    """
-
-    def __init__(self, rule: Rule, message: str) -> None:
-        super().__init__(rule, message)  # both, for pickling
-        self.rule = rule
-
-    def __str__(self) -> str:
-        return str(self.args[1])
 
 
 # ── who ─────────────────────────────────────────────────────────────────────

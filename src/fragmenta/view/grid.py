@@ -18,14 +18,16 @@ first and the last are shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array
+from fragmenta.errors import ShapeError
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.places import reaching_warp
 
@@ -75,6 +77,8 @@ class Grid:
     """Neighbours in a row that share a register."""
     down: int
     """Neighbours in a column that share a register."""
+    values: list[list[str]] | None = None
+    """What each element is, if that is drawn, too."""
 
     @property
     def cells(self) -> bool:
@@ -94,13 +98,24 @@ class Grid:
     def label(self, row: int, col: int) -> str:
         """The element as the manual writes it; copies after a comma.
 
-        In tensor memory, it is the column and the element in the cell.
+        In tensor memory, it is the column and the element in the cell.  Where values
+        are drawn, it is the value.
         """
+        if self.values is not None:
+            return self.values[row][col]
         if self.cells:
             several = self.fragment.elements > 1
             element = f"E{self.element[row][col]}" if several else ""
             return element if self.boxed else f"C{self.register[row][col]}{element}"
         return self.fragment.letter + ",".join(map(str, self.numbers[row][col]))
+
+    @property
+    def widest(self) -> int:
+        """The length of the longest label."""
+        if self.values is not None:
+            return max(len(text) for line in self.values for text in line)
+        # All digits of the last element are the largest, so it has the longest name.
+        return len(self.label(-1, -1))
 
     def bits(self, row: int, col: int) -> tuple[int, int]:
         """The lowest and the highest bit of an element in its register."""
@@ -116,6 +131,9 @@ class Grid:
         'A[3, 17]: lane 14, register 0, bits 7:4, a1'
         """
         part = self.fragment
+        if self.values is not None:
+            place = replace(self, values=None).describe(row, col)
+            return f"{place} = {self.values[row][col]}"
         if isinstance(part, TensorFragment):
             return _describe_cell(part, row, col)
         index = [self.at[n] for n in part.layout.data[:-2] if n in self.at]
@@ -148,8 +166,16 @@ def _describe_cell(part: TensorFragment, row: int, col: int) -> str:
     return f"{part.name}[{row}, {col}]: {cell}, warp {reached}{copies}"
 
 
-def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[Grid]:
+def grids(
+    fragment: Fragment,
+    most: int = 64,
+    first: bool = False,
+    values: ArrayLike | None = None,
+) -> Iterator[Grid]:
     """The grids of a fragment; ``first`` stops at the selectors' first choice.
+
+    With ``values``, an array in the shape of the fragment, nothing is left out: values
+    do not repeat themselves.
 
     >>> import fragmenta as fm
     >>> d = fm.find("wgmma.m64n256k16.f32.f16").d
@@ -172,7 +198,10 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
     outermost, lane, inner = "PTC" if cells else "WLR"
     warp, element = held.get(outermost, zero), held.get("E", zero)
     number = held[inner] * fragment.elements + element
+    texts = None if values is None else value_texts(fragment, values)
     rows, cols = slots(fragment, row, most), slots(fragment, col, most)
+    if texts is not None:
+        rows, cols = (tuple(map(Slot, range(n))) for n in fragment.shape[-2:])
     across, down = shared_by(fragment, col), shared_by(fragment, row)
     shown = [
         range(1 if first and key in fragment.selectors else layout.sizes[key])
@@ -194,7 +223,35 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
             number[at].tolist(),
             across,
             down,
+            None if texts is None else texts[at[: len(outer)]].tolist(),
         )
+
+
+def value_texts(fragment: Fragment, values: ArrayLike) -> NDArray[np.object_]:
+    """Each value as it is drawn; what the operand cannot hold is refused.
+
+    >>> import fragmenta as fm
+    >>> value_texts(fm.mma("m8n8k4", a="f64").a, np.full((8, 4), 1 / 3))[0, 0]
+    '0.3333'
+    >>> e = fm.mma("m16n8k64", a="s4", sp="sp").metadata.fragment
+    >>> value_texts(e, np.full((16, 8), 4))[0, 0]
+    '0100'
+    """
+    given, of = as_array(values), fragment.dtype
+    if given.shape != fragment.shape:
+        size = " x ".join(map(str, fragment.shape))
+        stored = " as stored" if fragment.stored > 1 else ""
+        raise ShapeError(
+            f"{fragment.name} is {size}{stored}; given values of shape {given.shape}"
+        )
+    bits = of.encode(given)
+    if fragment.layout.data[-1] == "chunk":
+        told = [f"{int(code):04b}" for code in bits.flat]
+    elif of.is_integer or of.kind in ("bit", "raw"):
+        told = [str(int(each)) for each in of.decode(bits).flat]
+    else:
+        told = [f"{each:.4g}" for each in of.to_float64(bits).flat]
+    return np.array(told, object).reshape(given.shape)
 
 
 def _used(fragment: Fragment) -> Index:
@@ -299,7 +356,7 @@ def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
 
 
 def _going_on(fragment: TensorFragment, coordinate: str) -> tuple[str, int]:
-    """How many indices go on in lanes of one warp, or in columns."""
+    """How many indices continue in lanes of one warp, or in columns."""
     kind, block = "", 1
     for digit in dict(fragment.layout.coordinates)[coordinate]:
         if digit.axis == "E":

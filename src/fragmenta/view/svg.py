@@ -21,6 +21,8 @@ from fragmenta.view import palette
 from fragmenta.view.grid import Grid, Slot, grids
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from fragmenta.isa.instruction import Instruction
     from fragmenta.registers.fragment import Fragment
 
@@ -89,15 +91,17 @@ def words(text: str, style: str = "k t") -> Drawing:
 # ── a whole picture ─────────────────────────────────────────────────────────
 
 
-def fragment_svg(fragment: Fragment) -> str:
+def fragment_svg(fragment: Fragment, values: ArrayLike | None = None) -> str:
     """The picture of one operand: every matrix, every choice of selectors.
+
+    With ``values``, a cell has its value in the place of its name.
 
     >>> import fragmenta as fm
     >>> picture = fragment_svg(fm.find("mma.m16n8k64.s4.s4").a)
     >>> picture[:5], "A[3, 17]: lane 14, register 0, bits 7:4, a1" in picture
     ('<svg ', True)
     """
-    shown = list(grids(fragment))
+    shown = list(grids(fragment, values=values))
     layout = words(str(fragment.layout), "k s")
     head = down([words(_heading(fragment), "g t"), layout], 4)
     panels = _panels(fragment, shown)
@@ -349,8 +353,7 @@ def _left(grid: Grid) -> float:
 
 def _cell(grid: Grid) -> tuple[float, float]:
     """Width and height of a cell; it is smaller where elements share a lane's name."""
-    # The last element has the longest name, because its numbers are the largest.
-    label = len(grid.label(-1, -1)) * _LETTER + 5
+    label = grid.widest * _LETTER + 5
     head = len(grid.head(-1, -1)) * _LETTER + 5
     if grid.fragment.layout.data[-1] == "chunk":
         return 30, 28
@@ -403,9 +406,9 @@ def _chunks(grid: Grid, cols: _Track, left: float, y: float) -> Iterator[str]:
         text = f"k {first}–{last}"
         text = text if len(text) * 4.4 < size else f"{first}–{last}"
         text = text if len(text) * 4.4 < size else f"{first}–"
-        told = f"chunk {chunk}: {rule.kept} of columns {first} to {last} are stored"
+        title = f"chunk {chunk}: {rule.kept} of columns {first} to {last} are stored"
         yield (
-            f'<g><title>{told}</title><rect class="b" x="{x + left + 0.8:g}" '
+            f'<g><title>{title}</title><rect class="b" x="{x + left + 0.8:g}" '
             f'y="{y - 12:g}" width="{size - 1.6:g}" height="14" rx="3"/>'
             f'<text class="u t" x="{x + left + size / 2:g}" y="{y - 2.5:g}">'
             f"{text}</text></g>"

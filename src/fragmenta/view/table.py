@@ -87,7 +87,7 @@ def _check(what: str, given: str, allowed: tuple[str, ...]) -> None:
 class Span:
     """Neighbouring elements, lowest bits first, in one register of one lane.
 
-    In tensor memory a span goes on in the next column, if the elements do.
+    In tensor memory a span continues in the next column if the elements do.
     """
 
     at: dict[str, int]
@@ -122,7 +122,7 @@ def spans(
 ) -> Iterator[Span]:
     """Join records of :func:`places.records` that count up one coordinate.
 
-    ``join`` lets a span in tensor memory go on in the next column.
+    ``join`` lets a span in tensor memory continue in the next column.
 
     >>> import fragmenta as fm
     >>> b = fm.find("mma.m16n8k64.s4.s4").b
@@ -221,8 +221,8 @@ def _by_matrix(fragment: Fragment, at: TensorAddress) -> list[Sheet]:
             )
             for r in range(sizes[row])
         ]
-        told = {k: v for k, v in zip(keys, chosen, strict=True) if sizes[k] > 1}
-        sheets.append(Sheet(told, head, body))
+        selected = {k: v for k, v in zip(keys, chosen, strict=True) if sizes[k] > 1}
+        sheets.append(Sheet(selected, head, body))
     return sheets
 
 
@@ -232,7 +232,7 @@ def _by_matrix(fragment: Fragment, at: TensorAddress) -> list[Sheet]:
 def _by_lane(fragment: Fragment, at: TensorAddress, whole: bool) -> Sheet:
     """One row per lane and register; ``whole`` gives each element a cell.
 
-    In tensor memory, elements that go on in the next column share a row.
+    In tensor memory, elements that continue in the next column share a row.
     """
     named = places.axes(fragment)
     if named[-1] == "column" and not whole:

@@ -27,7 +27,8 @@ class Note(NamedTuple):
     time: int
     """The number of the event in its cluster."""
     what: str
-    """``wait``, ``vain``, ``arrive``, ``phase``, ``copy``, ``done``, ``product`` …"""
+    """``wait``, ``try`` (a wait that fails), ``arrive``, ``phase``, ``copy``, ``done``,
+    ``product`` …"""
     rank: int
     warp: int
     lanes: int

@@ -189,7 +189,7 @@ class Stories:
         lanes = 0
         for each in alike:
             lanes |= each.lanes
-        tried = any(each.what == "vain" and each.about == last.about for each in notes)
+        tried = any(each.what == "try" and each.about == last.about for each in notes)
         arrived = [
             each.site
             for each in notes
