@@ -155,10 +155,6 @@ class DefinedWatch:
     def collect(self, problems: Any) -> None:
         """Everything was reported when it was seen."""
 
-    def recorded(self) -> list[Any]:
-        """Nothing is recorded."""
-        return []
-
 
 def _by_slot(
     addresses: NDArray[np.int64],
@@ -337,6 +333,7 @@ class DefinedObserver(Port):
             unset = self.shadows[warp.block.rank].cells[part] != 0
             numbers = np.random.default_rng(self.watch.seed)
             some = numbers.integers(0, 1 << 32, unset.shape, np.uint32)
+            assert warp.block.tensor is not None  # it has just allocated
             image = warp.block.tensor.image
             image[part] = np.where(unset, some, image[part])
 
