@@ -1,4 +1,4 @@
-"""How fast do whole kernels run?
+"""The speed of whole kernels.
 
 Scalar code is measured in warp instructions a second of one core; a Triton kernel that
 multiplies matrices against :func:`fragmenta.matmul` of the same product; and how long
@@ -39,7 +39,7 @@ FORMS = (
 
 
 def scalar(count: int, seed: int = 0) -> str:
-    """A kernel that repeats so many instructions."""
+    """A kernel that repeats some instructions."""
     rng = random.Random(seed)
     body = "\n".join(
         rng.choice(FORMS).format(**{name: rng.randrange(1, 30) for name in "dabc"})
@@ -163,8 +163,8 @@ def test_a_triton_matmul(benchmark: Any) -> None:
     def run() -> None:
         kernel.launch((8, 8), 256, given, shared=32768, target=TARGET, check=False)
 
-    D = fm.matmul(A, B, op, target=TARGET)
-    whole = least(lambda: fm.matmul(A, B, op, target=TARGET), 3)
+    D = fm.matmul(op, A, B, target=TARGET)
+    whole = least(lambda: fm.matmul(op, A, B, target=TARGET), 3)
     benchmark.pedantic(run, rounds=3, warmup_rounds=1)
     assert np.array_equal(C.view(np.uint32), D.view(np.uint32))
     seconds = benchmark.stats.stats.min

@@ -1,7 +1,7 @@
-"""How many copies does pruning and compressing 8192 x 8192 elements cost?
+"""Pruning and compressing 8192 x 8192 elements, against copying them.
 
 With PyTorch installed, its own conversion of the same matrix on the CPU is
-timed in the same run, and each of ours must be 20 times as fast.
+timed in the same run, and each function here must be 20 times as fast.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from timing import least
 
 import fragmenta as fm
 from fragmenta.isa.families import catalogue
-from fragmenta.sparse.compress import check_sparse, compress, decompress
+from fragmenta.sparse.compression import check as check_sparse
+from fragmenta.sparse.compression import compress, decompress
 from fragmenta.sparse.exchange import from_torch, to_cutlass_sm90, to_torch
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.pruning import prune
 
 SIZE = (8192, 8192)
 Within = Callable[[Callable[[], object], int, float], None]
@@ -40,43 +41,43 @@ def matrix(name: str) -> Any:
 @every_type
 def test_prune(within_copies: Within, name: str) -> None:
     A, op = matrix(name), OPS[name]
-    within_copies(lambda: prune(A, op), A.nbytes, 10)
+    within_copies(lambda: prune(op, A), A.nbytes, 10)
 
 
 @every_type
 def test_compress(within_copies: Within, name: str) -> None:
     op = OPS[name]
-    A = prune(matrix(name), op)
-    within_copies(lambda: compress(A, op), A.nbytes, 10)
+    A = prune(op, matrix(name))
+    within_copies(lambda: compress(op, A), A.nbytes, 10)
 
 
 @every_type
 def test_decompress(within_copies: Within, name: str) -> None:
     op = OPS[name]
-    A = prune(matrix(name), op)
-    sp = compress(A, op)
-    within_copies(lambda: decompress(sp, op), A.nbytes, 10)
+    A = prune(op, matrix(name))
+    sp = compress(op, A)
+    within_copies(lambda: decompress(op, sp), A.nbytes, 10)
 
 
 @every_type
 def test_check_sparse(within_copies: Within, name: str) -> None:
     op = OPS[name]
-    A = prune(matrix(name), op)
-    within_copies(lambda: check_sparse(A, op), A.nbytes, 10)
+    A = prune(op, matrix(name))
+    within_copies(lambda: check_sparse(op, A), A.nbytes, 10)
 
 
 def test_pack_metadata(within_copies: Within) -> None:
     op = OPS["s8"]
-    A = prune(matrix("s8"), op)
-    codes = compress(A, op).indices
+    A = prune(op, matrix("s8"))
+    codes = compress(op, A).indices
     within_copies(lambda: op.metadata.pack_tiles(codes), A.nbytes, 30)
 
 
 def test_to_cutlass(within_copies: Within) -> None:
     op = OPS["s8"]
-    A = prune(matrix("s8"), op)
-    sp = compress(A, op)
-    within_copies(lambda: to_cutlass_sm90(sp, op), A.nbytes, 10)
+    A = prune(op, matrix("s8"))
+    sp = compress(op, A)
+    within_copies(lambda: to_cutlass_sm90(op, sp), A.nbytes, 10)
 
 
 # ── against PyTorch ─────────────────────────────────────────────────────────
@@ -87,16 +88,16 @@ def test_against_pytorch(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     convert = pytest.importorskip("torch.sparse._semi_structured_conversions")
     op, A = OPS["s8"], matrix("s8")
-    pruned = prune(A, op)
+    pruned = prune(op, A)
     tensor = torch.from_numpy(pruned)
 
     def theirs() -> Any:
         return convert.sparse_semi_structured_from_dense_cutlass(tensor)
 
     calls: dict[str, Callable[[], object]] = {
-        "prune": lambda: prune(A, op),
-        "compress": lambda: compress(pruned, op),
-        "compress and reorder": lambda: to_torch(compress(pruned, op), op),
+        "prune": lambda: prune(op, A),
+        "compress": lambda: compress(op, pruned),
+        "compress and reorder": lambda: to_torch(op, compress(op, pruned)),
     }
     before = least(theirs, 2)
     ours = least(calls[what], 9)
@@ -107,7 +108,7 @@ def test_against_pytorch(what: str, capsys: pytest.CaptureFixture[str]) -> None:
             f"{1e3 * pytorch:.0f} ms, {pytorch / ours:.1f} times as fast"
         )
     packed, meta = theirs()
-    assert (decompress(from_torch(packed, meta, op), op) == pruned).all()
+    assert (decompress(op, from_torch(op, packed, meta)) == pruned).all()
     assert pytorch / ours >= (20 if what != "compress and reorder" else 5)
 
 
@@ -118,12 +119,12 @@ def test_against_pytorch(what: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_memory(what: str) -> None:
     """At most twice the input beyond the output."""
     op, A = OPS["s8"], matrix("s8")
-    pruned = prune(A, op)
-    sp = compress(pruned, op)
+    pruned = prune(op, A)
+    sp = compress(op, pruned)
     call, out = {
-        "prune": (lambda: prune(A, op), A.nbytes),
+        "prune": (lambda: prune(op, A), A.nbytes),
         "compress": (
-            lambda: compress(pruned, op),
+            lambda: compress(op, pruned),
             sp.values.nbytes + sp.indices.nbytes,
         ),
     }[what]

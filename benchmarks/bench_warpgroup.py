@@ -14,7 +14,7 @@ from repeating import TARGET, of_whole, one_core
 
 import fragmenta as fm
 from fragmenta.execution import warpgroup
-from fragmenta.shared.tiles import shared_tile
+from fragmenta.shared.tiles import tile as shared_tile
 
 CALLS = 100
 __all__ = ["one_core"]  # a fixture
@@ -24,8 +24,8 @@ def operands(op: fm.Instruction, major: Any) -> list[Any]:
     """D, no registers of A, descriptors, shared memory, no metadata, selectors."""
     rng, (m, n, k) = np.random.default_rng(0), op.shape
     A, B = (rng.standard_normal(s).astype(np.float16) for s in ((m, k), (k, n)))
-    image, a = shared_tile(A, op, "A", swizzle=32, major=major)
-    image, b = shared_tile(B, op, "B", swizzle=32, major=major, image=image)
+    image, a = shared_tile(op, "A", A, swizzle=32, major=major)
+    image, b = shared_tile(op, "B", B, swizzle=32, major=major, image=image)
     d = np.zeros((op.d.registers, 128), np.uint32)
     words = np.array([a.encode(), b.encode()], np.uint64)
     nothing = np.zeros(1, np.uint32)

@@ -37,6 +37,8 @@ from making import (
 )
 from making.markdown import DOCS, ROOT
 
+import fragmenta
+
 END = "<!-- /generated -->"
 REGION = re.compile(
     rf"(?s)<!-- generated: (\S+) -->\n(?:(?:(?!<!-- generated: ).)*?{END}\n)?"
@@ -75,12 +77,9 @@ WRITERS: dict[str, Callable[[], str]] = {
     "corpus-kernels": corpus.kernels,
     "commands": references.commands,
     "api": references.api,
-    **{
-        f"api:{room}": partial(references.api, room)
-        for room in ("ptx", "tensor_memory", "wmma")
-    },
+    **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
 }
-"""What each name after ``generated:`` stands for."""
+"""The function that writes each name after ``generated:``."""
 
 
 def main(*options: str) -> None:
@@ -95,7 +94,7 @@ def main(*options: str) -> None:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has generated text, as it ought to be."""
+    """Every page with generated text, up to date."""
     found = {}
     for path in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md"):
         text = path.read_text(encoding="utf-8")

@@ -71,21 +71,24 @@ def formulas(op: fm.Instruction) -> None:
 
 def compress(
     op: fm.Instruction, rng: np.random.Generator
-) -> tuple[np.ndarray, fm.Compressed]:
+) -> tuple[np.ndarray, fm.sparse.Compressed]:
     """Prune a random A, then compress it to stored values and metadata."""
     title("A pruned to 4:8 in pairs, and compressed")
     m, _, k = op.shape
-    matrix = fm.prune(rng.integers(-8, 8, (m, k), np.int8), op)
-    sp = fm.compress(matrix, op)
+    matrix = fm.sparse.prune(op, rng.integers(-8, 8, (m, k), np.int8))
+    sp = fm.sparse.compress(op, matrix)
     print("row 3 of A:  ", *matrix[3, :16], "…")
     print("row 3 stored:", *sp.values[3, :8], "…")
     print("its codes:   ", *(f"{code:04b}" for code in sp.indices[3]))
-    assert (fm.decompress(sp, op) == matrix).all()
+    assert (fm.sparse.decompress(op, sp) == matrix).all()
     return matrix, sp
 
 
 def execute(
-    op: fm.Instruction, A: np.ndarray, sp: fm.Compressed, rng: np.random.Generator
+    op: fm.Instruction,
+    A: np.ndarray,
+    sp: fm.sparse.Compressed,
+    rng: np.random.Generator,
 ) -> None:
     """Pack the registers, run the instruction, read the result."""
     title("Registers in, registers out")

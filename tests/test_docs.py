@@ -1,4 +1,4 @@
-"""Does everything that the documentation shows happen as shown?"""
+"""Everything that the documentation shows happens as shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said when a package of an extra is not installed?"""
+"""The error says what to install if a package of an extra is missing."""
 
 import importlib
 import re
@@ -47,26 +47,28 @@ def test_a_room_without_its_library(hide, room, package):
         f"fragmenta.{room} needs {package}: the package {room} is missing; "
         f"pip install 'fragmenta[{room}]'"
     )
-    assert isinstance(caught.value, fm.MissingPackage)
+    assert isinstance(caught.value, fm.errors.MissingPackage)
     assert isinstance(caught.value, fm.Error)
     assert caught.value.__suppress_context__  # one sentence, not a chain of causes
 
 
 def test_tensors_of_a_scaled_product_without_pytorch(hide):
     hide("torch")
-    part = fm.to_scaled_mm(fm.quantize([[1.0, 2.0]], "mxfp4"))
-    with pytest.raises(fm.MissingPackage, match=r"tensors\(\) needs PyTorch: the pack"):
+    part = fm.quant.to_scaled_mm(fm.quant.quantize("mxfp4", [[1.0, 2.0]]))
+    with pytest.raises(
+        fm.errors.MissingPackage, match=r"tensors\(\) needs PyTorch: the pack"
+    ):
         part.tensors()
 
 
 def test_a_gpu_without_its_packages(hide):
     hide("cuda", "cuda.core", "cuda.bindings")
     with pytest.raises(
-        fm.NoDevice, match=r"cuda-core is missing; pip install 'frag"
+        fm.errors.NoDevice, match=r"cuda-core is missing; pip install 'frag"
     ) as one:
         device.present.__wrapped__()
     with pytest.raises(
-        fm.NoDevice, match=r"cuda-bindings is missing; pip install"
+        fm.errors.NoDevice, match=r"cuda-bindings is missing; pip install"
     ) as two:
         launch._driver.__wrapped__()
     assert one.value.__suppress_context__

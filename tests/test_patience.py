@@ -16,7 +16,7 @@ from tests.clock import work
 WITHIN = 2.0
 S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 OP = fm.wgmma("m64n8k16", a="f16", d="f32")
-TILE = fm.Descriptor.for_tile(64, 64, "f16")
+TILE = fm.shared.Descriptor.for_tile(64, 64, "f16")
 DIGITS = "9" * 5000
 
 
@@ -105,5 +105,5 @@ def test_a_tensor_map_ends_where_descriptors_do():
 def test_a_shape_is_read_whole():
     assert fm.Shape.parse("m8n8") == (8, 8, 0)
     for wrong in ("", "m16", "16x8x16", "m16n8k64k2", "xm16n8"):
-        with pytest.raises(fm.UnknownInstruction, match="m16n8k64 or m8n8"):
+        with pytest.raises(fm.errors.UnknownInstruction, match="m16n8k64 or m8n8"):
             fm.Shape.parse(wrong)

@@ -1,4 +1,4 @@
-"""Do the README's examples give what it shows, and does the demo run?"""
+"""The README's examples give what it shows, and the demo runs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from fragmenta import wmma
 from fragmenta.registers.layout import Layout
 from fragmenta.shared import moves
 from fragmenta.shared.descriptor import Descriptor, extent
-from fragmenta.shared.tiles import read_tile, shared_tile
+from fragmenta.shared.tiles import read_tile
+from fragmenta.shared.tiles import tile as shared_tile
 from fragmenta.sparse import exchange
 
 WG = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -25,8 +26,8 @@ SPARSE = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
 
 @pytest.fixture(scope="module")
 def filled():
-    image, a = shared_tile(np.ones((64, 16)), WG, "A")
-    image, b = shared_tile(np.ones((16, 8)), WG, "B", image=image)
+    image, a = shared_tile(WG, "A", np.ones((64, 16)))
+    image, b = shared_tile(WG, "B", np.ones((16, 8)), image=image)
     return image, a, b
 
 
@@ -37,8 +38,8 @@ def test_batches_that_do_not_go_together(filled):
     registers = np.zeros((2, 32, 1), np.uint32)
     d = np.zeros((3, 128, 4), np.uint32)
     calls = [
-        (lambda: shared_tile(np.ones((2, 16, 8)), WG, "B", image=images), "matrix"),
-        (lambda: read_tile(images, words, WG, "A"), "descriptors"),
+        (lambda: shared_tile(WG, "B", np.ones((2, 16, 8)), image=images), "matrix"),
+        (lambda: read_tile(WG, "A", images, words), "descriptors"),
         (lambda: moves.ldmatrix(LOAD, images, np.stack([rows] * 2)), "addresses"),
         (lambda: moves.stmatrix(STORE, images, rows, registers), "registers"),
         (lambda: WG.execute(d, a, b, smem=image, scale_d=[0, 1]), "scale_d"),
@@ -47,7 +48,7 @@ def test_batches_that_do_not_go_together(filled):
     ]
     for call, name in calls:
         with pytest.raises(
-            fm.ShapeError, match=f"do not broadcast together.*{name} \\("
+            fm.errors.ShapeError, match=f"do not broadcast together.*{name} \\("
         ):
             call()
 
@@ -55,17 +56,17 @@ def test_batches_that_do_not_go_together(filled):
 def test_no_descriptors_read_no_tiles(filled):
     image, _, b = filled
     none = np.zeros(0, np.uint64)
-    assert read_tile(image, none, WG, "A").shape == (0, 64, 16)
-    assert read_tile(image, none, WG, "B").dtype == np.uint16
-    assert read_tile(image, np.zeros((2, 0), np.uint64), WG, "B").shape == (2, 0, 16, 8)
-    packed = read_tile(image, none, BITS, "B", packed=True)
+    assert read_tile(WG, "A", image, none).shape == (0, 64, 16)
+    assert read_tile(WG, "B", image, none).dtype == np.uint16
+    assert read_tile(WG, "B", image, np.zeros((2, 0), np.uint64)).shape == (2, 0, 16, 8)
+    packed = read_tile(BITS, "B", image, none, packed=True)
     assert (packed.shape, packed.dtype) == ((0, 8, 8), np.dtype(np.uint32))
-    assert read_tile(image, none, BITS, "A").shape == (0, 64, 256)
+    assert read_tile(BITS, "A", image, none).shape == (0, 64, 256)
     d = WG.execute(np.zeros((128, 4), np.uint32), none, b, smem=image)
     assert d.shape == (0, 128, 4)
     for wrong in ([], [-1], -1, 1.5, None):
         with pytest.raises(fm.Error, match="a descriptor must be"):
-            read_tile(image, wrong, WG, "A")
+            read_tile(WG, "A", image, wrong)
 
 
 def test_no_images_move_nothing():
@@ -98,14 +99,14 @@ def test_no_tiles_are_packed_as_none(shape, tiles):
 
 
 def test_exchange_of_nothing():
-    none = fm.compress(np.zeros((0, 64, 128)), SPARSE)
-    image = exchange.to_cutlass_sm90(none, SPARSE)
+    none = fm.sparse.compress(SPARSE, np.zeros((0, 64, 128)))
+    image = exchange.to_cutlass_sm90(SPARSE, none)
     assert image.shape == (0, 1024)
-    found = exchange.from_cutlass_sm90(none.values, image, SPARSE)
+    found = exchange.from_cutlass_sm90(SPARSE, none.values, image)
     assert found.shape == (0, 64, 128)
     for wrong in (1.5, "128", None, True):
-        with pytest.raises(fm.ShapeError, match="tile_k must be a whole number"):
-            exchange.to_cutlass_sm90(none, SPARSE, tile_k=wrong)
+        with pytest.raises(fm.errors.ShapeError, match="tile_k must be a whole number"):
+            exchange.to_cutlass_sm90(SPARSE, none, tile_k=wrong)
     with pytest.raises(fm.Error, match="A must be Compressed"):
         exchange.to_nibbles(np.ones((2, 2)))
 
@@ -124,17 +125,17 @@ def test_exchange_of_nothing():
 )
 def test_options_of_the_wrong_kind(options, words):
     with pytest.raises(fm.Error, match=words):
-        shared_tile(np.ones((64, 16)), WG, "A", **options)
+        shared_tile(WG, "A", np.ones((64, 16)), **options)
 
 
 def test_immediates_are_whole_numbers(filled):
     image, a, b = filled
     d = np.zeros((128, 4), np.uint32)
     for wrong in (1.0, np.ones(2, int), "1", True, None):
-        with pytest.raises(fm.ShapeError, match=r"scale_a .* is not allowed"):
+        with pytest.raises(fm.errors.ShapeError, match=r"scale_a .* is not allowed"):
             WG.execute(d, a, b, smem=image, scale_a=wrong)
     for wrong in (1.0, "1", None, 2, [0.0]):
-        with pytest.raises(fm.ShapeError, match="scale_d is 0 or 1"):
+        with pytest.raises(fm.errors.ShapeError, match="scale_d is 0 or 1"):
             WG.execute(d, a, b, smem=image, scale_d=wrong)
     with pytest.raises(fm.Error, match="operand must be 'A' or 'B'"):
         extent(WG, ["A"])
@@ -148,10 +149,10 @@ def test_dask_arrays_of_unknown_size_are_refused():
     da = pytest.importorskip("dask.array")
     A = da.ones((32, 32), chunks=16, dtype=np.int8)
     unknown = A[A[:, 0] > 0]
-    with pytest.raises(fm.ShapeError, match="compute_chunk_sizes"):
-        fm.matmul(unknown, A, DENSE)
-    with pytest.raises(fm.ShapeError, match="compute_chunk_sizes"):
-        fm.matmul(A, unknown, DENSE)
+    with pytest.raises(fm.errors.ShapeError, match="compute_chunk_sizes"):
+        fm.matmul(DENSE, unknown, A)
+    with pytest.raises(fm.errors.ShapeError, match="compute_chunk_sizes"):
+        fm.matmul(DENSE, A, unknown)
 
 
 def test_names_in_pictures_are_escaped():
@@ -183,12 +184,7 @@ def test_a_leading_dimension_may_be_any_number_that_fits(ldm):
 
 @pytest.mark.parametrize(
     "error",
-    [
-        getattr(fm, name)
-        for name in fm._HOME
-        if isinstance(getattr(fm, name), type)
-        and issubclass(getattr(fm, name), fm.Error)
-    ],
+    [getattr(fm.errors, name) for name in fm.errors.__all__],
     ids=lambda each: each.__name__,
 )
 def test_errors_are_also_the_ones_python_programs_catch(error):
@@ -197,12 +193,18 @@ def test_errors_are_also_the_ones_python_programs_catch(error):
     A wrong call is a TypeError, a package that is not installed an ImportError.
     """
     assert error.__module__ == "fragmenta.errors"
-    others = {fm.BadCall: TypeError, fm.MissingPackage: ImportError}
+    others = {fm.errors.BadCall: TypeError, fm.errors.MissingPackage: ImportError}
     if error in others:
         assert issubclass(error, others[error])
         return
-    plain = (fm.Error, fm.KernelFault, fm.KernelHazard, fm.NoDevice, fm.CompileError)
-    if error in (*plain, fm.LimitReached):
+    plain = (
+        fm.Error,
+        fm.errors.KernelFault,
+        fm.errors.KernelHazard,
+        fm.errors.NoDevice,
+        fm.errors.CompileError,
+    )
+    if error in (*plain, fm.errors.LimitReached):
         assert not issubclass(error, (LookupError, ValueError))
     else:
         assert issubclass(error, (LookupError, ValueError))

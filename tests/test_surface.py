@@ -1,4 +1,4 @@
-"""Is the public surface complete, documented, and free until it is used?"""
+"""The public surface is complete, documented, and loads nothing before it is used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import inspect
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
@@ -18,7 +21,18 @@ import fragmenta as fm
 from tests.clock import HANG
 
 SOURCE = Path(inspect.getfile(fm)).parents[1]
-NAMES = [name for name in fm.__all__ if name != "__version__"]
+DOORS = {"": fm, **{room: getattr(fm, room) for room in fm._ROOMS if room != "errors"}}
+NAMES = [
+    f"{room}.{name}".lstrip(".")
+    for room, door in [*DOORS.items(), ("errors", fm.errors)]
+    for name in door.__all__
+    if not name.startswith("__")
+]
+
+
+def public(name: str) -> Any:
+    """The object of a public name, such as ``sparse.compress``."""
+    return attrgetter(name)(fm)
 
 
 def loaded(code: str) -> set[str]:
@@ -76,8 +90,10 @@ def test_a_function_wins_over_the_module_of_its_name(first: str) -> None:
     assert "fragmenta" in loaded(code)
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    source = Path(inspect.getfile(fm)).read_text(encoding="utf-8")
+@pytest.mark.parametrize("room", DOORS)
+def test_type_checkers_see_the_same_names(room: str) -> None:
+    door = DOORS[room]
+    source = Path(inspect.getfile(door)).read_text(encoding="utf-8")
     imports = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
     typed = {
         alias.asname: node.module
@@ -85,18 +101,52 @@ def test_type_checkers_see_the_same_names() -> None:
         for alias in node.names
         if alias.asname is not None
     }
-    rooms = dict.fromkeys(fm._ROOMS, "fragmenta")
-    assert typed == {**fm._HOME, **rooms}
+    rooms = dict.fromkeys(() if room else fm._ROOMS, "fragmenta")
+    assert typed == {**door._HOME, **rooms}
 
 
-def test_dir_and_star() -> None:
-    assert set(dir(fm)) == set(fm.__all__)
-    assert {"instruction", "Fragment", "__version__"} <= set(fm.__all__)
+@pytest.mark.parametrize("room", [*DOORS, "errors"])
+def test_dir_and_star(room: str) -> None:
+    door = public(room) if room else fm
+    assert dir(door) == sorted(door.__all__)
+    assert all(getattr(door, name) is not None for name in door.__all__)
+
+
+def test_the_top_is_small() -> None:
+    assert {"instruction", "Fragment", "sparse", "__version__"} <= set(fm.__all__)
+    assert len(fm.__all__) <= 36
+
+
+def test_no_name_of_a_room_is_the_name_of_a_module_in_it() -> None:
+    """Importing the module would hide it."""
+    for room, door in DOORS.items():
+        modules = {each.name for each in iter_modules(door.__path__)}
+        assert not modules & (set(door.__all__) - set(fm._ROOMS)), room
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'instrution'"):
+    with pytest.raises(
+        AttributeError, match=r"'instrution' \(did you mean instruction"
+    ):
         _ = fm.instrution
+    with pytest.raises(AttributeError, match="'fragmenta' has no attribute '_x'"):
+        _ = fm._x
+
+
+@pytest.mark.parametrize("room", list(DOORS)[1:])
+def test_a_name_of_the_top_says_so_in_a_room(room: str) -> None:
+    with pytest.raises(AttributeError, match=rf"^fm\.{room}\.matmul is fm\.matmul$"):
+        _ = DOORS[room].matmul
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "." in name])
+def test_a_name_in_another_room_says_where_it_is(name: str) -> None:
+    word = name.rpartition(".")[2]
+    if word not in fm.__all__:
+        homes = {each for each in NAMES if each.endswith(f".{word}")}
+        with pytest.raises(AttributeError) as why:
+            getattr(fm, word)
+        assert str(why.value) in {f"fm.{word} is fm.{each}" for each in homes}
 
 
 def test_version_is_a_release() -> None:
@@ -114,26 +164,62 @@ def documented(thing: Any) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_has_a_docstring(name: str) -> None:
-    assert (getattr(fm, name).__doc__ or "").strip()
+    assert (public(name).__doc__ or "").strip()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_has_an_example(name: str) -> None:
-    thing = getattr(fm, name)
+    thing = public(name)
     # The base shows how every error is caught; what is only ever handed out is
     # shown where it is handed out.
-    if inspect.isclass(thing) and issubclass(thing, fm.Error):
+    if thing is fm.errors or (inspect.isclass(thing) and issubclass(thing, fm.Error)):
         thing = fm.Error
     thing = {"Place": fm.Fragment, "Requirement": fm.Instruction}.get(name, thing)
+    if name.startswith("wmma.") and not inspect.isroutine(thing):
+        thing = fm.wmma  # the words of C++: its first page shows them
     assert ">>> " in documented(thing)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Error")])
+@pytest.mark.parametrize("name", fm.errors.__all__)
 def test_errors_are_errors(name: str) -> None:
-    assert issubclass(getattr(fm, name), fm.Error)
+    assert issubclass(getattr(fm.errors, name), fm.Error)
 
 
 def test_dtypes_survive_pickling() -> None:
     """The module is found by its name although the function hides it."""
     assert pickle.loads(pickle.dumps(fm.Shape(16, 8, 64))) == fm.Shape(16, 8, 64)
     assert pickle.loads(pickle.dumps(fm.DType)) is fm.DType
+
+
+# ── what has moved ──────────────────────────────────────────────────────────
+
+CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
+CALL = re.compile(r"fm\.([\w.]+)(?:\((.*)\))?")
+
+
+def moved() -> dict[str, str]:
+    """The table of the changelog: what was written before, and what is now."""
+    text = CHANGELOG.read_text("utf-8").partition("### Names, old and new\n")[2]
+    return dict(re.findall(r"(?m)^\| `(fm\..+?)` \| `(fm\..+?)` \|$", text))
+
+
+def test_the_changelog_has_what_moved() -> None:
+    assert len(moved()) > 75
+
+
+@pytest.mark.parametrize("before, now", moved().items(), ids=moved())
+def test_what_moved_is_where_the_changelog_says(before: str, now: str) -> None:
+    old, new = CALL.fullmatch(before), CALL.fullmatch(now)
+    assert old is not None
+    assert new is not None
+    thing = public(new[1])
+    if old[1] != new[1]:
+        with pytest.raises(AttributeError) as why:
+            public(old[1])
+        assert str(why.value) == f"fm.{old[1]} is fm.{new[1]}"
+    if new[2]:
+        given = re.findall(r"(\w+)(?:=[^,]*)?(?:, |$)", new[2])
+        taken = list(inspect.signature(thing).parameters)
+        positional = [each for each in new[2].split(", ") if "=" not in each]
+        assert set(given) <= set(taken)
+        assert taken[: len(positional)] == positional

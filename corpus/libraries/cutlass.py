@@ -112,8 +112,8 @@ def ampere_double(trial: Trial) -> None:
 def ampere_sparse(trial: Trial) -> None:
     sizes = m, n, k = 128, 192, 128
     op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
-    a = fm.prune(_matrix(trial, m, k, np.float16), op)
-    stored, meta = exchange.to_torch(fm.compress(a, op), op)
+    a = fm.sparse.prune(op, _matrix(trial, m, k, np.float16))
+    stored, meta = exchange.to_torch(op, fm.sparse.compress(op, a))
     b = _matrix(trial, n, k, np.float16)
     c, d = _matrix(trial, m, n, np.float32), np.zeros((m, n), np.float32)
     launch(trial, "ampere_sparse", 4, sizes, stored, b, c, d, np.asarray(meta))

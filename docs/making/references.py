@@ -1,4 +1,4 @@
-"""Which names and commands are there, and what do their docstrings say?"""
+"""The reference of names and commands, from their docstrings."""
 
 from __future__ import annotations
 
@@ -71,24 +71,54 @@ def options() -> str:
 
 def api(room: str = "") -> str:
     """Every public name of the package, or of a room: signature and docstring."""
-    module = import_module(f"fragmenta.{room}" if room else "fragmenta")
-    things = {name: getattr(module, name) for name in module.__all__}
-    things = {
-        name: thing
-        for name, thing in things.items()
-        if inspect.isclass(thing) or inspect.isroutine(thing)
-    }
-    links = {name: f"#{anchor(title(name, thing))}" for name, thing in things.items()}
+    things = _things(room)
+    links = _links(room)
     rows = [
         (f"[`{name}`]({links[name]})", _summary(thing, links))
         for name, thing in things.items()
     ]
     parts = [table(("name", "what it is"), rows)]
+    if not room:
+        parts.append(_rooms())
     for name, thing in things.items():
-        parts.append(_entry(title(name, thing), f"{room or 'fm'}.{name}", thing, links))
+        shown = f"fm.{room}.{name}" if room else f"fm.{name}"
+        parts.append(_entry(title(name, thing), shown, thing, links))
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             parts += _methods(name, thing, links)
     return "\n\n".join(parts)
+
+
+def _things(room: str) -> dict[str, Any]:
+    """The classes and functions of a room by name; of the top without a room."""
+    module = import_module(f"fragmenta.{room}" if room else "fragmenta")
+    things = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: thing
+        for name, thing in things.items()
+        if inspect.isclass(thing) or inspect.isroutine(thing)
+    }
+
+
+def _links(room: str) -> dict[str, str]:
+    """Where each public name is told, as a page of a room links to it."""
+    found = {}
+    for each in ("", *fragmenta._ROOMS):
+        page = "" if each == room else f"{each or 'api'}.md"
+        for name, thing in _things(each).items():
+            whole = f"{each}.{name}" if each else name
+            found[whole] = f"{page}#{anchor(title(name, thing))}"
+    own = {name: found[f"{room}.{name}" if room else name] for name in _things(room)}
+    return found | own
+
+
+def _rooms() -> str:
+    """The table of rooms, each with the first line of its docstring."""
+    rows = []
+    for room in fragmenta._ROOMS:
+        told = inspect.getdoc(import_module(f"fragmenta.{room}")) or ""
+        first = " ".join(told.partition("\n\n")[0].split()).replace("``", "`")
+        rows.append((f"[`fm.{room}`]({room}.md)", first))
+    return table(("room", "what is in it"), rows)
 
 
 def title(name: str, thing: object) -> str:
@@ -118,15 +148,16 @@ def _methods(owner: str, thing: type, links: dict[str, str]) -> Iterator[str]:
 
 
 def _own(thing: type) -> list[type]:
-    """The classes whose members a page tells: a record, then what extends it.
+    """The classes whose members a page lists: a record, then what extends it.
 
-    What a class has from another public class, such as ``Mma`` from ``Instruction``, is
-    told there.
+    Members from another public class, such as those of ``Instruction`` in ``Mma``, are
+    listed there.
     """
-    public = {getattr(fragmenta, name) for name in fragmenta.__all__}
+    rooms = ("", *fragmenta._ROOMS)
+    public = {each for room in rooms for each in _things(room).values()}
     ours = [each for each in thing.__mro__ if each.__module__.startswith("fragmenta.")]
-    told = {inner for each in ours[1:] if each in public for inner in each.__mro__}
-    found = [each for each in ours if each not in told and each is not Record]
+    elsewhere = {inner for each in ours[1:] if each in public for inner in each.__mro__}
+    found = [each for each in ours if each not in elsewhere and each is not Record]
     return found[::-1]
 
 
@@ -140,13 +171,13 @@ def _entry(
     called: bool = True,
 ) -> str:
     shown = signature(name, thing, called=called)
-    told = markdown(inspect.getdoc(thing) or "", links)
+    text = markdown(inspect.getdoc(thing) or "", links)
     fields = "".join(
         f"\n- `{field}`: {_prose(' '.join(text.split()), links)}"
         for field, text in _fields(thing).items()
     )
     more = f"\n\nIts attributes:\n{fields}" if fields else ""
-    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{told}{more}"
+    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{text}{more}"
 
 
 def _fields(thing: Any) -> dict[str, str]:
@@ -281,10 +312,10 @@ def _list(part: str) -> str:
 
 
 def _prose(text: str, links: dict[str, str]) -> str:
-    def told(found: re.Match[str]) -> str:
+    def linked(found: re.Match[str]) -> str:
         short, name = found.groups()
         shown = name.rpartition(".")[2] if short else name
         where = links.get(name.removeprefix("fragmenta."))
         return f"[`{shown}`]({where})" if where else f"`{shown}`"
 
-    return ROLE.sub(told, text).replace("``", "`")
+    return ROLE.sub(linked, text).replace("``", "`")

@@ -54,7 +54,7 @@ def curve(op: fm.Instruction, target: str, signed: bool) -> list[float]:
         a = rng.uniform(low, 1, (64, length)).astype(op.types["a"].storage)
         b = rng.uniform(low, 1, (length, 8)).astype(op.types["b"].storage)
         exact = a.astype(np.float64) @ b.astype(np.float64)
-        found = fm.matmul(a, b, op, target=target).astype(np.float64)
+        found = fm.matmul(op, a, b, target=target).astype(np.float64)
         kept.append(bits_kept(found, exact))
     return kept
 
@@ -113,12 +113,12 @@ def errors(op: fm.Instruction, length: int) -> tuple[float, float]:
     """Quantisation and arithmetic error of a product, relative to its size."""
     rng = np.random.default_rng(length)
     x, y = rng.standard_t(2, (64, length)), rng.standard_t(2, (length, 64))
-    a, b = fm.quantize(x, op), fm.quantize(y, op, operand="B")
-    d = fm.matmul(a.values, b.values, op, scale_a=a.scales, scale_b=b.scales)
+    a, b = fm.quant.quantize(op, x), fm.quant.quantize(op, y, operand="B")
+    d = fm.matmul(op, a.values, b.values, scale_a=a.scales, scale_b=b.scales)
     found = d.astype(np.float64)
     if a.tensor_scale is not None and b.tensor_scale is not None:
         found *= a.tensor_scale.astype(np.float64) * b.tensor_scale
-    exact, stored = x @ y, fm.dequantize(a) @ fm.dequantize(b)
+    exact, stored = x @ y, fm.quant.dequantize(a) @ fm.quant.dequantize(b)
     size = np.linalg.norm(exact)
     parts = (stored - exact, found - stored)
     quantised, added = (float(np.linalg.norm(part) / size) for part in parts)

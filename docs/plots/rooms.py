@@ -2,7 +2,7 @@
 
     python docs/plots/rooms.py
 
-The rooms and their questions come from the table in CONTRIBUTING.md, the imports from
+The rooms and their tasks come from the table in CONTRIBUTING.md, the imports from
 the source.  Run it after either has changed; a test compares the picture.
 """
 

@@ -1,4 +1,4 @@
-"""Is an instruction called as its unit takes it, and is a wrong call told the right one?"""
+"""Calls of instructions: each takes the operands of its unit, and a wrong call names the right one."""
 
 import copy
 import inspect
@@ -16,7 +16,7 @@ from fragmenta.cuda.source import emit
 from fragmenta.cuda.source import loops as loop_source
 from fragmenta.evidence import kernels
 from fragmenta.execution import explain, mma, tcgen05, wgmma
-from fragmenta.isa.taking import lists
+from fragmenta.isa.operand_lists import lists
 from fragmenta.shared import moves
 
 DENSE = fm.mma("m16n8k16", a="f16", d="f32")
@@ -84,7 +84,9 @@ def test_on_device_takes_what_execute_takes():
     assert calls.call_line(SPARSE, "on_device") == (
         "op.on_device(a, b, c, *, metadata, selector=0, target=None, gpu=None)"
     )
-    with pytest.raises(fm.BadCall, match=r"needs c; the call is op\.on_device\(a, b"):
+    with pytest.raises(
+        fm.errors.BadCall, match=r"needs c; the call is op\.on_device\(a, b"
+    ):
         DENSE.on_device(1, 2)
 
 
@@ -124,22 +126,26 @@ def test_moves_are_executed():
 @pytest.mark.parametrize(
     "call, error, why",
     [
-        (lambda: DENSE.execute(1, 2), fm.BadCall, "needs c"),
-        (lambda: DENSE.execute(1, 2, 3, 4), fm.BadCall, "takes 3 operands; given 4"),
-        (lambda: DENSE.execute(1, 2, 3, a=4), fm.BadCall, "is given a twice"),
+        (lambda: DENSE.execute(1, 2), fm.errors.BadCall, "needs c"),
+        (
+            lambda: DENSE.execute(1, 2, 3, 4),
+            fm.errors.BadCall,
+            "takes 3 operands; given 4",
+        ),
+        (lambda: DENSE.execute(1, 2, 3, a=4), fm.errors.BadCall, "is given a twice"),
         (
             lambda: SPARSE.execute(1, 2, 3, metdata=4),
-            fm.BadCall,
+            fm.errors.BadCall,
             "did you mean metadata",
         ),
-        (lambda: SPARSE.execute(1, 2, 3), fm.BadMetadata, r"op\.metadata\.pack"),
+        (lambda: SPARSE.execute(1, 2, 3), fm.errors.BadMetadata, r"op\.metadata\.pack"),
         (lambda: DENSE.execute(1, 2, 3, metadata=4), fm.Error, "is dense"),
         (lambda: DENSE.execute(1, 2, 3, selector=1), fm.Error, "is dense"),
         (lambda: SCALED.execute(1, 2, 3), fm.Error, "needs scale_a and scale_b"),
-        (lambda: WARPGROUP.execute(1, 2, 3), fm.BadCall, "needs smem"),
-        (lambda: WARPGROUP.execute(1, 2, 3, c=4), fm.BadCall, "takes no c"),
-        (lambda: TENSOR.execute(1), fm.BadCall, "needs a, b and smem"),
-        (lambda: LOAD.execute(1), fm.BadCall, "needs addresses"),
+        (lambda: WARPGROUP.execute(1, 2, 3), fm.errors.BadCall, "needs smem"),
+        (lambda: WARPGROUP.execute(1, 2, 3, c=4), fm.errors.BadCall, "takes no c"),
+        (lambda: TENSOR.execute(1), fm.errors.BadCall, "needs a, b and smem"),
+        (lambda: LOAD.execute(1), fm.errors.BadCall, "needs addresses"),
     ],
 )
 def test_a_wrong_call_says_the_right_one(call, error, why):
@@ -152,7 +158,7 @@ def test_a_wrong_call_says_the_right_one(call, error, why):
 
 def test_a_wrong_call_of_matrices_says_the_right_one():
     with pytest.raises(
-        fm.BadCall, match=r"needs B; the call is op\(A, B, C=None, \*, t"
+        fm.errors.BadCall, match=r"needs B; the call is op\(A, B, C=None, \*, t"
     ):
         DENSE(np.ones((16, 16)))
     with pytest.raises(
@@ -225,7 +231,7 @@ def test_what_is_not_shown_is_refused(op):
         (fm.Instruction.explain, explain.explain),
         (fm.Instruction.to_cuda, emit.to_cuda),
         (fm.Instruction.to_ptx, emit.to_ptx),
-        (fm.MatrixLoop.to_cuda, loop_source.to_cuda),
+        (fm.shared.MatrixLoop.to_cuda, loop_source.to_cuda),
         (fm.ptx.Kernel.verify, kernels.verify),
     ],
 )

@@ -1,9 +1,10 @@
-"""Is a public object the same value as its record, however it is copied?"""
+"""Public objects are equal to their records, also after copying and pickling."""
 
 import copy
 import pickle
 import subprocess
 import sys
+from operator import attrgetter
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_what_is_found_is_public():
     assert type(fm.wmma.mma("m8n8k32", a="s4")) is fm.Mma
     op = fm.tcgen05("m128n128k32", kind="mxf8f6f4", a="e4m3")
     assert isinstance(fm.tensor_memory.scale_copy(op, "scale_A"), fm.Instruction)
-    order = fm.shuffle(DENSE, "B", shape=(256, 64))
+    order = fm.weights.shuffle(DENSE, "B", shape=(256, 64))
     assert isinstance(order.op, fm.Mma)
     assert isinstance(order.fragment, fm.Fragment)
 
@@ -116,10 +117,10 @@ DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 def test_loops():
     asked = {"tile": (64, 32), "order": "row"}
     loop, record = (
-        fm.ldmatrix_loop(DENSE, "A", **asked),
+        fm.shared.ldmatrix_loop(DENSE, "A", **asked),
         ldmatrix_loop(DENSE, "A", **asked),
     )
-    assert type(loop) is fm.MatrixLoop
+    assert type(loop) is fm.shared.MatrixLoop
     assert loop == record
     assert hash(loop) == hash(record)
     assert isinstance(loop.move, fm.LdMatrix)
@@ -129,11 +130,11 @@ def test_loops():
     assert "ldmatrix" in loop.to_cuda()
     again = pickle.loads(pickle.dumps(loop))
     assert again == loop
-    assert type(again) is fm.MatrixLoop
-    move, addresses = fm.ldmatrix_addresses(DENSE, "A", order="row")
+    assert type(again) is fm.shared.MatrixLoop
+    move, addresses = fm.shared.ldmatrix_addresses(DENSE, "A", order="row")
     assert isinstance(move, fm.LdMatrix)
     assert len(move.execute(loop.image([[0] * 32] * 64), addresses)) == 32
-    best = fm.suggest_swizzle(DENSE, "A", **asked).best.loop
+    best = fm.shared.suggest_swizzle(DENSE, "A", **asked).best.loop
     assert "ldmatrix" in best.to_cuda()
 
 
@@ -142,7 +143,7 @@ def test_other_records():
     assert told == compare(DENSE, "sm_90", k=64)
     assert told._repr_svg_() == told.to_svg()
     part = fm.tensor_memory.copies("tcgen05.cp.cta_group::1.64x128b.warpx2::01_23")
-    assert isinstance(part, fm.TensorFragment)
+    assert isinstance(part, fm.tensor_memory.TensorFragment)
     assert part == copies("tcgen05.cp.cta_group::1.64x128b.warpx2::01_23")
     assert part.to_svg().startswith("<svg")
 
@@ -172,6 +173,12 @@ def test_equality_is_written_once():
 
 
 def test_functions_are_pickled_by_name():
-    for name in ("mma", "find", "ldmatrix_loop", "compare", "shuffle"):
-        function = getattr(fm, name)
+    for name in (
+        "mma",
+        "find",
+        "shared.ldmatrix_loop",
+        "compare",
+        "weights.shuffle",
+    ):
+        function = attrgetter(name)(fm)
         assert pickle.loads(pickle.dumps(function)) is function

@@ -1,4 +1,4 @@
-"""Does ``run`` compute what the library does, and judge it right?"""
+"""``run`` computes what the library computes, and compares it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_run_is_the_library(text: str, a: type, b: type) -> None:
     C = np.round(normal(20, 9, seed=2)).astype(op.d.dtype.storage)
     save(a=A, b=B, c=C)
     page("run", text, "a.npy", "b.npy", "c.npy", "-o", "d.npy")
-    expected = fm.matmul(A, B, op, C)
+    expected = fm.matmul(op, A, B, C)
     found = np.load("d.npy")
     assert found.dtype == expected.dtype
     assert found.tobytes() == expected.tobytes()
@@ -71,7 +71,7 @@ def test_run_for_a_target() -> None:
     save(a=A, b=B)
     text = page("run", F16, "a.npy", "b.npy", "-o", "d.npy", "--target", "sm_80")
     assert "target  sm_80" in text.splitlines()
-    expected = fm.matmul(A, B, fm.find(F16), target="sm_80")
+    expected = fm.matmul(fm.find(F16), A, B, target="sm_80")
     assert (np.load("d.npy") == expected).all()
 
 
@@ -82,7 +82,7 @@ def test_run_takes_what_sparsity_writes(how: list[str]) -> None:
     page("sparsity", "a.npy", SPARSE, *how, "-o", "a.npz")
     page("run", SPARSE, "a.npz", "b.npy", "-o", "d.npy")
     op = fm.find(SPARSE)
-    expected = fm.matmul(fm.prune(A, op), B, op)
+    expected = fm.matmul(op, fm.sparse.prune(op, A), B)
     assert (np.load("d.npy") == expected).all()
 
 
@@ -108,7 +108,7 @@ def test_run_with_block_scales() -> None:
     words = ("run", op, "a.npy", "b.npy", "--compare", "float64", "--json")
     scales = ("--scale-a", "sa.npy", "--scale-b", "sb.npy")
     found = json.loads(page(*words, *scales, "-o", "d.npy"))
-    expected = fm.matmul(A, B, op, scale_a=scale_a, scale_b=scale_b)
+    expected = fm.matmul(op, A, B, scale_a=scale_a, scale_b=scale_b)
     assert (np.load("d.npy") == expected).all()
     assert found["compare"]["relative_error"]["max"] < 1e-2
     assert found["scale_a"]["type"] == "ue8m0"
@@ -168,7 +168,7 @@ def test_errors_are_those_of_a_plain_loop() -> None:
     A, B = normal(5, 40).astype("f2"), normal(40, 3, seed=1).astype("f2")
     C = normal(5, 3, seed=2).astype("f4")
     found = compared(F16, a=A, b=B, c=C)
-    D = fm.matmul(A, B, fm.find(F16), C)
+    D = fm.matmul(fm.find(F16), A, B, C)
     absolute, relative, differing = {}, {}, 0
     for row, col in np.ndindex(5, 3):
         exact = Fraction(float(C[row, col])) + sum(
@@ -205,7 +205,7 @@ def test_what_is_not_finite_is_counted_apart() -> None:
 def test_blocks_of_rows_are_one_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     A, B = normal(2, 30, 40).astype("f2"), normal(40, 7, seed=1).astype("f2")
     op = fm.find(F16)
-    D = fm.matmul(A, B, op)
+    D = fm.matmul(op, A, B)
     told: list[float] = []
     whole = compare(op, A, B, None, D, {}, told.append)
     monkeypatch.setattr("fragmenta.commands.comparison._ROWS", 21)
@@ -304,7 +304,7 @@ def test_explain_is_the_library() -> None:
     told = fm.find(F16).explain(A, B, C, row=17, col=8, target="sm_80")
     assert page(*words, "--target", "sm_80") == f"{told}\n"
     parsed = json.loads(page(*words, "--json"))
-    D = fm.matmul(A, B, fm.find(F16), C)
+    D = fm.matmul(fm.find(F16), A, B, C)
     assert parsed["bits"] == int(D.view(np.uint32)[17, 8])
 
 

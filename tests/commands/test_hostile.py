@@ -209,7 +209,7 @@ def test_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_the_width_of_an_archive_is_one_whole_number(
     width: object, tmp_path: Path
 ) -> None:
-    sp = fm.compress(np.zeros((16, 16)), SPARSE)
+    sp = fm.sparse.compress(SPARSE, np.zeros((16, 16)))
     path = tmp_path / "x.npz"
     path.write_bytes(archive_of(values=sp.values, indices=sp.indices, width=width))
     with pytest.raises(fm.Error, match=r"x\.npz"):

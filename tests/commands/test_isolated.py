@@ -130,13 +130,13 @@ START = "import os, sys; sys.stdin.buffer.read(); "
 def test_a_child_that_dies_is_an_error_in_words(
     monkeypatch: pytest.MonkeyPatch, child: str, said: str
 ) -> None:
-    with pytest.raises(fm.KernelFault, match=said):
+    with pytest.raises(fm.errors.KernelFault, match=said):
         launched(monkeypatch, START + child)
 
 
 def test_a_child_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "GRACE", -59.9)
-    with pytest.raises(fm.LimitReached, match="--seconds allows more"):
+    with pytest.raises(fm.errors.LimitReached, match="--seconds allows more"):
         launched(monkeypatch, START + "import signal; signal.pause()")
 
 

@@ -1,4 +1,4 @@
-"""Does `fragmenta launch` run kernels, show what they did, and refuse in words?"""
+"""`fragmenta launch` runs kernels, shows what they did, and refuses in words."""
 
 from __future__ import annotations
 

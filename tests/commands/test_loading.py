@@ -1,4 +1,4 @@
-"""Is a command's module loaded when it is asked for, and only then?"""
+"""The module of a command is loaded when the command runs, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does ``which`` lead from machine instructions to fragments, and back?"""
+"""``which`` leads from machine instructions to fragments, and back."""
 
 from __future__ import annotations
 

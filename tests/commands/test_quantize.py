@@ -1,4 +1,4 @@
-"""Does ``quantize`` do what the library does, and do files keep it?"""
+"""``quantize`` does what the library does, and files keep the result."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def x() -> np.ndarray:
 
 
 def test_the_report_is_that_of_the_library() -> None:
-    q = fm.quantize(x(), "nvfp4")
-    told = fm.quantization_report(x(), q)
+    q = fm.quant.quantize("nvfp4", x())
+    told = fm.quant.report(x(), q)
     parsed = json.loads(answer("quantize", "x.npy", "nvfp4", "--json"))
     assert {key: parsed[key] for key in told.to_dict()} == told.to_dict()
     assert parsed["format"] == "nvfp4"
@@ -57,10 +57,10 @@ def test_the_report_is_that_of_the_library() -> None:
 def test_files_keep_everything(
     words: list[str], options: list[str], known: dict[str, object]
 ) -> None:
-    q = fm.quantize(x(), **known)  # type: ignore[arg-type]
+    q = fm.quant.quantize(x(), **known)  # type: ignore[arg-type]
     page("quantize", "x.npy", *words, *options, "-o", "q.npz")
     page("quantize", "q.npz", "--dequantize", "-o", "back.npy")
-    assert (np.load("back.npy") == fm.dequantize(q)).all()
+    assert (np.load("back.npy") == fm.quant.dequantize(q)).all()
     with np.load("q.npz") as kept:
         assert kept["values"].tobytes() == q.values.tobytes()
         assert kept["scales"].tobytes() == q.scales.tobytes()
@@ -77,8 +77,11 @@ def test_run_takes_the_files() -> None:
     answer("quantize", "y.npy", "nvfp4", "--operand", "B", "-o", "b.npz")
     text = page("run", "mma", "nvfp4", "m16n8k64", "a.npz", "b.npz", "-o", "d.npy")
     assert "A       20 x 100 e2m1 from a.npz" in text
-    a, b = fm.quantize(x(), NVFP4), fm.quantize(np.load("y.npy"), NVFP4, operand="B")
-    assert (np.load("d.npy") == fm.matmul(a, b, NVFP4)).all()
+    a, b = (
+        fm.quant.quantize(NVFP4, x()),
+        fm.quant.quantize(NVFP4, np.load("y.npy"), operand="B"),
+    )
+    assert (np.load("d.npy") == fm.matmul(NVFP4, a, b)).all()
     words = ("run", NVFP4, "a.npz", "b.npz", "--compare", "float64", "--json")
     judged = json.loads(answer(*words))["compare"]
     assert judged["relative_error"]["max"] < 1e-4
@@ -100,8 +103,11 @@ def test_run_multiplies_with_outer_scales() -> None:
     answer("quantize", "y.npy", "s8", "--operand", "B", "-o", "b.npz")
     words = ("run", "mma.m16n8k32.s8.s8", "a.npz", "b.npz")
     assert "D       20 x 9 f32 to d.npy" in page(*words, "-o", "d.npy")
-    a, b = fm.quantize(x(), "s8"), fm.quantize(np.load("y.npy"), "s8", operand="B")
-    assert (np.load("d.npy") == fm.matmul(a, b, fm.mma("m16n8k32", a="s8"))).all()
+    a, b = (
+        fm.quant.quantize("s8", x()),
+        fm.quant.quantize("s8", np.load("y.npy"), operand="B"),
+    )
+    assert (np.load("d.npy") == fm.matmul(fm.mma("m16n8k32", a="s8"), a, b)).all()
     np.save("c.npy", np.ones((20, 9), np.int32))
     assert "C would be multiplied" in complaint(*words, "c.npy")
 
@@ -142,23 +148,23 @@ def test_what_is_refused() -> None:
 def test_the_report_counts_by_hand() -> None:
     """7.5 / 1 is beyond 6 and its half step; 0.1 becomes 0; 7.0 is half way."""
     X = np.array([[7.5, 7.0, 0.1, 0.0, -6.0]])
-    found = fm.quantization_report(X, fm.quantize(X, "mxfp4"))
+    found = fm.quant.report(X, fm.quant.quantize("mxfp4", X))
     assert (found.clipped, found.zeroed, found.elements) == (1, 1, 5)
     assert (found.max_error, found.at) == (1.5, (0, 0))
     assert found.smallest_scale == found.largest_scale == 1.0
     errors = np.sqrt(1.5**2 + 1 + 0.1**2) / np.sqrt((X**2).sum())
     assert found.relative_rms == pytest.approx(errors)
-    nothing = fm.quantization_report([[0.0]], fm.quantize([[0.0]], "e4m3"))
+    nothing = fm.quant.report([[0.0]], fm.quant.quantize("e4m3", [[0.0]]))
     assert nothing.relative_rms == nothing.max_error == nothing.largest_scale == 0
-    with pytest.raises(fm.ShapeError):
-        fm.quantization_report(np.ones((2, 2)), fm.quantize(X, "mxfp4"))
+    with pytest.raises(fm.errors.ShapeError):
+        fm.quant.report(np.ones((2, 2)), fm.quant.quantize("mxfp4", X))
 
 
 def test_the_report_of_many_rows_is_that_of_one_piece() -> None:
     X = np.random.default_rng(1).standard_t(2, (3, 200, 900))
     X[2, 150, 7] = 1e5  # far from the first rows
-    q = fm.quantize(X, "mxfp4")
-    found, errors = fm.quantization_report(X, q), np.abs(X - fm.dequantize(q))
+    q = fm.quant.quantize("mxfp4", X)
+    found, errors = fm.quant.report(X, q), np.abs(X - fm.quant.dequantize(q))
     assert found.at == np.unravel_index(errors.argmax(), X.shape)
     assert found.max_error == errors.max()
     assert found.zeroed == np.count_nonzero((q.values == 0) & (X != 0))

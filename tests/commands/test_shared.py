@@ -1,4 +1,4 @@
-"""Does ``shared`` show the tile that the library describes?"""
+"""``shared`` shows the tile that the library describes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import fragmenta as fm
 from fragmenta.shared.banks import conflict_picture, conflict_table
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.moves import ldmatrix
-from fragmenta.shared.tiles import read_tile, shared_tile
+from fragmenta.shared.tiles import read_tile
+from fragmenta.shared.tiles import tile as shared_tile
 from tests.asking import answer, complaint, page
 
 WGMMA = "wgmma.m64n24k16.f32.f16"
@@ -46,9 +47,9 @@ def test_the_descriptor_finds_the_tile(swizzle: int, operand: str, major: str) -
     shape = (found["rows"], found["k"])
     matrix = np.random.default_rng(0).standard_normal(shape).astype("f2")
     matrix = matrix if operand == "A" else matrix.T
-    image, _ = shared_tile(matrix, op, operand, swizzle=swizzle, major=major)
+    image, _ = shared_tile(op, operand, matrix, swizzle=swizzle, major=major)
     word = int(found["descriptor"]["word"], 16)
-    bits = read_tile(image, Descriptor.decode(word), op, operand, major=major)
+    bits = read_tile(op, operand, image, Descriptor.decode(word), major=major)
     k = op.shape.k
     first = matrix[:, :k] if operand == "A" else matrix[:k]
     assert (bits.view("f2") == first).all()
@@ -103,11 +104,11 @@ def test_the_descriptor_of_tcgen05_finds_the_tile(op, operand: str) -> None:
     bits = np.random.default_rng(0).integers(0, of.mask, shape, dtype=np.uint32)
     bits = bits.astype(of.bits_dtype)
     bits = bits if operand == "A" else bits.T
-    image, _ = shared_tile(of.decode(bits), op, operand, swizzle=found["swizzle"])
+    image, _ = shared_tile(op, operand, of.decode(bits), swizzle=found["swizzle"])
     word = int(found["descriptor"]["word"], 16)
     k = op.shape.k
     first = bits[:, :k] if operand == "A" else bits[:k]
-    assert (read_tile(image, word, op, operand) == first).all()
+    assert (read_tile(op, operand, image, word) == first).all()
 
 
 def test_spans_that_follow_are_mentioned() -> None:
@@ -200,7 +201,7 @@ def test_the_expression_of_a_lane_gives_its_address() -> None:
 def test_the_loop_over_a_whole_tile() -> None:
     words = ("shared", MMA, "B", "--k", 64, "--rows", 64, "--swizzle", 128)
     words = (*words, "--num", "x4", "--along", "n")
-    loop = fm.ldmatrix_loop(MMA_OP, "B", tile=(64, 64), order="col", swizzle=128)
+    loop = fm.shared.ldmatrix_loop(MMA_OP, "B", tile=(64, 64), order="col", swizzle=128)
     text = page(*words)
     assert "the whole tile (--language cuda writes the function):" in text
     assert "  16 ldmatrix.sync.aligned.m8n8.x4.b16: k 4, n 4\n" in text
@@ -227,7 +228,9 @@ def test_a_swizzle_of_cute() -> None:
 
 def test_a_suggestion() -> None:
     words = ("shared", MMA, "A", "--k", 32, "--rows", 64, "--suggest")
-    found = fm.suggest_swizzle(MMA_OP, "A", tile=(64, 32), order="row", copy="cp.async")
+    found = fm.shared.suggest_swizzle(
+        MMA_OP, "A", tile=(64, 32), order="row", copy="cp.async"
+    )
     assert str(found) in page(*words, "--copy", "cp.async")
     assert "\n64-byte swizzle: no bank conflicts\n" in page(*words)
     told = json.loads(page(*words, "--copy", "cp.async", "--json"))
@@ -249,7 +252,7 @@ def test_the_function_of_a_suggestion() -> None:
         "--language",
         "cuda",
     )
-    best = fm.suggest_swizzle(MMA_OP, "A", tile=(64, 32), order="row").best
+    best = fm.shared.suggest_swizzle(MMA_OP, "A", tile=(64, 32), order="row").best
     assert answer(*words) == best.loop.to_cuda()
     told = json.loads(page(*words, "--json"))
     assert told["source"] == best.loop.to_cuda()

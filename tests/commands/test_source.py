@@ -1,4 +1,4 @@
-"""Does ``emit`` write what the library emits?"""
+"""``emit`` writes what the library emits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are matrices judged, pruned and compressed, and words decoded, as they should?"""
+"""The commands about sparsity judge, prune, compress and decode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.sparse.compress import sparsity_report
+from fragmenta.sparse.compression import report as sparsity_report
 from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.sp::ordered_metadata.m16n8k32.f32.f16"
@@ -109,7 +109,7 @@ def test_raw_items_are_the_type_of_the_instruction() -> None:
     small = A.astype(ml_dtypes.float8_e4m3fn)
     np.save("a.npy", small)
     parsed = json.loads(page("sparsity", "a.npy", WGMMA, "--json", status=1))
-    report = sparsity_report(small, fm.find(WGMMA))
+    report = sparsity_report(fm.find(WGMMA), small)
     assert parsed["violating"] == report.violating
     assert parsed["zeros"] == report.zeros
 
@@ -124,8 +124,8 @@ def test_pruned_and_compressed_are_the_library(text: str, storage: type) -> None
     np.save("a.npy", A)
     page("sparsity", "a.npy", text, "--prune", "-o", "p.npz")
     said = page("sparsity", "a.npy", text, "--prune", "--compress", "-o", "c.npz")
-    pruned = fm.prune(A, op)
-    sp = fm.compress(pruned, op)
+    pruned = fm.sparse.prune(op, A)
+    sp = fm.sparse.compress(op, pruned)
     assert archive("p.npz")["pruned"].tobytes() == pruned.tobytes()
     found = archive("c.npz")
     assert found["values"].tobytes() == sp.values.tobytes()
@@ -227,7 +227,7 @@ def test_metadata_reads_what_the_library_packs(text: str) -> None:
     """Every row, chunk and column of a tile comes back from its words."""
     op = fm.find(text)
     A = np.random.default_rng(0).integers(1, 8, (op.shape.m, op.shape.k))
-    sp = fm.compress(fm.prune(A, op), op)
+    sp = fm.sparse.compress(op, fm.sparse.prune(op, A))
     words = op.metadata.pack(sp.indices)[:, 0]
     per = op.metadata.granularity.kept
     found = json.loads(

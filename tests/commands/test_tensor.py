@@ -1,4 +1,4 @@
-"""Do the commands speak of tensor memory as the library does?"""
+"""The commands print what the library says about tensor memory."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_holds_joins_columns() -> None:
     assert "column 3, bits 31:0  A[100, 6..7]" in answer(*words, "--column", 3)
     elements = json.loads(answer(*words, "--json"))["elements"]
     part = fm.find(PAIR).a
-    assert isinstance(part, fm.TensorFragment)
+    assert isinstance(part, fm.tensor_memory.TensorFragment)
     assert [(e["row"], e["col"]) for e in elements] == part.holds(100, cta=1)
 
 

@@ -1,4 +1,4 @@
-"""Does ``shuffle`` write what the library packs?"""
+"""``shuffle`` writes what the library packs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_order_is_told() -> None:
 
 def test_files_are_packed_and_unpacked() -> None:
     codes = np.load("w.npy")
-    order = fm.shuffle("marlin", shape=(64, 128))
+    order = fm.weights.shuffle("marlin", shape=(64, 128))
     text = answer("marlin", "--pack", "w.npy", "-o", "words.npy")
     assert "written      4 x 256 uint32 to words.npy" in text
     assert (np.load("words.npy") == order.pack(codes)).all()
@@ -64,7 +64,7 @@ def test_files_are_packed_and_unpacked() -> None:
 
 
 def test_scales_and_zero_points() -> None:
-    order = fm.shuffle("marlin", shape=(64, 128))
+    order = fm.weights.shuffle("marlin", shape=(64, 128))
     scales = np.arange(256, dtype=np.float16).reshape(2, 128)
     np.save("s.npy", scales)
     answer("marlin", "--size", "64x128", "--scales", "s.npy", "-o", "t.npy")
@@ -75,7 +75,7 @@ def test_scales_and_zero_points() -> None:
 
 
 def test_cuda_is_the_library() -> None:
-    order = fm.shuffle("marlin", shape=(64, 128))
+    order = fm.weights.shuffle("marlin", shape=(64, 128))
     words = ("marlin", "--size", "64x128", "--function")
     assert answer(*words, "load") == order.to_cuda("load")
     text = order.to_cuda("repack", source="awq")

@@ -1,4 +1,4 @@
-"""Do commands understand words as people say them, and several of them?"""
+"""Commands understand synonyms, alone and combined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.commands.arguments import target_of
 from fragmenta.commands.words import arranged, grouped
-from fragmenta.isa.spoken import named_target
+from fragmenta.isa.synonyms import named_target
 from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.m16n8k16.f32.f16"
@@ -285,7 +285,7 @@ def test_a_word_for_targets_that_compute_differently() -> None:
     """f16 on Blackwell is the same everywhere; a word of two arithmetics is refused."""
     op = fm.find(F16)
     assert target_of("blackwell", op) == "sm_100a"
-    with pytest.raises(fm.UnsupportedTarget, match="name one of them"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="name one of them"):
         named_target("blackwell", op.requires.targets, same=str)
 
 

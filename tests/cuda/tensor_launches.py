@@ -44,7 +44,7 @@ def launch(op, *, tiles=(1, 1), chunks=2, a_tensor=False, seed=0, **options):
     b = random_matrix(rng, (k, n), op.types["b"])
     arguments, a, scales = [], dense, {}
     if op.sparse:
-        a = fm.compress(fm.prune(dense, op), op)
+        a = fm.sparse.compress(op, fm.sparse.prune(op, dense))
     stored = a.values if op.sparse else dense
     flips = op.descriptor.transpose_a, op.descriptor.transpose_b
     arguments.append(in_memory(op, "A", stored.T if flips[0] else stored))
@@ -65,7 +65,7 @@ def launch(op, *, tiles=(1, 1), chunks=2, a_tensor=False, seed=0, **options):
         target="sm_100a",
         **options,
     )
-    return d, fm.matmul(a, b, op, **scales)
+    return d, fm.matmul(op, a, b, **scales)
 
 
 def random_scales(rng, op, m, n, k):

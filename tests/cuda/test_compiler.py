@@ -100,7 +100,7 @@ def test_both_compilers_compile_and_refuse(name, monkeypatch):
 def test_an_unknown_compiler_or_target_is_named():
     with pytest.raises(fm.Error, match="no compiler clang; there are nvrtc and nvcc"):
         compiler.find("clang")
-    with pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"):
         compiler.to_cubin("", "sm_91")
 
 

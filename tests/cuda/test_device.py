@@ -222,11 +222,13 @@ def nothing(monkeypatch):
 
 
 def test_without_the_extra_it_says_what_to_install(nothing):
-    with pytest.raises(fm.NoDevice, match=r"cuda-core is missing; pip install 'frag"):
+    with pytest.raises(
+        fm.errors.NoDevice, match=r"cuda-core is missing; pip install 'frag"
+    ):
         device.present()
     op = fm.mma("m16n8k32", a="s8")
     ones = [part.pack(np.ones(part.shape)) for part in (op.a, op.b, op.c)]
-    with pytest.raises(fm.NoDevice):
+    with pytest.raises(fm.errors.NoDevice):
         on_device(op, *ones)
 
 
@@ -235,7 +237,9 @@ def test_without_a_gpu_it_says_why(fake, monkeypatch):
         raise RuntimeError("Failed to dlopen libcuda.so.1")
 
     monkeypatch.setattr(sys.modules["cuda.core"], "Device", fails)
-    with pytest.raises(fm.NoDevice, match=r"no usable GPU .*libcuda.so.1.*pip install"):
+    with pytest.raises(
+        fm.errors.NoDevice, match=r"no usable GPU .*libcuda.so.1.*pip install"
+    ):
         device.present()
 
 
@@ -256,7 +260,7 @@ def gpu():
     device.present.cache_clear()
     try:
         return device.present()
-    except fm.NoDevice as why:
+    except fm.errors.NoDevice as why:
         pytest.skip(str(why))
 
 

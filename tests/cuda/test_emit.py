@@ -1,4 +1,4 @@
-"""Does everything emitted compile, and say what it should?"""
+"""Everything that is emitted compiles, and has the right text."""
 
 import re
 import subprocess
@@ -435,7 +435,7 @@ def test_a_module_stands_alone_and_takes_immediates():
         emit.to_ptx(op, selector=2)
     with pytest.raises(fm.Error, match="has no immediate byte_a; it has selector"):
         emit.to_ptx(op, byte_a=0)
-    with pytest.raises(fm.UnsupportedTarget, match="sm_100a does not have"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="sm_100a does not have"):
         emit.to_ptx(op, target="sm_100a")
 
 

@@ -1,4 +1,4 @@
-"""Does the CUDA of a loop do what the loop does?
+"""The CUDA of a loop moves what the loop moves.
 
 NVRTC compiles it, and the CPU runs the PTX.
 """
@@ -158,7 +158,7 @@ def run(loop: MatrixLoop, image: np.ndarray, fragments: np.ndarray) -> np.ndarra
 
 @pytest.mark.parametrize(("op", "operand", "tile", "place", "address"), LOADS)
 def test_what_a_function_loads(op, operand, tile, place, address):
-    loop = fm.ldmatrix_loop(op, operand, tile=tile, **place)
+    loop = fm.shared.ldmatrix_loop(op, operand, tile=tile, **place)
     if address is not None:
         assert f'"r"({address})' in loop.to_cuda()
     rng = np.random.default_rng(0)
@@ -171,7 +171,7 @@ def test_what_a_function_loads(op, operand, tile, place, address):
 
 @pytest.mark.parametrize(("op", "operand", "tile", "place"), STORES)
 def test_what_a_function_stores(op, operand, tile, place):
-    loop = fm.stmatrix_loop(op, operand, tile=tile, **place)
+    loop = fm.shared.stmatrix_loop(op, operand, tile=tile, **place)
     rng = np.random.default_rng(1)
     shape = (*loop.fragments[:-1], loop.part.lanes, loop.fragments[-1])
     words = rng.integers(0, 1 << 32, shape, dtype=np.uint32)
@@ -180,7 +180,7 @@ def test_what_a_function_stores(op, operand, tile, place):
 
 
 def test_a_name_may_be_given():
-    loop = fm.ldmatrix_loop(F16, "A", order="row")
+    loop = fm.shared.ldmatrix_loop(F16, "A", order="row")
     assert "void mine(" in loop.to_cuda("mine")
     assert "void load_a_m16k16_f16(" in loop.to_cuda()
     with pytest.raises(fm.Error, match=r"the name is an identifier.*given 'a b'"):
@@ -188,8 +188,8 @@ def test_a_name_may_be_given():
 
 
 def test_what_is_there_is_not_written_again():
-    a = fm.ldmatrix_loop(F16, "A", tile=(16, 64), order="row", swizzle=128)
-    b = fm.ldmatrix_loop(F16, "B", tile=(64, 16), order="col", swizzle=64)
+    a = fm.shared.ldmatrix_loop(F16, "A", tile=(16, 64), order="row", swizzle=128)
+    b = fm.shared.ldmatrix_loop(F16, "B", tile=(64, 16), order="col", swizzle=64)
     source = F16.to_cuda()
     source += a.to_cuda(after=source)
     source += b.to_cuda(after=source)
@@ -200,7 +200,9 @@ def test_what_is_there_is_not_written_again():
 
 
 def test_a_load_of_blackwell_compiles():
-    loop = fm.ldmatrix_loop(S8, "B", tile=(64, 32), order="row", target="sm_120a")
+    loop = fm.shared.ldmatrix_loop(
+        S8, "B", tile=(64, 32), order="row", target="sm_120a"
+    )
     source = loop.to_cuda()
     assert "ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8" in source
     assert '"=r"(b[k][2 * n][0]), "=r"(b[k][2 * n + 1][0])' in source

@@ -1,4 +1,4 @@
-"""Does a kernel in CUDA C++ run as it does with CuPy?"""
+"""A kernel in CUDA C++ runs as it does with CuPy."""
 
 import pickle
 
@@ -57,7 +57,7 @@ def test_headers_are_found():
 
 def test_a_missing_header_names_the_wheel():
     kernel = ptx.RawKernel("#include <not_there.h>\n", "f")
-    with pytest.raises(fm.CompileError, match="nvidia-cuda-runtime"):
+    with pytest.raises(fm.errors.CompileError, match="nvidia-cuda-runtime"):
         kernel.compile()
 
 
@@ -66,7 +66,7 @@ def test_options_reach_the_compiler():
     x = np.zeros(1, np.int32)
     ptx.RawKernel(code, "f", ("-DSEVEN=7", "-std=c++17"))((1,), (1,), (x,))
     assert x[0] == 7
-    with pytest.raises(fm.CompileError, match='identifier "SEVEN" is undefined'):
+    with pytest.raises(fm.errors.CompileError, match='identifier "SEVEN" is undefined'):
         ptx.RawKernel(code, "f").compile()
 
 
@@ -104,7 +104,7 @@ def test_instances_of_templates_and_kernels_of_namespaces():
         x = np.zeros(1, kind)
         ptx.RawKernel(code, name)((1,), (1,), (x,))
         assert x[0] == value
-    with pytest.raises(fm.CompileError, match="fil"):
+    with pytest.raises(fm.errors.CompileError, match="fil"):
         ptx.RawKernel(code, "fil<float, 3>").compile()
     with pytest.raises(fm.Error, match="nvrtc understands and nvcc does not"):
         ptx.RawKernel(code, "inner::one", backend="nvcc").compile()
@@ -113,7 +113,9 @@ def test_instances_of_templates_and_kernels_of_namespaces():
 def test_a_header_of_the_standard_library_is_not_needed():
     for name in ("cassert", "stdio.h", "vector"):
         kernel = ptx.RawKernel(f"#include <{name}>\n", "f")
-        with pytest.raises(fm.CompileError, match=r"printf, assert .* need no header"):
+        with pytest.raises(
+            fm.errors.CompileError, match=r"printf, assert .* need no header"
+        ):
             kernel.compile()
 
 
@@ -122,7 +124,7 @@ def test_what_was_printed_before_a_fault_is_not_lost():
         printf("%d ", threadIdx.x);
         assert(threadIdx.x < n);
     }"""
-    with pytest.raises(fm.KernelFault, match=r"threadIdx\.x < n") as caught:
+    with pytest.raises(fm.errors.KernelFault, match=r"threadIdx\.x < n") as caught:
         ptx.RawKernel(code, "f")((1,), (4,), (3,))
     assert caught.value.output == "0 1 2 3 "
     assert caught.value.__notes__ == ["The kernel had printed:\n0 1 2 3 "]
@@ -142,12 +144,14 @@ def test_a_kernel_says_that_it_needs_clusters():
 def test_kernels_that_need_what_is_not_supported():
     x = np.zeros(4, np.int32)
     memory = 'extern "C" __global__ void f(int **x) { *x = (int *)malloc(4); }'
-    with pytest.raises(fm.KernelFault, match=r"malloc .* supported.*\n.*\n.*:1") as why:
+    with pytest.raises(
+        fm.errors.KernelFault, match=r"malloc .* supported.*\n.*\n.*:1"
+    ) as why:
         ptx.RawKernel(memory, "f")((1,), (1,), (x,))
     assert (why.value.kind, why.value.source) == ("unsupported", "source.cu:1")
     nested = '__global__ void g() {} extern "C" __global__ void f() { g<<<1, 1>>>(); }'
     said = r"cudaGetParameterBufferV2 is of dynamic .* supported\n.*\n.*source\.cu:1 "
-    with pytest.raises(fm.KernelFault, match=said) as why:
+    with pytest.raises(fm.errors.KernelFault, match=said) as why:
         ptx.RawKernel(nested, "f", ("-rdc=true",))((1,), (1,), ())
     assert why.value.kind == "unsupported"
 
@@ -160,7 +164,7 @@ def test_a_fault_names_the_line_of_the_source():
 
 
 def test_a_wrong_use_is_refused_before_anything_is_compiled():
-    with pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"):
         ptx.RawKernel(SCALE, "scale", target="sm_91")
     with pytest.raises(fm.Error, match="options is a sequence"):
         ptx.RawKernel(SCALE, "scale", "-std=c++17")

@@ -1,4 +1,4 @@
-"""Do the kernels that are emitted for ``tcgen05`` compute what the package computes?
+"""The kernels that are emitted for ``tcgen05`` compute what the package computes.
 
 They are compiled by NVRTC and run here, watched for what a kernel may do wrong.
 """
@@ -11,7 +11,8 @@ from fragmenta import ptx as engine
 from fragmenta.cuda.source.tensor_kernel import made
 from fragmenta.registers.tensor import TensorAddress
 from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import pair_halves, shared_tile
+from fragmenta.shared.tiles import pair_halves
+from fragmenta.shared.tiles import tile as shared_tile
 from fragmenta.tensor_memory.copying import copies
 from tests.cuda.tensor_launches import launch, random_matrix
 
@@ -88,8 +89,8 @@ def test_a_module_multiplies(group):
     rng = np.random.default_rng(group)
     a = pair_halves(random_matrix(rng, op.a.shape, op.types["a"]), op, "A")
     b = pair_halves(random_matrix(rng, (16, 32), op.types["b"]), op, "B")
-    image, of_a = shared_tile(a, op, "A", swizzle=32)
-    image, of_b = shared_tile(b, op, "B", swizzle=32, image=image)
+    image, of_a = shared_tile(op, "A", a, swizzle=32)
+    image, of_b = shared_tile(op, "B", b, swizzle=32, image=image)
     before = op.d.pack(random_matrix(rng, op.d.shape, op.types["d"]), address=8)
     after = before.copy()
     arguments = {
@@ -111,7 +112,7 @@ def test_a_module_leaves_lanes_alone():
     """Options are parameters, too: a mask of lanes, and A in tensor memory."""
     op = fm.tcgen05("m128n16k16", a="f16", d="f32")
     rng = np.random.default_rng(7)
-    image, of_b = shared_tile(random_matrix(rng, (16, 16), op.types["b"]), op, "B")
+    image, of_b = shared_tile(op, "B", random_matrix(rng, (16, 16), op.types["b"]))
     before = op.a.pack(random_matrix(rng, op.a.shape, op.types["a"]), address=100)
     mask = np.array([1, 0, 0xFFFF0000, 2], np.uint32)
     after = before.copy()

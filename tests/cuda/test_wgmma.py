@@ -159,7 +159,7 @@ def test_every_descriptor_stays_in_its_image():
         made = case.inputs()
         for name in "B" if case.way.a_registers else "AB":
             words, major = made[name.lower()], case.way.major(name)
-            read_tile(made["image"], words, case.op, name, major=major)
+            read_tile(case.op, name, made["image"], words, major=major)
 
 
 def test_the_inputs_follow_from_the_seed_and_the_variant():
@@ -309,8 +309,8 @@ def by_numpy(case, made, target):
     if case.way.a_registers:
         a = op.a.unpack_bits(made["a"])
     else:
-        a = read_tile(made["image"], made["a"], op, "A")
-    b = read_tile(made["image"], made["b"], op, "B")
+        a = read_tile(op, "A", made["image"], made["a"])
+    b = read_tile(op, "B", made["image"], made["b"])
     a = op.types["a"].decode(a).astype(np.int64)
     b = op.types["b"].decode(b).astype(np.int64)
     if op.sparse:

@@ -1,4 +1,4 @@
-"""Does a GEMM of the CuTe DSL give the bits of the instruction, in every schedule?"""
+"""A GEMM of the CuTe DSL gives the bits of the instruction, in every schedule."""
 
 from typing import Any
 
@@ -43,4 +43,4 @@ def test_a_gemm_of_the_dsl(kind: str, cluster: int) -> None:
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     short = {"Float16": "f16", "BFloat16": "bf16"}[kind]
     op = f"wgmma.mma_async.sync.aligned.m64n64k16.f32.{short}.{short}"
-    fm.assert_same_bits(c, fm.matmul(a, b.T, op, target="sm_90a"))
+    fm.assert_same_bits(c, fm.matmul(op, a, b.T, target="sm_90a"))

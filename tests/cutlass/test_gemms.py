@@ -1,4 +1,4 @@
-"""Do GEMMs of CUTLASS give the bits of their arithmetic, in every schedule?
+"""GEMMs of CUTLASS give the bits of their arithmetic, in every schedule.
 
 nvcc takes a minute or two for each of them.
 """
@@ -34,7 +34,7 @@ def product(a: Any, b: Any, op: str) -> Any:
     total = np.float32(0)
     for i in range(0, a.shape[1], step):
         part = slice(i, i + step)
-        total = total + fm.matmul(a[:, part], b[:, part].T, op, target="sm_90a")
+        total = total + fm.matmul(op, a[:, part], b[:, part].T, target="sm_90a")
     return total
 
 

@@ -1,4 +1,4 @@
-"""Do somebody else's hand-written GEMMs run, and is their synchronisation right?
+"""Hand-written GEMMs of another project run, and their synchronisation is right.
 
 ``pyptx`` has a bfloat16 GEMM for Hopper with clusters, multicast copies and
 warpgroups that copy or multiply.  It gives the right bits on a GPU, and here.  Three
@@ -96,7 +96,7 @@ def launched(text: str, schedules: Any = SCHEDULES) -> tuple[Any, Counter[str], 
         problems="report",
     )
     op = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
-    want = fm.matmul(a, b.T, op, target="sm_90a").astype(ml_dtypes.bfloat16).T
+    want = fm.matmul(op, a, b.T, target="sm_90a").astype(ml_dtypes.bfloat16).T
     rules = Counter(each.rule for each in result.problems if each.severity != "info")
     return result, rules, c.tobytes() == want.tobytes()
 
@@ -169,4 +169,4 @@ def test_a_grouped_gemm(monkeypatch: pytest.MonkeyPatch) -> None:
     for left, right, got in zip(
         np.split(a, groups), np.split(b, groups), np.split(c, groups), strict=True
     ):
-        fm.assert_same_bits(got, fm.matmul(left, right, op, target="sm_90a"))
+        fm.assert_same_bits(got, fm.matmul(op, left, right, target="sm_90a"))

@@ -1,4 +1,4 @@
-"""Does kernel.verify start both sides from the same, and see every difference?"""
+"""kernel.verify starts both sides from the same bytes, and finds every difference."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_another_target_is_refused(
     kernel: ptx.Kernel, launched: dict[str, Any]
 ) -> None:
     x = np.zeros(8, np.float32)
-    with pytest.raises(fm.UnsupportedTarget, match="is sm_90a, not sm_80"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="is sm_90a, not sm_80"):
         kernel.verify(1, 8, [x, x, 8, 1], target="sm_80", gpu=Fake())
     assert kernel.verify(1, 8, [x, x, 8, 1], target="sm_90", gpu=Fake()).same
 
@@ -109,10 +109,10 @@ def test_a_fault_never_reaches_the_gpu(
 
 def test_without_a_gpu(kernel: ptx.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
-        raise fm.NoDevice("no GPU")
+        raise fm.errors.NoDevice("no GPU")
 
     monkeypatch.setattr(device, "present", none)
-    with pytest.raises(fm.NoDevice):
+    with pytest.raises(fm.errors.NoDevice):
         kernel.verify(1, 8, [])
 
 
@@ -138,7 +138,7 @@ def test_the_filler_assembles_and_runs() -> None:
 def test_the_gpu_of_this_machine(kernel: ptx.Kernel) -> None:
     try:
         device.present()
-    except fm.NoDevice as why:
+    except fm.errors.NoDevice as why:
         pytest.skip(str(why))
     x, y = np.arange(8, dtype=np.float32), np.zeros((2, 4), np.float32)
     report = kernel.verify(1, 32, [x, y, 8, 0.1])
@@ -256,7 +256,7 @@ def test_a_cooperative_grid_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) 
     report = kernel.verify(4, 32, given, cooperative=True, gpu=Fake())
     assert report.differences[0].elements == 128
     assert [each.cooperative for each in seen] == [True]
-    with pytest.raises(fm.KernelFault, match="cooperative=True"):
+    with pytest.raises(fm.errors.KernelFault, match="cooperative=True"):
         kernel.verify(4, 32, given, gpu=Fake())
     with pytest.raises(fm.Error, match="cooperative is True or False; given 2"):
         kernel.verify(4, 32, given, cooperative=2, gpu=Fake())

@@ -1,4 +1,4 @@
-"""Does the pytest plugin launch kernels, and say which bits differ?"""
+"""The pytest plugin launches kernels, and reports which bits differ."""
 
 import ml_dtypes
 import numpy as np
@@ -50,7 +50,7 @@ PLUGIN = ("-p", "no:fragmenta", "-p", "fragmenta.evidence.plugin", "-p", "no:xdi
 def launcher(request):
     try:
         return testing.launcher(request.param)
-    except fm.NoDevice as why:
+    except fm.errors.NoDevice as why:
         pytest.skip(f"no GPU: {why}")
 
 

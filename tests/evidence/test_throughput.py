@@ -123,7 +123,7 @@ def test_descriptors_step_through_the_image(sparse):
     for name in "AB":
         words = made.descriptors[name.lower()]
         assert len(words) == 64 // wide[name]
-        seen = [read_tile(image, word, op, name) for word in words]
+        seen = [read_tile(op, name, image, word) for word in words]
         assert len({each.tobytes() for each in seen}) == len(words)
         assert Descriptor.decode(words[0]).swizzle == 128
 

@@ -25,7 +25,7 @@ from fragmenta.evidence.moves import MoveCase
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import wgmma_tile
 from fragmenta.isa.families import IN_REGISTERS
-from fragmenta.shared.tiles import shared_tile
+from fragmenta.shared.tiles import tile as shared_tile
 from tests.asking import ask
 from tests.thinning import some
 
@@ -266,7 +266,7 @@ def test_without_a_gpu_the_program_still_gives_the_cpu(monkeypatch):
     (outcome,) = verify.verify(StandIn("mma"), instructions=[op], tiles=8).differing
     device.present.cache_clear()
     printed = io.StringIO()
-    with pytest.raises(fm.NoDevice), redirect_stdout(printed):
+    with pytest.raises(fm.errors.NoDevice), redirect_stdout(printed):
         exec(compile(outcome.first.program, "program", "exec"), {})
     assert printed.getvalue() == f"CPU {outcome.first.cpu}\n"
 
@@ -392,7 +392,7 @@ def test_on_device_sparse(gpu):
     A, B = (
         rng.standard_normal(shape).astype(np.float16) for shape in ((16, 32), (32, 8))
     )
-    packed = fm.compress(fm.prune(A, op), op)
+    packed = fm.sparse.compress(op, fm.sparse.prune(op, A))
     a, b = op.a.pack(packed.values), op.b.pack(B)
     c = op.c.pack(np.zeros((16, 8)))
     e = op.metadata.pack(packed.indices, selector=0)
@@ -401,7 +401,7 @@ def test_on_device_sparse(gpu):
     assert (d == op.execute(a, b, c, **options)).all()
     with pytest.raises(fm.Error, match="needs metadata"):
         on_device(op, a, b, c)
-    with pytest.raises(fm.ShapeError, match="selector 2 is not allowed"):
+    with pytest.raises(fm.errors.ShapeError, match="selector 2 is not allowed"):
         on_device(op, a, b, c, metadata=e, selector=2)
 
 
@@ -411,8 +411,8 @@ def wgmma_operands(op, start=0):
         rng.standard_normal(shape).astype(np.float16)
         for shape in ((64, 16), (16, op.shape.n))
     )
-    smem, a = shared_tile(A, op, "A", start=start)
-    smem, b = shared_tile(B, op, "B", image=smem)
+    smem, a = shared_tile(op, "A", A, start=start)
+    smem, b = shared_tile(op, "B", B, image=smem)
     d = op.d.pack(rng.standard_normal(op.d.shape, np.float32))
     return (d, a, b), {"smem": smem}
 
@@ -447,25 +447,25 @@ def test_on_device_refuses(gpu):
     (d, a, b), options = wgmma_operands(op)
     with pytest.raises(AddressError, match="outside the image"):
         on_device(op, d, a, b, smem=options["smem"][:4096])
-    with pytest.raises(fm.ShapeError, match="scale_a 2 is not allowed"):
+    with pytest.raises(fm.errors.ShapeError, match="scale_a 2 is not allowed"):
         on_device(op, d, a, b, **options, scale_a=2)
-    with pytest.raises(fm.ShapeError, match="scale_d is 0 or 1"):
+    with pytest.raises(fm.errors.ShapeError, match="scale_d is 0 or 1"):
         on_device(op, d, a, b, **options, scale_d=2)
     with pytest.raises(fm.Error, match="takes no trans"):
         on_device(op, d, a, b, **options, trans=1)
     with pytest.raises(fm.Error, match="takes no metadata"):
         on_device(op, d, a, b, **options, metadata=d)
-    with pytest.raises(fm.ShapeError, match="do not broadcast together"):
+    with pytest.raises(fm.errors.ShapeError, match="do not broadcast together"):
         on_device(op, np.stack([d] * 2), np.full(3, a.encode()), b, **options)
     with pytest.raises(fm.Error, match="does not multiply"):
         on_device(fm.find("ldmatrix.m8n8.x4.b16"))
     dense = fm.mma("m16n8k32", a="s8")
     ones = [part.pack(np.ones(part.shape)) for part in (dense.a, dense.b, dense.c)]
-    with pytest.raises(fm.UnsupportedTarget, match="is sm_90a, not sm_80"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="is sm_90a, not sm_80"):
         on_device(dense, *ones, target="sm_80")
     with pytest.raises(fm.Error, match="takes no metadata"):
         on_device(dense, *ones, metadata=ones[0])
-    with pytest.raises(fm.UnsupportedTarget, match="a stand-in is sm_90a"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="a stand-in is sm_90a"):
         on_device(next(op for op in catalogue("mma") if op.scale_vec), *ones)
 
 

@@ -237,7 +237,7 @@ def test_a_gpu_answers_what_wmma_computes():
 
     try:
         gpu = present()
-    except fm.NoDevice as why:
+    except fm.errors.NoDevice as why:
         pytest.skip(str(why))
     answered = record.record(gpu, "wmma", tiles=8, seed=99)
     wrong = [each for _, each in record.replay(answered) if each]

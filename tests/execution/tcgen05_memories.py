@@ -156,7 +156,7 @@ class Memories:
         bits = BITS[case.a if name == "a" else case.b or case.a]
         if name == "a" and case.in_tensor:
             self._put_in_tensor(matrix, bits)
-            return fm.TensorAddress(case.base, A_COLUMN)
+            return fm.tensor_memory.TensorAddress(case.base, A_COLUMN)
         mode, major = case.modes[which], case.majors[which]
         start = (A_START, B_START)[which]
         rows, k = matrix.shape[0] // case.group, matrix.shape[1]

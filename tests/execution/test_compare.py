@@ -53,7 +53,7 @@ def test_errors_are_those_of_fractions(op, target):
     given = rng.standard_normal((3, 90)), rng.standard_normal((90, 2))
     (row,) = fm.compare(op, target, input=given).rows
     a, b, scales, *before, factor, how = Samples.make(given, None, 0).operands(op, 90)
-    D = fm.matmul(a, b, op, target=target, **scales)
+    D = fm.matmul(op, a, b, target=target, **scales)
     of = op.types["d"]
     found = of.to_float64(of.encode(D))
     right = exact(op, a, b, scales)
@@ -102,9 +102,13 @@ def test_given_numbers_get_the_block_scales_that_they_need(text):
 def test_targets_may_be_words():
     rows = fm.compare(F16, "ada, Hopper", k=16).rows
     assert [row.target for row in rows] == ["sm_89", "sm_90a"]
-    with pytest.raises(fm.UnsupportedTarget, match=r"no target 'hoper' \(did you mean"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match=r"no target 'hoper' \(did you mean"
+    ):
         fm.compare(F16, "hoper", k=16)
-    with pytest.raises(fm.UnsupportedTarget, match="H100 is sm_90 or sm_90a; name one"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match="H100 is sm_90 or sm_90a; name one"
+    ):
         F16.supported_on("H100")
 
 
@@ -204,14 +208,14 @@ def test_the_greatest_value_is_taken_and_no_greater_one(name):
     most = np.max(found[np.isfinite(found)])
     same = rounded(of, np.array([[most]]), "A")
     assert of.to_float64(of.encode(same))[0, 0] == most
-    with pytest.raises(fm.ValueRangeError, match="goes from"):
+    with pytest.raises(fm.errors.ValueRangeError, match="goes from"):
         rounded(of, np.array([[most * 1.25]]), "A")
 
 
 def test_f64_is_compared_where_its_products_are_exact():
     op = fm.mma("m16n8k8", a="f64")
     for far in (1e200, 1e-200):
-        with pytest.raises(fm.ValueRangeError, match=r"2\^-300 to 2\^300 only"):
+        with pytest.raises(fm.errors.ValueRangeError, match=r"2\^-300 to 2\^300 only"):
             fm.compare(op, "sm_90", input=(np.full((2, 8), far), np.ones((8, 2))))
 
 

@@ -47,11 +47,11 @@ def matrices(of, m, n, k):
 def test_two_processes_give_the_bits_of_one(cluster):
     A, B = matrices(ml_dtypes.float8_e4m3fn, 70, 50, 200)
     C = np.random.default_rng(6).standard_normal((70, 50)).astype(np.float32)
-    whole = fm.matmul(A, B, E4M3, C, target="sm_89")
+    whole = fm.matmul(E4M3, A, B, C, target="sm_89")
     lazy = fm.matmul(
+        E4M3,
         da.from_array(A, chunks=(32, 64)),
         da.from_array(B, chunks=(64, 24)),
-        E4M3,
         da.from_array(C, chunks=(32, 24)),
         target="sm_89",
     )
@@ -66,21 +66,21 @@ def test_two_processes_give_the_bits_of_one(cluster):
 
 def test_sparse_and_without_c():
     A, B = matrices(np.float16, 40, 20, 128)
-    A = fm.prune(A, SPARSE)
-    lazy = fm.matmul(da.from_array(A, chunks=(20, 32)), da.from_array(B), SPARSE)
-    whole = fm.matmul(A, B, SPARSE)
+    A = fm.sparse.prune(SPARSE, A)
+    lazy = fm.matmul(SPARSE, da.from_array(A, chunks=(20, 32)), da.from_array(B))
+    whole = fm.matmul(SPARSE, A, B)
     assert lazy.compute(scheduler="synchronous").tobytes() == whole.tobytes()
 
 
 def test_a_tile_may_not_straddle_blocks():
     A, B = matrices(np.float16, 32, 16, 64)
     op = fm.mma("m16n8k16", a="f16", d="f32")
-    with pytest.raises(fm.ShapeError, match="rechunk A to 32 columns"):
-        fm.matmul(da.from_array(A, chunks=(32, 24)), da.from_array(B), op)
-    with pytest.raises(fm.ShapeError, match="columns and B has"):
-        fm.matmul(da.from_array(A), da.from_array(B[:32]), op)
+    with pytest.raises(fm.errors.ShapeError, match="rechunk A to 32 columns"):
+        fm.matmul(op, da.from_array(A, chunks=(32, 24)), da.from_array(B))
+    with pytest.raises(fm.errors.ShapeError, match="columns and B has"):
+        fm.matmul(op, da.from_array(A), da.from_array(B[:32]))
     with pytest.raises(fm.Error, match="two axes"):
-        fm.matmul(da.from_array(A[None]), da.from_array(B), op)
+        fm.matmul(op, da.from_array(A[None]), da.from_array(B))
 
 
 def test_block_scales_are_cut_as_the_matrices_are():
@@ -93,14 +93,14 @@ def test_block_scales_are_cut_as_the_matrices_are():
     ]
     named = dict(zip(("scale_a", "scale_b"), scales, strict=True))
     lazy = da.from_array(A, chunks=(16, 32)), da.from_array(B, chunks=(64, 8))
-    found = fm.matmul(*lazy, op, **named).compute(scheduler="synchronous")
-    np.testing.assert_array_equal(found, fm.matmul(A, B, op, **named))
+    found = fm.matmul(op, *lazy, **named).compute(scheduler="synchronous")
+    np.testing.assert_array_equal(found, fm.matmul(op, A, B, **named))
     with pytest.raises(fm.Error, match="needs scale_a and scale_b"):
-        fm.matmul(*lazy, op)
-    with pytest.raises(fm.ShapeError, match="scale_a is 40x3"):
-        fm.matmul(*lazy, op, scale_a=scales[0][:3], scale_b=scales[1])
+        fm.matmul(op, *lazy)
+    with pytest.raises(fm.errors.ShapeError, match="scale_a is 40x3"):
+        fm.matmul(op, *lazy, scale_a=scales[0][:3], scale_b=scales[1])
     with pytest.raises(fm.Error, match="takes no scales"):
-        fm.matmul(*lazy, E4M3, **named)
+        fm.matmul(E4M3, *lazy, **named)
 
 
 def test_what_numpy_matrices_are_refused_for():
@@ -113,9 +113,9 @@ def test_what_numpy_matrices_are_refused_for():
         (instruction("ldmatrix.sync.aligned.m8n8.x1.shared.b16"), None, "does not mul"),
     ):
         with pytest.raises(fm.Error, match=said):
-            fm.matmul(A, B, op, C)
-    with pytest.raises(fm.UnsupportedTarget):
-        fm.matmul(A, B, f16, target="sm_75")
-    sp = fm.compress(np.zeros((16, 32), np.float16), SPARSE)
+            fm.matmul(op, A, B, C)
+    with pytest.raises(fm.errors.UnsupportedTarget):
+        fm.matmul(f16, A, B, target="sm_75")
+    sp = fm.sparse.compress(SPARSE, np.zeros((16, 32), np.float16))
     with pytest.raises(fm.Error, match="not cut into blocks"):
-        fm.matmul(sp, B, SPARSE)
+        fm.matmul(SPARSE, sp, B)

@@ -45,7 +45,7 @@ def test_small_integers_are_exact_for_every_entry(family):
         A = small(op.types["a"], (m, k))
         B, C = small(op.types["b"], (k, n)), small(op.types["c"], (m, n))
         if op.sparse:
-            A = fm.prune(A, op)
+            A = fm.sparse.prune(op, A)
         scales = {}
         if op.scale_vec:
             one = op.scale_a.dtype.encode(np.ones(1, np.float32))
@@ -85,10 +85,10 @@ def test_batch_axes_broadcast():
 
 @pytest.mark.parametrize("selector", SP.selectors)
 def test_sparse_equals_dense_on_a_pruned_matrix(selector):
-    A = fm.prune(RNG.integers(-8, 8, (16, 64), dtype=np.int8), SP)
+    A = fm.sparse.prune(SP, RNG.integers(-8, 8, (16, 64), dtype=np.int8))
     B = RNG.integers(-8, 8, (64, 8), dtype=np.int8)
     C = RNG.integers(-9, 9, (16, 8), dtype=np.int32)
-    sp = fm.compress(A, SP)
+    sp = fm.sparse.compress(SP, A)
     words = SP.metadata.pack(sp.indices, selector=selector)
     d = SP.execute(
         SP.a.pack(sp.values),
@@ -157,7 +157,7 @@ def regs(part, count=None):
 
 
 def sparse_call(**changes):
-    sp = fm.compress(np.zeros((16, 64), np.int8), SP)
+    sp = fm.sparse.compress(SP, np.zeros((16, 64), np.int8))
     given = {"metadata": SP.metadata.pack(sp.indices), "selector": 0, **changes}
     return SP.execute(regs(SP.a), regs(SP.b), regs(SP.c), **given)
 
@@ -165,24 +165,28 @@ def sparse_call(**changes):
 BAD = {
     "lanes": (
         lambda: S8.execute(regs(S8.a)[:31], regs(S8.b), regs(S8.c)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "32 lanes",
     ),
     "registers": (
         lambda: S8.execute(regs(S8.a, 3), regs(S8.b), regs(S8.c)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "A is in registers",
     ),
-    "selector": (lambda: sparse_call(selector=2), fm.ShapeError, "selector 2"),
-    "metadata missing": (lambda: sparse_call(metadata=None), fm.BadMetadata, "needs"),
+    "selector": (lambda: sparse_call(selector=2), fm.errors.ShapeError, "selector 2"),
+    "metadata missing": (
+        lambda: sparse_call(metadata=None),
+        fm.errors.BadMetadata,
+        "needs",
+    ),
     "metadata twice": (
         lambda: sparse_call(metadata=np.full((32, 1), 0x55555555, "u4")),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "twice",
     ),
     "metadata unordered": (
         lambda: sparse_call(metadata=np.full((32, 1), 0x11111111, "u4")),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "ordered metadata",
     ),
     "metadata for dense": (
@@ -192,32 +196,32 @@ BAD = {
     ),
     "register type": (
         lambda: S8.execute(regs(S8.a).astype(float), regs(S8.b), regs(S8.c)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "registers are uint32",
     ),
     "matrix type": (
         lambda: S8(np.full((16, 32), 0.5), np.zeros((32, 8))),
-        fm.ValueRangeError,
+        fm.errors.ValueRangeError,
         "0.5",
     ),
     "matrix shape": (
         lambda: S8(np.zeros((16, 31), np.int8), np.zeros((32, 8))),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "16x32",
     ),
     "target": (
         lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), target="sm_75"),
-        fm.UnsupportedTarget,
+        fm.errors.UnsupportedTarget,
         r"needs PTX 7\.0, sm_80\+",
     ),
     "no such target": (
         lambda: S8(np.zeros((16, 32)), np.zeros((32, 8)), target="sm_91"),
-        fm.UnsupportedTarget,
+        fm.errors.UnsupportedTarget,
         "did you mean",
     ),
     "not sparse": (
         lambda: SP(np.ones((16, 64), np.int8), np.zeros((64, 8), np.int8)),
-        fm.NotSparse,
+        fm.errors.NotSparse,
         "row 0",
     ),
     "scales": (
@@ -244,10 +248,10 @@ def test_bad_input_computes_nothing(name):
 
 
 ORDERED = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata")
-TWICE = fm.Compressed(
+TWICE = fm.sparse.Compressed(
     np.ones((16, 32), int), np.full((16, 8), 0b0001), ORDERED.granularity
 )
-WIDER = fm.Compressed(
+WIDER = fm.sparse.Compressed(
     np.ones((16, 32), int), np.full((16, 8), 0b1110), ORDERED.granularity, 60
 )
 B = np.ones((64, 8), int)
@@ -257,15 +261,15 @@ B = np.ones((64, 8), int)
     "compute",
     [
         lambda a: ORDERED(a, B),
-        lambda a: fm.matmul(a, B, ORDERED),
+        lambda a: fm.matmul(ORDERED, a, B),
         lambda a: ORDERED.explain(a, B, row=0, col=0),
-        lambda a: fm.decompress(a, ORDERED),
+        lambda a: fm.sparse.decompress(ORDERED, a),
     ],
 )
 def test_codes_and_widths_are_checked_wherever_they_are_used(compute):
-    with pytest.raises(fm.BadMetadata, match="names pair 1 before 0"):
+    with pytest.raises(fm.errors.BadMetadata, match="names pair 1 before 0"):
         compute(TWICE)
-    with pytest.raises(fm.ShapeError, match="60 columns, but row 0 stores"):
+    with pytest.raises(fm.errors.ShapeError, match="60 columns, but row 0 stores"):
         compute(WIDER)
     unordered = fm.mma("m16n8k64", a="s4", sp="sp")
     assert unordered(TWICE, B)[0, 0] == 32
@@ -299,8 +303,14 @@ def test_selectors_need_something_to_select():
         ),
         (lambda: ORDERED.a.pack(np.zeros((16, 64), int)), "its zeros: see compress"),
         (lambda: ORDERED.a.pack(WIDER), "its .values with op.a, its .indices"),
-        (lambda: fm.Compressed([[1]], [[4]], "2:4"), "op.granularity; given '2:4'"),
-        (lambda: fm.decompress(B, ORDERED), "as compress returns it; given ndarray"),
+        (
+            lambda: fm.sparse.Compressed([[1]], [[4]], "2:4"),
+            "op.granularity; given '2:4'",
+        ),
+        (
+            lambda: fm.sparse.decompress(ORDERED, B),
+            "as compress returns it; given ndarray",
+        ),
         (lambda: fm.Layout.parse(None), "read from one line; given None"),
     ],
 )

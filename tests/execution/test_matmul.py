@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import instruction
-from fragmenta.arithmetic import whole
+from fragmenta.arithmetic import integers
 
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 HALF = instruction("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16")
@@ -52,7 +52,7 @@ def by_hand(op, A, B, C, target):
                 a = A[i : i + m, p : p + k]
                 extra = {}
                 if op.sparse:
-                    sp = fm.compress(a, op)
+                    sp = fm.sparse.compress(op, a)
                     extra["metadata"] = op.metadata.pack(sp.indices)
                     a = sp.values
                 b = op.b.pack(B[p : p + k, j : j + n])
@@ -75,9 +75,9 @@ def test_any_size_equals_chaining_by_hand(op, data):
         C = near.astype(np.uint32).view(np.int32)
     if op.sparse:
         K += -K % op.granularity.chunk
-        A = fm.prune(random(op.types["a"], (M, K), rng), op)
+        A = fm.sparse.prune(op, random(op.types["a"], (M, K), rng))
         B = random(op.types["b"], (K, N), rng)
-    found = fm.matmul(A, B, op, C, target="sm_90")
+    found = fm.matmul(op, A, B, C, target="sm_90")
     expected = by_hand(op, A, B, C, "sm_90")
     assert found.dtype == expected.dtype
     assert found.tobytes() == expected.tobytes()
@@ -88,10 +88,10 @@ def test_the_fast_integers_are_the_plain_ones(op, monkeypatch):
     rng = np.random.default_rng(1)
     A, B = random(op.types["a"], (65, 640), rng), random(op.types["b"], (640, 33), rng)
     if op.sparse:
-        A = fm.prune(A, op)
-    fast = fm.matmul(A, B, op)
-    monkeypatch.setattr(whole, "suits_blas", lambda *_: False)
-    assert (fm.matmul(A, B, op) == fast).all()
+        A = fm.sparse.prune(op, A)
+    fast = fm.matmul(op, A, B)
+    monkeypatch.setattr(integers, "suits_blas", lambda *_: False)
+    assert (fm.matmul(op, A, B) == fast).all()
     assert (fast == A.astype(np.int64) @ B.astype(np.int64)).all()
 
 
@@ -99,16 +99,18 @@ def test_batches_broadcast():
     rng = np.random.default_rng(2)
     A = rng.standard_normal((2, 1, 20, 30)).astype(np.float16)
     B = rng.standard_normal((3, 30, 10)).astype(np.float16)
-    D = fm.matmul(A, B, F16)
+    D = fm.matmul(F16, A, B)
     assert D.shape == (2, 3, 20, 10)
-    assert (D[1, 2] == fm.matmul(A[1, 0], B[2], F16)).all()
+    assert (D[1, 2] == fm.matmul(F16, A[1, 0], B[2])).all()
 
 
 def test_compressed_and_text_are_taken():
     rng = np.random.default_rng(3)
-    A = fm.prune(rng.standard_normal((20, 64)).astype(ml_dtypes.bfloat16), SPF)
+    A = fm.sparse.prune(SPF, rng.standard_normal((20, 64)).astype(ml_dtypes.bfloat16))
     B = rng.standard_normal((64, 10)).astype(ml_dtypes.bfloat16)
-    assert (fm.matmul(A, B, str(SPF)) == fm.matmul(fm.compress(A, SPF), B, SPF)).all()
+    assert (
+        fm.matmul(str(SPF), A, B) == fm.matmul(SPF, fm.sparse.compress(SPF, A), B)
+    ).all()
 
 
 def test_block_scales_along_k():
@@ -120,14 +122,14 @@ def test_block_scales_along_k():
     B = np.ones((64, 10), ml_dtypes.float4_e2m1fn)
     scale_a = np.full((20, 2), 2.0, np.float32).astype(ml_dtypes.float8_e8m0fnu)
     scale_b = np.full((2, 10), 0.5, np.float32).astype(ml_dtypes.float8_e8m0fnu)
-    D = fm.matmul(A, B, op, scale_a=scale_a, scale_b=scale_b)
+    D = fm.matmul(op, A, B, scale_a=scale_a, scale_b=scale_b)
     assert (D == 64).all()
 
 
 def test_progress_is_reported_to_the_end():
     seen = []
     A, B = np.ones((300, 64), np.float16), np.ones((64, 9), np.float16)
-    fm.matmul(A, B, F16, progress=seen.append)
+    fm.matmul(F16, A, B, progress=seen.append)
     assert seen[-1] == 1.0
     assert seen == sorted(seen)
 
@@ -143,13 +145,13 @@ def test_progress_is_reported_to_the_end():
 )
 def test_shapes_that_do_not_fit(A, B, C, words):
     C = None if C is None else np.zeros(C, np.int32)
-    with pytest.raises(fm.ShapeError, match=words):
-        fm.matmul(np.zeros(A, np.int8), np.zeros(B, np.int8), S8, C)
+    with pytest.raises(fm.errors.ShapeError, match=words):
+        fm.matmul(S8, np.zeros(A, np.int8), np.zeros(B, np.int8), C)
 
 
 def test_what_does_not_multiply_is_refused():
     with pytest.raises(fm.Error, match="does not multiply"):
-        fm.matmul(np.zeros((8, 8)), np.zeros((8, 8)), fm.find("movmatrix"))
+        fm.matmul(fm.find("movmatrix"), np.zeros((8, 8)), np.zeros((8, 8)))
 
 
 def test_batches_of_scales_broadcast():
@@ -159,18 +161,20 @@ def test_batches_of_scales_broadcast():
     scale_a = 2.0 ** np.arange(3)[:, None, None] * np.ones((3, 20, 2))
     scale_a = scale_a.astype(ml_dtypes.float8_e8m0fnu)
     scale_b = np.ones((2, 10), ml_dtypes.float8_e8m0fnu)
-    found = fm.matmul(A, B, op, scale_a=scale_a, scale_b=scale_b)
+    found = fm.matmul(op, A, B, scale_a=scale_a, scale_b=scale_b)
     assert found.shape == (3, 20, 10)
     assert found[:, 0, 0].tolist() == [64, 128, 256]
-    with pytest.raises(fm.ShapeError, match="batch axes do not broadcast together"):
-        fm.matmul(np.stack([A, A]), B, op, scale_a=scale_a, scale_b=scale_b)
+    with pytest.raises(
+        fm.errors.ShapeError, match="batch axes do not broadcast together"
+    ):
+        fm.matmul(op, np.stack([A, A]), B, scale_a=scale_a, scale_b=scale_b)
 
 
 @pytest.mark.parametrize("op", [F16, S8], ids=str)
 def test_sums_of_nothing_are_refused(op):
     of = op.types["a"].storage
-    with pytest.raises(fm.ShapeError, match="nothing to multiply"):
-        fm.matmul(np.ones((4, 0), of), np.ones((0, 4), of), op)
+    with pytest.raises(fm.errors.ShapeError, match="nothing to multiply"):
+        fm.matmul(op, np.ones((4, 0), of), np.ones((0, 4), of))
 
 
 def test_what_moves_multiplies_nothing():

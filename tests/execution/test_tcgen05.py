@@ -155,7 +155,9 @@ def test_d_may_begin_at_any_column():
     before, shared = memories.images
     moved = np.roll(before, 32, axis=-1)
     a, b = memories.words
-    after = DENSE[0].op.execute(moved, a, b, smem=shared, d=fm.TensorAddress(0, 32))
+    after = DENSE[0].op.execute(
+        moved, a, b, smem=shared, d=fm.tensor_memory.TensorAddress(0, 32)
+    )
     assert np.array_equal(np.roll(after, -32, axis=-1), memories.execute())
 
 
@@ -235,9 +237,9 @@ def test_disabled_lanes_keep_what_they_have(case):
 @pytest.mark.parametrize(
     "m, mask",
     [
-        (128, fm.ZeroColumnMask(3, 5, first_zero=(1, 0, 0, 0))),
-        (64, fm.ZeroColumnMask(4, 4, start_count=(0, 2, 0, 0))),
-        (32, fm.ZeroColumnMask(1, 7, first_zero=(0, 1, 1, 0))),
+        (128, fm.tensor_memory.ZeroColumnMask(3, 5, first_zero=(1, 0, 0, 0))),
+        (64, fm.tensor_memory.ZeroColumnMask(4, 4, start_count=(0, 2, 0, 0))),
+        (32, fm.tensor_memory.ZeroColumnMask(1, 7, first_zero=(0, 1, 1, 0))),
     ],
 )
 def test_columns_of_the_mask_are_zero(m, mask):
@@ -294,10 +296,10 @@ def test_two_ctas_are_one_large_product():
     D = np.concatenate([one(half, B) for half in (A[:128], A[128:])])
     pair = fm.tcgen05("m256n64k16", a="f16", d="f32", cta_group=2)
     assert np.array_equal(pair(A, B).view("u4"), D.view("u4"))
-    tiles = [fm.shared_tile(A[half], pair, "A") for half in np.split(np.arange(256), 2)]
+    tiles = [fm.shared.tile(pair, "A", A[half]) for half in np.split(np.arange(256), 2)]
     a = tiles[0][1]
     both = [
-        fm.shared_tile(B[:, half], pair, "B", image=tile[0])
+        fm.shared.tile(pair, "B", B[:, half], image=tile[0])
         for tile, half in zip(tiles, np.split(np.arange(64), 2), strict=True)
     ]
     shared = np.stack([image for image, _ in both])
@@ -321,9 +323,9 @@ def test_matrices_give_the_same_bits_as_memories(case):
     A, B, D = (op.types[name].decode(bits) for name, bits in given)
     found = op.types["d"].encode(op(A, B, D, **scales))
     assert np.array_equal(found, memories.taken(memories.execute()))
-    assert np.array_equal(op.types["d"].encode(fm.matmul(A, B, op, D, **scales)), found)
+    assert np.array_equal(op.types["d"].encode(fm.matmul(op, A, B, D, **scales)), found)
     told = op.explain(A, B, D, row=3, col=5, **scales)
-    assert told.told.bits == found[3, 5]
+    assert told.explanation.bits == found[3, 5]
     assert told.target == "sm_100a"
 
 
@@ -334,7 +336,7 @@ def test_a_compressed_a_gives_the_same_bits_as_memories(case):
     np.put_along_axis(A, memories.index, memories.a, axis=1)
     given = zip("abd", (A, memories.b, memories.d), strict=True)
     A, B, D = (op.types[name].decode(bits) for name, bits in given)
-    found = op.types["d"].encode(op(fm.compress(A, op), B, D))
+    found = op.types["d"].encode(op(fm.sparse.compress(op, A), B, D))
     assert np.array_equal(found, memories.taken(memories.execute()))
 
 
@@ -353,7 +355,9 @@ def test_dense_equals_sparse_where_sums_are_exact(case):
         scale=case.scale or None,
         scale_vec=case.vectors or None,
     )
-    A = fm.prune(rng.integers(0, 4, (op.shape.m, k)).astype(op.types["a"].storage), op)
+    A = fm.sparse.prune(
+        op, rng.integers(0, 4, (op.shape.m, k)).astype(op.types["a"].storage)
+    )
     B = rng.integers(0, 4, (k, op.shape.n)).astype(op.types["b"].storage)
     one, two = {}, {}
     if case.scale:
@@ -361,7 +365,7 @@ def test_dense_equals_sparse_where_sums_are_exact(case):
         for scales, count in ((one, case.vectors), (two, 2 * case.vectors)):
             scales["scale_a"] = ones[: op.shape.m, :count]
             scales["scale_b"] = ones[:count, : op.shape.n]
-    assert np.array_equal(fm.matmul(A, B, op, **one), fm.matmul(A, B, dense, **two))
+    assert np.array_equal(fm.matmul(op, A, B, **one), fm.matmul(dense, A, B, **two))
 
 
 def test_dask_gives_the_same_bits():
@@ -371,9 +375,9 @@ def test_dask_gives_the_same_bits():
         rng.standard_normal(s).astype(op.types["a"].storage)
         for s in ((70, 160), (160, 50))
     )
-    lazy = fm.matmul(da.from_array(A, (32, 64)), da.from_array(B, (64, 25)), op)
+    lazy = fm.matmul(op, da.from_array(A, (32, 64)), da.from_array(B, (64, 25)))
     found = lazy.compute(scheduler="synchronous")
-    assert np.array_equal(found.view("u4"), fm.matmul(A, B, op).view("u4"))
+    assert np.array_equal(found.view("u4"), fm.matmul(op, A, B).view("u4"))
 
 
 # -- refusals -----------------------------------------------------------------
@@ -436,11 +440,11 @@ def test_a_in_the_cells_of_d_is_refused(case):
 def test_two_d_share_columns_in_different_lanes():
     """With 64 rows, D has 16 of every 32 lanes: from lane 0 or 16 on."""
     op = fm.tcgen05("m64n32k16", a="f16")
-    smem, a = fm.shared_tile(np.ones((64, 16), np.float16), op, "A")
-    smem, b = fm.shared_tile(np.ones((16, 32), np.float16), op, "B", image=smem)
+    smem, a = fm.shared.tile(op, "A", np.ones((64, 16), np.float16))
+    smem, b = fm.shared.tile(op, "B", np.ones((16, 32), np.float16), image=smem)
     tmem = np.zeros((128, 512), np.uint32)
     for lane in (0, 16):
-        at = fm.TensorAddress(lane, 0)
+        at = fm.tensor_memory.TensorAddress(lane, 0)
         tmem = op.execute(tmem, a, b, smem=smem, d=at, enable_input_d=0)
     assert (op.d.unpack(tmem, address=0) == 16).all()
     assert (op.d.unpack(tmem, address=16 << 16) == 16).all()
@@ -483,7 +487,7 @@ def test_metadata_of_64_rows_is_refused():
 def test_what_nobody_knows_is_refused(op, message):
     tensor, shared = Memories(DENSE[0]).images
     scales = {"scale_a": 64, "scale_b": 96} if op.scale_vec else {}
-    a = fm.TensorAddress(0, 256) if op.values.get("ashift") else 1 << 46
+    a = fm.tensor_memory.TensorAddress(0, 256) if op.values.get("ashift") else 1 << 46
     with pytest.raises(Error, match=message):
         op.execute(tensor, a, 1 << 46, smem=shared, **scales)
 
@@ -492,7 +496,9 @@ def test_b_is_never_in_tensor_memory():
     memories = Memories(DENSE[0])
     tensor, shared = memories.images
     with pytest.raises(Error, match="B is in shared memory, never in tensor memory"):
-        F16.execute(tensor, memories.words[0], fm.TensorAddress(0, 0), smem=shared)
+        F16.execute(
+            tensor, memories.words[0], fm.tensor_memory.TensorAddress(0, 0), smem=shared
+        )
 
 
 def test_a_pair_needs_both_memories():
@@ -511,6 +517,6 @@ def test_a_negated_operand_is_part_of_the_instruction():
     plain = fm.tcgen05("m128n64k16", a="f16", d="f32")
     for name, X, Y in (("negate_a", -A, B), ("negate_b", A, -B)):
         op = fm.tcgen05("m128n64k16", a="f16", d="f32", **{name: True})
-        assert np.array_equal(fm.matmul(A, B, op), fm.matmul(X, Y, plain))
+        assert np.array_equal(fm.matmul(op, A, B), fm.matmul(plain, X, Y))
         told = op.explain(A, B, row=1, col=2)
-        assert told.told.bits == fm.matmul(A, B, op).view("u4")[1, 2]
+        assert told.explanation.bits == fm.matmul(op, A, B).view("u4")[1, 2]

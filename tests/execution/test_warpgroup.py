@@ -17,7 +17,8 @@ from fragmenta.evidence.warpgroup import WarpgroupCase
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warpgroup import warpgroup_function
 from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import read_tile, shared_tile
+from fragmenta.shared.tiles import read_tile
+from fragmenta.shared.tiles import tile as shared_tile
 from tests.thinning import THOROUGH
 
 from .warpgroups import TARGET, computed, differences, inputs, recorded
@@ -87,16 +88,16 @@ def run_with(op, descriptors, image, **ways):
 def test_an_operand_must_end_inside(text, trans, swizzle):
     op, major = fm.find(text), ("k", "mn")[trans]
     made = {"swizzle": swizzle, "major": major}
-    image, b = shared_tile(np.zeros((op.shape.k, op.shape.n)), op, "B", **made)
-    image, a = shared_tile(np.zeros((64, op.shape.k)), op, "A", image=image, **made)
+    image, b = shared_tile(op, "B", np.zeros((op.shape.k, op.shape.n)), **made)
+    image, a = shared_tile(op, "A", np.zeros((64, op.shape.k)), image=image, **made)
     ways = {"trans_a": trans, "trans_b": trans}
     of = op.types["a"]
     end = int(a.address(*np.ogrid[:64, : op.shape.k], of, major).max()) + of.bits // 8
-    read_tile(image[:end], a, op, "A", major=major)
+    read_tile(op, "A", image[:end], a, major=major)
     assert run_with(op, (a, b), image[:end], **ways)[0] == 0
     for size in (end - 1, end - 16, 15, 0):
         with pytest.raises(AddressError, match="outside the image"):
-            read_tile(image[:size], a, op, "A", major=major)
+            read_tile(op, "A", image[:size], a, major=major)
         result, d = run_with(op, (a, b), image[:size].copy(), **ways)
         assert result == 2
         assert (d == 1).all()
@@ -113,7 +114,7 @@ def test_an_operand_may_be_far_beyond():
     ):
         assert run_with(op, (a, b), image)[0] == 2
         with pytest.raises(AddressError):
-            read_tile(image, b, op, "B")
+            read_tile(op, "B", image, b)
 
 
 @pytest.mark.parametrize("operand", [0, 1])
@@ -126,7 +127,7 @@ def test_descriptors_of_unknown_meaning_are_told(operand):
         words[operand] ^= np.uint64(1 << bit)
         d = np.ones((op.d.registers, 128), np.uint32)
         try:
-            read_tile(np.zeros(1 << 18, np.uint8), words[operand], op, "AB"[operand])
+            read_tile(op, "AB"[operand], np.zeros(1 << 18, np.uint8), words[operand])
             known = True
         except AddressError as error:
             known = "outside" in str(error)
@@ -146,7 +147,7 @@ def test_illegal_metadata_is_told_and_read_as_it_is():
     assert flags == [0, 1, 1, 1]
     a, c = op.a.unpack_bits(given["a"]), op.c.unpack_bits(given["c"])
     c *= given["scale_d"].astype(c.dtype)[:, None, None]
-    b = read_tile(given["image"], given["b"], op, "B")
+    b = read_tile(op, "B", given["image"], given["b"])
     index = columns(op, given["metadata"], 0)
     expected = multiply(a, b, c, numeric_model(op, TARGET), index=index)
     assert (op.d.unpack_bits(registers) == expected).all()

@@ -1,4 +1,4 @@
-"""The command line: is every question answered, or refused in words?
+"""The command line: every call is answered, or refused in words.
 
 The judge: the status, what is on which stream, JSON as others read it, and the
 answers that the library gives to the same questions.
@@ -297,7 +297,7 @@ def sparsity(ask: Ask) -> None:
     rng = ask.rng
     A = (bits(rng, np.uint8, (3, 8)) % 3).astype(np.int8)
     op = quick()[2]
-    report = fm.sparsity_report(A, op)
+    report = fm.sparse.report(op, A)
     found = judged(ask, "sparsity", put(saved(A)), str(op), "--json")
     expect(found.status == (0 if report.satisfied else 1), f"status {found.status}")
     told = strict(found.output)

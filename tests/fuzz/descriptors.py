@@ -1,4 +1,4 @@
-"""Shared memory: does a descriptor lead to the byte that the formula names?
+"""Shared memory: a descriptor leads to the byte that the formula names.
 
 The judge is the formula at the top of :mod:`fragmenta.shared.descriptor`, in Python
 integers, and bytes written one by one.
@@ -17,7 +17,8 @@ from fragmenta import catalogue
 from fragmenta.registers.dtype import DTYPES
 from fragmenta.shared import moves
 from fragmenta.shared.descriptor import Descriptor, swizzled
-from fragmenta.shared.tiles import read_tile, shared_tile
+from fragmenta.shared.tiles import read_tile
+from fragmenta.shared.tiles import tile as shared_tile
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
 from tests.fuzz.packing import patterns
 
@@ -172,11 +173,11 @@ def tiles(ask: Ask) -> None:
     start = 1024 * rng.randrange(4)
     right = major == "k" or of.bits == 16
     options = {"swizzle": mode, "major": major, "start": start}
-    made = ask.maybe(right, shared_tile, of.decode(raw), op, name, **options)
+    made = ask.maybe(right, shared_tile, op, name, of.decode(raw), **options)
     if made is None:
         return
     image, d = made
-    same(ask.accepted(read_tile, image, d, op, name, major=major), raw, "a tile")
+    same(ask.accepted(read_tile, op, name, image, d, major=major), raw, "a tile")
     at = index(shape, rng)
     mn, k = at if name == "A" else at[::-1]
     byte, bit = divmod(address(d, mn, k, of.bits, major), 8)
@@ -197,7 +198,7 @@ def odd_tiles(ask: Ask) -> None:
         words = np.array([words & 0xC000000F000F000F] * rng.randint(0, 2), np.uint64)
     if rng.random() < 0.3:
         words = odd(rng)
-    found = ask(read_tile, image, words, op, name)
+    found = ask(read_tile, op, name, image, words)
     rows, k = op.fragments["A"].shape if name == "A" else (op.shape.k, op.shape.n)
     expect(found.shape[-2:] == (rows, k), f"{name} of {op} is {found.shape}")
 
@@ -284,9 +285,9 @@ def looped(ask: Ask) -> None:
     told["swizzle"] = (width, base, shift)
     if rng.random() < 0.1:
         told[rng.choice(tuple(told))] = odd(rng)
-        ask(fm.ldmatrix_loop, op, name, **told)
+        ask(fm.shared.ldmatrix_loop, op, name, **told)
         return
-    loop = ask(fm.ldmatrix_loop, op, name, **told)
+    loop = ask(fm.shared.ldmatrix_loop, op, name, **told)
     image = bits(rng, np.uint8, (loop.memory.end,))
     at = index(tile, rng)
     row, column = at if order == "row" else at[::-1]

@@ -1,4 +1,4 @@
-"""Execution: is every bit of D the one it should be?
+"""Execution: every bit of D is right.
 
 The judge computes single elements in integers and exact fractions
 (``tests/arithmetic/reference.py``), and whole integer products in int64; what is
@@ -17,8 +17,8 @@ import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.target import chosen_target
-from fragmenta.shared.tiles import shared_tile
-from fragmenta.sparse.compress import compress
+from fragmenta.shared.tiles import tile as shared_tile
+from fragmenta.sparse.compression import compress
 from tests.arithmetic import reference
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
 from tests.fuzz.packing import is_index, patterns
@@ -110,7 +110,7 @@ def judged(op: fm.Instruction, target: str, raw: Any, at: tuple[int, int]) -> in
     column[: b.shape[0]] = b[:, col]
     index_ = None
     if op.sparse:
-        sp = compress(op.types["a"].decode(a[row : row + 1]), op, pad=True)
+        sp = compress(op, op.types["a"].decode(a[row : row + 1]), pad=True)
         line, index_ = op.types["a"].encode(sp.values)[0], sp.columns()[0] % k
         extra = whole // 2 - line.size
         line = np.pad(line, (0, extra))
@@ -161,7 +161,7 @@ def of_any_size(ask: Ask) -> None:
     raw = operands(op, rng, size)
     A, B, C, scales = matrices(op, raw)
     where = chosen_target(op, None)
-    D = ask.accepted(fm.matmul, A, B, op, C, **scales)
+    D = ask.accepted(fm.matmul, op, A, B, C, **scales)
     at = index(size[:2], rng)
     found = int(op.types["d"].encode(D)[at])
     wanted = judged(op, where, raw, at)
@@ -179,7 +179,7 @@ def integer_products(ask: Ask) -> None:
     op = rng.choice(whole_numbers())
     A, B, C, _ = matrices(op, operands(op, rng, tuple(op.shape)))
     D = ask.accepted(
-        rng.choice((op, lambda *x: fm.matmul(x[0], x[1], op, x[2]))), A, B, C
+        rng.choice((op, lambda *x: fm.matmul(op, x[0], x[1], x[2]))), A, B, C
     )
     total = A.astype(np.int64) @ B.astype(np.int64) + C.astype(np.int64)
     if op.satfinite:
@@ -200,7 +200,7 @@ def in_registers(ask: Ask) -> None:
     more: dict[str, Any] = {}
     stored: Any = A
     if op.sparse:
-        sp = compress(A, op)
+        sp = compress(op, A)
         selector = rng.choice(op.selectors)
         more = {
             "metadata": op.metadata.pack(sp.indices, selector),
@@ -227,8 +227,8 @@ def from_shared_memory(ask: Ask) -> None:
     op = rng.choice(warpgroups())
     raw = operands(op, rng, tuple(op.shape))
     A, B, C, _ = matrices(op, raw)
-    smem, a = shared_tile(A, op, "A", swizzle=rng.choice((0, 32, 64, 128)))
-    smem, b = shared_tile(B, op, "B", swizzle=rng.choice((0, 32, 64, 128)), image=smem)
+    smem, a = shared_tile(op, "A", A, swizzle=rng.choice((0, 32, 64, 128)))
+    smem, b = shared_tile(op, "B", B, swizzle=rng.choice((0, 32, 64, 128)), image=smem)
     keep = rng.choice((0, 1))
     d = ask.accepted(op.execute, op.d.pack(C), a, b, smem=smem, scale_d=keep)
     wanted = ask.accepted(op, A, B, C if keep else np.zeros_like(C))
@@ -259,7 +259,7 @@ def shapes(ask: Ask) -> None:
         np.zeros(b, types["b"].storage),
         np.zeros(c, types.get("c", types["d"]).storage),
     )
-    D = ask.maybe(right, fm.matmul, given[0], given[1], op, given[2])
+    D = ask.maybe(right, fm.matmul, op, given[0], given[1], given[2])
     if right:
         wanted = (*np.broadcast_shapes(*batch), m, n)
         expect(D.shape == wanted, f"D is {D.shape}, not {wanted}")
@@ -276,7 +276,7 @@ def odd_operands(ask: Ask) -> None:
     if given[2] is None:
         return
     ask.refused(op, *given)
-    ask(fm.matmul, given[0], given[1], op, given[2])
+    ask(fm.matmul, op, given[0], given[1], given[2])
     target = odd(rng)
     if target is not None:
         ask.refused(op, *matrices(op, raw)[:3], target=target)
@@ -292,7 +292,10 @@ def explained(ask: Ask) -> None:
     told = ask.accepted(op.explain, A, B, C, row=row, col=col, **scales)
     D = ask.accepted(op, A, B, C, **scales)
     found = int(op.types["d"].encode(D)[row, col])
-    expect(told.told.bits == found, f"{op}: {told.told.bits:#x}, not {found:#x}")
+    expect(
+        told.explanation.bits == found,
+        f"{op}: {told.explanation.bits:#x}, not {found:#x}",
+    )
     value = odd(rng)
     right = is_index(value, op.shape.m) and not isinstance(value, np.ndarray)
     ask.maybe(right, op.explain, A, B, C, row=value, col=col, **scales)
@@ -310,14 +313,14 @@ def sparse_is_dense(ask: Ask) -> None:
     A = A[:, : k - cut]
     low, high = op.types["b"].limits
     B = integers(rng, low, high, (k - cut, columns))
-    sp = compress(A, op, pad=True)
-    D = ask.accepted(fm.matmul, sp, B, op)
+    sp = compress(op, A, pad=True)
+    D = ask.accepted(fm.matmul, op, sp, B)
     total = A.astype(np.int64) @ B
     if not op.satfinite:
         same(D, total, f"{op} of width {k - cut}")
     wrong = k - cut + rng.choice((1, -1, chunk, -chunk))
     if wrong > 0:
-        ask.refused(fm.matmul, sp, bits(rng, np.uint8, (wrong, columns)) & 1, op)
+        ask.refused(fm.matmul, op, sp, bits(rng, np.uint8, (wrong, columns)) & 1)
 
 
 SURFACE = Surface(

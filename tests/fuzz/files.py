@@ -1,4 +1,4 @@
-"""Files: is what was written read, and what was damaged refused?
+"""Files: what was written is read, and what was damaged is refused.
 
 The judge is NumPy itself: what is read is what ``numpy.load`` reads, and what it
 cannot read is refused here, too.  Of recordings, the judge is what they say.
@@ -26,7 +26,7 @@ from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
 from fragmenta.evidence import record
 from fragmenta.registers.dtype import DTYPES
-from fragmenta.sparse.compress import compress
+from fragmenta.sparse.compression import compress
 from tests.fuzz.engine import Ask, Surface, Wrong, bits, expect, same
 from tests.fuzz.packing import patterns
 from tests.fuzz.sparsity import forms, sparse_bits
@@ -175,7 +175,7 @@ def compressed_files(ask: Ask) -> None:
     rng = ask.rng
     op = rng.choice(forms())
     rows, columns = rng.randint(1, 3), op.granularity.chunk * rng.randint(1, 3)
-    sp = compress(op.types["a"].decode(sparse_bits(op, (rows, columns), rng)), op)
+    sp = compress(op, op.types["a"].decode(sparse_bits(op, (rows, columns), rng)))
     width = rng.choice(
         (columns, columns, 15.9, "16", [columns], columns + 1, -1, 2**40)
     )

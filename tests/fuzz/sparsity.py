@@ -1,4 +1,4 @@
-"""Sparsity: is what is kept what should be, and where the code says?
+"""Sparsity: the right elements are kept, and the codes name their places.
 
 The judge goes through each chunk in plain Python, with exact fractions.
 """
@@ -18,14 +18,18 @@ import fragmenta as fm
 from fragmenta.isa.families import catalogue
 from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import exchange
-from fragmenta.sparse.compress import (
+from fragmenta.sparse.compression import (
     Compressed,
-    check_sparse,
     compress,
     decompress,
-    sparsity_report,
 )
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.compression import (
+    check as check_sparse,
+)
+from fragmenta.sparse.compression import (
+    report as sparsity_report,
+)
+from fragmenta.sparse.pruning import prune
 from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 from tests.fuzz.packing import is_index, patterns
 
@@ -128,7 +132,7 @@ def pruned(ask: Ask) -> None:
             A = few[bits(rng, np.uint8, shape) % 3]
     if kind in _NARROW:
         A = (raw(A) & np.uint8(15 if "4" in kind.name else 63)).view(kind)
-    found = ask.accepted(prune, A, op)
+    found = ask.accepted(prune, op, A)
     with np.errstate(all="ignore"):
         listed = A.tolist() if kind.kind in "iufb" else A.astype(np.float64).tolist()
         if kind.type.__module__ == "ml_dtypes" and "int" in kind.name:
@@ -155,9 +159,9 @@ def compressed(ask: Ask) -> None:
     op = rng.choice(forms())
     found = sparse_bits(op, size(op, rng), rng)
     A = op.types["a"].decode(found)
-    sp = ask.accepted(compress, A, op)
+    sp = ask.accepted(compress, op, A)
     op.granularity.check(sp.indices, ordered=True)
-    again = ask.accepted(decompress, sp, op)
+    again = ask.accepted(decompress, op, sp)
     of = op.types["a"]
     sign = 0 if of.is_integer else 1 << (of.bits - 1)
     there, given = of.encode(again), of.encode(A)
@@ -177,10 +181,10 @@ def too_many(ask: Ask) -> None:
     counts = too_full(found, op)
     wrong = [count > op.granularity.picks for count in counts]
     A = op.types["a"].decode(found)
-    report = ask.accepted(sparsity_report, A, op)
+    report = ask.accepted(sparsity_report, op, A)
     expect(report.violating == sum(wrong), f"{report} of {sum(wrong)}")
-    ask.maybe(not any(wrong), compress, A, op)
-    ask.maybe(not any(wrong), check_sparse, A, op)
+    ask.maybe(not any(wrong), compress, op, A)
+    ask.maybe(not any(wrong), check_sparse, op, A)
 
 
 def odd_widths(ask: Ask) -> None:
@@ -188,7 +192,7 @@ def odd_widths(ask: Ask) -> None:
     rng = ask.rng
     op = rng.choice(forms())
     rows, columns = size(op, rng)
-    sp = compress(op.types["a"].decode(sparse_bits(op, (rows, columns), rng)), op)
+    sp = compress(op, op.types["a"].decode(sparse_bits(op, (rows, columns), rng)))
     width = odd(rng) if rng.random() < 0.6 else columns - rng.randint(-2, 9)
     whole = isinstance(width, int | np.integer) and not isinstance(width, bool)
     right = whole and (0 <= columns - int(width) < op.granularity.chunk or width == -1)
@@ -210,7 +214,7 @@ def odd_codes(ask: Ask) -> None:
     values = np.zeros((2, 2 * op.granularity.kept), op.types["a"].storage)
     try:
         sp = ask(Compressed, values, codes, op.granularity)
-        ask.maybe(not bad, decompress, sp, op)
+        ask.maybe(not bad, decompress, op, sp)
     except fm.Error:
         expect(bad, f"codes {codes.tolist()} are legal")
 
@@ -244,22 +248,22 @@ def exchanged(ask: Ask) -> None:
     op = rng.choice(forms())
     of, granularity = op.types["a"], op.granularity
     rows, columns = 64 * rng.randint(1, 2), 256 * rng.randint(1, 2)
-    sp = compress(of.decode(sparse_bits(op, (rows, columns), rng)), op)
+    sp = compress(op, of.decode(sparse_bits(op, (rows, columns), rng)))
     values, codes = sp.values, sp.indices
     chunks = codes.shape[1]
     nibbles = ask.accepted(exchange.to_nibbles, sp)
     at = index((rows, chunks), rng)
     half = int(nibbles[at[0], at[1] // 2]) >> 4 * (at[1] % 2) & 15
     expect(half == codes[at], f"nibble {at} is {half}")
-    found = [ask.accepted(exchange.from_nibbles, values, nibbles, op)]
+    found = [ask.accepted(exchange.from_nibbles, op, values, nibbles)]
     if of.name in ("f16", "bf16", "tf32", "s8"):
-        packed, meta = ask.accepted(exchange.to_torch, sp, op)
-        found.append(ask.accepted(exchange.from_torch, packed, meta, op))
+        packed, meta = ask.accepted(exchange.to_torch, op, sp)
+        found.append(ask.accepted(exchange.from_torch, op, packed, meta))
     if granularity.group == 1 and of.bits in (8, 16, 32):
         tile = rng.choice((64, 128, 256)) if of.bits > 8 else 128
-        image = ask.accepted(exchange.to_cutlass_sm90, sp, op, tile_k=tile)
+        image = ask.accepted(exchange.to_cutlass_sm90, op, sp, tile_k=tile)
         again = exchange.from_cutlass_sm90
-        found.append(ask.accepted(again, values, image, op, tile_k=tile))
+        found.append(ask.accepted(again, op, values, image, tile_k=tile))
     for each in found:
         same(each.indices, codes, f"codes of {op} exchanged")
         same(raw(each.values), raw(values), "values exchanged")

@@ -1,4 +1,4 @@
-"""Wrong types: is every argument that makes no sense refused in words?
+"""Wrong types: every argument that makes no sense is refused in words.
 
 Each public function is called as it should be, but for one or two arguments that are
 something else: a number, an array, None, objects, a text.  The judge: an answer, or a
@@ -115,14 +115,22 @@ def right() -> dict[str, Right]:
     _shared(add, wg)
     _methods(add, op, sp, wg)
     x = np.ones((16, 64), np.float32)
-    q = fm.quantize(x, mx)
-    add(fm.quantize, X=x, op=mx, operand="A", per=None, rule=None, tensor_scale=None)
-    add(fm.dequantize, q=q)
-    add(fm.quantization_report, X=x, q=q)
-    scaled = fm.to_scaled_mm(q)
-    add(fm.to_scaled_mm, q=q)
+    q = fm.quant.quantize(mx, x)
     add(
-        fm.from_scaled_mm,
+        fm.quant.quantize,
+        X=x,
+        op=mx,
+        operand="A",
+        per=None,
+        rule=None,
+        tensor_scale=None,
+    )
+    add(fm.quant.dequantize, q=q)
+    add(fm.quant.report, X=x, q=q)
+    scaled = fm.quant.to_scaled_mm(q)
+    add(fm.quant.to_scaled_mm, q=q)
+    add(
+        fm.quant.from_scaled_mm,
         values=scaled.values,
         scales=scaled.scales,
         format=q.format,
@@ -164,7 +172,7 @@ def _instructions(add: Any, op: fm.Instruction) -> None:
     add(fm.catalogue, family="mma", form=None)
     add(fm.dtype, name="f16")
     add(
-        fm.shuffle,
+        fm.weights.shuffle,
         order=str(op),
         operand="B",
         shape=(64, 64),
@@ -180,38 +188,44 @@ def _instructions(add: Any, op: fm.Instruction) -> None:
 
 def _sparse(add: Any, sp: fm.Instruction) -> None:
     dense = np.zeros((64, 128), np.float16)
-    made = fm.compress(dense, sp)
+    made = fm.sparse.compress(sp, dense)
     more = {"pad": False}
-    add(fm.prune, A=dense, op=sp, scores=None, **more)
-    for each in (fm.compress, fm.check_sparse, fm.sparsity_report):
+    add(fm.sparse.prune, A=dense, op=sp, scores=None, **more)
+    for each in (fm.sparse.compress, fm.sparse.check, fm.sparse.report):
         add(each, A=dense, op=sp, keep_negative_zero=False, **more)
-    add(fm.decompress, sp=made, op=sp)
-    add(fm.to_nibbles, sp=made)
-    add(fm.from_nibbles, values=made.values, nibbles=fm.to_nibbles(made), op=sp)
-    add(fm.to_torch, sp=made, op=sp)
-    packed, meta = fm.to_torch(made, sp)
-    add(fm.from_torch, packed=packed, meta=meta, op=sp)
-    add(fm.to_sparse_marlin, sp=made, op=sp)
-    packed, meta = fm.to_sparse_marlin(made, sp)
-    add(fm.from_sparse_marlin, packed=packed, meta=meta, op=sp)
-    add(fm.to_cutlass_sm90, sp=made, op=sp, tile_k=128)
+    add(fm.sparse.decompress, sp=made, op=sp)
+    add(fm.sparse.read_words, op=sp, words=[0x4444], lane=0, warp=0)
+    add(fm.sparse.to_nibbles, sp=made)
     add(
-        fm.from_cutlass_sm90,
+        fm.sparse.from_nibbles,
         values=made.values,
-        metadata=fm.to_cutlass_sm90(made, sp),
+        nibbles=fm.sparse.to_nibbles(made),
+        op=sp,
+    )
+    add(fm.sparse.to_torch, sp=made, op=sp)
+    packed, meta = fm.sparse.to_torch(sp, made)
+    add(fm.sparse.from_torch, packed=packed, meta=meta, op=sp)
+    add(fm.sparse.to_marlin, sp=made, op=sp)
+    packed, meta = fm.sparse.to_marlin(sp, made)
+    add(fm.sparse.from_marlin, packed=packed, meta=meta, op=sp)
+    add(fm.sparse.to_cutlass_sm90, sp=made, op=sp, tile_k=128)
+    add(
+        fm.sparse.from_cutlass_sm90,
+        values=made.values,
+        metadata=fm.sparse.to_cutlass_sm90(sp, made),
         op=sp,
         tile_k=128,
     )
-    add(fm.to_bitmask, sp=made)
+    add(fm.sparse.to_bitmask, sp=made)
     add(
-        fm.from_bitmask,
+        fm.sparse.from_bitmask,
         values=made.values,
-        bitmask=fm.to_bitmask(made),
+        bitmask=fm.sparse.to_bitmask(made),
         op=sp,
         width=-1,
     )
     add(
-        fm.from_marlin_24,
+        fm.weights.from_marlin_24,
         weight_packed=np.zeros((4, 128), np.int32),
         scale_packed=np.ones((1, 64), np.float16),
         meta=np.full((4, 128), 0x4444, np.int16),
@@ -219,10 +233,10 @@ def _sparse(add: Any, sp: fm.Instruction) -> None:
 
 
 def _shared(add: Any, wg: fm.Instruction) -> None:
-    image, place = fm.shared_tile(np.ones((64, 16), np.float16), wg, "A")
+    image, place = fm.shared.tile(wg, "A", np.ones((64, 16), np.float16))
     more = {"swizzle": None, "major": None, "start": None, "order": None}
     add(
-        fm.shared_tile,
+        fm.shared.tile,
         matrix=np.ones((64, 16), np.float16),
         op=wg,
         operand="A",
@@ -230,7 +244,7 @@ def _shared(add: Any, wg: fm.Instruction) -> None:
         **more,
     )
     add(
-        fm.read_tile,
+        fm.shared.read_tile,
         image=image,
         descriptor=place,
         op=wg,
@@ -241,33 +255,33 @@ def _shared(add: Any, wg: fm.Instruction) -> None:
     load, rows = fm.find("ldmatrix.m8n8.x1.b16"), np.arange(32) * 16 % 128
     store, words = fm.find("stmatrix.m8n8.x1.b16"), np.zeros((32, 1), np.uint32)
     memory = np.zeros(512, np.uint8)
-    add(fm.ldmatrix, op=load, image=memory, addresses=rows)
-    add(fm.stmatrix, op=store, image=memory, addresses=rows, registers=words)
-    add(fm.movmatrix, op=fm.find("movmatrix"), registers=words)
+    add(fm.shared.ldmatrix, op=load, image=memory, addresses=rows)
+    add(fm.shared.stmatrix, op=store, image=memory, addresses=rows, registers=words)
+    add(fm.shared.movmatrix, op=fm.find("movmatrix"), registers=words)
     op = fm.mma("m16n8k16", a="f16", d="f16")
     same = {"order": "row", "pitch": None, "start": 0, "swizzle": 0, "along": None}
-    for each in (fm.ldmatrix_loop, fm.stmatrix_loop):
+    for each in (fm.shared.ldmatrix_loop, fm.shared.stmatrix_loop):
         add(
             each,
             op=op,
-            operand="A" if each is fm.ldmatrix_loop else "D",
+            operand="A" if each is fm.shared.ldmatrix_loop else "D",
             tile=None,
             span=None,
             num=None,
             target="sm_90a",
             **same,
         )
-    for each in (fm.ldmatrix_addresses, fm.stmatrix_addresses):
+    for each in (fm.shared.ldmatrix_addresses, fm.shared.stmatrix_addresses):
         add(
             each,
             op=op,
-            operand="A" if each is fm.ldmatrix_addresses else "D",
+            operand="A" if each is fm.shared.ldmatrix_addresses else "D",
             tiles=1,
             target="sm_90a",
             **same,
         )
     add(
-        fm.suggest_swizzle,
+        fm.shared.suggest_swizzle,
         op=op,
         operand="A",
         tile=(64, 64),
@@ -279,17 +293,24 @@ def _shared(add: Any, wg: fm.Instruction) -> None:
         packed=False,
         target="sm_90a",
     )
-    add(fm.bank_conflicts, addresses=rows, width=16)
-    add(fm.swizzle_picture, 32, rows=8, row_bytes=128, pitch=None, access="ldmatrix")
-    add(fm.Descriptor, start=0, leading=16, stride=256, swizzle=0, base_offset=0)
-    add(fm.LaneAddresses, addresses=rows, width=16, used=None)
+    add(fm.shared.bank_conflicts, addresses=rows, width=16)
+    add(
+        fm.shared.swizzle_picture,
+        32,
+        rows=8,
+        row_bytes=128,
+        pitch=None,
+        access="ldmatrix",
+    )
+    add(fm.shared.Descriptor, start=0, leading=16, stride=256, swizzle=0, base_offset=0)
+    add(fm.shared.LaneAddresses, addresses=rows, width=16, used=None)
 
 
 def _methods(
     add: Any, op: fm.Instruction, sp: fm.Instruction, wg: fm.Instruction
 ) -> None:
     a, b, c = (np.zeros(shape) for shape in ((16, 32), (32, 8), (16, 8)))
-    made = fm.compress(a, sp)
+    made = fm.sparse.compress(sp, a)
     add(
         sp.execute,
         sp.a.pack(made.values),
@@ -307,8 +328,8 @@ def _methods(
     add(op.a.where, 3, 7)
     add(op.a.holds, lane=13)
     add(sp.metadata.pack, made.indices, selector=0)
-    image, place = fm.shared_tile(np.ones((64, 16)), wg, "A")
-    image, other = fm.shared_tile(np.ones((16, 8)), wg, "B", image=image)
+    image, place = fm.shared.tile(wg, "A", np.ones((64, 16)))
+    image, other = fm.shared.tile(wg, "B", np.ones((16, 8)), image=image)
     add(wg.execute, np.zeros((128, 4), np.uint32), place, other, smem=image, scale_d=1)
 
 
@@ -377,7 +398,7 @@ def _tensor_memory(add: Any) -> None:
     add(tensor_memory.reached, op=load, address=0, warp=0, imm=None)
     copy = fm.find("tcgen05.cp.cta_group::1.128x128b")
     add(tensor_memory.copies, op=copy)
-    place = fm.Descriptor(0, 128, 128, 0, family="tcgen05")
+    place = fm.shared.Descriptor(0, 128, 128, 0, family="tcgen05")
     add(
         tensor_memory.copy,
         image=image,
@@ -458,7 +479,7 @@ def _wmma(add: Any) -> None:
 def public() -> set[str]:
     """The functions that users call."""
     found = set()
-    for room in (fm, ptx, tensor_memory, wmma):
+    for room in (fm, *(getattr(fm, name) for name in fm._ROOMS)):
         for name in room.__all__:
             each = getattr(room, name)
             if inspect.isfunction(each):
@@ -529,18 +550,22 @@ def odd_compressed(ask: Ask) -> None:
     shape = tuple(rng.choice((0, 1, 2, 32, 64)) for _ in range(rng.randrange(5)))
     kind = rng.choice((np.float16, np.float32, np.uint8, np.int64, object, bool))
     codes = np.full((*shape[:-1], (shape[-1] if shape else 4) // 2), 4, np.uint8)
-    sp = ask(fm.Compressed, np.zeros(shape, kind), codes, op.granularity)
+    sp = ask(fm.sparse.Compressed, np.zeros(shape, kind), codes, op.granularity)
     way = rng.choice(
         (
-            fm.to_torch,
-            fm.to_sparse_marlin,
-            fm.to_cutlass_sm90,
-            fm.to_nibbles,
-            fm.to_bitmask,
-            fm.decompress,
+            fm.sparse.to_torch,
+            fm.sparse.to_marlin,
+            fm.sparse.to_cutlass_sm90,
+            fm.sparse.to_nibbles,
+            fm.sparse.to_bitmask,
+            fm.sparse.decompress,
         )
     )
-    ask(way, sp, *((op,) if way not in (fm.to_nibbles, fm.to_bitmask) else ()))
+    ask(
+        way,
+        *((op,) if way not in (fm.sparse.to_nibbles, fm.sparse.to_bitmask) else ()),
+        sp,
+    )
 
 
 SURFACE = Surface("wrong_types", {one_or_two: 8, odd_compressed: 1}, share=0.02)

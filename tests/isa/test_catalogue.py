@@ -144,6 +144,6 @@ def test_targets():
     assert op.supported_on("sm_90a")
     assert not op.supported_on("sm_80", ptx="7.0")
     assert op.supported_on("sm_80", ptx="7.1")
-    with pytest.raises(fm.UnsupportedTarget, match=r"no target sm_91 .*sm_90"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match=r"no target sm_91 .*sm_90"):
         op.supported_on("sm_91")
     assert set(op.requires.targets) <= set(TARGETS)

@@ -12,7 +12,7 @@ import fragmenta as fm
 from fragmenta.isa.instruction_descriptor import TABLES
 from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 
-D = fm.InstructionDescriptor
+D = fm.tensor_memory.InstructionDescriptor
 
 
 # Put together by hand from the bits of the manual's tables.
@@ -161,25 +161,29 @@ def test_values_that_mean_nothing_are_refused(
     change: dict[str, Any], words: str
 ) -> None:
     plain = {"kind": "f16", "m": 128, "n": 64, "a": "f16", "b": "f16", "d": "f32"}
-    with pytest.raises(fm.UnknownInstruction, match=words):
+    with pytest.raises(fm.errors.UnknownInstruction, match=words):
         D(**plain | change)
 
 
 def test_bits_that_no_field_has_are_refused() -> None:
     plain = 0x08400010
     for bit in (6, 23, 29):
-        with pytest.raises(fm.UnknownInstruction, match=f"bit {bit} must be 0"):
+        with pytest.raises(fm.errors.UnknownInstruction, match=f"bit {bit} must be 0"):
             D.decode(plain | 1 << bit, kind="f16")
     with pytest.raises(
-        fm.UnknownInstruction, match=r"bit 3 .clamp integers. must be 0"
+        fm.errors.UnknownInstruction, match=r"bit 3 .clamp integers. must be 0"
     ):
         D.decode(plain | 1 << 3, kind="f16")
-    with pytest.raises(fm.UnknownInstruction, match="scales of ue5m3"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="scales of ue5m3"):
         D.decode(0x08080480 | 1 << 24, kind="mxf4nvf4")
-    with pytest.raises(fm.UnknownInstruction, match="on sm_107 some of these bits"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match="on sm_107 some of these bits"
+    ):
         D.decode(4 << 24 | 1 << 17 | 1 << 4 | 1 << 29, kind="f8f6f4")
     for wrong in (-1, 1 << 32, 1.5, "0x10"):
-        with pytest.raises(fm.UnknownInstruction, match="whole number of 32 bits"):
+        with pytest.raises(
+            fm.errors.UnknownInstruction, match="whole number of 32 bits"
+        ):
             D.decode(wrong, kind="f16")  # type: ignore[arg-type]
 
 
@@ -214,7 +218,7 @@ FITS: list[tuple[str, dict[str, Any], str]] = [
 def test_what_does_not_fit_the_mnemonic_is_refused(
     shape: str, given: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(fm.UnknownInstruction, match=words):
+    with pytest.raises(fm.errors.UnknownInstruction, match=words):
         fm.tcgen05(shape, **given)
 
 
@@ -227,36 +231,43 @@ def test_a_kernels_word_is_read() -> None:
     bare = fm.instruction(text.replace("0x08400010", "%r2"))
     assert bare.idesc is None
     assert bare.descriptor is None
-    with pytest.raises(fm.UnknownOperand, match="give idesc="):
+    with pytest.raises(fm.errors.UnknownOperand, match="give idesc="):
         _ = bare.shape
-    with pytest.raises(fm.UnknownOperand, match="give idesc="):
+    with pytest.raises(fm.errors.UnknownOperand, match="give idesc="):
         _ = bare.d
-    with pytest.raises(fm.UnknownInstruction, match="operand"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="operand"):
         fm.instruction("tcgen05.mma.cta_group::1.kind::f16 9999 A")
-    with pytest.raises(fm.UnknownInstruction, match="two instruction descriptors"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match="two instruction descriptors"
+    ):
         fm.instruction(text, idesc=0)
-    with pytest.raises(fm.UnknownInstruction, match="has no instruction descriptor"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match="has no instruction descriptor"
+    ):
         fm.instruction("wgmma.fence.sync.aligned", idesc=0)
-    with pytest.raises(fm.UnknownInstruction, match="bit 2 of the descriptor"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="bit 2 of the descriptor"):
         fm.instruction("tcgen05.mma.sp.cta_group::1.kind::f16", idesc=0x08400010)
 
 
 def test_what_is_no_shape_and_no_address_is_refused() -> None:
     for shape in ((128, 64, 16), None, 128):
         said = "a shape is written as|shape is a text, such as 'm16n8k16'"
-        with pytest.raises(fm.UnknownInstruction, match=said):
+        with pytest.raises(fm.errors.UnknownInstruction, match=said):
             fm.tcgen05(shape, a="f16")  # type: ignore[arg-type]
-    for address in (fm.TensorAddress("a", 3), fm.TensorAddress(-1, 3)):  # type: ignore[arg-type]
+    for address in (
+        fm.tensor_memory.TensorAddress("a", 3),
+        fm.tensor_memory.TensorAddress(-1, 3),
+    ):  # type: ignore[arg-type]
         with pytest.raises(fm.Error, match="lane"):
             address.encode()
-    with pytest.raises(fm.UnknownInstruction, match="lacks the CTA group"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="lacks the CTA group"):
         fm.instruction("tcgen05.mma")
 
 
 def test_b_is_in_shared_memory() -> None:
     op = fm.tcgen05("m128n256k16", a="f16")
     with pytest.raises(
-        fm.UnknownOperand, match=r"B of tcgen05.mma is in shared memory"
+        fm.errors.UnknownOperand, match=r"B of tcgen05.mma is in shared memory"
     ):
         _ = op.b
 
@@ -275,7 +286,7 @@ def test_any_word_is_refused_or_comes_back() -> None:
         for word in map(int, words):
             try:
                 found = D.decode(word, kind=kind)
-            except fm.UnknownInstruction:
+            except fm.errors.UnknownInstruction:
                 continue
             assert found.encode() == word
             met += 1

@@ -4,7 +4,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
-from fragmenta.isa import operands
+from fragmenta.isa import operand_checks
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.statement import MOST, split
 
@@ -143,19 +143,19 @@ def test_what_fits(text):
     ],
 )
 def test_what_does_not_fit_is_named(text, said):
-    with pytest.raises(fm.BadOperands, match=said):
+    with pytest.raises(fm.errors.BadOperands, match=said):
         fm.instruction(text)
-    with pytest.raises(fm.BadOperands, match=said):
+    with pytest.raises(fm.errors.BadOperands, match=said):
         fm.find(text)
 
 
 def test_white_space_after_a_dot_is_not_ptx():
-    with pytest.raises(fm.UnknownInstruction, match="not after it"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="not after it"):
         fm.instruction("mma.sync. aligned.m16n8k16.row.col.f32.f16.f16.f32")
 
 
 def test_a_statement_is_not_endless():
-    with pytest.raises(fm.UnknownInstruction, match="at most 16,384 characters"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="at most 16,384 characters"):
         fm.instruction("mma" + " " * MOST)
 
 
@@ -174,20 +174,24 @@ def declared(op, **types):
 def test_declared_registers_have_to_fit():
     op = fm.instruction(SPARSE)
     text = split(ptx.statement(op)).operands
-    operands.check(op, text, declared=declared(op))
-    operands.check(op, text, declared=declared(op, c=".b32"))
-    with pytest.raises(fm.BadOperands, match=r"a is in .b32; given %a0, .f32"):
-        operands.check(op, text, declared=declared(op, a=".f32"))
+    operand_checks.check(op, text, declared=declared(op))
+    operand_checks.check(op, text, declared=declared(op, c=".b32"))
+    with pytest.raises(fm.errors.BadOperands, match=r"a is in .b32; given %a0, .f32"):
+        operand_checks.check(op, text, declared=declared(op, a=".f32"))
     without = {k: v for k, v in declared(op).items() if k != "%metadata"}
-    with pytest.raises(fm.BadOperands, match=r"%metadata of e .* is not declared"):
-        operands.check(op, text, declared=without)
-    with pytest.raises(fm.BadOperands, match=r"guard %p is not declared as a .pred"):
-        operands.check(op, text, guard="%p", declared=declared(op))
+    with pytest.raises(
+        fm.errors.BadOperands, match=r"%metadata of e .* is not declared"
+    ):
+        operand_checks.check(op, text, declared=without)
+    with pytest.raises(
+        fm.errors.BadOperands, match=r"guard %p is not declared as a .pred"
+    ):
+        operand_checks.check(op, text, guard="%p", declared=declared(op))
 
 
 def test_registers_of_one_vector_agree():
     op = fm.mma("m16n8k32", a="s8")
     text = split(ptx.statement(op)).operands
     mixed = declared(op, a=".s32") | {"%a0": ".f32"}
-    with pytest.raises(fm.BadOperands, match=r"one type; given .f32 and .s32"):
-        operands.check(op, text, declared=mixed)
+    with pytest.raises(fm.errors.BadOperands, match=r"one type; given .f32 and .s32"):
+        operand_checks.check(op, text, declared=mixed)

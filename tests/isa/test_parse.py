@@ -108,21 +108,21 @@ def test_other_spellings_of_the_assembler(text, canonical):
     ],
 )
 def test_what_does_not_exist_is_refused_with_reasons(text, words):
-    with pytest.raises(fm.UnknownInstruction) as refusal:
+    with pytest.raises(fm.errors.UnknownInstruction) as refusal:
         fm.instruction(text)
     for word in words:
         assert word in str(refusal.value)
 
 
 def test_the_nearest_instruction_exists():
-    with pytest.raises(fm.UnknownInstruction) as refusal:
+    with pytest.raises(fm.errors.UnknownInstruction) as refusal:
         fm.instruction("mma.sp.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32")
     nearest = str(refusal.value).partition("nearest: ")[2]
     assert str(fm.instruction(nearest)) == nearest
 
 
 def test_text_is_wanted():
-    with pytest.raises(fm.UnknownInstruction, match="named by text"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="named by text"):
         fm.instruction(5)
 
 
@@ -142,13 +142,13 @@ def test_construction_by_keyword():
     assert str(fm.mma("m16n8k64", a="s4", b="s4")) == S4
     assert fm.mma("m16n8k32", a="e4m3", b="e2m1", d="f16", kind="f8f6f4").kind
     assert str(fm.mma("m8n8k4", a="f64", rounding="rz")).endswith(".rz")
-    with pytest.raises(fm.AmbiguousInstruction, match="fits 2 instructions"):
+    with pytest.raises(fm.errors.AmbiguousInstruction, match="fits 2 instructions"):
         fm.mma("m16n8k16", a="f16")
-    with pytest.raises(fm.UnknownInstruction, match="no qualifier alayot"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="no qualifier alayot"):
         fm.mma("m16n8k16", a="f16", alayot="row")
-    with pytest.raises(fm.UnknownInstruction, match=r"m16n8k64 with \.tf32"):
+    with pytest.raises(fm.errors.UnknownInstruction, match=r"m16n8k64 with \.tf32"):
         fm.mma("m16n8k64", a="tf32")
-    with pytest.raises(fm.UnknownInstruction, match="m16n8k5"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="m16n8k5"):
         fm.mma("m16n8k5", a="tf32")
 
 
@@ -157,10 +157,10 @@ def test_abbreviations():
     assert str(fm.find("m16n8k64 s32 s4 s4")) == S4
     assert fm.find("mma.sp.m16n8k64.s4.s4").values["sp"] == "sp"
     assert fm.find("wgmma.sp.m64n256k64.f32.e4m3.e4m3").sparse
-    with pytest.raises(fm.AmbiguousInstruction) as several:
+    with pytest.raises(fm.errors.AmbiguousInstruction) as several:
         fm.find("mma.m16n8k16")
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in str(several.value)
-    with pytest.raises(fm.UnknownInstruction):
+    with pytest.raises(fm.errors.UnknownInstruction):
         fm.find("m16n8k64.tf32")
 
 
@@ -173,7 +173,7 @@ def test_abbreviations():
     ],
 )
 def test_the_nearest_shape_is_near_in_numbers(text, near):
-    with pytest.raises(fm.UnknownInstruction, match=rf"did you mean {near}\?"):
+    with pytest.raises(fm.errors.UnknownInstruction, match=rf"did you mean {near}\?"):
         fm.find(text)
 
 
@@ -186,7 +186,7 @@ def test_the_nearest_shape_is_near_in_numbers(text, near):
     ],
 )
 def test_what_is_no_word_is_told(wrong, said):
-    with pytest.raises(fm.UnknownInstruction, match=said):
+    with pytest.raises(fm.errors.UnknownInstruction, match=said):
         wrong()
 
 
@@ -198,9 +198,9 @@ def test_a_long_list_of_choices_says_how_many_more_there_are():
     """Building by keyword cut its list at twelve and did not say so."""
     count = len(fm.search("wgmma.f16.f16"))
     assert count > 12
-    with pytest.raises(fm.AmbiguousInstruction, match=f"and {count - 12} more"):
+    with pytest.raises(fm.errors.AmbiguousInstruction, match=f"and {count - 12} more"):
         fm.find("wgmma.f16.f16")
-    with pytest.raises(fm.AmbiguousInstruction) as several:
+    with pytest.raises(fm.errors.AmbiguousInstruction) as several:
         build([wgmma.DENSE], a="f16", d="f32")
     assert "wgmma .f16 fits 32 instructions" in str(several.value)
     assert str(several.value).endswith("… and 20 more")
@@ -211,8 +211,10 @@ def test_wmma_is_built_by_keyword_too():
         "wmma.mma.sync.aligned.row.row.m8n32k16.f32.bf16.bf16.f32"
     )
     with pytest.raises(
-        fm.AmbiguousInstruction, match=r"wmma\.mma m16n16k16 \.f16 fits"
+        fm.errors.AmbiguousInstruction, match=r"wmma\.mma m16n16k16 \.f16 fits"
     ):
         fm.wmma.mma("m16n16k16", a="f16")
-    with pytest.raises(fm.UnknownInstruction, match=r"m16n16k16 with \.s4 as the"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match=r"m16n16k16 with \.s4 as the"
+    ):
         fm.wmma.mma("m16n16k16", a="s4")

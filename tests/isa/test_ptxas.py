@@ -129,7 +129,7 @@ def near_misses():
 def exists(form, values):
     try:
         fm.instruction(form.spell(values))
-    except fm.UnknownInstruction:
+    except fm.errors.UnknownInstruction:
         return False
     return True
 

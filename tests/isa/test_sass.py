@@ -1,4 +1,4 @@
-"""Is the record of machine instructions complete, right, and found in both directions?"""
+"""The record of machine instructions is complete and right, and is found in both directions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import spoken
-from fragmenta.isa.recording import FILE, parse, recorded, written
+from fragmenta.isa import synonyms
 from fragmenta.isa.sass import machine_name, names, opcodes
+from fragmenta.isa.sass_records import FILE, parse, recorded, written
 from fragmenta.isa.table import read
 from fragmenta.isa.target import ARCHITECTURES, TARGETS, number
 from tests.isa import sass
@@ -192,10 +192,10 @@ def test_the_target_is_chosen_and_checked_as_everywhere() -> None:
     assert fm.tcgen05("m128n256k16", a="f16", d="f32").sass().target == "sm_100a"
     op = fm.wgmma("m64n8k16", a="f16", d="f32")
     with pytest.raises(
-        fm.UnsupportedTarget, match=r"needs PTX 8\.0, sm_90a; given sm_80"
+        fm.errors.UnsupportedTarget, match=r"needs PTX 8\.0, sm_90a; given sm_80"
     ):
         op.sass("sm_80")
-    with pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"):
         op.sass("sm_91")
 
 
@@ -281,18 +281,18 @@ def test_every_way_there_leads_back() -> None:
     ],
 )
 def test_unknown_names_are_refused(text: str, message: str) -> None:
-    with pytest.raises(fm.UnknownInstruction, match=message):
+    with pytest.raises(fm.errors.UnknownInstruction, match=message):
         fm.from_sass(text)
 
 
 def test_a_target_that_has_no_such_instruction_is_refused() -> None:
     with pytest.raises(
-        fm.UnknownInstruction, match=r"no QMMA.* for sm_90; it does for sm_89"
+        fm.errors.UnknownInstruction, match=r"no QMMA.* for sm_90; it does for sm_89"
     ):
         fm.from_sass("QMMA.16832.F32.E4M3.E4M3", "sm_90")
-    with pytest.raises(fm.UnsupportedTarget, match="no target sm_91"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="no target sm_91"):
         fm.from_sass("HMMA.16816.F32", "sm_91")
-    with pytest.raises(fm.UnknownInstruction, match="given 'None'"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="given 'None'"):
         fm.from_sass(None)  # type: ignore[arg-type]
 
 
@@ -310,7 +310,7 @@ def test_searches_know_every_name() -> None:
 
 
 def test_words_of_searches_are_first_words_of_names() -> None:
-    known = {row["said"].upper() for row in read(spoken.SASS) if row["families"]}
+    known = {row["said"].upper() for row in read(synonyms.SASS) if row["families"]}
     assert known - {"GMMA", "UMMA"} <= {*opcodes()}  # those two are how people speak
     assert {*opcodes()} - known == {
         *ORDERING,

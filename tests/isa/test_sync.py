@@ -56,7 +56,7 @@ def test_what_there_is():
     ],
 )
 def test_what_is_not_there_is_refused_by_name_and_reason(text, said):
-    with pytest.raises(fm.UnknownInstruction, match=said):
+    with pytest.raises(fm.errors.UnknownInstruction, match=said):
         fm.instruction(text)
 
 
@@ -137,9 +137,9 @@ def test_python_says_so_too():
         lambda: FENCE.execute(1, 2, 3),
         lambda: FENCE.explain(1, 2, 3, row=0, col=0),
         lambda: FENCE.on_device(1, 2, 3),
-        lambda: fm.matmul([[1]], [[1]], FENCE),
-        lambda: fm.compress([[1]], FENCE),
-        lambda: fm.shared_tile([[1]], FENCE, "A"),
+        lambda: fm.matmul(FENCE, [[1]], [[1]]),
+        lambda: fm.sparse.compress(FENCE, [[1]]),
+        lambda: fm.shared.tile(FENCE, "A", [[1]]),
     ):
         with pytest.raises(fm.Error, match=r"wgmma\.fence|sync takes other operands"):
             wrong()

@@ -3,7 +3,7 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.reasons import lacking, why_not
+from fragmenta.isa.unsupported import lacking, why_not
 
 MMA = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
 
@@ -87,7 +87,7 @@ def test_one_canonical_spelling(text, means):
     ],
 )
 def test_refusals_name_what_is_wrong_and_what_is_near(text, said):
-    with pytest.raises(fm.UnknownInstruction, match=said):
+    with pytest.raises(fm.errors.UnknownInstruction, match=said):
         fm.instruction(text)
 
 
@@ -141,7 +141,7 @@ def test_refusals_name_what_is_wrong_and_what_is_near(text, said):
     ],
 )
 def test_operands_are_refused_by_name(text, said):
-    with pytest.raises(fm.BadOperands, match=said):
+    with pytest.raises(fm.errors.BadOperands, match=said):
         fm.instruction(text.format(MMA))
 
 
@@ -199,7 +199,9 @@ def test_a_target_that_lacks_it_is_told_why(text, target, said):
 
 
 def test_old_names_of_targets():
-    with pytest.raises(fm.UnsupportedTarget, match="sm_101a is sm_110a since PTX 9"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match="sm_101a is sm_110a since PTX 9"
+    ):
         MMA.supported_on("sm_101a")
 
 
@@ -233,5 +235,5 @@ def test_abbreviations():
 
 
 def test_a_module_for_the_wrong_target_says_why():
-    with pytest.raises(fm.UnsupportedTarget, match="no tensor memory"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="no tensor memory"):
         fm.find("tcgen05.wait::ld").to_ptx(target="sm_120a")

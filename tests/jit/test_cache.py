@@ -24,7 +24,7 @@ ones = np.ones((16, 16), np.float16)
 D = op(ones, ones[:, :8], np.zeros((16, 8), np.float32))
 assert (D == 16).all()
 sparse = fm.mma("m16n8k16", a="f16", d="f32", sp="sp")
-assert fm.compress(fm.prune(ones, sparse), sparse).values.shape == (16, 8)
+assert fm.sparse.compress(sparse, fm.sparse.prune(sparse, ones)).values.shape == (16, 8)
 """
 
 

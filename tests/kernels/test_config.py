@@ -120,7 +120,7 @@ def test_the_parts_are_all_of_k(tile):
         assert parts[0][0] == 0
         lengths = [-(-(last - first) // stage) for first, last in parts]
         assert max(lengths) - min(lengths) <= 1
-    with pytest.raises(fm.ShapeError, match="need k of at least"):
+    with pytest.raises(fm.errors.ShapeError, match="need k of at least"):
         kernel.parts((tile.split - 1) * stage)
 
 

@@ -8,7 +8,7 @@ from fragmenta.execution.wgmma import execute
 from fragmenta.kernels import Kernel, Tile, pack
 from fragmenta.kernels.emulate import Epilogue, accumulate, emulate, finish
 from fragmenta.shared.descriptor import Descriptor
-from fragmenta.shared.tiles import shared_tile
+from fragmenta.shared.tiles import tile as shared_tile
 
 
 def operands(kernel, m, n, k, seed=0):
@@ -24,20 +24,20 @@ def operands(kernel, m, n, k, seed=0):
             rng.normal(size=s).astype(np.float32).astype(of.storage)
             for s in ((m, k), (n, k))
         )
-    return (fm.prune(A, kernel.instruction) if kernel.sparse else A), B
+    return (fm.sparse.prune(kernel.instruction, A) if kernel.sparse else A), B
 
 
 def walked(kernel, A, B):
     """64 rows through the kernel's own steps: packed bytes, descriptors, wgmma."""
     op = kernel.instruction
-    data = pack(fm.compress(A, op), op).data
+    data = pack(op, fm.sparse.compress(op, A)).data
     d = np.zeros((128, op.d.registers), np.uint32)
     total = np.zeros((64, kernel.tile.n), np.float32)
     for slab in range(data.shape[1]):
         columns = slice(slab * kernel.slab_k, (slab + 1) * kernel.slab_k)
         image = np.zeros(8192, np.uint8)
         image[: kernel.block_bytes] = data[0, slab, 0]
-        image, b = shared_tile(B[:, columns].T, op, "B", swizzle=128, image=image)
+        image, b = shared_tile(op, "B", B[:, columns].T, swizzle=128, image=image)
         words = data[0, slab, 0, 4096:].view(np.uint32).reshape(128, kernel.words)
         for step in range(kernel.steps):
             a = Descriptor(32 * step, 64, 512, swizzle=64)
@@ -125,7 +125,7 @@ def test_k_may_end_anywhere():
     A, B = operands(kernel, 10, 6, 36)
     want = A.astype(np.int64) @ B.astype(np.int64).T
     assert (emulate(kernel, A, B) == want).all()
-    packed = pack(fm.compress(A, kernel.instruction), kernel.instruction)
+    packed = pack(kernel.instruction, fm.sparse.compress(kernel.instruction, A))
     assert (emulate(kernel, packed, B) == want).all()
 
 

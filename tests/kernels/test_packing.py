@@ -21,14 +21,14 @@ def drawn(a, m, k, seed=0):
         A = rng.integers(-100 if a == "s8" else 0, 100, (m, k)).astype(of.storage)
     else:
         A = rng.normal(size=(m, k)).astype(np.float32).astype(of.storage)
-    return fm.compress(fm.prune(A, op, pad=True)[:, :k], op, pad=True), op
+    return fm.sparse.compress(op, fm.sparse.prune(op, A, pad=True)[:, :k], pad=True), op
 
 
 @pytest.mark.parametrize("a", TYPES)
 @pytest.mark.parametrize("m, k", [(64, 128), (300, 200), (1, 4), (257, 1000), (5, 3)])
 def test_round_trip(a, m, k):
     sp, op = drawn(a, m, k)
-    packed = pack(sp, op)
+    packed = pack(op, sp)
     assert packed.data.shape == packed_shape(a, m, k)
     back = unpack(packed)
     assert (back.values.view(np.uint8) == sp.values.view(np.uint8)).all()
@@ -41,14 +41,14 @@ def test_the_instruction_finds_its_values_and_codes(a):
     kernel = Kernel(a, tile=Tile(64, 8))
     op = kernel.instruction
     sp, _ = drawn(a, 512, 3 * kernel.slab_k)
-    data = pack(sp, op).data
+    data = pack(op, sp).data
     kept, k = op.shape.k // 2, op.shape.k
     chunks = k // op.granularity.chunk
     for tall, slab, block, step in [(0, 0, 0, 0), (1, 2, 3, 1), (0, 1, 2, 1)]:
         rows = slice(tall * 256 + block * 64, tall * 256 + block * 64 + 64)
         number = slab * kernel.steps + step
         at = Descriptor(32 * step, 64, 512, swizzle=64)
-        found = read_tile(data[tall, slab, block], at, op, "A")
+        found = read_tile(op, "A", data[tall, slab, block], at)
         stored = op.types["a"].encode(sp.values[rows, number * kept :][:, :kept])
         assert (found == stored).all()
         words = data[tall, slab, block, 4096:].view(np.uint32)
@@ -77,9 +77,9 @@ def test_code_places_by_hand():
 
 def test_padding_is_zeros_and_legal_codes():
     sp, op = drawn("e4m3", 3, 20)
-    back = unpack(pack(sp, op))
+    back = unpack(pack(op, sp))
     assert back.shape == (3, 20)
-    whole = pack(sp, op).data
+    whole = pack(op, sp).data
     assert not whole[0, 0, 1:, :4096].any()
     assert (whole[0, 0, 1:, 4096:] == 0xEE).all()
 
@@ -87,4 +87,4 @@ def test_padding_is_zeros_and_legal_codes():
 def test_batches_are_refused():
     op = Kernel("s8").instruction
     with pytest.raises(fm.Error, match="one matrix"):
-        pack(fm.compress(np.zeros((2, 4, 8)), op), op)
+        pack(op, fm.sparse.compress(op, np.zeros((2, 4, 8))))

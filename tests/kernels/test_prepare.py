@@ -14,8 +14,8 @@ import pytest
 from fragmenta.kernels import Kernel, prepare
 from fragmenta.kernels.packing import pack, packed_shape
 from fragmenta.registers.dtype import dtype
-from fragmenta.sparse.compress import compress
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.compression import compress
+from fragmenta.sparse.pruning import prune
 from tests.thinning import some
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
@@ -135,8 +135,8 @@ def drawn(name, rows, columns, seed):
 
 def expected(name, matrix):
     op = Kernel(name).instruction
-    kept = prune(matrix, op, pad=True)[:, : matrix.shape[1]]
-    return compress(kept, op, pad=True), op
+    kept = prune(op, matrix, pad=True)[:, : matrix.shape[1]]
+    return op, compress(op, kept, pad=True)
 
 
 @pytest.mark.parametrize("rows, columns", [(64, 128), (70, 33), (3, 200), (260, 64)])
@@ -163,7 +163,7 @@ def test_chunks_of_all_kinds(host):
     name, library = host
     of = dtype(name)
     matrix = drawn(name, 1024, 2048, seed=7)
-    compressed, _ = expected(name, matrix)
+    _, compressed = expected(name, matrix)
     units = matrix.nbytes // 32
     values = np.zeros((units, 16), np.uint8)
     codes = np.zeros(units, np.uint32)

@@ -1,4 +1,4 @@
-"""The kernel that quantises rows: its PTX, run here, before ``fm.quantize``."""
+"""The kernel that quantises rows: its PTX, run here, before ``fm.quant.quantize``."""
 
 from functools import cache
 
@@ -132,16 +132,18 @@ def test_the_rule_is_that_of_quantize_and_not_two_roundings():
     assert values.view(ml_dtypes.float8_e4m3fn).astype(float).tolist() == [[448, 22]]
     assert x[0, 1] / scales.view(np.float32)[0] == np.float32(21)
     drawn = hostile("f32", dtype("e4m3"))[2:4]
-    quotients = drawn / fm.quantize(drawn, "e4m3").scales  # rounded to f32
+    quotients = drawn / fm.quant.quantize("e4m3", drawn).scales  # rounded to f32
     twice = round_elements(quotients.astype(np.float64), dtype("e4m3"))
-    once = fm.quantize(drawn, "e4m3").values.astype(np.float64)
+    once = fm.quant.quantize("e4m3", drawn).values.astype(np.float64)
     assert (twice != once).any()  # the test above would see the difference
 
 
 def test_what_cannot_be_quantised_is_refused():
-    with pytest.raises(fm.UnknownType, match="rows of f32, f16 or bf16 are quantised"):
+    with pytest.raises(
+        fm.errors.UnknownType, match="rows of f32, f16 or bf16 are quantised"
+    ):
         rows_of.quantize_source("e5m2", "e4m3")
-    with pytest.raises(fm.ShapeError, match="must be a matrix with columns"):
+    with pytest.raises(fm.errors.ShapeError, match="must be a matrix with columns"):
         rows_of.emulate_quantize(np.ones(3), "s8")
     values, scales = rows_of.emulate_quantize(np.ones((0, 3)), "s8", 1.0)
     assert values.shape == (0, 3)

@@ -84,7 +84,7 @@ def test_declared_sizes_are_refused_in_words(name: str, check: bool) -> None:
 
 def test_a_variable_has_as_many_bytes_as_there_are_addresses() -> None:
     text = kernel("ld.global.u8 %r1, [big];", ".global .b8 big[65536][65536][32];\n")
-    with pytest.raises(fm.ValueRangeError, match="at most 68,719,476,736"):
+    with pytest.raises(fm.errors.ValueRangeError, match="at most 68,719,476,736"):
         launch(text, memory=1 << 50)
 
 
@@ -94,7 +94,7 @@ def test_an_array_has_as_many_bytes_as_there_are_addresses(
     monkeypatch.setattr("fragmenta.simt.layout.FIRST_SLOT", 1 << 10)
     found = ptx.parse(kernel("")).kernels["f"]
     found.launch(1, 1, [np.zeros(1024, np.uint8)], check=False)
-    with pytest.raises(fm.ValueRangeError, match="the most is 1,024"):
+    with pytest.raises(fm.errors.ValueRangeError, match="the most is 1,024"):
         found.launch(1, 1, [np.zeros(1025, np.uint8)], check=False)
 
 
@@ -113,14 +113,16 @@ ENDLESS = kernel("L: bra L;")
 def test_a_loop_without_an_end_has_an_end(check: bool, grid: int) -> None:
     data = np.zeros(1, np.uint32)
     found = ptx.parse(ENDLESS).kernels["f"]
-    with pytest.raises(fm.LimitReached, match=r"seconds=\) allows more") as why:
+    with pytest.raises(fm.errors.LimitReached, match=r"seconds=\) allows more") as why:
         found.launch(grid, 32, [data], seconds=0.2, check=check, problems="report")
     assert why.value.kind == "seconds"
 
 
 def test_a_long_kernel_is_not_compiled() -> None:
     text = kernel("mov.u32 %r1, 5;\n" * (LINES_A_SECOND // 20 + 100))
-    with pytest.raises(fm.LimitReached, match=r"takes more than 0\.05 s to compile"):
+    with pytest.raises(
+        fm.errors.LimitReached, match=r"takes more than 0\.05 s to compile"
+    ):
         launch(text, seconds=0.05)
 
 
@@ -135,7 +137,7 @@ def test_a_long_kernel_is_not_compiled() -> None:
 )
 def test_memory_is_asked_for_first(text: str, memory: int) -> None:
     found = ptx.parse(text).kernels["f"]
-    with pytest.raises(fm.LimitReached, match="memory=") as why:
+    with pytest.raises(fm.errors.LimitReached, match="memory=") as why:
         found.launch(1, 256, [np.zeros(1)], memory=memory, check=False)
     assert why.value.kind == "memory"
 
@@ -146,7 +148,7 @@ def test_a_process_that_grows_is_seen() -> None:
     used[0] = 1600
     meter.check()  # it is not yet time to look
     now[0] += 2 * BETWEEN
-    with pytest.raises(fm.LimitReached, match="uses 600 bytes of memory; 500"):
+    with pytest.raises(fm.errors.LimitReached, match="uses 600 bytes of memory; 500"):
         meter.check()
 
 
@@ -155,7 +157,9 @@ def test_memory_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -
         raise MemoryError(f"no {size} bytes")
 
     monkeypatch.setattr("fragmenta.simt.context.aligned", none)
-    with pytest.raises(fm.LimitReached, match="no memory left for the launch: no "):
+    with pytest.raises(
+        fm.errors.LimitReached, match="no memory left for the launch: no "
+    ):
         launch(kernel(""))
 
 
@@ -182,21 +186,21 @@ def test_limits_are_numbers(name: str, wrong: Any) -> None:
     ],
 )
 def test_widths_have_an_end(conversion: str) -> None:
-    with pytest.raises(fm.KernelFault, match="at most 65,536"):
+    with pytest.raises(fm.errors.KernelFault, match="at most 65,536"):
         launch(kernel(PRINT, words(conversion)))
 
 
 def test_widths_from_memory_have_an_end() -> None:
     given = "st.global.u32 [%rd1], 2000000000;"
     body = given + PRINT.replace("mov.u64 %rd4, 0;", "mov.u64 %rd4, %rd1;")
-    with pytest.raises(fm.KernelFault, match=r"2000000000.*at most 65,536"):
+    with pytest.raises(fm.errors.KernelFault, match=r"2000000000.*at most 65,536"):
         launch(kernel(body, words("%*d")))
 
 
 def test_a_kernel_prints_so_much_and_no_more() -> None:
     text = kernel(PRINT * 3, words("%10d"))
     assert len(launch(text, output=30).output) == 30
-    with pytest.raises(fm.LimitReached, match="more than 29 characters") as why:
+    with pytest.raises(fm.errors.LimitReached, match="more than 29 characters") as why:
         launch(text, output=29)
     assert (why.value.kind, len(why.value.output)) == ("output", 20)
 

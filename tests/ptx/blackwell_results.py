@@ -1,4 +1,4 @@
-"""What must Triton's kernels for Blackwell leave in memory?
+"""The results that Triton's kernels for Blackwell must leave in memory.
 
 No Blackwell has run them.  A product is what :func:`fragmenta.matmul` gives with the
 instruction that the kernel has, bit for bit.  Kernels that compute more are compared with
@@ -79,7 +79,7 @@ def _product(
     by_rows = kernel in ("matmul_persistent", "pair_matmul") or tag.endswith(
         ("rows", "cluster")
     )
-    total: Array = fm.matmul(a, b if by_rows else b.T, _OPS[specs[0]["type"]])
+    total: Array = fm.matmul(_OPS[specs[0]["type"]], a, b if by_rows else b.T)
     return total + given[2] if kernel == "matmul_added" else total
 
 
@@ -88,7 +88,7 @@ def _scaled(tag: str, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Arr
         a, b = (_halves(each) for each in (a, b))
     kind = ml_dtypes.float8_e4m3fn if tag == "nvfp4" else ml_dtypes.float8_e8m0fnu
     scales = a_scale.view(kind), b_scale.view(kind).T
-    return fm.matmul(a, b.T, _SCALED[tag], scale_a=scales[0], scale_b=scales[1])
+    return fm.matmul(_SCALED[tag], a, b.T, scale_a=scales[0], scale_b=scales[1])
 
 
 def _halves(packed: Array) -> Array:

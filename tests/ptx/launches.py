@@ -1,4 +1,4 @@
-"""Which launches of the corpus are recorded, and how is each source compiled?
+"""The launches of the corpus that are recorded, and how each source is compiled.
 
 A row names the source, the entry, grid, block and arguments.  Sizes are small: an
 engine on one core has to replay all of them in well under a minute.

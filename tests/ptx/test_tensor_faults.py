@@ -1,4 +1,4 @@
-"""What is said about a kernel that uses tensor memory as it must not?"""
+"""Kernels that misuse tensor memory are stopped, and the reason is given."""
 
 from __future__ import annotations
 

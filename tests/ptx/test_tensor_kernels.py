@@ -1,4 +1,4 @@
-"""Do kernels with ``tcgen05`` leave in tensor memory what the instructions say?"""
+"""Kernels with ``tcgen05`` leave in tensor memory what the instructions say."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _case(line: Mapping[str, str], **tile: Any) -> Case:
     given: dict[str, Any] = {"p": int(line["more"] != "negated")}
     left = _numbers(op.types["a"], (m, k), 1)
     if op.sparse:
-        packed = fm.compress(fm.prune(left, op), op)
+        packed = fm.sparse.compress(op, fm.sparse.prune(op, left))
         left = packed.values
         memory = op.metadata.pack(packed.indices, address=METADATA, image=memory)
         options["metadata"] = given["metadata"] = METADATA
@@ -134,8 +134,8 @@ def _case(line: Mapping[str, str], **tile: Any) -> Case:
     parts = {"A": left, "B": right}
     if group == 2:
         parts = {name: pair_halves(of, op, name) for name, of in parts.items()}
-    image, a = fm.shared_tile(parts["A"], op, "A", **tile)
-    image, b = fm.shared_tile(parts["B"], op, "B", image=image, **tile)
+    image, a = fm.shared.tile(op, "A", parts["A"], **tile)
+    image, b = fm.shared.tile(op, "B", parts["B"], image=image, **tile)
     memory = op.a.pack(left, address=A, image=memory)
     if line["more"] == "lanes":
         options["disable_output_lane"] = given["lanes"] = [0xFF, 0, 1 << 31, 0xF0F0]
@@ -150,7 +150,7 @@ def _case(line: Mapping[str, str], **tile: Any) -> Case:
 
 
 def _compare(case: Case, work: tuple[str, ...], which: int, tensor: bool) -> None:
-    a: Any = fm.TensorAddress(0, A) if tensor else case.a
+    a: Any = fm.tensor_memory.TensorAddress(0, A) if tensor else case.a
     wanted = case.op.execute(
         case.memory, a, case.b, smem=case.shared, target="sm_100a", **case.options
     )
@@ -216,10 +216,10 @@ def test_scale_factors_come_by_copies(base: int) -> None:
     shared[start:] = np.random.default_rng(9).integers(126, 130, 1024)
     memory = case.memory
     for place, column in ((start, SCALE_A), (start + 512, SCALE_B)):
-        where = fm.Descriptor(place, 0, 128, 0, family="tcgen05")
-        memory = copy(memory, shared, CP, column, where)
+        where = fm.shared.Descriptor(place, 0, 128, 0, family="tcgen05")
+        memory = copy(CP, memory, shared, column, where)
     wanted = case.op.execute(memory, case.a, case.b, smem=shared, **case.options)
-    where = fm.Descriptor(start, 0, 128, 0, base, family="tcgen05")
+    where = fm.shared.Descriptor(start, 0, 128, 0, base, family="tcgen05")
     for schedule in SCHEDULES:
         found = run(
             _work(PRODUCTS),

@@ -1,4 +1,4 @@
-"""Do the warps of a kernel load and store tensor memory as the rules of it say?"""
+"""The warps of a kernel load and store tensor memory by its rules."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_loads() -> None:
     out = np.zeros((place, 32), np.uint32)
     _launch(body, memory, out)
     for mnemonic, imm, count in moves:
-        at = fm.TensorAddress(32, 8)
-        wanted = load(memory, mnemonic, at, warp=WARP, imm=37 if imm else None)
+        at = fm.tensor_memory.TensorAddress(32, 8)
+        wanted = load(mnemonic, memory, at, warp=WARP, imm=37 if imm else None)
         assert np.array_equal(out[:count].T, wanted), mnemonic
         out = out[count:]
 
@@ -104,6 +104,9 @@ def test_stores() -> None:
     _launch(body, given, out)
     wanted = given
     for number, (mnemonic, imm, count) in enumerate(moves):
-        at, words = fm.TensorAddress(32, 8 * number), given[32:64, 256 : 256 + count]
-        wanted = store(wanted, mnemonic, at, words, warp=WARP, imm=37 if imm else None)
+        at, words = (
+            fm.tensor_memory.TensorAddress(32, 8 * number),
+            given[32:64, 256 : 256 + count],
+        )
+        wanted = store(mnemonic, wanted, at, words, warp=WARP, imm=37 if imm else None)
     assert np.array_equal(out, wanted[32:64, :128])

@@ -1,4 +1,4 @@
-"""Are races in global memory found, and only races?"""
+"""Races in global memory are found, and only races."""
 
 from __future__ import annotations
 

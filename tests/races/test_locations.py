@@ -1,4 +1,4 @@
-"""Do flags, counters and barriers in memory order what they should order?"""
+"""Flags, counters and barriers in memory order what they should order."""
 
 from __future__ import annotations
 

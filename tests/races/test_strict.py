@@ -1,4 +1,4 @@
-"""Is what sources disagree on reported with ``strict=True`` alone?"""
+"""Rules on which sources disagree are reported with ``strict=True`` only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One undefined element of A, B or D of a ``wgmma``: what becomes of it in D?"""
+"""What one undefined element of A, B or D of a ``wgmma`` does to D."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Warpgroup:
         self.trans = dict(zip("AB", trans, strict=True))
         self.shared = np.zeros(1 << 16, np.uint8)
         self.of = {
-            name: fm.shared_tile(
-                np.zeros(self.shape(name), self.op.types[name.lower()].storage),
+            name: fm.shared.tile(
                 self.op,
                 name,
+                np.zeros(self.shape(name), self.op.types[name.lower()].storage),
                 start=at,
                 swizzle=swizzle,
                 major=MAJORS[self.trans[name]],

@@ -169,56 +169,76 @@ def test_nan_payloads_and_negative_zero_survive():
 BAD = {
     "shape": (
         lambda: INT4.a.pack(np.zeros((16, 32), np.int8)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         r"16x64 s4 .*given shape \(16, 32\)",
     ),
-    "rank": (lambda: INT4.a.pack(np.zeros(16, np.int8)), fm.ShapeError, "16x64"),
+    "rank": (lambda: INT4.a.pack(np.zeros(16, np.int8)), fm.errors.ShapeError, "16x64"),
     "range": (
         lambda: INT4.a.pack(np.full((16, 64), 8, np.int8)),
-        fm.ValueRangeError,
+        fm.errors.ValueRangeError,
         "-8",
     ),
-    "nan": (lambda: INT4.a.pack(np.full((16, 64), np.nan)), fm.ValueRangeError, "nan"),
-    "inexact": (lambda: F16.a.pack(np.full((16, 16), 0.1)), fm.ValueRangeError, "0.1"),
+    "nan": (
+        lambda: INT4.a.pack(np.full((16, 64), np.nan)),
+        fm.errors.ValueRangeError,
+        "nan",
+    ),
+    "inexact": (
+        lambda: F16.a.pack(np.full((16, 16), 0.1)),
+        fm.errors.ValueRangeError,
+        "0.1",
+    ),
     "lane 32": (
         lambda: INT4.a.holds(32),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "lane 32 is out of range; lanes are 0 to 31; that is lane 0 of warp 1",
     ),
-    "lane -1": (lambda: INT4.a.holds(-1), fm.ShapeError, "lane -1 is out of range"),
-    "warp": (lambda: INT4.a.holds(0, warp=1), fm.ShapeError, "one warp"),
-    "register": (lambda: INT4.a.holds(0, register=4), fm.ShapeError, "0 to 3"),
-    "row": (lambda: INT4.a.where(-1, 0), fm.ShapeError, "row -1 is out of range"),
-    "column": (lambda: INT4.a.where(0, 64), fm.ShapeError, "col is 0 to 63"),
-    "indices": (lambda: INT4.a.where(0), fm.ShapeError, r"indexed by \(row, col\)"),
+    "lane -1": (
+        lambda: INT4.a.holds(-1),
+        fm.errors.ShapeError,
+        "lane -1 is out of range",
+    ),
+    "warp": (lambda: INT4.a.holds(0, warp=1), fm.errors.ShapeError, "one warp"),
+    "register": (lambda: INT4.a.holds(0, register=4), fm.errors.ShapeError, "0 to 3"),
+    "row": (
+        lambda: INT4.a.where(-1, 0),
+        fm.errors.ShapeError,
+        "row -1 is out of range",
+    ),
+    "column": (lambda: INT4.a.where(0, 64), fm.errors.ShapeError, "col is 0 to 63"),
+    "indices": (
+        lambda: INT4.a.where(0),
+        fm.errors.ShapeError,
+        r"indexed by \(row, col\)",
+    ),
     "lanes": (
         lambda: INT4.a.unpack(np.zeros((31, 4), np.uint32)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         r"32 lanes, 4\); given shape \(31, 4\)",
     ),
     "word": (
         lambda: INT4.a.unpack(np.zeros((32, 4), np.uint64)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "registers are uint32; given uint64",
     ),
     "floats": (
         lambda: INT4.a.unpack(np.zeros((32, 4), np.float32)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "registers are uint32",
     ),
     "tiles": (
         lambda: INT4.a.pack_tiles(np.zeros((17, 64), np.int8)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "17x64 is not a whole number of A tiles of 16x64; pad=True fills 32x64",
     ),
     "cut": (
         lambda: INT4.a.unpack_tiles(np.zeros((1, 1, 32, 4), np.uint32), (9, 99)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "cannot be cut to 9x99",
     ),
     "selector": (
         lambda: INT4.a.pack(np.zeros((16, 64), np.int8), selector=0),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "A has no selectors; given selector",
     ),
     "no metadata": (lambda: INT4.metadata, fm.Error, "has no operand metadata"),
@@ -260,14 +280,14 @@ def test_a_selector_is_a_whole_number(selector):
     e = fm.mma("m16n8k64", a="s4", sp="sp").metadata
     codes = np.full((16, 8), 4)
     for call in (e.pack, e.pack_tiles):
-        with pytest.raises(fm.ShapeError, match="selector"):
+        with pytest.raises(fm.errors.ShapeError, match="selector"):
             call(codes, selector=selector)
     assert e.pack(codes, selector=np.int8(1)).any()
     assert e.pack_tiles(codes[None][:0], selector=1).shape == (0, 1, 1, 32, 1)
 
 
 def test_one_element_at_a_time_is_looked_up():
-    with pytest.raises(fm.ShapeError, match="row is one number"):
+    with pytest.raises(fm.errors.ShapeError, match="row is one number"):
         INT4.a.where([1, 2], 2)
     found = INT4.a.where(np.int64(1), np.uint8(2))
     assert {type(found.lane), type(found.register)} == {int}

@@ -1,4 +1,4 @@
-"""Is every code where the hardware looks for it, and is every bad one named?"""
+"""Every code of metadata is where the hardware reads it, and every bad one is named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import fragmenta as fm
 from fragmenta.isa.families import catalogue
 from fragmenta.registers.granularity import Granularity, as_codes, locate
 from fragmenta.registers.metadata import Metadata
-from fragmenta.sparse.compress import read_words
+from fragmenta.sparse.compression import read_words
 
 TWO_OF_FOUR = Granularity(2, 4)
 ONE_OF_TWO = Granularity(1, 2)
@@ -268,11 +268,11 @@ def test_each_illegal_code_is_named_with_lane_nibble_and_rule(op):
             if code in TWICE
             else "ordered metadata names the lower one first",
         }[op.granularity.picks]
-        with pytest.raises(fm.BadMetadata) as error:
+        with pytest.raises(fm.errors.BadMetadata) as error:
             e.unpack(words, selector)
         assert str(error.value).startswith(f"{where}code {code:04b} ")
         assert rule in str(error.value)
-        with pytest.raises(fm.BadMetadata, match=re.escape(where)):
+        with pytest.raises(fm.errors.BadMetadata, match=re.escape(where)):
             e.pack(planted(legal, row, chunk, code), selector)
 
 
@@ -286,7 +286,7 @@ def test_the_tile_of_an_illegal_code_is_named_and_the_others_counted():
     e = fm.mma("m16n8k32", a="s8", sp="sp").metadata
     codes = np.full((2, 3, 16, 8), 0b1110)
     codes[1, 2, 9, 4] = codes[1, 2, 9, 5] = 0
-    with pytest.raises(fm.BadMetadata) as error:
+    with pytest.raises(fm.errors.BadMetadata) as error:
         e.pack(codes)
     assert str(error.value) == (
         "lane 5, nibble 4 (row 9, chunk 4 of tile [1, 2]): code 0000 names position 0 "
@@ -300,160 +300,172 @@ def test_plain_sp_takes_any_two_places():
     codes = np.full((16, 8), 0b0001)  # position 1, then position 0
     words = unordered.pack(codes)
     assert (unordered.unpack(words) == codes).all()
-    with pytest.raises(fm.BadMetadata, match="names position 1 before 0"):
+    with pytest.raises(fm.errors.BadMetadata, match="names position 1 before 0"):
         ordered.unpack(words)
 
 
 BAD = {
     "codes: value": (
         lambda: as_codes([[16]]),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "from 0 to 15; given 16",
     ),
     "codes: negative": (
         lambda: as_codes([[-1]]),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "from 0 to 15; given -1",
     ),
     "codes: float": (
         lambda: as_codes([[4.0]]),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "from 0 to 15; given float64",
     ),
     "code: places": (
         lambda: TWO_OF_FOUR.code(1),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "keeps 2 of the places 0 to 3",
     ),
-    "code: range": (lambda: PAIRS.code(1, 4), fm.BadMetadata, "given 1 and 4"),
+    "code: range": (lambda: PAIRS.code(1, 4), fm.errors.BadMetadata, "given 1 and 4"),
     "code: twice": (
         lambda: PAIRS.code(1, 1),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "0101 names pair 1 twice",
     ),
     "positions": (
         lambda: ONE_OF_TWO.positions(0),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "0000 is not one of the two",
     ),
     "positions: range": (
         lambda: TWO_OF_FOUR.positions(16),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "does not fit in 4 bits",
     ),
     "offsets": (
         lambda: PAIRS.offsets(np.uint8([4, 0])),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "chunk 1: code 0000",
     ),
     "check: batch": (
         lambda: TWO_OF_FOUR.check(np.uint8([[[4]], [[5]]]), ordered=True),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         r"batch \[1\], row 0, chunk 0: code 0101",
     ),
     "selector": (
         lambda: S8.pack(np.full((16, 8), 4), selector=2),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "selector 2 is out of range; it is 0 to 1",
     ),
     "selector of one": (
         lambda: ALL.pack(np.full((16, 16), 4), selector=1),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "selector 1 is out of range; it is 0",
     ),
     "selector of shared": (
         lambda: S8.pack_tiles(np.full((16, 16), 4), shared=True, selector=1),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "selector 1 is out of range; it is 0",
     ),
     "another selector": (
         lambda: S8.unpack(np.zeros((32, 1), np.uint32), copy=0),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "has the selectors selector; given copy",
     ),
     "shape": (
         lambda: S8.pack(np.full((16, 9), 4)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         r"given shape \(16, 9\)",
     ),
     "tiles": (
         lambda: S8.pack_pair(np.full((16, 8), 4)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "holds 2 tiles",
     ),
     "edge": (
         lambda: S8.pack_tiles(np.full((17, 8), 4)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "pad=True fills 32x8 with empty chunks",
     ),
-    "axes": (lambda: S8.pack_tiles(np.full(8, 4)), fm.ShapeError, "2 axes or more"),
+    "axes": (
+        lambda: S8.pack_tiles(np.full(8, 4)),
+        fm.errors.ShapeError,
+        "2 axes or more",
+    ),
     "cut": (
         lambda: S8.unpack_tiles(np.full((1, 1, 32, 1), 0x44444444, np.uint32), (17, 8)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "cannot be cut to 17x8",
     ),
     "words": (
         lambda: S8.decode([1 << 32]),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "a metadata word has 32 bits",
     ),
-    "whole words": (lambda: S8.decode([1.5]), fm.BadMetadata, "32 bits; given 1.5"),
+    "whole words": (
+        lambda: S8.decode([1.5]),
+        fm.errors.BadMetadata,
+        "32 bits; given 1.5",
+    ),
     "words of text": (
         lambda: S8.decode("0xe4"),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "32 bits; given '0xe4'",
     ),
     "whole lanes": (
         lambda: S8.decode([0], lane=1.5),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "lane must be a whole number",
     ),
     "lanes of a warp": (
         lambda: WIDE.decode([4], warp=1, lane=-1),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "lane -1 is out",
     ),
     "lanes of the next": (
         lambda: WIDE.decode([4], lane=33),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "lane 1 of warp 1",
     ),
     "batches": (
         lambda: S8.pack_pair(np.full((3, 16, 8), 4), np.full((2, 16, 8), 4)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "do not broadcast together",
     ),
     "selectors of one": (
         lambda: WIDE.pack(np.full(WIDE.shape, 4), selector="0"),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "selector must be a whole number; given '0'",
     ),
     "cut to": (
         lambda: S8.unpack_tiles(np.full((1, 1, 32, 1), 0x44444444, np.uint32), 5),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "rows and columns; given 5",
     ),
     "position": (
         lambda: S8.granularity.positions("x"),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "code must be a whole",
     ),
     "whole warps": (
         lambda: S8.decode([0], warp="0"),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "warp must be a whole number",
     ),
     "granularity": (
         lambda: Granularity(3, 7),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "no tensor core keeps 3 of 7",
     ),
     "lanes": (
         lambda: S8.decode([0, 0], lane=31),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "32 lanes hold metadata",
     ),
-    "lane": (lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
+    "lane": (
+        lambda: S8.decode([0], lane=-1),
+        fm.errors.ShapeError,
+        "lane -1 is out of range",
+    ),
     "dense": (lambda: read_words(str(DENSE), [0]), fm.Error, "is dense; the sparse"),
 }
 S8 = fm.mma("m16n8k32", a="s8", sp="sp").metadata

@@ -151,9 +151,9 @@ def test_sub_byte_wmma(type_, shape, elements):
     for part in (op.a, op.b):
         assert part.registers == 1  # one storage element
         assert part.elements == elements
-    with pytest.raises(fm.UnknownInstruction, match="layout of A"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="layout of A"):
         fm.wmma.mma(f"m8n8k{shape}", a=type_, alayout="col", **bitop)
-    with pytest.raises(fm.UnknownInstruction, match="layout of B"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="layout of B"):
         fm.wmma.mma(f"m8n8k{shape}", a=type_, blayout="row", **bitop)
 
 

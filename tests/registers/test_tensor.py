@@ -66,9 +66,9 @@ def test_the_lane_of_the_address_chooses_the_half_of_layout_f() -> None:
     first = d.pack(np.ones((64, 8), np.float32))
     both = d.pack(np.full((64, 8), 2, np.float32), address=16 << 16, image=first)
     assert (d.unpack(both) == 1).all()
-    assert (d.unpack(both, address=fm.TensorAddress(16, 0)) == 2).all()
+    assert (d.unpack(both, address=fm.tensor_memory.TensorAddress(16, 0)) == 2).all()
     assert d.holds(16) == []
-    with pytest.raises(fm.AddressError, match=r"lane 0 or 16; .* has lane 8"):
+    with pytest.raises(fm.errors.AddressError, match=r"lane 0 or 16; .* has lane 8"):
         d.where(0, 0, address=8 << 16)
 
 
@@ -184,7 +184,7 @@ def test_metadata_of_ws_is_repeated() -> None:
 
 def test_metadata_that_only_figures_show_is_refused() -> None:
     for op in (CASES["C"][0], CASES["F"][1]):
-        with pytest.raises(fm.UnknownOperand, match="no source but figures"):
+        with pytest.raises(fm.errors.UnknownOperand, match="no source but figures"):
             _ = op.metadata
 
 

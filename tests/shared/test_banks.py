@@ -82,10 +82,12 @@ def moved(function):
             try:
                 yield function(op, name, order="row", pitch=pitch)
             except fm.Error:
-                assert function is fm.ldmatrix_addresses or name != "D"
+                assert function is fm.shared.ldmatrix_addresses or name != "D"
 
 
-@pytest.mark.parametrize("function", [fm.ldmatrix_addresses, fm.stmatrix_addresses])
+@pytest.mark.parametrize(
+    "function", [fm.shared.ldmatrix_addresses, fm.shared.stmatrix_addresses]
+)
 def test_addresses_of_moves_need_no_width(function):
     """One phase for each matrix of eight rows of 16 bytes, and no more."""
     seen = 0
@@ -109,14 +111,14 @@ def test_addresses_of_moves_need_no_width(function):
 def test_a_tile_padded_by_16_bytes_is_free_of_conflicts():
     """With 4 bytes a lane the same numbers would be 4-way."""
     op = fm.mma("m16n8k16", a="f16", d="f32")
-    _, addresses = fm.ldmatrix_addresses(op, "A", order="row", pitch=144)
+    _, addresses = fm.shared.ldmatrix_addresses(op, "A", order="row", pitch=144)
     assert bank_conflicts(addresses).degree == 1
     assert bank_conflicts(addresses + 1024).degree == 1
     assert bank_conflicts(np.asarray(addresses), 4).degree > 1
 
 
 def test_another_width_is_refused():
-    _, addresses = fm.ldmatrix_addresses(
+    _, addresses = fm.shared.ldmatrix_addresses(
         fm.mma("m16n8k16", a="f16", d="f32"), "A", order="row"
     )
     with pytest.raises(AddressError, match=r"have width 16; given width=4"):
@@ -136,13 +138,13 @@ def test_another_width_is_refused():
         np.sort,
         lambda a: np.where(a < 64, a, -1),
         lambda a: a.astype(np.int16),
-        lambda a: a + fm.LaneAddresses(range(0, 128, 4), width=4),
+        lambda a: a + fm.shared.LaneAddresses(range(0, 128, 4), width=4),
         lambda a: np.concatenate([a[:16], a[:16]]),
     ],
 )
 def test_plain_integers_need_a_width(change):
     """Also those that were addresses of a move, once lanes changed places."""
-    _, addresses = fm.ldmatrix_addresses(
+    _, addresses = fm.shared.ldmatrix_addresses(
         fm.mma("m16n8k16", a="f16", d="f32"), "B", order="col"
     )
     assert (addresses.width, addresses.used) == (16, 16)
@@ -151,11 +153,11 @@ def test_plain_integers_need_a_width(change):
 
 
 def test_moved_addresses_know_as_much():
-    addresses = fm.LaneAddresses(range(0, 512, 16), width=16, used=8)
+    addresses = fm.shared.LaneAddresses(range(0, 512, 16), width=16, used=8)
     warps = addresses + 512 * np.arange(4)[:, None]
     again = pickle.loads(pickle.dumps(warps))
     for each in (addresses ^ 16, 64 + addresses, warps, warps[2], warps[1:], again):
-        assert isinstance(each, fm.LaneAddresses)
+        assert isinstance(each, fm.shared.LaneAddresses)
         assert (each.width, each.used) == (16, 8)
     assert bank_conflicts(warps[3]).turns == 1
     addresses += 1024
@@ -168,13 +170,13 @@ def test_moved_addresses_know_as_much():
     [
         ({"width": 3}, AddressError),
         ({"width": True}, AddressError),
-        ({"width": 16, "used": 33}, fm.ShapeError),
-        ({"width": 16, "used": 0}, fm.ShapeError),
+        ({"width": 16, "used": 33}, fm.errors.ShapeError),
+        ({"width": 16, "used": 0}, fm.errors.ShapeError),
     ],
 )
 def test_no_addresses_with_impossible_facts(options, error):
     with pytest.raises(error):
-        fm.LaneAddresses(range(32), **options)
+        fm.shared.LaneAddresses(range(32), **options)
 
 
 @pytest.mark.parametrize("width", [np.int8(1), np.int8(16), np.uint8(8), np.int64(4)])
@@ -246,11 +248,11 @@ def test_ranges():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(fm.ShapeError, match="addresses must be 32 integers"):
+    with pytest.raises(fm.errors.ShapeError, match="addresses must be 32 integers"):
         bank_conflicts(range(31), 4)
-    with pytest.raises(fm.ShapeError, match="float64"):
+    with pytest.raises(fm.errors.ShapeError, match="float64"):
         bank_conflicts(np.zeros(32), 4)
-    with pytest.raises(fm.ShapeError, match="one warp at a time"):
+    with pytest.raises(fm.errors.ShapeError, match="one warp at a time"):
         bank_conflicts(np.zeros((4, 32), int), 4)
     with pytest.raises(AddressError, match="1, 2, 4, 8 or 16 bytes"):
         bank_conflicts(range(32), 3)

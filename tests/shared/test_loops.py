@@ -1,4 +1,4 @@
-"""Do the loops load what the instructions need, with addresses that are well known?"""
+"""The loops load what the instructions need, with the addresses of known kernels."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def random_matrix(part, shape, rng):
 
 
 def test_a_by_rows_is_lane_modulo_16():
-    loop = fm.ldmatrix_loop(F16, "A", tile=(32, 64), order="row", pitch=144)
+    loop = fm.shared.ldmatrix_loop(F16, "A", tile=(32, 64), order="row", pitch=144)
     assert str(loop.move) == "ldmatrix.sync.aligned.m8n8.x4.b16"
     assert loop.steps == {"k": 4, "m": 2}
     row, col = LANE % 16, 8 * (LANE // 16)
@@ -51,7 +51,7 @@ def test_a_by_rows_is_lane_modulo_16():
 
 
 def test_b_by_columns_for_two_n_tiles():
-    loop = fm.ldmatrix_loop(F16, "B", tile=(32, 32), order="col", along="n")
+    loop = fm.shared.ldmatrix_loop(F16, "B", tile=(32, 32), order="col", along="n")
     n, k = (LANE & 7) + 8 * (LANE >> 4), 8 * ((LANE >> 3) & 1)
     assert str(loop.move) == "ldmatrix.sync.aligned.m8n8.x4.b16"
     for step in np.ndindex(2, 2):
@@ -61,7 +61,7 @@ def test_b_by_columns_for_two_n_tiles():
 
 
 def test_b_by_columns_for_two_k_steps():
-    loop = fm.ldmatrix_loop(F16, "B", tile=(64, 16), order="col", along="k")
+    loop = fm.shared.ldmatrix_loop(F16, "B", tile=(64, 16), order="col", along="k")
     n, k = LANE & 7, 8 * (LANE >> 3)
     for step in np.ndindex(2, 2):
         wanted = (8 * step[1] + n) * 128 + 2 * (32 * step[0] + k)
@@ -70,7 +70,7 @@ def test_b_by_columns_for_two_k_steps():
 
 
 def test_b_by_rows_is_transposed():
-    loop = fm.ldmatrix_loop(F16, "B", tile=(32, 64), order="row", swizzle=128)
+    loop = fm.shared.ldmatrix_loop(F16, "B", tile=(32, 64), order="row", swizzle=128)
     assert str(loop.move) == "ldmatrix.sync.aligned.m8n8.x4.trans.b16"
     k, n = LANE % 16, 8 * (LANE // 16)
     for step in np.ndindex(2, 4):
@@ -80,7 +80,7 @@ def test_b_by_rows_is_transposed():
 
 def test_d_of_wgmma_is_stored_by_each_warp():
     op = fm.wgmma("m64n128k16", a="f16", d="f16")
-    loop = fm.stmatrix_loop(op, "D", order="row", span=128, swizzle=128)
+    loop = fm.shared.stmatrix_loop(op, "D", order="row", span=128, swizzle=128)
     assert loop.addresses.shape == (1, 1, 8, 4, 32)
     row, unit = 16 * np.arange(4)[:, None] + LANE % 16, LANE // 16
     for part in range(8):
@@ -138,7 +138,7 @@ def test_every_loop_loads_every_fragment(
         place["pitch"] += line
     try:
         memory = Placement.of(part, tile, order=order, **place)
-    except fm.AddressError:
+    except fm.errors.AddressError:
         return
     tiles = Tiles.of(op, operand, tile)
     each = list(tried("ldmatrix", tiles, memory, target))
@@ -160,20 +160,22 @@ def test_every_loop_loads_every_fragment(
 def test_transposed_bytes_of_b_take_the_registers_of_two_in_turn():
     """ldmatrix.m16n16 has n before k in its registers; mma has k before n."""
     op = fm.mma("m16n8k32", a="s8")
-    loop = fm.ldmatrix_loop(op, "B", tile=(64, 32), order="row", target="sm_120a")
+    loop = fm.shared.ldmatrix_loop(
+        op, "B", tile=(64, 32), order="row", target="sm_120a"
+    )
     assert str(loop.move) == "ldmatrix.sync.aligned.m16n16.x2.trans.b8"
     assert str(loop.register_layout) == "R = R1  n = R0 n0  k = k0"
     B = np.arange(-1024, 1024).reshape(64, 32).astype(np.int8)
     assert (loop.load(loop.image(B)) == op.b.pack(tiled(op.b, B, (2, 4)))).all()
     with pytest.raises(fm.Error, match="into consecutive registers"):
-        fm.ldmatrix_addresses(
+        fm.shared.ldmatrix_addresses(
             op, "B", order="row", tiles=2, along="n", target="sm_120a"
         )
 
 
 def test_packed_elements_are_unpacked():
     op = fm.mma("m16n8k32", a="e3m2", d="f32", kind="f8f6f4")
-    loop = fm.ldmatrix_loop(
+    loop = fm.shared.ldmatrix_loop(
         op, "B", tile=(64, 16), order="col", packed=True, swizzle=64, target="sm_120a"
     )
     assert str(loop.move) == "ldmatrix.sync.aligned.m8n16.x4.b8x16.b6x16_p32"
@@ -184,7 +186,7 @@ def test_packed_elements_are_unpacked():
 
 
 def test_images_may_be_many():
-    loop = fm.ldmatrix_loop(F16, "A", tile=(32, 32), order="row", swizzle=64)
+    loop = fm.shared.ldmatrix_loop(F16, "A", tile=(32, 32), order="row", swizzle=64)
     A = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype("f2")
     words = loop.load(loop.image(A))
     assert words.shape == (2, 3, 2, 2, 32, 4)
@@ -242,9 +244,9 @@ def test_degrees_are_those_of_bank_conflicts(seed, width):
     ],
 )
 def test_the_cost_is_that_of_exactly_these_accesses(place, degree):
-    loop = fm.ldmatrix_loop(F16, "B", tile=(64, 32), order="col", **place)
+    loop = fm.shared.ldmatrix_loop(F16, "B", tile=(64, 32), order="col", **place)
     cost = loop.conflicts()
-    each = [fm.bank_conflicts(loop.addresses[step]) for step in np.ndindex(4, 2)]
+    each = [fm.shared.bank_conflicts(loop.addresses[step]) for step in np.ndindex(4, 2)]
     assert cost.degree == degree == max(one.degree for one in each)
     assert cost.turns == sum(one.turns for one in each)
     assert (cost.phases, cost.instructions, cost.free) == (32, 8, degree == 1)
@@ -299,26 +301,30 @@ S8 = fm.mma("m16n8k32", a="s8")
 def test_what_is_impossible_says_what_works(op, operand, options, message):
     told = {"order": "row"} | options
     with pytest.raises(fm.Error, match=message):
-        fm.ldmatrix_loop(op, operand, **told)
+        fm.shared.ldmatrix_loop(op, operand, **told)
 
 
 def test_loads_do_not_store():
-    load = fm.ldmatrix_loop(F16, "A", order="row")
+    load = fm.shared.ldmatrix_loop(F16, "A", order="row")
     with pytest.raises(fm.Error, match="this is a loop of ldmatrix"):
         load.store(np.zeros(512, np.uint8), np.zeros((1, 1, 32, 4), np.uint32))
-    store = fm.stmatrix_loop(F16, "A", order="row")
-    with pytest.raises(fm.Error, match=r"made by fm.stmatrix_loop"):
+    store = fm.shared.stmatrix_loop(F16, "A", order="row")
+    with pytest.raises(fm.Error, match=r"made by fm.shared.stmatrix_loop"):
         store.load(np.zeros(512, np.uint8))
-    with pytest.raises(fm.ShapeError, match=r"\(1, 1, 32, 4\); given \(32, 4\)"):
+    with pytest.raises(fm.errors.ShapeError, match=r"\(1, 1, 32, 4\); given \(32, 4\)"):
         store.store(np.zeros(512, np.uint8), np.zeros((32, 4), np.uint32))
-    with pytest.raises(fm.ShapeError, match=r"16 x 16 elements; given \(16, 8\)"):
+    with pytest.raises(
+        fm.errors.ShapeError, match=r"16 x 16 elements; given \(16, 8\)"
+    ):
         load.image(np.zeros((16, 8)))
-    with pytest.raises(fm.AddressError, match="ends at byte 512; the image has 256"):
+    with pytest.raises(
+        fm.errors.AddressError, match="ends at byte 512; the image has 256"
+    ):
         load.matrix(np.zeros(256, np.uint8))
 
 
 def test_swizzles_of_elements_are_swizzles_of_bytes():
-    assert fm.XorSwizzle.of_elements(3, 3, 3, "bf16") == (3, 4, 3)
-    assert fm.XorSwizzle.of_elements(2, 5, 2, "s4") == (2, 4, 2)
-    with pytest.raises(fm.AddressError, match="count bytes"):
-        fm.XorSwizzle.of_elements(3, 3, 3, "e3m2")
+    assert fm.shared.XorSwizzle.of_elements(3, 3, 3, "bf16") == (3, 4, 3)
+    assert fm.shared.XorSwizzle.of_elements(2, 5, 2, "s4") == (2, 4, 2)
+    with pytest.raises(fm.errors.AddressError, match="count bytes"):
+        fm.shared.XorSwizzle.of_elements(3, 3, 3, "e3m2")

@@ -394,9 +394,9 @@ def test_bad_addresses_are_refused():
         bad[lane] = wrong
         with pytest.raises(AddressError, match=message):
             ldmatrix(X4, image, bad)
-    with pytest.raises(fm.ShapeError, match=r"32 byte addresses.*given int64"):
+    with pytest.raises(fm.errors.ShapeError, match=r"32 byte addresses.*given int64"):
         ldmatrix(X4, image, good[:31])
-    with pytest.raises(fm.ShapeError, match="float64"):
+    with pytest.raises(fm.errors.ShapeError, match="float64"):
         ldmatrix(X4, image, good.astype(float))
     # only the addresses of the matrices that are loaded count
     x1 = instruction("ldmatrix.sync.aligned.m8n8.x1.b16")
@@ -440,7 +440,7 @@ def test_names_of_instructions_will_do():
     one = "stmatrix.sync.aligned.m8n8.x1.shared.b16"
     stored = stmatrix(one, image * 0, addresses, np.full((32, 1), 7, np.uint32))
     assert (stored[::4] == 7).all()
-    with pytest.raises(fm.UnknownInstruction, match="named by text; given 5"):
+    with pytest.raises(fm.errors.UnknownInstruction, match="named by text; given 5"):
         ldmatrix(5, image, addresses)
 
 
@@ -466,7 +466,7 @@ def test_what_no_load_can_do_says_why():
             f16,
             "A",
             {"tiles": 2, "along": "k"},
-            "2 x A of .* are 8, which fm.ldmatrix_loop",
+            "2 x A of .* are 8, which fm.shared.ldmatrix_loop",
         ),
         (f16, "B", {"tiles": 2, "along": "n", "pitch": 16}, "rows of 32 bytes"),
         (fm.mma("m8n8k4", a="f64"), "A", {}, "registers of 64 bits, so use ld.shared"),

@@ -14,7 +14,8 @@ from fragmenta.isa.families import catalogue
 from fragmenta.shared.boxes import load_box
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
 from fragmenta.shared.tile_copies import tile_copies
-from fragmenta.shared.tiles import read_tile, shared_tile
+from fragmenta.shared.tiles import read_tile
+from fragmenta.shared.tiles import tile as shared_tile
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -198,9 +199,9 @@ def test_an_advanced_descriptor_reads_the_next_tile(
     op = fm.wgmma(f"m64n64k{k}", a=dtype, **wide, **more)
     rows, stored = extent(op, operand)
     matrix = random_matrix(op, operand, (2 * rows, 4 * stored))
-    image, first = shared_tile(matrix, op, operand, swizzle=swizzle, major=major)
+    image, first = shared_tile(op, operand, matrix, swizzle=swizzle, major=major)
     there = first.advance(op, operand, k=step * stored, mn=below * rows, major=major)
-    found = read_tile(image, there, op, operand, major=major)
+    found = read_tile(op, operand, image, there, major=major)
     lines = matrix if operand == "A" else matrix.T
     wanted = lines[below * rows :, step * stored :][:rows, :stored]
     wanted = op.types[operand.lower()].encode(wanted)
@@ -250,7 +251,9 @@ def test_what_would_pass_the_end_of_a_span_is_refused():
     assert gaps.advance(F16, "B", mn=8).start == gaps.stride
     with pytest.raises(AddressError, match="cannot begin at mn 3, k 0"):
         gaps.advance(F16, "B", mn=3)
-    with pytest.raises(fm.ShapeError, match="k must be 0 to 2147483647; given -16"):
+    with pytest.raises(
+        fm.errors.ShapeError, match="k must be 0 to 2147483647; given -16"
+    ):
         d.advance(F16, "B", k=-16)
     # without a swizzle every 16 bytes of k begin a span
     plain = Descriptor.for_tile(24, 32, "f16", swizzle=0)
@@ -285,9 +288,9 @@ def test_what_is_written_is_read(op, swizzle):
         of = op.types[operand.lower()]
         for major in ("k", "mn") if of.bits == 16 else ("k",):
             matrix = random_matrix(op, operand, (3, *extent(op, operand)))
-            image, d = shared_tile(matrix, op, operand, swizzle=swizzle, major=major)
+            image, d = shared_tile(op, operand, matrix, swizzle=swizzle, major=major)
             assert image.shape[0] == 3
-            found = read_tile(image, d, op, operand, major=major)
+            found = read_tile(op, operand, image, d, major=major)
             assert (found == of.encode(matrix)).all()
 
 
@@ -306,7 +309,7 @@ def test_reading_is_one_by_one_at_those_addresses(dtype):
         for swizzle in SWIZZLES:
             fields = (16 * rng.integers(0, 60, 3)).tolist()
             d = Descriptor(*fields, swizzle)
-            found = read_tile(image, d, op, "B", major=major)
+            found = read_tile(op, "B", image, d, major=major)
             assert found.shape == (k, 8)
             for _ in range(40):
                 row, col = int(rng.integers(k)), int(rng.integers(8))
@@ -318,24 +321,24 @@ def test_reading_is_one_by_one_at_those_addresses(dtype):
 
 def test_words_and_images_broadcast():
     matrix = random_matrix(F16, "B", (5, 24, 16))
-    image, d = shared_tile(matrix, F16, "B", swizzle=32)
+    image, d = shared_tile(F16, "B", matrix, swizzle=32)
     other = Descriptor(0, 16, 32, 0)
     words = np.array([[d.encode(), other.encode()]] * 5, np.uint64)
-    found = read_tile(image[:, None], words, F16, "B")
+    found = read_tile(F16, "B", image[:, None], words)
     assert found.shape == (5, 2, 16, 24)
     for i in range(5):
-        assert (found[i, 0] == read_tile(image[i], d, F16, "B")).all()
-        assert (found[i, 1] == read_tile(image[i], other, F16, "B")).all()
-    assert (read_tile(image, d.encode(), F16, "B") == found[:, 0]).all()
-    assert (read_tile(image[0], words[0], F16, "B") == found[0]).all()
+        assert (found[i, 0] == read_tile(F16, "B", image[i], d)).all()
+        assert (found[i, 1] == read_tile(F16, "B", image[i], other)).all()
+    assert (read_tile(F16, "B", image, d.encode()) == found[:, 0]).all()
+    assert (read_tile(F16, "B", image[0], words[0]) == found[0]).all()
 
 
 def test_single_bits_may_stay_in_words():
     op = fm.wgmma("m64n8k256", a="b1")
     for operand, shape in (("A", (64, 8)), ("B", (8, 8))):
         matrix = random_matrix(op, operand, extent(op, operand))
-        image, d = shared_tile(matrix, op, operand, swizzle=64)
-        words = read_tile(image, d, op, operand, packed=True)
+        image, d = shared_tile(op, operand, matrix, swizzle=64)
+        words = read_tile(op, operand, image, d, packed=True)
         assert words.shape == shape
         assert words.dtype == np.uint32
         lines = words if operand == "A" else words.T
@@ -345,15 +348,15 @@ def test_single_bits_may_stay_in_words():
 
 def test_tiles_share_an_image():
     A, B = random_matrix(F16, "A", (64, 64)), random_matrix(F16, "B", (24, 64))
-    image, a = shared_tile(A, F16, "A")
-    both, b = shared_tile(B, F16, "B", image=image, swizzle=64, major="mn")
+    image, a = shared_tile(F16, "A", A)
+    both, b = shared_tile(F16, "B", B, image=image, swizzle=64, major="mn")
     assert (both[: len(image)] == image).all()
     assert b.start == len(image)
     assert b.start % 1024 == 0
-    here = read_tile(both, a.advance(F16, "A", k=16), F16, "A")
+    here = read_tile(F16, "A", both, a.advance(F16, "A", k=16))
     assert (here == A[:, 16:32].view(np.uint16)).all()
-    assert (read_tile(both, b, F16, "B", major="mn") == B[:16].view(np.uint16)).all()
-    twice, _ = shared_tile(np.stack([B, B]), F16, "B", image=image)
+    assert (read_tile(F16, "B", both, b, major="mn") == B[:16].view(np.uint16)).all()
+    twice, _ = shared_tile(F16, "B", np.stack([B, B]), image=image)
     assert twice.shape[0] == 2
 
 
@@ -365,7 +368,7 @@ def test_tiles_share_an_image():
 def test_tensor_map_copies_leave_the_same_bytes(swizzle, major):
     """A box lands row after row, a span each, its 16-byte units swizzled."""
     matrix = random_matrix(F16, "A", (64, 128))
-    image, d = shared_tile(matrix, F16, "A", swizzle=swizzle, major=major, start=1024)
+    image, d = shared_tile(F16, "A", matrix, swizzle=swizzle, major=major, start=1024)
     settings = tile_copies(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
     source = matrix if major == "k" else matrix.T
     items = source.view(np.uint16)
@@ -386,7 +389,7 @@ def test_tensor_map_copies_leave_the_same_bytes(swizzle, major):
 def test_copies_by_the_map_leave_the_same_bytes(swizzle, major):
     """The copies are carried out as an H200 carries them out."""
     matrix = random_matrix(F16, "A", (64, 128))
-    image, _ = shared_tile(matrix, F16, "A", swizzle=swizzle, major=major, start=1024)
+    image, _ = shared_tile(F16, "A", matrix, swizzle=swizzle, major=major, start=1024)
     told = tile_copies(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
     source = np.ascontiguousarray(matrix if major == "k" else matrix.T)
     map_ = told.map(source.shape[::-1], source.strides[0])
@@ -468,7 +471,7 @@ def test_ldmatrix_of_4_bits_is_that_of_an_h200(count):
     with np.load(GOLDEN / "h200" / "ldmatrix_s8_s4.npz") as recorded:
         image, at, found = (recorded[f"x{count}_{w}"] for w in ("image", "at", "found"))
     op = fm.instruction(f"ldmatrix.sync.aligned.m8n16.x{count}.shared.s8.s4")
-    assert (fm.ldmatrix(op, image, at) == found).all()
+    assert (fm.shared.ldmatrix(op, image, at) == found).all()
 
 
 def test_a_base_offset_is_where_the_pattern_begins():
@@ -522,52 +525,52 @@ def test_reading_outside_names_operand_row_column_and_address():
         match=r"B of .*n24k16.*: row 0, column 19 is at address 560, "
         "outside the image of 560 bytes",
     ):
-        read_tile(image[:560], d, F16, "B")
+        read_tile(F16, "B", image[:560], d)
     with pytest.raises(
         AddressError, match=r"A of .*row 16, column 0 is at address 512"
     ):
-        read_tile(image[:512], d, F16, "A")
+        read_tile(F16, "A", image[:512], d)
     bits = fm.wgmma("m64n8k256", a="b1")
     with pytest.raises(
         AddressError, match=r"B of .*row 128, column 0 is at address 128"
     ):
-        read_tile(image[:128], d, bits, "B")
+        read_tile(bits, "B", image[:128], d)
 
 
 def test_images_words_and_operands_are_checked():
     d = Descriptor(0, 128, 256, 0)
-    with pytest.raises(fm.ShapeError, match="array of uint8"):
-        read_tile(np.zeros(16, np.int8), d, F16, "B")
+    with pytest.raises(fm.errors.ShapeError, match="array of uint8"):
+        read_tile(F16, "B", np.zeros(16, np.int8), d)
     with pytest.raises(AddressError, match="at most 262144 bytes"):
-        read_tile(np.zeros((1 << 18) + 1, np.uint8), d, F16, "B")
+        read_tile(F16, "B", np.zeros((1 << 18) + 1, np.uint8), d)
     with pytest.raises(AddressError, match="a descriptor must be"):
-        read_tile(np.zeros(16, np.uint8), "start", F16, "B")
+        read_tile(F16, "B", np.zeros(16, np.uint8), "start")
     with pytest.raises(fm.Error, match="operand must be 'A' or 'B'; given 'D'"):
-        read_tile(np.zeros(16, np.uint8), d, F16, "D")
+        read_tile(F16, "D", np.zeros(16, np.uint8), d)
     with pytest.raises(fm.Error, match="does not take descriptors"):
         extent(fm.mma("m16n8k16", a="f16", d="f32"), "A")
-    with pytest.raises(fm.ShapeError, match="mn must be 0 to"):
+    with pytest.raises(fm.errors.ShapeError, match="mn must be 0 to"):
         d.address(-1, 0, "f16")
-    with pytest.raises(fm.ShapeError, match="k must be a whole number"):
+    with pytest.raises(fm.errors.ShapeError, match="k must be a whole number"):
         d.address(0, 0.5, "f16")
 
 
 def test_tiles_that_do_not_fit_are_refused():
     with pytest.raises(
-        fm.ShapeError, match=r"A of .* must be a whole number of 64x16 tiles"
+        fm.errors.ShapeError, match=r"A of .* must be a whole number of 64x16 tiles"
     ):
-        shared_tile(np.zeros((64, 24), np.float16), F16, "A")
+        shared_tile(F16, "A", np.zeros((64, 24), np.float16))
     sparse = fm.wgmma("m64n24k32", a="f16", d="f32", sp="sp")
-    with pytest.raises(fm.ShapeError, match=r"the stored A of .* 64x16 tiles"):
-        shared_tile(np.zeros((64, 24), np.float16), sparse, "A")
-    with pytest.raises(fm.ShapeError, match="whole number of 16x24"):
-        shared_tile(np.zeros((0, 24), np.float16), F16, "B")
-    with pytest.raises(fm.ShapeError, match="whole number of 16x24"):
-        shared_tile(np.zeros(16, np.float16), F16, "B")
+    with pytest.raises(fm.errors.ShapeError, match=r"the stored A of .* 64x16 tiles"):
+        shared_tile(sparse, "A", np.zeros((64, 24), np.float16))
+    with pytest.raises(fm.errors.ShapeError, match="whole number of 16x24"):
+        shared_tile(F16, "B", np.zeros((0, 24), np.float16))
+    with pytest.raises(fm.errors.ShapeError, match="whole number of 16x24"):
+        shared_tile(F16, "B", np.zeros(16, np.float16))
     with pytest.raises(AddressError, match="ends at 263168"):
-        shared_tile(np.zeros((64, 64), np.float16), F16, "A", start=249 * 1024)
-    with pytest.raises(fm.ValueRangeError):
-        shared_tile(np.full((64, 16), 1e9), F16, "A")
+        shared_tile(F16, "A", np.zeros((64, 64), np.float16), start=249 * 1024)
+    with pytest.raises(fm.errors.ValueRangeError):
+        shared_tile(F16, "A", np.full((64, 16), 1e9))
 
 
 def test_the_page_about_descriptors_runs():

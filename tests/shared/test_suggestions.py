@@ -1,4 +1,4 @@
-"""Are suggested swizzles free of conflicts, and is nothing better overlooked?"""
+"""Suggested swizzles are free of conflicts, and no better one is missed."""
 
 import numpy as np
 import pytest
@@ -41,23 +41,25 @@ D16 = fm.mma("m16n8k16", a="f16", d="f16")
     ],
 )
 def test_the_best_is_what_kernels_use(op, operand, tile, order, wanted):
-    found = fm.suggest_swizzle(op, operand, tile=tile, order=order)
+    found = fm.shared.suggest_swizzle(op, operand, tile=tile, order=order)
     assert found.best.arguments == {"order": order} | wanted
     assert found.best.free
     assert found.best.tma
     assert found.best.extra == 0
-    make = fm.stmatrix_loop if operand == "D" else fm.ldmatrix_loop
+    make = fm.shared.stmatrix_loop if operand == "D" else fm.shared.ldmatrix_loop
     again = make(op, operand, tile=tile, **found.best.arguments)
     assert (again.addresses == found.best.loop.addresses).all()
 
 
 def test_everything_that_is_called_free_is_free():
     """Counted access by access, for loads and for the copies of threads."""
-    found = fm.suggest_swizzle(F16, "A", tile=(32, 48), order="row", copy="cp.async")
+    found = fm.shared.suggest_swizzle(
+        F16, "A", tile=(32, 48), order="row", copy="cp.async"
+    )
     assert 0 < len(found.free) < len(found.found)
     for each in found.found:
         loop, memory = each.loop, each.loop.memory
-        loads = [fm.bank_conflicts(loop.addresses[s]) for s in np.ndindex(3, 2)]
+        loads = [fm.shared.bank_conflicts(loop.addresses[s]) for s in np.ndindex(3, 2)]
         copies = []
         for first in range(0, 32 * 6, 32):
             unit = first + np.arange(32)
@@ -69,13 +71,13 @@ def test_everything_that_is_called_free_is_free():
                 place = place + 16 * inside
             bits, base, shift = each.swizzle
             place = place ^ (((place >> (base + shift)) & ((1 << bits) - 1)) << base)
-            copies.append(fm.bank_conflicts(place, 16))
+            copies.append(fm.shared.bank_conflicts(place, 16))
         assert each.turns == sum(cost.turns for cost in loads + copies)
         assert each.free == (max(cost.degree for cost in loads + copies) == 1)
 
 
 def test_the_order_is_turns_then_tma_then_memory():
-    found = fm.suggest_swizzle(F16, "B", tile=(64, 64), order="col").found
+    found = fm.shared.suggest_swizzle(F16, "B", tile=(64, 64), order="col").found
     turns = [each.turns for each in found]
     assert turns == sorted(turns)
     free = [each for each in found if each.free]
@@ -85,7 +87,7 @@ def test_the_order_is_turns_then_tma_then_memory():
 
 
 def test_tma_has_only_its_own_swizzles():
-    found = fm.suggest_swizzle(F16, "A", tile=(64, 32), order="row", copy="tma")
+    found = fm.shared.suggest_swizzle(F16, "A", tile=(64, 32), order="row", copy="tma")
     assert [each.words for each in found.found] == [
         "64-byte swizzle",
         "32-byte swizzle, boxes of 32 bytes",
@@ -93,7 +95,7 @@ def test_tma_has_only_its_own_swizzles():
         "no swizzle",
     ]
     assert [each.extra for each in found.found] == [0, 0, 64 * 64, 0]
-    wide = fm.suggest_swizzle(F16, "A", tile=(16, 512), order="row")
+    wide = fm.shared.suggest_swizzle(F16, "A", tile=(16, 512), order="row")
     plain = wide.plain
     assert (plain.words, plain.tma) == ("no swizzle", False)  # boxes have 256 elements
 
@@ -101,7 +103,7 @@ def test_tma_has_only_its_own_swizzles():
 @pytest.mark.parametrize(("tile", "order"), [((64, 32), "row"), ((32, 192), "row")])
 def test_tensor_maps_write_what_is_called_theirs(tile, order):
     """Box by box, against the addresses of a copy."""
-    found = fm.suggest_swizzle(F16, "A", tile=tile, order=order, copy="tma")
+    found = fm.shared.suggest_swizzle(F16, "A", tile=tile, order=order, copy="tma")
     assert len(found.found) >= 3
     for each in found.found:
         memory = each.loop.memory
@@ -118,7 +120,7 @@ def test_tensor_maps_write_what_is_called_theirs(tile, order):
 
 
 def test_the_explanation_names_the_best_and_the_plain_one():
-    found = fm.suggest_swizzle(
+    found = fm.shared.suggest_swizzle(
         F16, "B", tile=(32, 256), order="row", copy="st.shared.v4"
     )
     lines = str(found).splitlines()
@@ -141,10 +143,12 @@ def test_the_explanation_names_the_best_and_the_plain_one():
 def test_refusals():
     told = {"tile": (32, 32), "order": "row"}
     with pytest.raises(fm.Error, match="or 'tma'; given 'dma'"):
-        fm.suggest_swizzle(F16, "A", copy="dma", **told)
+        fm.shared.suggest_swizzle(F16, "A", copy="dma", **told)
     with pytest.raises(fm.Error, match="'ldmatrix' or 'stmatrix'; given 'ld'"):
-        fm.suggest_swizzle(F16, "A", move="ld", **told)
+        fm.shared.suggest_swizzle(F16, "A", move="ld", **told)
     with pytest.raises(fm.Error, match="stmatrix has no such form"):
-        fm.suggest_swizzle(F16, "A", move="stmatrix", packed=True, **told)
+        fm.shared.suggest_swizzle(F16, "A", move="stmatrix", packed=True, **told)
     with pytest.raises(fm.Error, match="column-major memory works"):
-        fm.suggest_swizzle(fm.mma("m16n8k32", a="s8"), "B", tile=(32, 16), order="row")
+        fm.shared.suggest_swizzle(
+            fm.mma("m16n8k32", a="s8"), "B", tile=(32, 16), order="row"
+        )

@@ -10,7 +10,8 @@ from fragmenta.errors import AddressError
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, major_of, swizzled
 from fragmenta.shared.elements import pad_row, unpad_row
 from fragmenta.shared.tile_copies import tile_copies
-from fragmenta.shared.tiles import pair_halves, read_rows, read_tile, shared_tile
+from fragmenta.shared.tiles import pair_halves, read_rows, read_tile
+from fragmenta.shared.tiles import tile as shared_tile
 
 SWIZZLES = (0, 32, 64, 128, "128/32")
 CODES = {0: 0, "128/32": 1, 128: 2, 64: 4, 32: 6}
@@ -291,16 +292,16 @@ def test_what_is_written_is_read_next_step_too(case):
         lines = random_lines(op, operand, (2, rows, 2 * k))
         matrix = of.decode(turned(lines, operand))
         for swizzle in swizzles(op, operand):
-            image, d = shared_tile(matrix, op, operand, swizzle=swizzle)
+            image, d = shared_tile(op, operand, matrix, swizzle=swizzle)
             assert d.family == "tcgen05"
-            found = read_tile(image, d, op, operand)
+            found = read_tile(op, operand, image, d)
             assert (found == turned(lines[..., :k], operand)).all(), swizzle
-            again = read_tile(image, np.uint64(d.encode()), op, operand)
+            again = read_tile(op, operand, image, np.uint64(d.encode()))
             assert (again == found).all()
             if op.shape.k == 96 and swizzle:
                 continue
             there = d.advance(op, operand, k=k)
-            found = read_tile(image, there, op, operand)
+            found = read_tile(op, operand, image, there)
             assert (found == turned(lines[..., k:], operand)).all(), swizzle
 
 
@@ -316,7 +317,7 @@ def test_reading_is_one_by_one_at_those_addresses(case):
             d = Descriptor(
                 0, *(16 * rng.integers(1, 90, 2)).tolist(), swizzle, family="tcgen05"
             )
-            found = turned(read_tile(image, d, op, operand), operand)
+            found = turned(read_tile(op, operand, image, d), operand)
             assert found.shape == (rows, k)
             for _ in range(20):
                 mn, at = int(rng.integers(rows)), int(rng.integers(k))
@@ -363,9 +364,9 @@ def test_a_pair_has_halves():
     B = np.arange(16 * 32).reshape(16, 32)
     assert (pair_halves(A, op, "A")[1] == A[128:]).all()
     assert (pair_halves(B, op, "B")[1] == B[:, 16:]).all()
-    image, b = shared_tile(pair_halves(B, op, "B"), op, "B")
+    image, b = shared_tile(op, "B", pair_halves(B, op, "B"))
     assert image.shape[0] == 2
-    halves = op.types["b"].decode(read_tile(image, b, op, "B"))
+    halves = op.types["b"].decode(read_tile(op, "B", image, b))
     assert (halves == np.stack([B[:, :16], B[:, 16:]])).all()
     alone = fm.tcgen05("m128n32k16", a="f16", d="f32")
     assert pair_halves(B, alone, "B").shape == B.shape
@@ -376,32 +377,32 @@ def test_rows_that_pass_the_end_of_a_span_are_refused():
     image = np.zeros(1 << 14, np.uint8)
     narrow = Descriptor(0, 256, 256, 32, family="tcgen05")
     with pytest.raises(AddressError, match=r"rows of 64 bytes .* beyond its 32 bytes"):
-        read_tile(image, narrow, sparse, "B")
+        read_tile(sparse, "B", image, narrow)
     op = fm.tcgen05("m128n32k16", a="f16", d="f32")
     inside = Descriptor(96, 16, 1024, 128, family="tcgen05")
-    assert read_tile(image, inside, op, "B").shape == (16, 32)
+    assert read_tile(op, "B", image, inside).shape == (16, 32)
     with pytest.raises(AddressError, match="from byte 112 of a span on"):
-        read_tile(image, Descriptor(112, 16, 1024, 128, family="tcgen05"), op, "B")
+        read_tile(op, "B", image, Descriptor(112, 16, 1024, 128, family="tcgen05"))
 
 
 def test_the_family_and_the_major_side_must_fit():
     op = fm.tcgen05("m128n32k16", a="f16", d="f32", transpose_b=True)
     image = np.zeros(1 << 14, np.uint8)
     with pytest.raises(AddressError, match=r"given one of wgmma; .to_tcgen05\(\)"):
-        read_tile(image, Descriptor(0, 16, 1024, 128), op, "A")
+        read_tile(op, "A", image, Descriptor(0, 16, 1024, 128))
     with pytest.raises(AddressError, match="bit 46 is not set"):
-        read_tile(image, Descriptor(0, 16, 1024, 128).encode(), op, "A")
+        read_tile(op, "A", image, Descriptor(0, 16, 1024, 128).encode())
     with pytest.raises(
         AddressError, match=r"bit 16 of its instruction descriptor is 1"
     ):
-        shared_tile(np.zeros((16, 32)), op, "B", major="k")
+        shared_tile(op, "B", np.zeros((16, 32)), major="k")
     assert major_of(op, "B") == "mn"
     bare = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
     with pytest.raises(fm.Error, match="has no instruction descriptor"):
         extent(bare, "A")
     hopper = fm.wgmma("m64n8k16", a="f16", d="f32")
     with pytest.raises(AddressError, match=r"given one of tcgen05; .to_wgmma\(\)"):
-        read_tile(image, Descriptor(0, 16, 1024, 128, family="tcgen05"), hopper, "B")
+        read_tile(hopper, "B", image, Descriptor(0, 16, 1024, 128, family="tcgen05"))
 
 
 # ── rows for tcgen05.cp ─────────────────────────────────────────────────────
@@ -437,7 +438,9 @@ def test_rows_outside_are_refused():
     d = Descriptor(0, 128, 256, 0, family="tcgen05")
     with pytest.raises(AddressError, match="row 64 of 128 rows of 16 bytes is outside"):
         read_rows(image, d, 128, 16)
-    with pytest.raises(fm.ShapeError, match="size must be a positive multiple of 16"):
+    with pytest.raises(
+        fm.errors.ShapeError, match="size must be a positive multiple of 16"
+    ):
         read_rows(image, d, 8, 24)
     with pytest.raises(AddressError, match="given one of wgmma"):
         read_rows(image, d.to_wgmma(), 8, 16)
@@ -452,7 +455,7 @@ def test_copies_leave_the_bytes_of_mn_major_tf32():
     """A box lands row after row, 128 bytes each, its 32-byte atoms exchanged."""
     op = fm.tcgen05("m128n64k8", a="tf32", d="f32", transpose_b=True)
     lines = random_lines(op, "B", (64, 16))
-    image, d = shared_tile(op.types["b"].decode(lines.T), op, "B", start=1024)
+    image, d = shared_tile(op, "B", op.types["b"].decode(lines.T), start=1024)
     assert (d.swizzle, d.leading, d.stride) == ("128/32", 2048, 512)
     told = tile_copies(
         64, 16, "tf32", major="mn", swizzle="128/32", start=1024, family="tcgen05"

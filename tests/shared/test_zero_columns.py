@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 
-Mask = fm.ZeroColumnMask
+Mask = fm.tensor_memory.ZeroColumnMask
 bytes_ = st.tuples(*[st.integers(0, 255)] * 4)
 bits = st.tuples(*[st.integers(0, 1)] * 4)
 
@@ -112,7 +112,7 @@ def test_what_is_no_mask_is_refused():
         Mask(shift=17).columns(64, 32)
     with pytest.raises(fm.Error, match="column shift of 8 is not known"):
         Mask(shift=8).columns(64, 128)
-    with pytest.raises(fm.ShapeError, match=r"M of \.ws is 128, 64 or 32"):
+    with pytest.raises(fm.errors.ShapeError, match=r"M of \.ws is 128, 64 or 32"):
         Mask().columns(64, 256)
-    with pytest.raises(fm.ShapeError, match=r"N of \.ws is 64, 128 or 256"):
+    with pytest.raises(fm.errors.ShapeError, match=r"N of \.ws is 64, 128 or 256"):
         Mask().columns(96, 128)

@@ -109,7 +109,7 @@ def test_a_block_that_is_not_in_the_cluster(
     instruction: str, rank: int, cluster: int
 ) -> None:
     body = f"mov.u64 %d1, {_rank(rank)}; cvt.u32.u64 %r1, %d1; {instruction}"
-    with pytest.raises(fm.KernelFault) as caught:
+    with pytest.raises(fm.errors.KernelFault) as caught:
         launch(body, grid=cluster, block=32, cluster=cluster, check=False)
     assert caught.value.kind in (
         "bounds",
@@ -127,5 +127,5 @@ def test_an_address_of_a_block_that_is_not_there(rank: int) -> None:
         f"mov.u32 %r1, s; mapa.shared::cluster.u32 %r2, %r1, {rank}; "
         "st.shared::cluster.u32 [%r2], %r1;"
     )
-    with pytest.raises(fm.KernelFault, match="out of bounds"):
+    with pytest.raises(fm.errors.KernelFault, match="out of bounds"):
         launch(body, check=False)

@@ -1,4 +1,4 @@
-"""Do ldmatrix, stmatrix, movmatrix and wmma move what the catalogue says?
+"""ldmatrix, stmatrix, movmatrix and wmma move what the catalogue says.
 
 Every form of the catalogue is in one of a few kernels: that saves compiling.
 """
@@ -98,7 +98,7 @@ def test_ldmatrix_of_every_form() -> None:
     made = kernel(ROWS + "\n".join(lines), parameters)
     run(made, out, image, places, problems="report")  # no target has them all
     for number, op in enumerate(every):
-        want = fm.ldmatrix(op, image, places + 8 * (row_bytes(op) == 8))
+        want = fm.shared.ldmatrix(op, image, places + 8 * (row_bytes(op) == 8))
         assert (taken(out, number, op) == want).all(), str(op)
 
 
@@ -137,7 +137,7 @@ def test_stmatrix_of_every_form() -> None:
     run(made, out, image, places, words, blocks=len(every), problems="report")
     for number, op in enumerate(every):
         (part,) = op.fragments.values()
-        want = fm.stmatrix(op, image, places, words[:, : part.registers])
+        want = fm.shared.stmatrix(op, image, places, words[:, : part.registers])
         assert (out[number] == want).all(), str(op)
 
 
@@ -151,7 +151,7 @@ def test_movmatrix() -> None:
         ),
         out,
     )
-    assert (out == fm.movmatrix(op, words)).all()
+    assert (out == fm.shared.movmatrix(op, words)).all()
 
 
 # ── wmma ────────────────────────────────────────────────────────────────────

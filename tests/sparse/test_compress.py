@@ -1,4 +1,4 @@
-"""Does compressing keep everything, and refuse what does not fit?"""
+"""Compressing keeps everything, and refuses what does not fit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.registers.granularity import Granularity
-from fragmenta.sparse.compress import (
+from fragmenta.sparse.compression import (
     Compressed,
-    check_sparse,
     compress,
     decompress,
-    sparsity_report,
 )
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.compression import (
+    check as check_sparse,
+)
+from fragmenta.sparse.compression import (
+    report as sparsity_report,
+)
+from fragmenta.sparse.pruning import prune
 from tests.sparse.by_hand import (
     F16,
     FORMS,
@@ -45,8 +49,8 @@ from tests.sparse.by_hand import (
 @every_form
 @pytest.mark.parametrize("shape", [(1, 8), (5, 40), (2, 3, 7, 16)])
 def test_compress_as_defined(op, shape):
-    A = prune(patterns(op, shape, seed=7, zeros=0.5), op)
-    sp = compress(A, op)
+    A = prune(op, patterns(op, shape, seed=7, zeros=0.5))
+    sp = compress(op, A)
     of = op.types["a"]
     assert sp.values.dtype == of.storage
     assert sp.indices.dtype == np.uint8
@@ -69,10 +73,10 @@ def test_decompress_gives_back_every_bit(op, data):
     width = data.draw(st.integers(0, 40))
     seed = data.draw(st.integers(0, 999))
     A = patterns(op, (*batch, rows, width), seed, zeros=0.6)
-    A = prune(A, op, pad=True)[..., :width]
-    sp = compress(A, op, keep_negative_zero=True, pad=True)
+    A = prune(op, A, pad=True)[..., :width]
+    sp = compress(op, A, keep_negative_zero=True, pad=True)
     assert sp.shape == A.shape
-    back = decompress(sp, op)
+    back = decompress(op, sp)
     assert back.shape == A.shape
     assert back.dtype == A.dtype
     # What pruning drops is +0.0, so that -0.0 does not crowd a chunk.
@@ -88,7 +92,7 @@ def test_negative_zero_is_a_value_only_if_asked(op):
     bits = np.zeros((1, 8), of.bits_dtype)
     bits[0, 0] = sign
     A = of.decode(bits)
-    plain, kept = compress(A, op), compress(A, op, keep_negative_zero=True)
+    plain, kept = compress(op, A), compress(op, A, keep_negative_zero=True)
     assert not raw(plain.values).any()
     assert (plain.indices == op.granularity.empty).all()
     assert raw(kept.values)[0, 0] == sign
@@ -96,13 +100,13 @@ def test_negative_zero_is_a_value_only_if_asked(op):
     # Where its place is stored anyway it stays what it is.
     bits[...] = 0
     bits[0, -1] = sign
-    assert (raw(decompress(compress(of.decode(bits), op), op)) == bits).all()
+    assert (raw(decompress(op, compress(op, of.decode(bits)))) == bits).all()
 
 
 @every_form
 def test_columns_say_where_values_came_from(op):
-    A = prune(patterns(op, (2, 3, 24)), op)
-    sp = compress(A, op)
+    A = prune(op, patterns(op, (2, 3, 24)))
+    sp = compress(op, A)
     columns = sp.columns()
     assert columns.dtype == np.int32
     assert columns.shape == sp.values.shape
@@ -113,47 +117,47 @@ def test_columns_say_where_values_came_from(op):
 def test_unordered_codes_are_put_back_in_their_order():
     plain = fm.mma("m16n8k32", a="s8", sp="sp")
     sp = Compressed(np.int8([[5, 6]]), np.uint8([[0b0111]]), plain.granularity)
-    assert decompress(sp, plain).tolist() == [[0, 6, 0, 5]]
+    assert decompress(plain, sp).tolist() == [[0, 6, 0, 5]]
     assert sp.columns().tolist() == [[3, 1]]
-    with pytest.raises(fm.BadMetadata, match="row 0, chunk 0: code 0111 names"):
-        decompress(sp, S8)
+    with pytest.raises(fm.errors.BadMetadata, match="row 0, chunk 0: code 0111 names"):
+        decompress(S8, sp)
 
 
 def test_values_of_another_dtype_are_taken_exactly_or_refused():
-    assert compress([[0, 1.5, 0, -2]], F16).values.dtype == np.float16
-    assert compress([[0, 0, 7, -8, 0, 0, 0, 0]], S4).values.dtype == ml_dtypes.int4
-    with pytest.raises(fm.ValueRangeError, match="8 at"):
-        compress([[0, 0, 8, 0, 0, 0, 0, 0]], S4)
-    with pytest.raises(fm.ValueRangeError, match="rounds it"):
-        compress([[0, 0.1, 0, 0]], F16)
+    assert compress(F16, [[0, 1.5, 0, -2]]).values.dtype == np.float16
+    assert compress(S4, [[0, 0, 7, -8, 0, 0, 0, 0]]).values.dtype == ml_dtypes.int4
+    with pytest.raises(fm.errors.ValueRangeError, match="8 at"):
+        compress(S4, [[0, 0, 8, 0, 0, 0, 0, 0]])
+    with pytest.raises(fm.errors.ValueRangeError, match="rounds it"):
+        compress(F16, [[0, 0.1, 0, 0]])
 
 
 def test_stored_4_bit_integers_may_have_a_dirty_upper_half():
     A = np.uint8([[0xF0, 0xF0, 0xF1, 0xF0, 0, 0, 0xF7, 0]]).view(ml_dtypes.int4)
-    sp = compress(A, S4)
+    sp = compress(S4, A)
     assert f"{sp.indices[0, 0]:04b}" == "1101"
-    assert prune(A, S4).astype(int).tolist() == [[0, 0, 1, 0, 0, 0, 7, 0]]
+    assert prune(S4, A).astype(int).tolist() == [[0, 0, 1, 0, 0, 0, 7, 0]]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_any_strides(order):
     A = np.asarray(patterns(S8, (2, 6, 32)), order=order)[:, ::2, ::-1]
-    pruned = prune(A, S8)
+    pruned = prune(S8, A)
     assert (pruned == prune_by_hand(A, S8.granularity)).all()
-    sp = compress(np.asarray(pruned, order=order), S8)
+    sp = compress(S8, np.asarray(pruned, order=order))
     loose = Compressed(sp.values[:, ::-1], sp.indices[:, ::-1], sp.granularity)
-    assert (decompress(loose, S8) == pruned[:, ::-1]).all()
+    assert (decompress(S8, loose) == pruned[:, ::-1]).all()
 
 
 def test_mnemonics_are_taken_for_instructions():
     text = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
-    A = prune([[1.0, 2, 3, 4]], text)
-    assert decompress(compress(A, text), text).tolist() == [[0, 0, 3, 4]]
+    A = prune(text, [[1.0, 2, 3, 4]])
+    assert decompress(text, compress(text, A)).tolist() == [[0, 0, 3, 4]]
 
 
 def test_a_tile_is_ready_for_its_fragments():
-    A = prune(patterns(S8, (16, 32), zeros=0), S8)
-    sp = compress(A, S8)
+    A = prune(S8, patterns(S8, (16, 32), zeros=0))
+    sp = compress(S8, A)
     assert S8.a.pack(sp.values).shape == (32, 2)
     words = S8.metadata.pack(sp.indices, selector=1)
     assert (S8.metadata.unpack(words, selector=1) == sp.indices).all()
@@ -174,9 +178,9 @@ def test_not_sparse_names_the_first_and_counts_all(op):
         rf"{op.granularity.picks}; 2 of 24 chunks are too full; prune makes them fit"
     )
     for call in (compress, check_sparse):
-        with pytest.raises(fm.NotSparse, match=words):
-            call(A, op)
-    report = sparsity_report(A, op)
+        with pytest.raises(fm.errors.NotSparse, match=words):
+            call(op, A)
+    report = sparsity_report(op, A)
     assert (report.first, report.violating, report.chunks) == ((1, 1, 2), 2, 24)
     assert report.share == 2 / 24
     assert report.zeros == A.size - 2 * chunk
@@ -185,105 +189,105 @@ def test_not_sparse_names_the_first_and_counts_all(op):
 
 
 def test_a_report_on_what_fits():
-    report = sparsity_report(np.zeros((4, 8), np.int8), S8)
+    report = sparsity_report(S8, np.zeros((4, 8), np.int8))
     assert report.satisfied
     assert report.first is None
     assert str(report) == "all 8 chunks satisfy 2:4"
-    assert sparsity_report(np.zeros((0, 8), np.int8), S8).share == 0.0
-    padded = sparsity_report(np.ones((1, 5), np.int8), S8, pad=True)
+    assert sparsity_report(S8, np.zeros((0, 8), np.int8)).share == 0.0
+    padded = sparsity_report(S8, np.ones((1, 5), np.int8), pad=True)
     assert (padded.zeros, padded.violating) == (0, 1)
 
 
 def test_negative_zeros_are_too_many_only_if_asked():
     A = np.float16([[-0.0, -0.0, 1, 2]])
-    check_sparse(A, F16)
-    with pytest.raises(fm.NotSparse, match="has 4 non-zeros"):
-        check_sparse(A, F16, keep_negative_zero=True)
-    with pytest.raises(fm.NotSparse, match="has 4 non-zeros"):
-        compress(A, F16, keep_negative_zero=True)
+    check_sparse(F16, A)
+    with pytest.raises(fm.errors.NotSparse, match="has 4 non-zeros"):
+        check_sparse(F16, A, keep_negative_zero=True)
+    with pytest.raises(fm.errors.NotSparse, match="has 4 non-zeros"):
+        compress(F16, A, keep_negative_zero=True)
 
 
 TWO_OF_FOUR = Granularity(2, 4)
 BAD = {
     "dense": (
-        lambda: prune([[1, 2]], fm.mma("m16n8k16", a="s8")),
+        lambda: prune(fm.mma("m16n8k16", a="s8"), [[1, 2]]),
         fm.Error,
         "is dense",
     ),
     "unknown": (
-        lambda: prune([[1, 2]], "mma.sp.m16n8k9"),
-        fm.UnknownInstruction,
+        lambda: prune("mma.sp.m16n8k9", [[1, 2]]),
+        fm.errors.UnknownInstruction,
         "m16n8k9",
     ),
     "width": (
-        lambda: prune([[1, 2, 3, 4, 5]], S8),
-        fm.ShapeError,
+        lambda: prune(S8, [[1, 2, 3, 4, 5]]),
+        fm.errors.ShapeError,
         "5 columns are not a whole number of 2:4 chunks of 4; pad=True adds 3 zeros",
     ),
     "width to compress": (
-        lambda: compress([[1, 2, 3]], F16),
-        fm.ShapeError,
+        lambda: compress(F16, [[1, 2, 3]]),
+        fm.errors.ShapeError,
         "pad=True adds 1 zeros",
     ),
-    "axes": (lambda: prune([1, 2, 3, 4], S8), fm.ShapeError, "2 or more axes"),
+    "axes": (lambda: prune(S8, [1, 2, 3, 4]), fm.errors.ShapeError, "2 or more axes"),
     "axes to compress": (
-        lambda: compress([0, 0, 3, 4], S8),
-        fm.ShapeError,
+        lambda: compress(S8, [0, 0, 3, 4]),
+        fm.errors.ShapeError,
         "2 or more axes",
     ),
     "complex": (
-        lambda: prune([[1j, 2, 3, 4]], S8),
-        fm.ValueRangeError,
+        lambda: prune(S8, [[1j, 2, 3, 4]]),
+        fm.errors.ValueRangeError,
         "only real numbers",
     ),
     "text": (
-        lambda: prune([["a", "b"]], TF32),
-        fm.ValueRangeError,
+        lambda: prune(TF32, [["a", "b"]]),
+        fm.errors.ValueRangeError,
         "only real numbers",
     ),
     "scores: shape": (
-        lambda: prune([[1, 2, 3, 4]], S8, scores=[1, 2, 3, 4]),
-        fm.ShapeError,
+        lambda: prune(S8, [[1, 2, 3, 4]], scores=[1, 2, 3, 4]),
+        fm.errors.ShapeError,
         r"shape of A, \(1, 4\); given scores of shape \(4,\)",
     ),
     "scores: NaN": (
-        lambda: prune(np.ones((9, 8)), S8, scores=nan_at(3, 6)),
-        fm.ValueRangeError,
+        lambda: prune(S8, np.ones((9, 8)), scores=nan_at(3, 6)),
+        fm.errors.ValueRangeError,
         "row 3, chunk 1 contain or add up to a NaN",
     ),
     "scores: NaN of a pair": (
-        lambda: prune([[1] * 8], S4, scores=[[0, 0, np.inf, -np.inf, 0, 0, 0, 0]]),
-        fm.ValueRangeError,
+        lambda: prune(S4, [[1] * 8], scores=[[0, 0, np.inf, -np.inf, 0, 0, 0, 0]]),
+        fm.errors.ValueRangeError,
         "row 0, chunk 0 contain or add up to a NaN",
     ),
     "compressed: shape": (
         lambda: Compressed(np.ones((1, 3)), np.full((1, 1), 4), TWO_OF_FOUR),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "2:4 stores 2 values for each code",
     ),
     "compressed: axes": (
         lambda: Compressed(np.ones(2), np.full(1, 4), TWO_OF_FOUR),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "2:4 stores 2 values for each code",
     ),
     "compressed: width": (
         lambda: Compressed(np.ones((1, 2)), np.full((1, 1), 4), TWO_OF_FOUR, 9),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "1 chunks of 2:4 have 4 columns; given width 9",
     ),
     "compressed: codes": (
         lambda: Compressed(np.ones((1, 2)), np.full((1, 1), 16), TWO_OF_FOUR),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "from 0 to 15",
     ),
     "columns": (
         lambda: Compressed(np.ones((1, 2)), np.uint8([[0]]), TWO_OF_FOUR).columns(),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "row 0, chunk 0: code 0000 names position 0 twice",
     ),
     "other granularity": (
-        lambda: decompress(compress([[0, 1, 0, 2]], S8), TF32),
-        fm.BadMetadata,
+        lambda: decompress(TF32, compress(S8, [[0, 1, 0, 2]])),
+        fm.errors.BadMetadata,
         "is 1:2; given an A of 2:4",
     ),
 }
@@ -307,7 +311,7 @@ def test_bad_input_is_refused_with_what_is_allowed(case):
 
 def test_importing_does_not_import_llvm():
     query = (
-        "import sys, fragmenta.sparse.prune, fragmenta.sparse.compress, fragmenta.sparse.exchange; "
+        "import sys, fragmenta.sparse.pruning, fragmenta.sparse.compression, fragmenta.sparse.exchange; "
         "print('llvmlite' in sys.modules)"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Do others find the codes where they look for them?"""
+"""Other libraries find the codes where they read them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.isa.families import catalogue
-from fragmenta.sparse.compress import Compressed, compress, decompress
+from fragmenta.sparse.compression import Compressed, compress, decompress
 from fragmenta.sparse.exchange import (
     from_cutlass_sm90,
+    from_marlin,
     from_nibbles,
-    from_sparse_marlin,
     from_torch,
     to_cutlass_sm90,
+    to_marlin,
     to_nibbles,
-    to_sparse_marlin,
     to_torch,
 )
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.pruning import prune
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "exchange"
 ORDERED = "sp::ordered_metadata"
@@ -47,7 +47,7 @@ def raw(array):
 def sparse_matrix(op, shape, seed=0):
     of, random = op.types["a"], np.random.default_rng(seed)
     values = random.integers(0, 3, shape).astype(of.storage)
-    return prune(values, op, scores=random.random(shape))
+    return prune(op, values, scores=random.random(shape))
 
 
 def same(left, right):
@@ -63,15 +63,15 @@ def same(left, right):
     "op", [*HOPPER.values(), S4], ids=lambda op: str(op.types["a"])
 )
 def test_nibbles_by_the_book(op):
-    sp = compress(sparse_matrix(op, (2, 3, 64)), op)
+    sp = compress(op, sparse_matrix(op, (2, 3, 64)))
     nibbles = to_nibbles(sp)
     assert nibbles.shape == (2, 3, sp.indices.shape[-1] // 2)
     for (*row, chunk), code in np.ndenumerate(sp.indices):
         byte = int(nibbles[(*row, chunk // 2)])
         assert (byte >> 4 if chunk % 2 else byte & 15) == code
-    same(from_nibbles(sp.values, nibbles, op), sp)
+    same(from_nibbles(op, sp.values, nibbles), sp)
     for word in (np.uint16, np.int32):
-        same(from_nibbles(sp.values, nibbles.view(word), op), sp)
+        same(from_nibbles(op, sp.values, nibbles.view(word)), sp)
 
 
 # ── PyTorch ─────────────────────────────────────────────────────────────────
@@ -112,13 +112,13 @@ def torch_meta_by_hand(codes, word_bits):
 @pytest.mark.parametrize("shape", [(32, 64), (96, 128), (64, 320)])
 def test_torch_by_the_book(name, shape):
     op = TORCH[name]
-    sp = compress(sparse_matrix(op, shape), op)
-    packed, meta = to_torch(sp, op)
+    sp = compress(op, sparse_matrix(op, shape))
+    packed, meta = to_torch(op, sp)
     bits = 32 if name == "s8" else 16
     assert meta.dtype == np.dtype(f"i{bits // 8}")
     by_hand = torch_meta_by_hand(sp.indices, bits).astype(f"u{bits // 8}")
     assert (raw(meta) == by_hand).all()
-    same(from_torch(packed, meta, op), sp)
+    same(from_torch(op, packed, meta), sp)
 
 
 @torch_types
@@ -130,11 +130,11 @@ def test_torch_as_pytorch_answered(name, shape):
         assert str(kept["torch_version"])
         dense = kept[f"{shape}_dense"].view(storage)
         stored, meta = kept[f"{shape}_packed"], kept[f"{shape}_meta"]
-    packed, ours = to_torch(compress(dense, op), op)
+    packed, ours = to_torch(op, compress(op, dense))
     assert (raw(packed) == stored).all()
     assert ours.dtype == meta.dtype
     assert (ours == meta).all()
-    back = decompress(from_torch(stored.view(storage), meta, op), op)
+    back = decompress(op, from_torch(op, stored.view(storage), meta))
     assert (raw(back) == raw(dense)).all()
 
 
@@ -153,9 +153,9 @@ def test_torch_as_pytorch_answers(name, rows, columns, seed):
     dtype = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "s8": "int8"}
     tensor = torch.from_numpy(signed).view(getattr(torch, dtype[name]))
     stored, meta = ask.sparse_semi_structured_from_dense_cutlass(tensor)
-    sp = from_torch(stored, meta, op)
-    assert (raw(decompress(sp, op)) == raw(dense)).all()
-    packed, ours = to_torch(compress(dense, op), op)
+    sp = from_torch(op, stored, meta)
+    assert (raw(decompress(op, sp)) == raw(dense)).all()
+    packed, ours = to_torch(op, compress(op, dense))
     assert (ours == meta.numpy()).all()
     assert (raw(packed) == raw(sp.values)).all()
     bits = torch.from_numpy(raw(packed).view(signed.dtype)).view(tensor.dtype)
@@ -214,24 +214,24 @@ def test_marlin_by_the_book(name, shape):
     )
     values = random.integers(1, 9, (shape[0], shape[1] // 2))
     sp = Compressed(values.astype(op.types["a"].storage), codes, granularity)
-    packed, meta = to_sparse_marlin(sp, op)
+    packed, meta = to_marlin(op, sp)
     bits = 32 if name == "s8" else 16
     assert meta.dtype == np.dtype(f"i{bits // 8}")
     assert (raw(meta) == scattered(codes, bits)).all()
-    same(from_sparse_marlin(packed, meta, op), sp)
+    same(from_marlin(op, packed, meta), sp)
     # as vLLM and torchao keep it: the same words in another shape
     kept = meta.reshape(meta.shape[1] // 2, meta.shape[0] * 2)
-    same(from_sparse_marlin(packed, kept, op), sp)
+    same(from_marlin(op, packed, kept), sp)
     # another order than PyTorch's, so that nobody has to take this on trust
-    assert (raw(meta) != raw(to_torch(sp, op).meta)).any()
+    assert (raw(meta) != raw(to_torch(op, sp).meta)).any()
 
 
 def test_marlin_quantized_to_8_bits():
     """Values in int32 tensors have codes of int16, whatever their size."""
     op = TORCH["s8"]
-    sp = compress(sparse_matrix(op, (64, 64)), op)
+    sp = compress(op, sparse_matrix(op, (64, 64)))
     meta = scattered(sp.indices, 16).view(np.int16)
-    same(from_sparse_marlin(sp.values.astype(np.int32), meta, op), sp)
+    same(from_marlin(op, sp.values.astype(np.int32), meta), sp)
 
 
 @torch_types
@@ -243,14 +243,14 @@ def test_marlin_as_torchao_answered(name, shape):
         assert str(kept["torchao_version"])
         dense = kept[f"{shape}_dense"].view(storage)
         stored, meta = kept[f"{shape}_packed"], kept[f"{shape}_meta"]
-    packed, ours = to_sparse_marlin(compress(dense, op), op)
+    packed, ours = to_marlin(op, compress(op, dense))
     assert (raw(packed) == stored).all()
     assert ours.dtype == meta.dtype
     assert (ours == meta).all()
-    back = decompress(from_sparse_marlin(stored.view(storage), meta, op), op)
+    back = decompress(op, from_marlin(op, stored.view(storage), meta))
     assert (raw(back) == raw(dense)).all()
-    with pytest.raises(fm.BadMetadata, match="which from_sparse_marlin reads"):
-        from_torch(stored.view(storage), meta, op)
+    with pytest.raises(fm.errors.BadMetadata, match="which from_marlin reads"):
+        from_torch(op, stored.view(storage), meta)
 
 
 @torch_types
@@ -261,11 +261,11 @@ def test_pytorch_is_not_taken_for_marlin(name):
         stored = kept["64x128_packed"].view(storage)
         meta = kept["64x128_meta"]
     with pytest.raises(
-        fm.BadMetadata, match=r"Sparse-Marlin: .* which from_torch reads"
+        fm.errors.BadMetadata, match=r"Sparse-Marlin: .* which from_torch reads"
     ):
-        from_sparse_marlin(stored, meta, op)
+        from_marlin(op, stored, meta)
     full = np.ones_like(stored)
-    assert from_torch(full, meta, op).shape == from_sparse_marlin(full, meta, op).shape
+    assert from_torch(op, full, meta).shape == from_marlin(op, full, meta).shape
 
 
 @pytest.mark.parametrize("name", ["f16", "s8"])
@@ -278,8 +278,8 @@ def test_zeros_stored_under_any_code_are_welcome(name):
     values = random.integers(0, 2, (64, 64)).astype(op.types["a"].storage)
     for stored in (values, np.zeros_like(values)):
         sp = Compressed(stored, indices, op.granularity)
-        same(from_torch(*to_torch(sp, op), op), sp)
-        same(from_sparse_marlin(*to_sparse_marlin(sp, op), op), sp)
+        same(from_torch(op, *to_torch(op, sp)), sp)
+        same(from_marlin(op, *to_marlin(op, sp)), sp)
 
 
 def test_every_word_of_marlin_is_the_register_of_a_lane():
@@ -294,7 +294,7 @@ def test_every_word_of_marlin_is_the_register_of_a_lane():
     random = np.random.default_rng(2)
     codes = random.choice(op.granularity.codes(), (128, 24))
     sp = Compressed(np.ones((128, 48), np.float16), codes, op.granularity)
-    words = np.ascontiguousarray(to_sparse_marlin(sp, op).meta).view(np.uint32)
+    words = np.ascontiguousarray(to_marlin(op, sp).meta).view(np.uint32)
     found = words.reshape(3, 2, 2, 32)  # along k, along m, register, lane
     for k, m, j in np.ndindex(3, 2, 4):
         rows = 64 * m + j + np.r_[8 * np.arange(8), 8 * np.arange(8) + 4]
@@ -350,15 +350,15 @@ def test_cutlass_by_the_book(name):
     width, chunk = op.types["a"].bits, op.granularity.chunk
     for tile_k in tiles_of(name):
         tile = min(tile_k, 128)
-        sp = compress(sparse_matrix(op, (100, 2 * tile)), op)
-        image = to_cutlass_sm90(sp, op, tile_k=tile_k)
+        sp = compress(op, sparse_matrix(op, (100, 2 * tile)))
+        image = to_cutlass_sm90(op, sp, tile_k=tile_k)
         assert image.dtype == np.uint8
         assert image.shape == (128 * 2 * tile // chunk // 2,)
         for (row, number), code in np.ndenumerate(sp.indices):
             offset = cutlass_offset(row, number * chunk, 100, width, tile) // chunk
             byte = int(image[offset // 2])
             assert (byte >> 4 if offset % 2 else byte & 15) == code
-        same(from_cutlass_sm90(sp.values, image, op, tile_k=tile_k), sp)
+        same(from_cutlass_sm90(op, sp.values, image, tile_k=tile_k), sp)
 
 
 @hopper_types
@@ -374,7 +374,7 @@ def test_every_word_of_cutlass_is_the_register_of_a_lane(name):
     sp = Compressed(
         np.ones((rows, chunks * op.granularity.kept)), codes, op.granularity
     )
-    words = to_cutlass_sm90(sp, op, tile_k=tile).view(np.uint32)
+    words = to_cutlass_sm90(op, sp, tile_k=tile).view(np.uint32)
     registers = e.pack_tiles(codes)[..., 0]  # (m tile, instruction along k, lane)
     blocks = tile // op.shape.k
     if op.types["a"].bits == 8:
@@ -400,17 +400,17 @@ def test_cutlass_round_trip(name, data):
     columns = op.granularity.chunk * data.draw(st.integers(1, 90))
     tile_k = data.draw(st.sampled_from(tiles_of(name)))
     A = sparse_matrix(op, (*batch, rows, columns), data.draw(st.integers(0, 99)))
-    sp = compress(A, op)
-    image = to_cutlass_sm90(sp, op, tile_k=tile_k)
+    sp = compress(op, A)
+    image = to_cutlass_sm90(op, sp, tile_k=tile_k)
     assert image.shape[:-1] == tuple(batch)
-    same(from_cutlass_sm90(sp.values, image, op, tile_k=tile_k), sp)
-    same(from_cutlass_sm90(sp.values, image.view(np.uint16), op, tile_k=tile_k), sp)
+    same(from_cutlass_sm90(op, sp.values, image, tile_k=tile_k), sp)
+    same(from_cutlass_sm90(op, sp.values, image.view(np.uint16), tile_k=tile_k), sp)
 
 
 def test_cutlass_padding_is_empty_chunks():
     op = HOPPER["s8"]
-    sp = compress(np.int8([[1, 2, 0, 0]]), op)
-    image = to_cutlass_sm90(sp, op, tile_k=64)
+    sp = compress(op, np.int8([[1, 2, 0, 0]]))
+    image = to_cutlass_sm90(op, sp, tile_k=64)
     assert image[0] == 0b1110_0100
     assert (image[1:] == 0b1110_1110).all()
 
@@ -419,11 +419,11 @@ def test_cutlass_zeros_for_chunks_of_zeros_are_understood():
     op = HOPPER["e4m3"]
     values = np.zeros((64, 32), ml_dtypes.float8_e4m3fn)
     image = np.zeros(64 * 8, np.uint8)
-    sp = from_cutlass_sm90(values, image, op, tile_k=64)
+    sp = from_cutlass_sm90(op, values, image, tile_k=64)
     assert (sp.indices == op.granularity.empty).all()
     values[3, 5] = 1
-    with pytest.raises(fm.BadMetadata, match="row 3, chunk 2: code 0000 names"):
-        from_cutlass_sm90(values, image, op, tile_k=64)
+    with pytest.raises(fm.errors.BadMetadata, match="row 3, chunk 2: code 0000 names"):
+        from_cutlass_sm90(op, values, image, tile_k=64)
 
 
 # ── refusals ────────────────────────────────────────────────────────────────
@@ -438,153 +438,151 @@ F16, S8, E4M3 = TORCH["f16"], TORCH["s8"], HOPPER["e4m3"]
 BAD = {
     "odd nibbles": (
         lambda: to_nibbles(codes(1, 3, S8)),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "even number of chunks; given 3",
     ),
     "nibbles: type": (
-        lambda: from_nibbles(np.ones((1, 4)), np.ones((1, 1)), S8),
-        fm.ShapeError,
+        lambda: from_nibbles(S8, np.ones((1, 4)), np.ones((1, 1))),
+        fm.errors.ShapeError,
         "must be an array of integers",
     ),
     "nibbles: code": (
-        lambda: from_nibbles(np.ones((1, 4)), np.uint8([[0xE5]]), S8),
-        fm.BadMetadata,
+        lambda: from_nibbles(S8, np.ones((1, 4)), np.uint8([[0xE5]])),
+        fm.errors.BadMetadata,
         "row 0, chunk 0: code 0101 names position 1 twice",
     ),
     "nibbles: shape": (
-        lambda: from_nibbles(np.ones((1, 6)), np.uint8([[0xE4]]), S8),
-        fm.ShapeError,
+        lambda: from_nibbles(S8, np.ones((1, 6)), np.uint8([[0xE4]])),
+        fm.errors.ShapeError,
         "2:4 stores 2 values for each code",
     ),
     "nibbles: values": (
-        lambda: from_nibbles(np.full((1, 4), 0.5), np.uint8([[0xE4]]), S8),
-        fm.ValueRangeError,
+        lambda: from_nibbles(S8, np.full((1, 4), 0.5), np.uint8([[0xE4]])),
+        fm.errors.ValueRangeError,
         "s8 holds integers",
     ),
     "torch: type": (
-        lambda: to_torch(codes(32, 16, E4M3), E4M3),
+        lambda: to_torch(E4M3, codes(32, 16, E4M3)),
         fm.Error,
         "has f16, bf16, tf32 and s8; given e4m3",
     ),
     "torch: rows": (
-        lambda: to_torch(codes(16, 16, F16), F16),
-        fm.ShapeError,
+        lambda: to_torch(F16, codes(16, 16, F16)),
+        fm.errors.ShapeError,
         r"32 rows and 32 columns; .* \(16, 16\)",
     ),
     "torch: columns": (
-        lambda: to_torch(codes(32, 8, S8), S8),
-        fm.ShapeError,
+        lambda: to_torch(S8, codes(32, 8, S8)),
+        fm.errors.ShapeError,
         "16 rows and 64 columns",
     ),
     "torch: empty": (
-        lambda: to_torch(codes(0, 16, S8), S8),
-        fm.ShapeError,
+        lambda: to_torch(S8, codes(0, 16, S8)),
+        fm.errors.ShapeError,
         r"\(0, 16\)",
     ),
     "torch: meta type": (
-        lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int32), F16),
-        fm.ShapeError,
+        lambda: from_torch(F16, np.ones((32, 16)), np.zeros((32, 2), np.int32)),
+        fm.errors.ShapeError,
         "meta of f16 must be int16; given int32",
     ),
     "torch: meta shape": (
-        lambda: from_torch(np.ones((32, 16)), np.zeros(64, np.int16), F16),
-        fm.ShapeError,
+        lambda: from_torch(F16, np.ones((32, 16)), np.zeros(64, np.int16)),
+        fm.errors.ShapeError,
         "meta must be a matrix",
     ),
     "torch: code": (
-        lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int16), F16),
-        fm.BadMetadata,
+        lambda: from_torch(F16, np.ones((32, 16)), np.zeros((32, 2), np.int16)),
+        fm.errors.BadMetadata,
         "code 0000 names position 0 twice; 255 more are illegal",
     ),
     "torch: descending": (
         lambda: from_torch(
+            fm.mma("m16n8k32", a="f16", d="f32", sp="sp"),
             np.ones((32, 16)),
             np.full((32, 2), 0x1111, np.int16),
-            fm.mma("m16n8k32", a="f16", d="f32", sp="sp"),
         ),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "code 0001 names position 1 before 0",
     ),
     "torch: to descending": (
         lambda: to_torch(
-            Compressed(np.ones((32, 16), "f2"), np.ones((32, 8), int), F16.granularity),
             fm.mma("m16n8k32", a="f16", d="f32", sp="sp"),
+            Compressed(np.ones((32, 16), "f2"), np.ones((32, 8), int), F16.granularity),
         ),
-        fm.BadMetadata,
+        fm.errors.BadMetadata,
         "code 0001 names position 1 before 0",
     ),
     "marlin: type": (
-        lambda: to_sparse_marlin(codes(64, 16, S4), S4),
+        lambda: to_marlin(S4, codes(64, 16, S4)),
         fm.Error,
         "Sparse-Marlin has f16, bf16, tf32 and s8; given s4",
     ),
     "marlin: rows": (
-        lambda: to_sparse_marlin(codes(96, 16, F16), F16),
-        fm.ShapeError,
+        lambda: to_marlin(F16, codes(96, 16, F16)),
+        fm.errors.ShapeError,
         r"64 rows and 32 columns; .* \(96, 16\)",
     ),
     "marlin: meta type": (
-        lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros((64, 2), int), S8),
-        fm.ShapeError,
+        lambda: from_marlin(S8, np.ones((64, 16)), np.zeros((64, 2), int)),
+        fm.errors.ShapeError,
         "meta of s8 must be int32 or int16; given int64",
     ),
     "marlin: meta shape": (
-        lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros(128, np.int16), F16),
-        fm.ShapeError,
+        lambda: from_marlin(F16, np.ones((64, 16)), np.zeros(128, np.int16)),
+        fm.errors.ShapeError,
         "meta must be a matrix",
     ),
     "marlin: another matrix": (
-        lambda: from_sparse_marlin(
-            np.ones((64, 16)), np.full((64, 4), 0x4444, np.int16), F16
-        ),
-        fm.ShapeError,
+        lambda: from_marlin(F16, np.ones((64, 16)), np.full((64, 4), 0x4444, np.int16)),
+        fm.errors.ShapeError,
         "2:4 stores 2 values for each code",
     ),
     "marlin: quantized": (
-        lambda: from_sparse_marlin(
-            np.zeros((1, 128), np.int32), np.full((1, 128), 0x4444, np.int16), F16
+        lambda: from_marlin(
+            F16, np.zeros((1, 128), np.int32), np.full((1, 128), 0x4444, np.int16)
         ),
-        fm.ShapeError,
+        fm.errors.ShapeError,
         "64 rows and 32 columns",
     ),
     "marlin: code": (
-        lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros((64, 2), np.int16), F16),
-        fm.BadMetadata,
+        lambda: from_marlin(F16, np.ones((64, 16)), np.zeros((64, 2), np.int16)),
+        fm.errors.BadMetadata,
         "code 0000 names position 0 twice",
     ),
     "cutlass: type": (
-        lambda: to_cutlass_sm90(codes(64, 8, S4), S4),
+        lambda: to_cutlass_sm90(S4, codes(64, 8, S4)),
         fm.Error,
         "no sparse Hopper kernels for s4",
     ),
     "cutlass: tile": (
-        lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=32),
-        fm.ShapeError,
+        lambda: to_cutlass_sm90(E4M3, codes(64, 16, E4M3), tile_k=32),
+        fm.errors.ShapeError,
         "tile_k of e4m3 must be a multiple of 64; given 32",
     ),
     "cutlass: no tile": (
-        lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=0),
-        fm.ShapeError,
+        lambda: to_cutlass_sm90(E4M3, codes(64, 16, E4M3), tile_k=0),
+        fm.errors.ShapeError,
         "given 0",
     ),
     "cutlass: empty": (
-        lambda: to_cutlass_sm90(codes(0, 16, E4M3), E4M3),
-        fm.ShapeError,
+        lambda: to_cutlass_sm90(E4M3, codes(0, 16, E4M3)),
+        fm.errors.ShapeError,
         "matrix is empty; given 0 rows of 16 chunks",
     ),
     "cutlass: bytes": (
-        lambda: from_cutlass_sm90(np.ones((64, 64)), np.zeros(9, np.uint8), E4M3),
-        fm.ShapeError,
+        lambda: from_cutlass_sm90(E4M3, np.ones((64, 64)), np.zeros(9, np.uint8)),
+        fm.errors.ShapeError,
         "must have 1024 bytes for each matrix; given 9 bytes",
     ),
     "cutlass: values": (
-        lambda: from_cutlass_sm90(np.ones(64), np.zeros(9, np.uint8), E4M3),
-        fm.ShapeError,
+        lambda: from_cutlass_sm90(E4M3, np.ones(64), np.zeros(9, np.uint8)),
+        fm.errors.ShapeError,
         "matrix is empty",
     ),
     "cutlass: odd values": (
-        lambda: from_cutlass_sm90(np.ones((64, 33)), np.zeros(1024, np.uint8), E4M3),
-        fm.ShapeError,
+        lambda: from_cutlass_sm90(E4M3, np.ones((64, 33)), np.zeros(1024, np.uint8)),
+        fm.errors.ShapeError,
         "2:4 stores 2 values for each code",
     ),
 }
@@ -600,11 +598,13 @@ def test_bad_input_is_refused_with_what_is_allowed(case):
 def test_a_matrix_goes_with_its_instruction():
     tf32 = fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp")
     f16 = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
-    sp = fm.compress(np.zeros((64, 64), np.float32), tf32)
+    sp = fm.sparse.compress(tf32, np.zeros((64, 64), np.float32))
     for call in (to_torch, to_cutlass_sm90):
-        with pytest.raises(fm.BadMetadata, match="is 2:4; given an A of 1:2"):
-            call(sp, f16)
+        with pytest.raises(fm.errors.BadMetadata, match="is 2:4; given an A of 1:2"):
+            call(f16, sp)
     s8 = fm.wgmma("m64n8k64", a="s8", sp="sp")
-    halves = fm.compress(np.zeros((64, 64), np.float16), f16)
-    with pytest.raises(fm.ShapeError, match="must have values of int8; given float16"):
-        to_torch(halves, s8)
+    halves = fm.sparse.compress(f16, np.zeros((64, 64), np.float16))
+    with pytest.raises(
+        fm.errors.ShapeError, match="must have values of int8; given float16"
+    ):
+        to_torch(s8, halves)

@@ -1,4 +1,4 @@
-"""Do large matrices, threads and memory make no difference?"""
+"""Large matrices, threads and memory change no result."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.sparse.compress import (
+from fragmenta.sparse.compression import (
     compress,
     decompress,
-    sparsity_report,
 )
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.compression import (
+    report as sparsity_report,
+)
+from fragmenta.sparse.pruning import prune
 from tests.sparse.by_hand import F16, S4, S8, TF32, name, patterns, prune_by_hand, raw
 
 
@@ -29,30 +31,30 @@ def small_blocks(monkeypatch):
 def test_blocks_in_threads_are_the_whole(op):
     A = patterns(op, (3, 41, 64))
     shares: list[float] = []
-    pruned = prune(A, op, progress=shares.append)
+    pruned = prune(op, A, progress=shares.append)
     assert (raw(pruned) == raw(prune_by_hand(A, op.granularity))).all()
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    sp = compress(pruned, op, keep_negative_zero=True)
-    assert (raw(decompress(sp, op)) == raw(pruned)).all()
+    sp = compress(op, pruned, keep_negative_zero=True)
+    assert (raw(decompress(op, sp)) == raw(pruned)).all()
     full = np.array(pruned)
     full[2, 7, :] = 1
-    report = sparsity_report(full, op)
+    report = sparsity_report(op, full)
     assert report.first == (2, 7, 0)
     assert report.violating == 64 // op.granularity.chunk
     scores = np.zeros(A.shape)
     scores[1, 7, 0] = np.nan
-    with pytest.raises(fm.ValueRangeError, match=r"batch \[1\], row 7, chunk 0"):
-        prune(A, op, scores=scores)
+    with pytest.raises(fm.errors.ValueRangeError, match=r"batch \[1\], row 7, chunk 0"):
+        prune(op, A, scores=scores)
 
 
 def test_callers_may_use_threads_themselves():
     A = patterns(S8, (64, 4096), zeros=0)
-    expected = prune(A, S8)
+    expected = prune(S8, A)
     results: list[bool] = []
 
     def work() -> None:
-        results.append(bool((prune(A, S8) == expected).all()))
+        results.append(bool((prune(S8, A) == expected).all()))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -65,9 +67,9 @@ def test_callers_may_use_threads_themselves():
 @pytest.mark.parametrize("op", [S8, S4, F16, TF32], ids=name)
 def test_memory_stays_within_twice_the_input(op):
     A = patterns(op, (2048, 2048), zeros=0)
-    prune(A[:4], op)  # compiles
-    sp = compress(prune(A, op), op)
-    decompress(sp, op)
+    prune(op, A[:4])  # compiles
+    sp = compress(op, prune(op, A))
+    decompress(op, sp)
 
     def beyond(call, out):
         tracemalloc.start()
@@ -77,7 +79,7 @@ def test_memory_stays_within_twice_the_input(op):
         return peak - out
 
     stored = sp.values.nbytes + sp.indices.nbytes
-    pruned = prune(A, op)
-    assert beyond(lambda: prune(A, op), A.nbytes) <= 2 * A.nbytes
-    assert beyond(lambda: compress(pruned, op), stored) <= 2 * A.nbytes
-    assert beyond(lambda: decompress(sp, op), A.nbytes) <= 2 * A.nbytes
+    pruned = prune(op, A)
+    assert beyond(lambda: prune(op, A), A.nbytes) <= 2 * A.nbytes
+    assert beyond(lambda: compress(op, pruned), stored) <= 2 * A.nbytes
+    assert beyond(lambda: decompress(op, sp), A.nbytes) <= 2 * A.nbytes

@@ -1,4 +1,4 @@
-"""Does the allocator obey the rules of ``tcgen05.alloc``?"""
+"""The allocator obeys the rules of ``tcgen05.alloc``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_room_must_be_in_one_piece() -> None:
 
 @pytest.mark.parametrize("columns", [0, 16, 48, 96, 1024, -32, 32.0, True, "32"])
 def test_sizes(columns: int) -> None:
-    with pytest.raises(fm.AddressError, match="32, 64, 128, 256 or 512 columns"):
+    with pytest.raises(fm.errors.AddressError, match="32, 64, 128, 256 or 512 columns"):
         Allocator().allocate(columns)
 
 
@@ -57,10 +57,12 @@ def test_only_what_was_allocated_is_freed() -> None:
     memory = Allocator()
     memory.allocate(64)
     for address, columns in [(0, 32), (32, 32), (64, 64), (1 << 16, 64)]:
-        with pytest.raises(fm.AddressError, match="allocated are columns 0 to 63"):
+        with pytest.raises(
+            fm.errors.AddressError, match="allocated are columns 0 to 63"
+        ):
             memory.free(address, columns)
     memory.free(0, 64)
-    with pytest.raises(fm.AddressError, match="nothing is allocated"):
+    with pytest.raises(fm.errors.AddressError, match="nothing is allocated"):
         memory.free(0, 64)
 
 

@@ -1,4 +1,4 @@
-"""Does ``tcgen05.cp`` put each byte where it must?"""
+"""``tcgen05.cp`` puts each byte into the right cell."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import TensorAddress
-from fragmenta.tensor_memory import copies, copy, expanded
+from fragmenta.tensor_memory import TensorAddress, copies, copy, expanded
 
 # The rows and bytes of the source, and the lanes of row i.
 LANES: dict[str, tuple[int, int, Callable[[int], set[int]]]] = {
@@ -32,9 +31,9 @@ def copying(shape: str, group: int = 1, source: str = "") -> str:
     return f"tcgen05.cp.cta_group::{group}.{shape}{form}"
 
 
-def plain(rows: int, start: int = 0) -> fm.Descriptor:
+def plain(rows: int, start: int = 0) -> fm.shared.Descriptor:
     """Eight rows of 16 bytes in 128 bytes; the next 16 bytes after all rows."""
-    return fm.Descriptor(start, 16 * rows, 128, swizzle=0, family="tcgen05")
+    return fm.shared.Descriptor(start, 16 * rows, 128, swizzle=0, family="tcgen05")
 
 
 def tile(rows: int, size: int, seed: int = 0) -> np.ndarray:
@@ -68,7 +67,7 @@ def test_every_byte(shape: str) -> None:
     rows, size, lanes = LANES[shape]
     data = tile(rows, size)
     before = np.full((128, 512), 5, np.uint32)
-    image = copy(before, shared(data, 256), copying(shape), 33, plain(rows, 256))
+    image = copy(copying(shape), before, shared(data, 256), 33, plain(rows, 256))
     wanted = np.full((128, 512), 5, np.uint32)
     for row in range(rows):
         for lane in lanes(row):
@@ -78,22 +77,22 @@ def test_every_byte(shape: str) -> None:
 
 def test_the_base_lane_of_4x256b() -> None:
     data = tile(4, 32)
-    image = copy(ZERO, shared(data), copying("4x256b"), TensorAddress(31, 0), plain(4))
+    image = copy(copying("4x256b"), ZERO, shared(data), TensorAddress(31, 0), plain(4))
     assert np.flatnonzero(image.any(axis=1)).tolist() == [31, 63, 95, 127]
     for lane, shape, most in ((32, "4x256b", "30 or 31"), (1, "128x128b", "lane 0;")):
         rows, size, _ = LANES[shape]
         source = shared(tile(rows, size))
-        with pytest.raises(fm.AddressError, match=most):
-            copy(ZERO, source, copying(shape), TensorAddress(lane, 0), plain(rows))
+        with pytest.raises(fm.errors.AddressError, match=most):
+            copy(copying(shape), ZERO, source, TensorAddress(lane, 0), plain(rows))
 
 
 def test_swizzled_rows() -> None:
     data = tile(128, 32)
-    where = fm.Descriptor(0, 16, 256, swizzle=32, family="tcgen05")
+    where = fm.shared.Descriptor(0, 16, 256, swizzle=32, family="tcgen05")
     memory = np.zeros(128 * 32, np.uint8)
     for (row, byte), value in np.ndenumerate(data):
         memory[where.address(row, byte, "b8")] = value
-    image = copy(ZERO, memory, copying("128x256b"), 0, where.encode())
+    image = copy(copying("128x256b"), ZERO, memory, 0, where.encode())
     assert (image[:, :8] == data.view(np.uint32)).all()
 
 
@@ -101,14 +100,14 @@ def test_both_ctas_copy_their_own() -> None:
     data = [tile(32, 16, seed) for seed in (0, 1)]
     memory = np.stack([shared(each) for each in data])
     both = np.zeros((3, 2, 128, 512), np.uint32)
-    image = copy(both, memory, copying("32x128b.warpx4", 2), 4, plain(32))
+    image = copy(copying("32x128b.warpx4", 2), both, memory, 4, plain(32))
     assert image.shape == (3, 2, 128, 512)
     for cta in (0, 1):
         assert (image[:, cta, 32:64, 4:8] == data[cta].view(np.uint32)).all()
-    with pytest.raises(fm.ShapeError, match="each from its own shared memory"):
-        copy(both, memory[0], copying("32x128b.warpx4", 2), 4, plain(32))
-    with pytest.raises(fm.ShapeError, match="2, 128, 512"):
-        copy(ZERO, memory, copying("32x128b.warpx4", 2), 4, plain(32))
+    with pytest.raises(fm.errors.ShapeError, match="each from its own shared memory"):
+        copy(copying("32x128b.warpx4", 2), both, memory[0], 4, plain(32))
+    with pytest.raises(fm.errors.ShapeError, match="2, 128, 512"):
+        copy(copying("32x128b.warpx4", 2), ZERO, memory, 4, plain(32))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_elements_become_bytes(shape: str, source: str, bits: int, shift: int) -
             data[row, begin : begin + 2 * bits] = list(
                 packed.to_bytes(2 * bits, "little")
             )
-    image = copy(ZERO, shared(data), copying(shape, source=source), 0, plain(rows))
+    image = copy(copying(shape, source=source), ZERO, shared(data), 0, plain(rows))
     for row in range(rows):
         for lane in lanes(row):
             found = image[lane, : size // 4].view(np.uint8)
@@ -143,18 +142,18 @@ def test_fp4_lands_where_the_multiplication_reads_it() -> None:
         low = bits[:, unit : unit + 16]
         packed[:, unit : unit + 8] = low[:, ::2] | low[:, 1::2] << 4
     op = copying("128x256b", source="b4x16_p64")
-    image = copy(ZERO, shared(packed), op, 64, plain(128))
+    image = copy(op, ZERO, shared(packed), 64, plain(128))
     assert (a.unpack_bits(image, address=64) == bits).all()
 
 
 def test_wrong_arguments() -> None:
     with pytest.raises(fm.Error, match="copies to tensor memory"):
         copies("tcgen05.ld.sync.aligned.32x32b.x1.b32")
-    with pytest.raises(fm.AddressError, match="do not fit"):
-        copy(ZERO, shared(tile(128, 32)), copying("128x256b"), 505, plain(128))
-    with pytest.raises(fm.AddressError, match="outside"):
-        copy(ZERO, shared(tile(64, 32)), copying("128x256b"), 0, plain(128))
-    with pytest.raises(fm.ShapeError, match="multiple of 16"):
+    with pytest.raises(fm.errors.AddressError, match="do not fit"):
+        copy(copying("128x256b"), ZERO, shared(tile(128, 32)), 505, plain(128))
+    with pytest.raises(fm.errors.AddressError, match="outside"):
+        copy(copying("128x256b"), ZERO, shared(tile(64, 32)), 0, plain(128))
+    with pytest.raises(fm.errors.ShapeError, match="multiple of 16"):
         expanded(np.zeros(20, np.uint8), "b8x16.b4x16_p64")
     with pytest.raises(fm.Error, match="b4x16_p64 and b8x16"):
         expanded(np.zeros(16, np.uint8), "b4x16")

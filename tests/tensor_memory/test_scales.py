@@ -1,4 +1,4 @@
-"""Are scale factors in cuBLAS's order, and do copies put them where ``mma`` reads them?"""
+"""Scale factors are in cuBLAS's order, and copies put them where ``mma`` reads them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def test_batches_and_types() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(fm.ShapeError, match="one byte each"):
+    with pytest.raises(fm.errors.ShapeError, match="one byte each"):
         scale_blocks(np.ones((128, 4), np.float32))
-    with pytest.raises(fm.ShapeError, match="4 blocks of 512 bytes"):
+    with pytest.raises(fm.errors.ShapeError, match="4 blocks of 512 bytes"):
         scale_matrix(np.zeros(512, np.uint8), 256, 8)
-    with pytest.raises(fm.ShapeError, match="1 or more"):
+    with pytest.raises(fm.errors.ShapeError, match="1 or more"):
         scale_matrix(np.zeros(512, np.uint8), 0, 4)
     with pytest.raises(fm.Error, match="no scales in tensor memory"):
         scale_copy(fm.tcgen05("m128n64k16", a="f16", d="f32"), "scale_A")
-    with pytest.raises(fm.UnknownOperand, match="scale_A and scale_B"):
+    with pytest.raises(fm.errors.UnknownOperand, match="scale_A and scale_B"):
         scale_copy(fm.tcgen05("m128n64k16", a="f16", d="f32"), "A")
 
 
@@ -65,8 +65,10 @@ def copied(op: Any, operand: str, sources: list[np.ndarray]) -> np.ndarray:
     if op.cta_group == 1:
         memory, image = memory[0], image[0]
     for number in range(memory.shape[-1] // step):
-        where = fm.Descriptor(step * number, 16, 128, swizzle=0, family="tcgen05")
-        image = copy(image, memory, move, COLUMN + 4 * number, where)
+        where = fm.shared.Descriptor(
+            step * number, 16, 128, swizzle=0, family="tcgen05"
+        )
+        image = copy(move, image, memory, COLUMN + 4 * number, where)
     return image
 
 

@@ -1,4 +1,4 @@
-"""Do checkpoints become the layers that they describe, and layers the same files?"""
+"""Checkpoints become the layers that they describe, and layers the same files."""
 
 import json
 
@@ -70,7 +70,7 @@ def test_float32_is_one_of_two(tmp_path):
     found = ft.from_bitmask(parts["compressed"], parts["bitmask"], 4)
     assert found.to_dense().tolist() == [[1.5, 0, 0, 0], [0, 3, 4, 0]]
     parts["compressed"][0, 1] = 1
-    with pytest.raises(fm.NotSparse, match="1:2 stores 1"):
+    with pytest.raises(fm.errors.NotSparse, match="1:2 stores 1"):
         ft.from_bitmask(parts["compressed"], parts["bitmask"], 4)
 
 

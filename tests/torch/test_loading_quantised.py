@@ -1,4 +1,4 @@
-"""Do quantised weights of checkpoints keep their values and scales, or are rounded once?"""
+"""Quantised weights of checkpoints keep their values and scales, or are rounded once."""
 
 import json
 
@@ -161,12 +161,12 @@ def marlin_folder(tmp_path, bits, columns, version="0.9.0"):
     op, half = (Kernel(name).instruction for name in ("s8", "f16"))
     rng = np.random.default_rng(bits)
     low = 1 << bits - 1
-    dense = fm.prune(rng.integers(-low, low, (64, columns)), op).astype(np.int8)
+    dense = fm.sparse.prune(op, rng.integers(-low, low, (64, columns))).astype(np.int8)
     groups = columns // 128 if columns > 128 else 1
     scales = rng.uniform(0.001, 0.002, (64, groups)).astype(np.float16)
-    words, packed = marlin(fm.compress(dense, op).values, scales, bits)
-    codes = fm.compress(dense.astype(np.float16), half)
-    meta = fm.to_sparse_marlin(codes, half).meta.reshape(columns // 32, 128)
+    words, packed = marlin(fm.sparse.compress(op, dense).values, scales, bits)
+    codes = fm.sparse.compress(half, dense.astype(np.float16))
+    meta = fm.sparse.to_marlin(half, codes).meta.reshape(columns // 32, 128)
     path = tmp_path / "marlin"
     path.mkdir()
     parts = {"weight_packed": words, "scale_packed": packed, "meta": meta}

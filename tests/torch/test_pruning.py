@@ -1,4 +1,4 @@
-"""What happens to weights: which survive, what is lost, what is left alone?"""
+"""Pruning: which weights survive, what is lost, and what is left as it is."""
 
 import copy
 import itertools
@@ -138,7 +138,7 @@ def test_pruning_is_never_silent():
         warnings.simplefilter("error")
         ft.linears(model_of(64, 32), prune=True)  # it is meant
     before = model_of(64, 32)
-    with pytest.raises(fm.NotSparse, match=r"layer 0: .*chunks are too full"):
+    with pytest.raises(fm.errors.NotSparse, match=r"layer 0: .*chunks are too full"):
         ft.linears(before, prune=False)
     assert type(before[0]) is torch.nn.Linear
 
@@ -323,7 +323,7 @@ def test_what_cusparselt_stores_is_made_dense_by_pytorch(quiet, monkeypatch):
     monkeypatch.setattr(CuSparseLt, "to_dense", lambda self: weight)
     assert torch.equal(ft.compress(given).to_dense(), weight)
     monkeypatch.setattr(CuSparseLt, "to_dense", lambda self: torch.ones_like(weight))
-    with pytest.raises(fm.NotSparse):
+    with pytest.raises(fm.errors.NotSparse):
         ft.compress(given)
 
 

@@ -48,7 +48,7 @@ def test_rows_are_those_of_quantize(kind, quantize):
     x[3] = 0
     values, scales = ft.quantize_rows(x, quantize)
     op = {"fp8": "e4m3", "int8": "s8"}[quantize]
-    q = fm.quantize(matrix_of(x, FLOATS[kind]), op, per="row")
+    q = fm.quant.quantize(op, matrix_of(x, FLOATS[kind]), per="row")
     assert values.dtype == KINDS[quantize]
     assert values.stride() == (48, 1)  # a product reads it as it is
     np.testing.assert_array_equal(bits(values).numpy(), q.values.view(np.uint8))
@@ -155,7 +155,7 @@ def test_float32_weights_are_2_of_4_and_not_1_of_2():
     assert layer.pruning.state == "kept"
     assert layer.weight.to_dense().tolist() == [[64, 127, 0, 0]]
     linear.weight.data = torch.ones(1, 4)
-    with pytest.raises(fm.NotSparse, match="2 elements are too many for 2:4"):
+    with pytest.raises(fm.errors.NotSparse, match="2 elements are too many for 2:4"):
         ft.SparseLinear.from_linear(linear, prune=False, quantize="int8")
 
 
@@ -206,7 +206,7 @@ def test_the_output_type(linear, x):
         assert torch.equal(layer(x.float()), layer(x.float()).bfloat16())
     assert layer(x[:0]).shape == (0, 3, 40)
     assert layer(x[0, 0]).shape == (40,)
-    with pytest.raises(fm.ShapeError, match="the last axis of x must be 96"):
+    with pytest.raises(fm.errors.ShapeError, match="the last axis of x must be 96"):
         layer(x[..., :64])
     with pytest.raises(fm.Error, match="x must be float32, bfloat16 or float16"):
         layer(x.to(torch.float8_e4m3fn))
@@ -284,7 +284,7 @@ def test_other_things_that_are_refused(linear):
     with pytest.raises(fm.Error, match="a weight must have numbers"):
         made(torch.nn.Linear(8, 8, device="meta"))
     linear.bfloat16().weight.data[0, 0] = math.inf
-    with pytest.raises(fm.ValueRangeError, match="must be finite"):
+    with pytest.raises(fm.errors.ValueRangeError, match="must be finite"):
         made(linear)
 
 
@@ -359,7 +359,9 @@ def test_calibration_that_is_refused(model):
     with pytest.raises(fm.Error, match="no layers to calibrate"):
         ft.calibrate(torch.nn.GELU(), [torch.ones(1)])
     bad = torch.full((1, 64), math.nan).bfloat16()
-    with pytest.raises(fm.ValueRangeError, match="layer 0 has an input with NaN"):
+    with pytest.raises(
+        fm.errors.ValueRangeError, match="layer 0 has an input with NaN"
+    ):
         ft.calibrate(model, [bad])
     for scales, said in (
         ({"0.weight": 1.0}, "there is no Linear 0.weight"),

@@ -1,4 +1,4 @@
-"""Are files of tensors read and written as the format defines them, or refused?"""
+"""Files of tensors are read and written as the format defines them, or refused."""
 
 import json
 import os

@@ -51,7 +51,7 @@ def test_compress_keeps_the_largest(kind):
 
 
 def test_what_is_not_sparse_is_refused():
-    with pytest.raises(fm.NotSparse):
+    with pytest.raises(fm.errors.NotSparse):
         ft.compress(torch.ones(4, 8, dtype=torch.bfloat16), prune=False)
     with pytest.raises(
         fm.Error, match=r"a weight must be of float8_e4m3fn.*given.*float64"
@@ -159,7 +159,7 @@ def test_the_element_type_keeps_its_older_name():
 def test_illegal_codes_are_refused():
     data = ft.compress(drawn(torch.bfloat16, 8, 32)).data.clone()
     data[..., -1] = 0
-    with pytest.raises(fm.BadMetadata, match="illegal codes"):
+    with pytest.raises(fm.errors.BadMetadata, match="illegal codes"):
         ft.SparseMatrix(data, "bf16", (8, 32)).to_dense()
 
 
@@ -261,11 +261,11 @@ def test_no_gradient_is_told_so():
 def test_wrong_bytes_and_shapes_are_refused():
     a, b = ft.compress(drawn(torch.bfloat16, 8, 32)), drawn(torch.bfloat16, 5, 64)
     rest = (torch.bfloat16, None, None, None, None, True, False, [])
-    with pytest.raises(fm.ShapeError, match="bytes of shape"):
+    with pytest.raises(fm.errors.ShapeError, match="bytes of shape"):
         torch.ops.fragmenta.sparse_mm(a.data[..., 1:], b, "bf16", 8, *rest)
-    with pytest.raises(fm.ShapeError, match="the last axis of x must be 32"):
+    with pytest.raises(fm.errors.ShapeError, match="the last axis of x must be 32"):
         ft.sparse_linear(b, a)
-    with pytest.raises(fm.ShapeError, match="B must be n x 32"):
+    with pytest.raises(fm.errors.ShapeError, match="B must be n x 32"):
         ft.sparse_mm(a, b)
 
 
@@ -319,7 +319,9 @@ def test_what_is_wrong_is_told(arguments, said):
 
 def test_names_of_a_layer_in_its_errors():
     weight, x = ft.compress(drawn(torch.float16, 8, 32)), drawn(torch.float16, 5, 32)
-    with pytest.raises(fm.ShapeError, match="scale_x must be a tensor of 5 float32"):
+    with pytest.raises(
+        fm.errors.ShapeError, match="scale_x must be a tensor of 5 float32"
+    ):
         ft.sparse_linear(x, weight, scale_x=torch.ones(8))
     with pytest.raises(fm.Error, match="on a Hopper GPU"):
         ft.autotune(ft.sparse_linear, x, weight)
@@ -443,10 +445,10 @@ def test_other_arrays_are_answered_in_kind():
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_sums_of_nothing_are_refused(device):
     a, b = (torch.ones(rows, 0, device=device).bfloat16() for rows in (4, 3))
-    with pytest.raises(fm.ShapeError, match="k must be at least 1"):
+    with pytest.raises(fm.errors.ShapeError, match="k must be at least 1"):
         ft.dense_mm(a, b)
     bits = torch.zeros(4, 0, dtype=torch.uint8, device=device)
-    with pytest.raises(fm.ShapeError, match="k must be at least 1"):
+    with pytest.raises(fm.errors.ShapeError, match="k must be at least 1"):
         ft.binary_mm(bits, bits)
 
 
@@ -509,7 +511,7 @@ def test_operators_refuse_by_themselves(name, shapes, said, device):
     given = (first, second, torch.float32, *rest, False, False, [])
     if name == "sparse_linear":
         given = (first, second.byte(), "bf16", 4, torch.float32, *rest, False, [])
-    with pytest.raises(fm.ShapeError, match=said):
+    with pytest.raises(fm.errors.ShapeError, match=said):
         getattr(torch.ops.fragmenta, name)(*given)
 
 
@@ -526,9 +528,9 @@ def test_operators_trust_no_bytes(device):
         (good, "bf16", -1),
     )
     for packed, a, m in wrong:
-        with pytest.raises(fm.ShapeError):
+        with pytest.raises(fm.errors.ShapeError):
             call(x, packed, a, m, torch.bfloat16, *parts, [])
-    with pytest.raises(fm.ShapeError, match="m, n, cluster, turns and split"):
+    with pytest.raises(fm.errors.ShapeError, match="m, n, cluster, turns and split"):
         call(x, good, "bf16", 24, torch.bfloat16, *parts, [64, 64])
 
 

@@ -277,9 +277,11 @@ def test_nothing_wrong_is_taken_for_something_known(driver, weight):
     linear(x, weight, torch.zeros(256))
     with pytest.raises(fm.Error, match=r"the weight is torch.bfloat16 and x"):
         linear(x.half(), weight, torch.zeros(256))
-    with pytest.raises(fm.ShapeError, match=r"bias must be a tensor of 256 float32"):
+    with pytest.raises(
+        fm.errors.ShapeError, match=r"bias must be a tensor of 256 float32"
+    ):
         linear(x, weight, torch.zeros(255))
-    with pytest.raises(fm.ShapeError, match=r"must have bytes of shape"):
+    with pytest.raises(fm.errors.ShapeError, match=r"must have bytes of shape"):
         linear(x[:, :64], weight, torch.zeros(256))
     assert len(driver.launches) == 1
 
@@ -340,7 +342,7 @@ def test_bytes_elsewhere_in_a_unit_are_refused(driver, weight):
     moved = torch.from_numpy(room.numpy()).view(weight.data.shape)
     assert moved.data_ptr() % 16
     assert not moved.storage_offset() % 16
-    with pytest.raises(fm.ShapeError, match="begin on a multiple of 16"):
+    with pytest.raises(fm.errors.ShapeError, match="begin on a multiple of 16"):
         operators._OPERATORS["sparse_linear"].cuda(
             torch.ones(2, 192).bfloat16(),
             moved,

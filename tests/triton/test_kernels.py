@@ -1,4 +1,4 @@
-"""Do Triton kernels give the bits of a GPU when they are simply called?
+"""Triton kernels give the bits of a GPU when they are simply called.
 
 The recordings were made on an H200, of PTX that another version of Triton had written;
 here are those whose results do not depend on how the compiler orders the arithmetic.
@@ -92,7 +92,7 @@ def test_a_product_is_a_chain_of_mma(target: str, kind: Any) -> None:
     with on_cpu(target):
         corpus.matmul[2, 1](a, b, c, 64, 32, 96, **constants)
     word = "f16" if kind is np.float16 else "bf16"
-    want = fm.matmul(a, b, fm.mma("m16n8k16", a=word, d="f32"), target=target)
+    want = fm.matmul(fm.mma("m16n8k16", a=word, d="f32"), a, b, target=target)
     fm.assert_same_bits(c, want)
 
 

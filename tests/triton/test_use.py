@@ -1,4 +1,4 @@
-"""Is Triton easy to switch over, and does it say clearly what is wrong?"""
+"""Triton is easy to switch over, and errors are clear."""
 
 import inspect
 from types import SimpleNamespace
@@ -96,7 +96,7 @@ def test_a_kernel_does_not_outlive_its_driver() -> None:
 
 def test_an_unknown_target_is_refused() -> None:
     with (
-        pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"),
+        pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"),
         on_cpu("sm_91"),
     ):
         pass
@@ -175,7 +175,10 @@ def test_numbers_tuples_and_none() -> None:
 def test_a_number_that_does_not_fit_is_refused() -> None:
     out = np.zeros(1, np.float32)
     given = (np.float32([0.5]), 2), out, 0, 0.25, 0.125, 3.14, 300, True, 1, None
-    with on_cpu(), pytest.raises(fm.ValueRangeError, match="small is an i8, from -128"):
+    with (
+        on_cpu(),
+        pytest.raises(fm.errors.ValueRangeError, match="small is an i8, from -128"),
+    ):
         add_all[1,](*given)
 
 
@@ -420,7 +423,7 @@ def test_a_race_is_told_in_words_of_triton(kind: str) -> None:
     given: tuple[Any, ...] = (values, result)
     if kind == "torch":
         given = tuple(map(torch.from_numpy, given))
-    with on_cpu("sm_90a") as cpu, pytest.raises(fm.KernelHazard) as raised:
+    with on_cpu("sm_90a") as cpu, pytest.raises(fm.errors.KernelHazard) as raised:
         racing[(4,)](*given, 512, BLOCK=128)
     hazard = raised.value
     lines, start = inspect.getsourcelines(racing.fn)

@@ -1,4 +1,4 @@
-"""Do copies without a tensor map move the right bytes, and when they are told to?"""
+"""Copies without a tensor map move the right bytes, at the time of the schedule."""
 
 from pathlib import Path
 from zlib import crc32

@@ -1,4 +1,4 @@
-"""Does each instruction of the table issue the right copy?"""
+"""Each instruction of the table issues the right copy."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""Do tensor copies move what an H200 moves, and take their source when they read it?"""
+"""Tensor copies move what an H200 moves, and read their source at the right time."""
 
 from zlib import crc32
 

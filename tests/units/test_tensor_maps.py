@@ -1,4 +1,4 @@
-"""Does a kernel change a tensor map as on an H200?"""
+"""A kernel changes a tensor map as on an H200."""
 
 from zlib import crc32
 

@@ -259,7 +259,7 @@ def test_rows_of_ldmatrix_and_stmatrix(page, family):
 def check_loaded(op, part, lanes):
     image = np.random.default_rng(7).integers(0, 256, 1 << 13, dtype=np.uint8)
     given = np.where(lanes < 0, 0, lanes)
-    got = part.unpack_bits(fm.ldmatrix(op, image, given))
+    got = part.unpack_bits(fm.shared.ldmatrix(op, image, given))
     matrices, rows, cols = part.shape
     size = part.dtype.bits // 8
     starts = lanes[: matrices * rows, None] + np.arange(cols) * size
@@ -276,4 +276,4 @@ def test_operands_that_no_ldmatrix_loads_are_refused(page):
         for operand in ("A", "B"):
             for where in ("row", "col"):
                 with pytest.raises(fm.Error):
-                    fm.ldmatrix_loop(op, operand, order=where, target="sm_120a")
+                    fm.shared.ldmatrix_loop(op, operand, order=where, target="sm_120a")

@@ -425,8 +425,8 @@ def test_a_sparse_a_is_stored_as_compress_stores_it():
         A = rng.integers(1, 3, (op.shape.m, op.shape.k)) * (
             rng.random((op.shape.m, op.shape.k)) < 0.5
         )
-        A = fm.prune(A.astype(of.storage), op)
-        sp = fm.compress(A, op)
+        A = fm.sparse.prune(op, A.astype(of.storage))
+        sp = fm.sparse.compress(op, A)
         asked.append((str(op), words(of.encode(A))))
         wanted.append(
             [words(of.encode(sp.values)), words(sp.indices), words(of.encode(A))]

@@ -18,7 +18,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import tensor_memory
-from fragmenta.isa import fitting
+from fragmenta.isa import matching
 from fragmenta.isa.families import MULTIPLYING
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
@@ -124,7 +124,7 @@ def test_every_instruction_is_in_the_list(worked_out):
 def fits(op, text):
     """Words that are said, or the name of a machine instruction."""
     if "." not in text.split()[0]:
-        return fitting.fits(op, text.lower().split())
+        return matching.fits(op, text.lower().split())
     found = origins(text)
     own = {each.instruction.mnemonic for each in found if each.alone}
     return op.mnemonic in (own or {each.instruction.mnemonic for each in found})
@@ -148,7 +148,7 @@ def test_places_of_every_operand(worked_out):
 
 def places(part):
     """Lane, register and element of each element, for selectors 0."""
-    if isinstance(part, fm.TensorFragment):
+    if isinstance(part, fm.tensor_memory.TensorFragment):
         return cells(part)
     layout = part.layout
     at = np.unravel_index(layout.scatter(), layout.place_shape)
@@ -181,7 +181,7 @@ def arrivals(op):
     numbers = np.arange(1, 1 + op.shape.m * op.shape.n, dtype=np.uint32)
     images = op.d.place(numbers.reshape(op.shape.m, op.shape.n))
     found = [
-        tensor_memory.load(images, load.op, address=load.column) for load in loads(op)
+        tensor_memory.load(load.op, images, address=load.column) for load in loads(op)
     ]
     held = np.concatenate(found, axis=-1)
     held = held.reshape(-1, held.shape[-1])
@@ -221,7 +221,7 @@ def check_blocks(op, name, offsets):
     smem, image = (smem, image) if ctas == 2 else (smem[0], image[0])
     for number in range(smem.shape[-1] // size):
         where = Descriptor(size * number, 16, 128, swizzle=0, family="tcgen05")
-        image = tensor_memory.copy(image, smem, copy, 4 * number, where)
+        image = tensor_memory.copy(copy, image, smem, 4 * number, where)
     expected = part.place(numbers)
     assert (image[expected != 0] == expected[expected != 0]).all(), f"{op} {name}"
 
@@ -241,7 +241,7 @@ def test_the_identity_of_a_sparse_instruction(worked_out):
     for op in ops:
         found = worked_out["identities"][str(op)]
         m, n, k = op.shape
-        stored = fm.compress(np.eye(m, k), op)
+        stored = fm.sparse.compress(op, np.eye(m, k))
         a = np.reshape(found["A"], (m, -1))
         np.testing.assert_array_equal(stored.values.astype(float), a, err_msg=str(op))
         np.testing.assert_array_equal(stored.indices.ravel(), found["codes"])
@@ -271,6 +271,6 @@ def check_values(op, found):
         if op.sparse:
             codes = np.reshape(found["codes"], op.metadata.shape).astype(np.uint8)
             values = op.types["a"].decode(op.types["a"].encode(given))
-            given = fm.Compressed(values, codes, op.granularity)
+            given = fm.sparse.Compressed(values, codes, op.granularity)
         made = op(given, b[tile], c[tile], target=found["target"], **scales)
         np.testing.assert_array_equal(made.astype(float), d[tile], err_msg=str(op))

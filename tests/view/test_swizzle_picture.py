@@ -32,7 +32,7 @@ def drawn(picture):
 
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 def test_units_are_where_the_swizzle_puts_them(swizzle):
-    (left,), (top,) = edges(picture := fm.swizzle_picture(swizzle))
+    (left,), (top,) = edges(picture := fm.shared.swizzle_picture(swizzle))
     seen = 0
     for tag, x, y, element in drawn(picture):
         match = TEXT.fullmatch(element.text or "") if tag == "text" else None
@@ -59,7 +59,7 @@ def test_the_cost_and_the_frames_are_those_of_the_first_phase(access):
     for swizzle in SWIZZLES:
         tile = RowTile(32, 64, swizzle, 80)
         cost = bank_conflicts(access_addresses(tile, access))
-        picture = fm.swizzle_picture(
+        picture = fm.shared.swizzle_picture(
             swizzle, rows=32, row_bytes=64, pitch=80, access=access
         )
         ways = f"{cost.degree}-way" if cost.degree > 1 else "free"
@@ -70,8 +70,10 @@ def test_the_cost_and_the_frames_are_those_of_the_first_phase(access):
 
 def test_nothing_is_clipped():
     for picture in (
-        fm.swizzle_picture(),
-        fm.swizzle_picture(*SWIZZLES, (2, 4, 4), rows=64, row_bytes=32, pitch=48),
+        fm.shared.swizzle_picture(),
+        fm.shared.swizzle_picture(
+            *SWIZZLES, (2, 4, 4), rows=64, row_bytes=32, pitch=48
+        ),
     ):
         size = [
             float(ET.fromstring(str(picture)).get(side)) for side in ("width", "height")
@@ -88,7 +90,7 @@ def test_nothing_is_clipped():
 
 
 def test_a_notebook_shows_it_and_a_file_keeps_it(tmp_path):
-    picture = fm.swizzle_picture(0, 128)
+    picture = fm.shared.swizzle_picture(0, 128)
     assert picture._repr_svg_() == str(picture)
     assert repr(picture).startswith("<a picture of swizzles: ")
     picture.save(tmp_path / "x.svg")
@@ -114,4 +116,4 @@ def test_a_notebook_shows_it_and_a_file_keeps_it(tmp_path):
 )
 def test_what_is_refused(given, options, said):
     with pytest.raises(fm.Error, match=said):
-        fm.swizzle_picture(*given, **options)
+        fm.shared.swizzle_picture(*given, **options)

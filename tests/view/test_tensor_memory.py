@@ -1,4 +1,4 @@
-"""Do the pictures of tensor memory show what the fragments say?"""
+"""The pictures of tensor memory show what the fragments say."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_arrangement_fits_and_does_not_overlap(op: Instruction) -> None:
 def test_blocks_are_the_cells_of_the_fragment(op: Instruction) -> None:
     for part in parts(op).values():
         drawn = np.zeros((2, LANES, COLUMNS), int)
-        for block in blocks(part, fm.TensorAddress(0, 4)):
+        for block in blocks(part, fm.tensor_memory.TensorAddress(0, 4)):
             lanes = slice(block.lanes[0], block.lanes[1] + 1)
             columns = slice(block.columns[0], block.columns[1] + 1)
             drawn[block.cta, lanes, columns] += 1
@@ -65,7 +65,7 @@ def test_blocks_are_the_cells_of_the_fragment(op: Instruction) -> None:
 
 def test_a_block_says_where_its_corners_are(op: Instruction) -> None:
     for part in parts(op).values():
-        for block in blocks(part, fm.TensorAddress(0, 0)):
+        for block in blocks(part, fm.tensor_memory.TensorAddress(0, 0)):
             for row, col in zip(block.rows, block.cols, strict=True):
                 cell = part.where(row, col)
                 assert any(
@@ -94,7 +94,7 @@ def test_loads_fetch_every_column_of_d_once(op: Instruction) -> None:
     image = part.place(numbers.astype(np.uint32))
     image = image[0] if part.pair else image
     found = [
-        tensor_memory.load(image, load.op, address=load.column).ravel()
+        tensor_memory.load(load.op, image, address=load.column).ravel()
         for load in loads(op)
     ]
     held = image[part.cells()[0] if part.pair else part.cells()]

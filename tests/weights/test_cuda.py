@@ -1,4 +1,4 @@
-"""Do the kernels do what the layouts say, without a GPU?
+"""The kernels follow the layouts, without a GPU.
 
 NVRTC compiles the text for sm_80 and sm_90, and :mod:`fragmenta.ptx` runs it.
 """
@@ -37,15 +37,15 @@ def codes(bits: int, shape: tuple[int, int] = (K, N)) -> Any:
     return np.random.default_rng(3).integers(0, 1 << bits, shape, dtype=kind)
 
 
-def make(name: str, operand: str, bits: int, **options: Any) -> fm.Shuffle:
+def make(name: str, operand: str, bits: int, **options: Any) -> fm.weights.Shuffle:
     if not operand:
-        return fm.shuffle(name, shape=(K, N), bits=bits)
-    return fm.shuffle(name, operand, shape=(K, N), bits=bits, **options)
+        return fm.weights.shuffle(name, shape=(K, N), bits=bits)
+    return fm.weights.shuffle(name, operand, shape=(K, N), bits=bits, **options)
 
 
 # ── registers ───────────────────────────────────────────────────────────────
 
-CASES: list[tuple[fm.Shuffle, str, int | None]] = [
+CASES: list[tuple[fm.weights.Shuffle, str, int | None]] = [
     (make("marlin", "", 4), "f16", None),
     (make("marlin", "", 4), "bf16", 0),
     (make("marlin", "", 8), "f16", None),
@@ -64,11 +64,15 @@ CASES: list[tuple[fm.Shuffle, str, int | None]] = [
     (make(F16, "B", 16), "f16", None),
     (make(S8, "B", 8), "s8", None),
     # 12 bytes, three loads: six steps of k.
-    (fm.shuffle(F16, "B", shape=(96, 128), memory="E* R* Y* L* X*"), "f16", None),
+    (
+        fm.weights.shuffle(F16, "B", shape=(96, 128), memory="E* R* Y* L* X*"),
+        "f16",
+        None,
+    ),
 ]
 
 
-def kernel(number: int, order: fm.Shuffle, to: str, zero: int | None) -> str:
+def kernel(number: int, order: fm.weights.Shuffle, to: str, zero: int | None) -> str:
     """All registers of a weight: [k block][n block][warp][lane][k][n][register]."""
     convert = {} if order.bits == order.container else {"to": to, "zero": zero}
     text = order.to_cuda("fragments", **convert)
@@ -155,17 +159,21 @@ REPACKED = [
 ]
 
 
-def orders() -> list[tuple[fm.Shuffle, fm.Shuffle]]:
+def orders() -> list[tuple[fm.weights.Shuffle, fm.weights.Shuffle]]:
     # 320 is no power of two.
     found = [
         (
-            fm.shuffle(name, shape=(128, 320), bits=bits),
-            fm.shuffle(source, shape=(128, 320), bits=bits),
+            fm.weights.shuffle(name, shape=(128, 320), bits=bits),
+            fm.weights.shuffle(source, shape=(128, 320), bits=bits),
         )
         for name, bits, source in REPACKED
     ]
-    a = fm.shuffle(F16, "A", shape=(320, 128))
-    return [*found, (a, fm.shuffle("gptq", shape=(128, 320))), (a, a._source("plain"))]
+    a = fm.weights.shuffle(F16, "A", shape=(320, 128))
+    return [
+        *found,
+        (a, fm.weights.shuffle("gptq", shape=(128, 320))),
+        (a, a._source("plain")),
+    ]
 
 
 @cache
@@ -192,9 +200,11 @@ def test_the_kernel_repacks_a_weight(number: int) -> None:
 
 
 def test_sources_by_name() -> None:
-    order = fm.shuffle(F16, "A", shape=(64, 128))
+    order = fm.weights.shuffle(F16, "A", shape=(64, 128))
     gptq = order.to_cuda("repack")
-    assert gptq == order.to_cuda("repack", source=fm.shuffle("gptq", shape=(128, 64)))
+    assert gptq == order.to_cuda(
+        "repack", source=fm.weights.shuffle("gptq", shape=(128, 64))
+    )
     assert "// from: plain" in order.to_cuda("repack", source="plain")
     assert order.to_cuda("repack", source="awq") != gptq
 
@@ -202,7 +212,7 @@ def test_sources_by_name() -> None:
 # ── a whole product ─────────────────────────────────────────────────────────
 
 
-def product(order: fm.Shuffle, op: fm.Instruction, **convert: Any) -> str:
+def product(order: fm.weights.Shuffle, op: fm.Instruction, **convert: Any) -> str:
     """D = A B of 16 rows; one warp computes all columns of a block."""
     a, d = op.a, op.d
     pairs = "unsigned short" if a.dtype.bits == 16 else "unsigned char"
@@ -252,7 +262,7 @@ extern "C" __global__ void product(const {pairs}* A, const unsigned* stored, {ki
     ids=["marlin", "marlin-bf16", "operand", "marlin_a8"],
 )
 def test_a_kernel_multiplies_as_matmul_does(
-    order: fm.Shuffle, op: str, to: str
+    order: fm.weights.Shuffle, op: str, to: str
 ) -> None:
     found, W = fm.instruction(op), codes(order.bits)
     random = np.random.default_rng(9)
@@ -266,16 +276,16 @@ def test_a_kernel_multiplies_as_matmul_does(
     raw = A.view(np.uint8 if to == "s8" else np.uint16)
     launch((N // (8 * order.n_steps),), (32,), (raw, order.pack(W), D))
     B = (W.astype(int) - (1 << (order.bits - 1))).astype(STORAGE[to])
-    fm.assert_same_bits(D, fm.matmul(A, B, found, target="sm_90a"))
+    fm.assert_same_bits(D, fm.matmul(found, A, B, target="sm_90a"))
 
 
 def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
     """Words and metadata of Sparse-Marlin fit one another, lane by lane."""
     op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
     random = np.random.default_rng(2)
-    dense = fm.prune(random.integers(-8, 8, (N, 2 * K)).astype(np.float16), op)
-    sp = fm.compress(dense, op)
-    order = fm.shuffle("sparse_marlin", shape=(K, N))
+    dense = fm.sparse.prune(op, random.integers(-8, 8, (N, 2 * K)).astype(np.float16))
+    sp = fm.sparse.compress(op, dense)
+    order = fm.weights.shuffle("sparse_marlin", shape=(K, N))
     W = (sp.values.astype(int) + 8).T
     words = order.pack(W)
     # Instruction j of block g takes these rows of the weight, by the order's own line.
@@ -289,11 +299,11 @@ def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
             order.places.element(Y=tile, X=0, L=4 * (r % 8), R=r // 8, E=0)["n"]
             for r in range(16)
         ]
-        part = fm.Compressed(
+        part = fm.sparse.Compressed(
             values[of].astype(np.float16), sp.indices[of], sp.granularity, 2 * K
         )
-        wanted = fm.matmul(dense[of], x, op)
-        fm.assert_same_bits(fm.matmul(part, x, op), wanted)
+        wanted = fm.matmul(op, dense[of], x)
+        fm.assert_same_bits(fm.matmul(op, part, x), wanted)
 
 
 # ── refusals ────────────────────────────────────────────────────────────────
@@ -336,19 +346,19 @@ def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
     ],
 )
 def test_code_that_cannot_be_written_is_refused(
-    order: fm.Shuffle, words: dict[str, Any], message: str
+    order: fm.weights.Shuffle, words: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(fm.Error, match=message):
         order.to_cuda(**words)
 
 
 def test_awq_words_become_pairs_of_columns() -> None:
-    text = fm.shuffle("awq", shape=(1, 8)).to_cuda("dequantize", zero=0)
+    text = fm.weights.shuffle("awq", shape=(1, 8)).to_cuda("dequantize", zero=0)
     assert text.count("lop3") == 1
     assert "4 registers of f16" in text
 
 
 def test_a_long_address_is_written_on_several_lines() -> None:
-    text = fm.shuffle("tensorrt_llm", shape=(4096, 4096)).to_cuda("load")
+    text = fm.weights.shuffle("tensorrt_llm", shape=(4096, 4096)).to_cuda("load")
     assert "int at =\n" in text
     assert max(map(len, text.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""Are weights in the format marlin-24 read as the kernel's lanes load them?"""
+"""Weights in the format marlin-24 are read as the kernel's lanes load them."""
 
 import numpy as np
 import pytest
@@ -40,23 +40,23 @@ def marlin(integers, scales, bits):
 def test_marlin_is_read(bits, columns):
     rng = np.random.default_rng(bits)
     low = 1 << bits - 1
-    dense = fm.prune(rng.integers(-low, low, (128, columns)), S8).astype(np.int8)
-    sp = fm.compress(dense, S8)
+    dense = fm.sparse.prune(S8, rng.integers(-low, low, (128, columns))).astype(np.int8)
+    sp = fm.sparse.compress(S8, dense)
     groups = columns // 128 if columns > 128 else 1
     scales = rng.uniform(0.5, 2, (128, groups)).astype(np.float16)
     words, packed = marlin(sp.values, scales, bits)
-    half = fm.compress(dense.astype(np.float16), HALF)
-    meta = fm.to_sparse_marlin(half, HALF).meta.reshape(columns // 32, 256)
-    found = fm.from_marlin_24(words, packed, meta)
+    half = fm.sparse.compress(HALF, dense.astype(np.float16))
+    meta = fm.sparse.to_marlin(HALF, half).meta.reshape(columns // 32, 256)
+    found = fm.weights.from_marlin_24(words, packed, meta)
     assert found.bits == bits
-    assert (fm.decompress(found.compressed, S8) == dense).all()
+    assert (fm.sparse.decompress(S8, found.compressed) == dense).all()
     assert (found.scales == scales).all()
 
 
 def test_marlin_arrays_that_do_not_fit_are_refused():
     words, meta = np.zeros((4, 128), np.int32), np.full((4, 128), 0x4444, np.int16)
     scales = np.ones((1, 64), np.float16)
-    assert fm.from_marlin_24(words, scales, meta).compressed.shape == (64, 128)
+    assert fm.weights.from_marlin_24(words, scales, meta).compressed.shape == (64, 128)
     for parts, told in [
         ((words.astype(np.int64), scales, meta), "weight_packed.*int32; given int64"),
         ((words, scales.astype(np.float32), meta), "scale_packed.*float16"),
@@ -66,11 +66,13 @@ def test_marlin_arrays_that_do_not_fit_are_refused():
         ((words, scales, meta[:2]), "4 or 8 bits"),
         ((words, np.ones((4, 64), np.float16), meta), "each 128 columns; given 4"),
     ]:
-        with pytest.raises(fm.ShapeError, match=told):
-            fm.from_marlin_24(*parts)
+        with pytest.raises(fm.errors.ShapeError, match=told):
+            fm.weights.from_marlin_24(*parts)
     words, meta = np.zeros((8, 128), np.int32), np.full((8, 128), 0x4444, np.int16)
-    with pytest.raises(fm.ShapeError, match="order of the scales of 256 columns"):
-        fm.from_marlin_24(words, np.ones((2, 64), np.float16), meta)
+    with pytest.raises(
+        fm.errors.ShapeError, match="order of the scales of 256 columns"
+    ):
+        fm.weights.from_marlin_24(words, np.ones((2, 64), np.float16), meta)
     meta[3, 5] = 0
-    with pytest.raises(fm.BadMetadata, match="0000"):
-        fm.from_marlin_24(words, scales, meta)
+    with pytest.raises(fm.errors.BadMetadata, match="0000"):
+        fm.weights.from_marlin_24(words, scales, meta)

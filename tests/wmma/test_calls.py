@@ -1,4 +1,4 @@
-"""Are products those of the instructions, and what does a target allow?"""
+"""Products are those of the instructions, and targets allow the right ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_results_follow_the_target(target):
     for op in PRODUCTS:
         frags, _ = operands(op)
         if not op.supported_on(target):
-            with pytest.raises(fm.UnsupportedTarget, match=f"given {target}"):
+            with pytest.raises(fm.errors.UnsupportedTarget, match=f"given {target}"):
                 multiply(op, frags, target)
             continue
         registers = [frags[name].registers for name in "abc"]
@@ -107,10 +107,10 @@ def test_d_may_be_c_and_operands_broadcast_over_warps():
     expected = op.execute(a.registers, alone["b"].registers, c.registers)
     wmma.mma_sync(c, a, alone["b"], c)
     assert (c.registers == expected).all()
-    with pytest.raises(fm.ShapeError, match="do not fit those of d"):
+    with pytest.raises(fm.errors.ShapeError, match="do not fit those of d"):
         wmma.mma_sync(alone["d"], a, alone["b"], c)
     odd = wmma.fragment(wmma.matrix_b, 16, 16, 16, "f16", wmma.col_major, warps=3)
-    with pytest.raises(fm.ShapeError, match="do not fit those of d"):
+    with pytest.raises(fm.errors.ShapeError, match="do not fit those of d"):
         wmma.mma_sync(c, a, odd, c)
 
 
@@ -129,14 +129,16 @@ def test_operands_must_belong_together():
         wmma.mma_sync(c, b, b, c)
     with pytest.raises(fm.Error, match=r"c must be accumulator; given"):
         wmma.mma_sync(c, a, b, a)
-    with pytest.raises(fm.ShapeError, match="the shapes must be the same"):
+    with pytest.raises(fm.errors.ShapeError, match="the shapes must be the same"):
         wmma.mma_sync(c, a, of(wmma.matrix_b, flat, "f16", col), c)
-    with pytest.raises(fm.ShapeError, match="the shapes must be the same"):
+    with pytest.raises(fm.errors.ShapeError, match="the shapes must be the same"):
         wmma.mma_sync(of(wmma.accumulator, flat, "f32"), a, b, c)
-    with pytest.raises(fm.UnknownInstruction, match="element types must be the same"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match="element types must be the same"
+    ):
         wmma.mma_sync(c, a, of(wmma.matrix_b, square, "bf16", col), c)
     with pytest.raises(
-        fm.UnknownInstruction, match="half has no mma_sync with c of int"
+        fm.errors.UnknownInstruction, match="half has no mma_sync with c of int"
     ):
         wmma.mma_sync(c, a, b, of(wmma.accumulator, square, "s32"))
     bf = [
@@ -144,12 +146,16 @@ def test_operands_must_belong_together():
         of(wmma.matrix_b, square, "bf16", col),
     ]
     half = of(wmma.accumulator, square, "f16")
-    with pytest.raises(fm.UnknownInstruction, match="__nv_bfloat16 has no mma_sync"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match="__nv_bfloat16 has no mma_sync"
+    ):
         wmma.mma_sync(half, *bf, half)
     u8 = of(wmma.matrix_a, square, "u8", row)
     s8 = of(wmma.matrix_b, square, "s8", col)
     i = of(wmma.accumulator, square, "s32")
-    with pytest.raises(fm.UnknownInstruction, match="element types must be the same"):
+    with pytest.raises(
+        fm.errors.UnknownInstruction, match="element types must be the same"
+    ):
         wmma.mma_sync(i, u8, s8, i)
     with pytest.raises(fm.Error, match="satf is for integers"):
         wmma.mma_sync(c, a, b, c, True)
@@ -204,9 +210,13 @@ def test_bit_operations_and_their_targets():
     quiet(wmma.bmma_sync, d, a, b, c, bits.bmmaBitOpXOR, target="sm_75")
     quiet(wmma.bmma_sync, d, a, b, c, bits.bmmaBitOpAND, target="sm_80")
     quiet(wmma.bmma_sync, d, a, b, c, bits.bmmaBitOpAND, target="sm_90")
-    with pytest.raises(fm.UnsupportedTarget, match=r"bmmaBitOpAND needs sm_80\+"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match=r"bmmaBitOpAND needs sm_80\+"
+    ):
         wmma.bmma_sync(d, a, b, c, bits.bmmaBitOpAND, target="sm_75")
-    with pytest.raises(fm.UnsupportedTarget, match=r"bmmaBitOpXOR needs sm_75\+"):
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match=r"bmmaBitOpXOR needs sm_75\+"
+    ):
         wmma.bmma_sync(d, a, b, c, bits.bmmaBitOpXOR, target="sm_72")
 
 
@@ -236,17 +246,17 @@ def test_the_surrounding_target():
     frags, _ = operands(fm.find("wmma.mma.row.col.m16n16k8.tf32"))
     d, a, b, c = (frags[name] for name in "dabc")
     with wmma.target("sm_75"):
-        with pytest.raises(fm.UnsupportedTarget, match="given sm_75"):
+        with pytest.raises(fm.errors.UnsupportedTarget, match="given sm_75"):
             wmma.mma_sync(d, a, b, c)
         wmma.mma_sync(d, a, b, c, target="sm_80")
         with wmma.target("sm_80"):
             wmma.mma_sync(d, a, b, c)
-        with pytest.raises(fm.UnsupportedTarget):
+        with pytest.raises(fm.errors.UnsupportedTarget):
             wmma.load_matrix_sync(a, np.zeros(128, np.float32), 8)
     wmma.mma_sync(d, a, b, c)
-    with pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"):
         wmma.target("sm_91")
-    with pytest.raises(fm.UnsupportedTarget, match="hopper is sm_90 or sm_90a"):
+    with pytest.raises(fm.errors.UnsupportedTarget, match="hopper is sm_90 or sm_90a"):
         wmma.mma_sync(d, a, b, c, target="hopper")
     with pytest.raises(fm.Error, match="rules must be either, guide or ptx"):
         wmma.target("sm_90", rules="none")

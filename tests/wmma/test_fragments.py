@@ -1,4 +1,4 @@
-"""Which fragments are there, and what do they hold?"""
+"""The fragments of ``wmma``, and what they hold."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_types_as_python_and_numpy_objects():
 
 @pytest.mark.parametrize("given", [None, "char", "e4m3", bool, "float8", 3.5, [1]])
 def test_other_types_are_refused(given):
-    with pytest.raises(fm.UnknownType, match="no fragment has elements of"):
+    with pytest.raises(fm.errors.UnknownType, match="no fragment has elements of"):
         wmma.fragment(wmma.accumulator, 16, 16, 16, given)
 
 
@@ -128,7 +128,7 @@ def test_the_words_of_the_guide():
 )
 def test_combinations_that_do_not_exist(use, shape, of, says):
     layout = None if use is wmma.accumulator else wmma.row_major
-    with pytest.raises(fm.UnknownInstruction, match=says):
+    with pytest.raises(fm.errors.UnknownInstruction, match=says):
         wmma.fragment(use, *shape, of, layout)
 
 
@@ -152,7 +152,7 @@ def test_layouts_belong_to_multiplicands():
         wmma.fragment(wmma.matrix_a, 16, 16, 16, "f16", wmma.mem_row_major)
     with pytest.raises(fm.Error, match="use must be matrix_a, matrix_b or"):
         wmma.fragment("matrix_c", 16, 16, 16, "f16", wmma.row_major)
-    with pytest.raises(fm.ShapeError, match="warps"):
+    with pytest.raises(fm.errors.ShapeError, match="warps"):
         wmma.fragment(wmma.accumulator, 16, 16, 16, "f16", warps=0)
     a = wmma.fragment(wmma.matrix_a, 16, 16, 16, "f16", wmma.row_major)
     with pytest.raises(fm.Error, match="has its own layout"):
@@ -227,27 +227,29 @@ def test_filling_refuses_what_cpp_leaves_open(of):
     beyond = 2.0**31 if of == "s4" else 128.0
     wide = np.longdouble
     for value in (float("nan"), float("inf"), beyond, -beyond - 1, wide(1e12)):
-        with pytest.raises(fm.ValueRangeError, match="undefined in C"):
+        with pytest.raises(fm.errors.ValueRangeError, match="undefined in C"):
             wmma.fill_fragment(a, value)
     for value in ("3", None, 1j, [1, 2]):
-        with pytest.raises(fm.ValueRangeError, match="one real number"):
+        with pytest.raises(fm.errors.ValueRangeError, match="one real number"):
             wmma.fill_fragment(a, value)
 
 
 @pytest.mark.parametrize("warps", ["2", 1.5, (1.5,), [2], 0, True])
 def test_warps_are_whole_numbers(warps):
-    with pytest.raises(fm.ShapeError, match="warps must be 1 or more"):
+    with pytest.raises(fm.errors.ShapeError, match="warps must be 1 or more"):
         wmma.fragment(wmma.accumulator, 16, 16, 16, float, warps=warps)
 
 
 @pytest.mark.parametrize("value", ["x", None, [1j]])
 def test_tf32_takes_real_numbers(value):
-    with pytest.raises(fm.ValueRangeError, match="real numbers"):
+    with pytest.raises(fm.errors.ValueRangeError, match="real numbers"):
         wmma.float_to_tf32(value)
 
 
 def test_shapes_are_numbers():
-    with pytest.raises(fm.ShapeError, match="m must be a whole number; given '16'"):
+    with pytest.raises(
+        fm.errors.ShapeError, match="m must be a whole number; given '16'"
+    ):
         wmma.fragment(wmma.matrix_a, "16", 16, 16, wmma.half, wmma.row_major)
 
 
@@ -268,12 +270,12 @@ def test_x_takes_what_fits():
     c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
     c.x = 2.5
     assert (c.x == 2.5).all()
-    with pytest.raises(fm.ShapeError, match=r"float32 of shape \(32, 8\)"):
+    with pytest.raises(fm.errors.ShapeError, match=r"float32 of shape \(32, 8\)"):
         c.x = np.zeros((32, 9), np.float32)
-    with pytest.raises(fm.ShapeError, match="float32"):
+    with pytest.raises(fm.errors.ShapeError, match="float32"):
         c.x = "text"
     i = wmma.fragment(wmma.accumulator, 16, 16, 16, int)
-    with pytest.raises(fm.ShapeError, match="int32"):
+    with pytest.raises(fm.errors.ShapeError, match="int32"):
         i.x = 0.5
 
 
@@ -325,7 +327,7 @@ def test_layouts_are_those_of_the_table_and_marked(frag):
     assert seen != "a layout"
     with (
         wmma.target("sm_89"),
-        pytest.raises(fm.UnsupportedTarget, match="was not measured"),
+        pytest.raises(fm.errors.UnsupportedTarget, match="was not measured"),
     ):
         frag.layout()
 

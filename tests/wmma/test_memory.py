@@ -1,4 +1,4 @@
-"""Do loads and stores reach the right elements, and nothing else?"""
+"""Loads and stores reach the right elements, and no others."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def test_packed_memory_in_words_of_any_size(kind):
 )
 def test_memory_of_another_type_is_refused(of, memory, says):
     a = wmma.fragment(wmma.matrix_a, 16, 16, 16, of, wmma.row_major)
-    with pytest.raises(fm.UnknownType, match=says):
+    with pytest.raises(fm.errors.UnknownType, match=says):
         wmma.load_matrix_sync(a, memory, 16)
 
 
 @pytest.mark.parametrize("kind", [np.int8, ml_dtypes.int4, np.int64, np.float32, bool])
 def test_unpacked_memory_is_refused_for_packed_types(kind):
     a = wmma.fragment(wmma.matrix_a, 8, 8, 32, "s4", wmma.row_major)
-    with pytest.raises(fm.UnknownType, match="encode_words"):
+    with pytest.raises(fm.errors.UnknownType, match="encode_words"):
         wmma.load_matrix_sync(a, np.zeros((8, 32), kind), 32)
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_memory():
         fm.Error, match="memory must be a NumPy array or bytes; given list"
     ):
         wmma.load_matrix_sync(a, [0.0] * 256, 16)
-    with pytest.raises(fm.ShapeError, match="must be contiguous"):
+    with pytest.raises(fm.errors.ShapeError, match="must be contiguous"):
         wmma.load_matrix_sync(a, np.zeros((16, 32), np.float16)[:, :16], 32)
     c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
     wmma.fill_fragment(c, 0)
@@ -173,7 +173,7 @@ def test_leading_dimensions_of_the_guide(frag):
                         wmma.load_matrix_sync(frag, memory, ldm, told)
                 else:
                     wmma.load_matrix_sync(frag, memory, ldm, told)
-        with pytest.raises(fm.ShapeError, match="ldm must be at least"):
+        with pytest.raises(fm.errors.ShapeError, match="ldm must be at least"):
             wmma.load_matrix_sync(frag, memory, inner - 1, told)
 
 
@@ -228,14 +228,14 @@ def test_a_view_is_a_pointer_into_the_array_that_owns_it():
 @pytest.mark.parametrize("ldm", [16.0, True, "16", None, np.float32(16)])
 def test_a_leading_dimension_is_a_whole_number(ldm):
     a = wmma.fragment(wmma.matrix_a, 16, 16, 16, "f16", wmma.row_major)
-    with pytest.raises(fm.ShapeError, match="whole number"):
+    with pytest.raises(fm.errors.ShapeError, match="whole number"):
         wmma.load_matrix_sync(a, np.zeros(512, np.float16), ldm)
 
 
 @pytest.mark.parametrize("offset", [1.5, "0", [0, 16]])
 def test_offsets_are_whole_numbers_one_for_each_warp(offset):
     a = wmma.fragment(wmma.matrix_a, 16, 16, 16, "f16", wmma.row_major)
-    with pytest.raises(fm.ShapeError, match="offset"):
+    with pytest.raises(fm.errors.ShapeError, match="offset"):
         wmma.load_matrix_sync(a, np.zeros(512, np.float16), 16, offset=offset)
 
 
@@ -330,7 +330,7 @@ def test_any_pointer_is_right_or_refused(data):
     before = frag.x.copy()
     with wmma.target("sm_90", **({"rules": rules} if rules else {})):
         if not legal:
-            with pytest.raises(fm.ShapeError):
+            with pytest.raises(fm.errors.ShapeError):
                 wmma.load_matrix_sync(frag, memory, ldm, told, offset=offset)
             assert frag.x.tobytes() == before.tobytes()
             return

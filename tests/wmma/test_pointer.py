@@ -104,7 +104,7 @@ def test_a_pointer_that_is_wrong_is_named_as_it_was_written():
     with pytest.raises(wmma.AlignmentError, match=r"pointer \+ 2 \(uint8\) is 2 bytes"):
         wmma.load_matrix_sync(a, wmma.pointer(A.view(np.uint8)) + 2, 32)
     with pytest.raises(
-        fm.ShapeError, match=r"pointer must have the shape .* given \(3,\)"
+        fm.errors.ShapeError, match=r"pointer must have the shape .* given \(3,\)"
     ):
         wmma.load_matrix_sync(
             a_of("s4", warps=4), wmma.pointer(A) + 8 * np.arange(3), 32
@@ -146,7 +146,7 @@ def test_a_view_may_begin_between_two_words(data):
     size = a.registers.shape[-1] * 4
     legal = (first + start) % size == 0 and end <= view.size
     if not legal:
-        with pytest.raises(fm.ShapeError):
+        with pytest.raises(fm.errors.ShapeError):
             wmma.load_matrix_sync(a, wmma.pointer(memory) + start, ldm)
         return
     wmma.load_matrix_sync(a, wmma.pointer(memory) + start, ldm)

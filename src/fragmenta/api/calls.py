@@ -19,8 +19,8 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.errors import nearest as nearest_word
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.operand_lists import lists, values_of
 from fragmenta.isa.table import read
-from fragmenta.isa.taking import lists, values_of
 
 Given = ParamSpec("Given")
 Op = TypeVar("Op", bound=Instruction)

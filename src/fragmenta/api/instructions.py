@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fragmenta.shared.descriptor import Descriptor
     from fragmenta.shared.tiles import Image as Bytes
     from fragmenta.shared.zero_columns import ZeroColumnMask
-    from fragmenta.sparse.compress import Compressed
+    from fragmenta.sparse.compression import Compressed
 
 
 class Instruction(records.Instruction):
@@ -192,7 +192,7 @@ what it does is seen in a kernel: fm.ptx.parse
         >>> ones = [part.pack(np.ones(part.shape)) for part in (op.a, op.b, op.c)]
         >>> try:
         ...     same = bool((op.on_device(*ones) == op.execute(*ones)).all())
-        ... except fm.NoDevice:
+        ... except fm.errors.NoDevice:
         ...     same = True
         >>> same
         True
@@ -449,8 +449,8 @@ class Wgmma(Instruction):
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
-        >>> smem, a = fm.shared_tile(np.ones((64, 16)), op, "A", swizzle=32)
-        >>> smem, b = fm.shared_tile(np.ones((16, 8)), op, "B", swizzle=32, image=smem)
+        >>> smem, a = fm.shared.tile(op, "A", np.ones((64, 16)), swizzle=32)
+        >>> smem, b = fm.shared.tile(op, "B", np.ones((16, 8)), swizzle=32, image=smem)
         >>> d = op.execute(np.zeros((128, 4), np.uint32), a, b, smem=smem)
         >>> float(op.d.unpack(d)[63, 7])
         16.0
@@ -511,8 +511,8 @@ class TensorMma(Instruction):
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
-        >>> smem, a = fm.shared_tile(np.ones((128, 16)), op, "A")
-        >>> smem, b = fm.shared_tile(np.ones((16, 32)), op, "B", image=smem)
+        >>> smem, a = fm.shared.tile(op, "A", np.ones((128, 16)))
+        >>> smem, b = fm.shared.tile(op, "B", np.ones((16, 32)), image=smem)
         >>> tmem = op.d.pack(np.full((128, 32), 0.5), address=64)
         >>> tmem = op.execute(tmem, a, b, smem=smem, d=64)
         >>> float(op.d.unpack(tmem, address=64)[127, 31])
@@ -561,7 +561,7 @@ class LdMatrix(Instruction):
 
     @checked
     def execute(self, image: ArrayLike, addresses: ArrayLike) -> Words:
-        """The registers that it loads, (…, 32, n); see :func:`fragmenta.ldmatrix`.
+        """The registers that it loads, (…, 32, n): :func:`fragmenta.shared.ldmatrix`.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.find("ldmatrix.m8n8.x1.b16")
@@ -586,7 +586,7 @@ class StMatrix(Instruction):
     def execute(
         self, image: ArrayLike, addresses: ArrayLike, registers: ArrayLike
     ) -> Bytes:
-        """Shared memory afterwards; see :func:`fragmenta.stmatrix`.
+        """Shared memory afterwards; see :func:`fragmenta.shared.stmatrix`.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.find("stmatrix.m8n8.x1.b16")
@@ -610,7 +610,7 @@ class MovMatrix(Instruction):
 
     @checked
     def execute(self, registers: ArrayLike) -> Words:
-        """The registers of the transposed matrix; see :func:`fragmenta.movmatrix`.
+        """The registers of the transposed matrix: :func:`fragmenta.shared.movmatrix`.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.find("movmatrix")
@@ -664,8 +664,8 @@ def instruction(
     """The instruction that a PTX mnemonic names; an instruction is its own name.
 
     A whole statement may be given: a label, a guard, operands, comments and the
-    semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
-    says; with the mnemonic alone, nothing is said about them.
+    semicolon.  Operands have to fit the instruction
+    (:mod:`fragmenta.isa.operand_checks`).  A mnemonic alone says nothing about them.
 
     The shape and the types of a ``tcgen05.mma`` are in its instruction descriptor:
     ``idesc``, or a number after the mnemonic, or the constant among the operands.

@@ -16,11 +16,12 @@ from fragmenta.shared.suggestions import Suggestions
 class MatrixLoop(matrix_loop.MatrixLoop):
     """The instructions that move a tile between shared memory and registers.
 
-    :func:`fragmenta.ldmatrix_loop` and :func:`fragmenta.stmatrix_loop` make it.
+    :func:`fragmenta.shared.ldmatrix_loop` and
+    :func:`fragmenta.shared.stmatrix_loop` make it.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
+    >>> loop = fm.shared.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
     >>> print(loop)
     16 ldmatrix.sync.aligned.m8n8.x4.b16: k 4, n 4
     B: 64 x 64 f16, column-major, columns 128 bytes apart, 128-byte swizzle
@@ -53,7 +54,7 @@ class MatrixLoop(matrix_loop.MatrixLoop):
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-        >>> loop = fm.ldmatrix_loop(op, "A", tile=(64, 32), order="row")
+        >>> loop = fm.shared.ldmatrix_loop(op, "A", tile=(64, 32), order="row")
         >>> "load_a(" in loop.to_cuda("load_a")
         True
         """

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fragmenta.api.instructions import kept
 from fragmenta.api.returning import returning
-from fragmenta.weights import shuffle as orders
-from fragmenta.weights.shuffle import Shuffle
+from fragmenta.weights import shuffling as orders
+from fragmenta.weights.shuffling import Shuffle
 
 
 def _shuffled(found: Shuffle) -> Shuffle:

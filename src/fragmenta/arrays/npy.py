@@ -1,4 +1,4 @@
-"""What is in a NumPy file?
+"""Reading and writing NumPy files, without executing what is in them.
 
 Files come from anywhere, so everything in them is checked.  The first bytes say
 what kind of file it is.  A header of limited length says what follows.  Its size
@@ -56,7 +56,7 @@ def read(path: str | Path) -> Array | Archive:
 
 
 class Archive(Mapping[str, Array]):
-    """The arrays of a ``.npz`` file; each is read when it is asked for.
+    """The arrays of a ``.npz`` file; each is read when it is used.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

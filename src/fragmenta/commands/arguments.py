@@ -17,7 +17,7 @@ from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, check_holds
-from fragmenta.isa.spoken import architectures, named_target
+from fragmenta.isa.synonyms import architectures, named_target
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers.fragment import Fragment
 

@@ -18,7 +18,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.execution.reference import Wide, product, scaled_values, values
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import Progress
-from fragmenta.sparse.compress import Compressed, decompress
+from fragmenta.sparse.compression import Compressed, decompress
 
 _ROWS = 1 << 22
 """Elements of the reference that are in memory at once."""
@@ -130,7 +130,7 @@ def compare(
     factors: Sequence[Array] = (),
 ) -> Comparison:
     """Compare D with A B + C in float64, times the factors, in blocks of rows."""
-    dense = decompress(A, op) if isinstance(A, Compressed) else A
+    dense = decompress(op, A) if isinstance(A, Compressed) else A
     result = Comparison("f32" if factors else op.types["d"].name)
     accumulator = np.zeros((1, 1), op.types["d"].storage) if C is None else C
     places = list(np.ndindex(D.shape[:-2]))

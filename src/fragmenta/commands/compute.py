@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from fragmenta.arithmetic.quantization import ELEMENTS
 from fragmenta.arrays.checks import Array
 from fragmenta.commands import comparison
 from fragmenta.commands.app import command
@@ -43,9 +42,10 @@ from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import bar
+from fragmenta.quant.quantization import ELEMENTS
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.sparse.compress import Compressed
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.compression import Compressed
+from fragmenta.sparse.pruning import prune
 
 FileA = Annotated[str, matrix_argument("A", "A .npy or .npz file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy or .npz file, K x N.")]
@@ -205,16 +205,16 @@ class _Task:
             name: _random(generator, part.dtype, part.shape)
             for name, part in parts.items()
         }
-        a = prune(a, op) if op.sparse else a
+        a = prune(op, a) if op.sparse else a
         where = chosen_target(op, target_of(target, op))
         return cls(op, where, a, b, c, scales, {})
 
     def result(self) -> Array:
         try:
             D = matmul(
+                self.op,
                 self.a,
                 self.b,
-                self.op,
                 self.c,
                 scale_a=self.scales.get("scale_a"),
                 scale_b=self.scales.get("scale_b"),

@@ -38,10 +38,10 @@ from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.summing import sums
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.possible import possible_types, types_of
-from fragmenta.isa.sass import sass, told_code, told_targets
+from fragmenta.isa.sass import code_text, sass, targets_text
 from fragmenta.isa.searching import search
 from fragmenta.isa.tcgen05_shapes import OF_KIND
-from fragmenta.isa.wording import SCALES
+from fragmenta.isa.tcgen05_words import SCALES
 from fragmenta.registers import notation
 from fragmenta.registers.expressions import Direction, Expressions, Language
 from fragmenta.registers.fragment import Fragment
@@ -125,13 +125,13 @@ def _sass_told(op: Instruction) -> list[str]:
     found: dict[str, list[str]] = {}
     for target in op.requires.targets:
         code = sass(op, target)
-        found.setdefault(told_code(code.code, code.others), []).append(target)
+        found.setdefault(code_text(code.code, code.others), []).append(target)
     if len(found) == 1:
         return _wrap(next(iter(found)))
     return [
         line
         for code, targets in found.items()
-        for line in _wrap(f"{told_targets(targets)}: {code}")
+        for line in _wrap(f"{targets_text(targets)}: {code}")
     ]
 
 

@@ -24,6 +24,7 @@ from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.kernel import load as load_ptx
+from fragmenta.registers.dtype import nearest_type
 
 # ── options ─────────────────────────────────────────────────────────────────
 
@@ -317,7 +318,7 @@ def _type(word: str) -> str:
     if name not in TYPES:
         allowed = [*TYPES, *_ALIASES]
         raise Error(
-            f"no type {word:.40}{nearest(word, allowed)}; there are "
+            f"no type {word:.40}{nearest_type(word, allowed)}; there are "
             f"{one_of(TYPES, 'and')}"
         )
     return name

@@ -256,7 +256,7 @@ def holds(
         emit_json({**meant.record, "elements": told})
         return
     outer = [axis for axis in places.axes(part)[:-1] if axis in asked]
-    held = f"{part.name} in {places.told({k: asked[k] for k in outer})}"
+    held = f"{part.name} in {places.in_words({k: asked[k] for k in outer})}"
     lines = [*meant.head, held]
     lines += _held(part, list(tables.spans(part, records, join=True)))
     if inside:

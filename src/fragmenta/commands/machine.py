@@ -20,9 +20,9 @@ from fragmenta.isa.sass import (
     names,
     names_below,
     sass,
-    told_targets,
+    targets_text,
 )
-from fragmenta.isa.spoken import named_target
+from fragmenta.isa.synonyms import named_target
 
 MOST = 8
 """How many instructions are listed under one name, and names with all about them."""
@@ -104,7 +104,7 @@ def _block(origins: list[Origin]) -> Iterator[str]:
     alone: dict[str, list[Origin]] = {}
     for each in origins:
         if each.alone:
-            alone.setdefault(told_targets(each.targets), []).append(each)
+            alone.setdefault(targets_text(each.targets), []).append(each)
     for where, some in alone.items():
         yield from (f"  is {each.instruction}" for each in some[:MOST])
         if len(some) > MOST:
@@ -120,7 +120,7 @@ def _block(origins: list[Origin]) -> Iterator[str]:
         many = f"part of {len(some)} {family}, such as" if len(some) > 1 else "part of"
         yield f"  is {many}"
         yield f"     {some[0].instruction}"
-        yield f"     on {told_targets(have)}{f', expanded to {to}' if to else ''}"
+        yield f"     on {targets_text(have)}{f', expanded to {to}' if to else ''}"
 
 
 def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:

@@ -123,6 +123,7 @@ OPTIONS = {
     "--to": Option("CHOICE", "the type that codes are converted to"),
     "--type": Option("TYPE", "only instructions with an operand of this type"),
     "--unpack": Option("FILE", "the words to unpack into codes"),
+    "--values": Option("FILE", "the matrix whose values are drawn"),
     "--warp": Option("INTEGER", "a warp of a warpgroup"),
     "--with": Option("OPERAND", "an operand that may be left out"),
     "--ws": Option("", "the weight-stationary form of tcgen05.mma"),

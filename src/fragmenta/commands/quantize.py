@@ -7,12 +7,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from fragmenta.arithmetic import quantization as library
-from fragmenta.arithmetic.quantization import Quantized, described
-from fragmenta.arithmetic.quantization_report import (
-    QuantizationReport,
-    quantization_report,
-)
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import AsJson, complete_instruction, find
@@ -40,6 +34,14 @@ from fragmenta.commands.quantized import (
 from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import bar
+from fragmenta.quant import quantization as library
+from fragmenta.quant.quantization import Quantized, described
+from fragmenta.quant.reporting import (
+    Report as QuantizationReport,
+)
+from fragmenta.quant.reporting import (
+    report as quantization_report,
+)
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -148,8 +150,8 @@ def quantize(
     op = _format(form)
     matrix = _numbers(file)
     q = library.quantize(
-        matrix,
         op,
+        matrix,
         operand=operand,
         per=int(per) if per is not None and per.isdecimal() else per,
         rule=rule,

@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.safetensors import NAMES, SafeArrays
 from fragmenta.commands.files import as_elements
 from fragmenta.errors import Error, LayoutError, ShapeError, one_of
+from fragmenta.quant.quantization import Quantized
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.tensor_memory.scaled_mm import from_scaled_mm, to_scaled_mm
 

@@ -30,9 +30,9 @@ from fragmenta.progress import bar
 from fragmenta.registers.fragment import check_lane
 from fragmenta.registers.granularity import Granularity, locate
 from fragmenta.registers.metadata import Nibble
-from fragmenta.sparse import compress as library
-from fragmenta.sparse import prune as pruning
-from fragmenta.sparse.compress import SparsityReport
+from fragmenta.sparse import compression as library
+from fragmenta.sparse import pruning
+from fragmenta.sparse.compression import Report as SparsityReport
 
 SHOWN = 5
 """Violating chunks that are named."""
@@ -101,7 +101,7 @@ def sparsity(
     matrix = load_matrix(file, op.types["a"])
     with bar("checking") as progress:
         pattern = _pattern(matrix, op)
-        report = library.sparsity_report(pattern, op, pad=pad, progress=progress)
+        report = library.report(op, pattern, pad=pad, progress=progress)
     found = [] if report.satisfied else list(_violations(pattern, report))
     arrays: dict[str, Array] = {}
     if output is not None:
@@ -181,14 +181,14 @@ def _arrays(
     if prune:
         with bar("pruning") as progress:
             columns = matrix.shape[-1]
-            matrix = pruning.prune(matrix, op, pad=pad, progress=progress)
+            matrix = pruning.prune(op, matrix, pad=pad, progress=progress)
             if compress:  # the padding is not A's
                 matrix = matrix[..., :columns]
     if not compress:
         named = {"type": np.array(of)} if matrix.dtype == op.types["a"].storage else {}
         return {"pruned": matrix, **named}
     with bar("compressing") as progress:
-        sp = library.compress(matrix, op, pad=pad, progress=progress)
+        sp = library.compress(op, matrix, pad=pad, progress=progress)
     stored = {
         "values": sp.values,
         "indices": sp.indices,

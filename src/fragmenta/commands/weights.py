@@ -26,8 +26,8 @@ from fragmenta.errors import Error, one_of
 from fragmenta.isa.searching import search
 from fragmenta.progress import bar
 from fragmenta.weights.orders import KNOWN, Nibbles
-from fragmenta.weights.shuffle import Shuffle
-from fragmenta.weights.shuffle import shuffle as library
+from fragmenta.weights.shuffling import Shuffle
+from fragmenta.weights.shuffling import shuffle as library
 
 _SHAPE = (4096, 4096)
 """The weight that is shown if none is named."""

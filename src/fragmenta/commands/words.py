@@ -13,10 +13,10 @@ from functools import cache
 
 from fragmenta.errors import Error
 from fragmenta.isa.families import FORMS
-from fragmenta.isa.fitting import row_words
+from fragmenta.isa.matching import row_words
 from fragmenta.isa.sass import is_machine_name
 from fragmenta.isa.searching import find
-from fragmenta.isa.spoken import meaning, said
+from fragmenta.isa.synonyms import meaning, said
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (

@@ -286,8 +286,8 @@ def verify(
     not compared.  Here it has the arithmetic of the GPU, whatever target the PTX is
     written for.  A ``target`` may be given, and is refused if this GPU is another.
 
-    >>> from fragmenta import NoDevice, ptx
-    >>> kernel = ptx.parse('''
+    >>> import fragmenta as fm
+    >>> kernel = fm.ptx.parse('''
     ... .version 8.0 .target sm_80 .address_size 64
     ... .entry one(.param .u64 data) {
     ...     .reg .b64 %rd1;
@@ -297,7 +297,7 @@ def verify(
     ... }''').kernels["one"]
     >>> try:
     ...     same = kernel.verify(1, 1, [np.zeros(4, np.int32)]).same
-    ... except NoDevice:
+    ... except fm.errors.NoDevice:
     ...     same = True
     >>> same
     True

@@ -74,7 +74,7 @@ def throughput(
     >>> try:
     ...     found = throughput([fm.mma("m16n8k16", a="f16", d="f32")], runs=3)
     ...     fast = found[0].rate > 1e12
-    ... except fm.NoDevice:
+    ... except fm.errors.NoDevice:
     ...     fast = True
     >>> fast
     True

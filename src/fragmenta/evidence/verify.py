@@ -51,7 +51,7 @@ another n, take the next ones."""
 SEED = 1
 
 
-# ── what is asked ───────────────────────────────────────────────────────────
+# ── what is tried ───────────────────────────────────────────────────────────
 
 
 def chosen(
@@ -169,7 +169,7 @@ def verify(
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
     >>> try:
     ...     found = verify(instructions=[op], tiles=80).differing
-    ... except fm.NoDevice:
+    ... except fm.errors.NoDevice:
     ...     found = []
     >>> found
     []

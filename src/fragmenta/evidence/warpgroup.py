@@ -16,7 +16,7 @@ from fragmenta.errors import BadFile
 from fragmenta.evidence import images, inputs
 from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
 from fragmenta.evidence.inputs import Source
-from fragmenta.evidence.program import Fed, repeating
+from fragmenta.evidence.reproduction import Fed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.evidence.variants import Variant, checked_variant, variants
 from fragmenta.execution.mma import stored_columns
@@ -139,9 +139,9 @@ class WarpgroupCase(TileCase):
         a = (
             op.a.unpack_bits(one["a"])
             if way.a_registers
-            else read_tile(image, one["a"], op, "A", major=way.major("A"))
+            else read_tile(op, "A", image, one["a"], major=way.major("A"))
         )
-        b = read_tile(image, one["b"], op, "B", major=way.major("B"))
+        b = read_tile(op, "B", image, one["b"], major=way.major("B"))
         c = op.c.unpack_bits(one["c"]) * one["scale_d"].astype(one["c"].dtype)
         index = stored_columns(op, one.get("metadata"), way.selector or 0)
         return Fed(a, b, c, index)

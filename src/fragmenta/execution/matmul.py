@@ -1,4 +1,4 @@
-"""What is the product of whole matrices, computed with one instruction?
+"""The product of whole matrices, computed with one instruction.
 
 Every element of D depends on only one row of A and one column of B, so tiling along
 m and n does not change the result.  Tiling along k does: instructions follow each
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import batch_shape
 from fragmenta.errors import Error, ShapeError
 from fragmenta.execution.mma import (
@@ -35,13 +34,14 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, bar
-from fragmenta.sparse.compress import Compressed
+from fragmenta.quant.quantization import Quantized
+from fragmenta.sparse.compression import Compressed
 
 
 def matmul(
+    op: Instruction | str,
     A: ArrayLike | Compressed | Quantized,
     B: ArrayLike | Quantized,
-    op: Instruction | str,
     C: ArrayLike | None = None,
     *,
     scale_a: ArrayLike | None = None,
@@ -69,12 +69,12 @@ def matmul(
     >>> op = fm.mma("m16n8k32", a="s8")
     >>> A = np.full((100, 70), 2, np.int8)
     >>> B = np.full((70, 30), 3, np.int8)
-    >>> D = matmul(A, B, op)
+    >>> D = matmul(op, A, B)
     >>> D.shape, D.dtype, int(D[99, 29])
     ((100, 30), dtype('int32'), 420)
 
-    >>> a, b = fm.quantize(A / 7, op), fm.quantize(B, op, operand="B")
-    >>> float(matmul(a, b, op)[0, 0]), int(matmul(a, b, op, rescale=False)[0, 0])
+    >>> a, b = fm.quant.quantize(op, A / 7), fm.quant.quantize(op, B, operand="B")
+    >>> float(matmul(op, a, b)[0, 0]), int(matmul(op, a, b, rescale=False)[0, 0])
     (60.0, 1129030)
     """
     found = instruction(op)
@@ -119,7 +119,7 @@ def _scaled(
             "C would be multiplied with the scales of A and B, too; add it to the "
             "result, or give rescale=False and a C in units of these scales"
         )
-    D = matmul(a.values, b.values, op, C, scale_a=a.scales, scale_b=b.scales, **options)
+    D = matmul(op, a.values, b.values, C, scale_a=a.scales, scale_b=b.scales, **options)
     return rescaled(D, a, b) if rescale else D
 
 

@@ -1,4 +1,4 @@
-"""What are the registers of D after one instruction?
+"""Executes one ``mma``: the registers of D.
 
 :func:`execute` takes registers and returns registers, with any batch axes.
 :func:`call` takes matrices and returns a matrix.  The bits of the result depend on
@@ -16,24 +16,24 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.families import OF_WARPS, check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.quant.quantization import Quantized
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.sparse.compress import Compressed, check_compressed, compress
+from fragmenta.sparse.compression import Compressed, check_compressed, compress
 
 _INSTEAD = {
     "wmma.load": "fm.wmma.load_matrix_sync loads a fragment",
     "wmma.store": "fm.wmma.store_matrix_sync stores a fragment",
-    "tcgen05.ld": "fm.tensor_memory.load(image, op, address) returns the registers",
-    "tcgen05.st": "fm.tensor_memory.store(image, op, address, registers) returns "
+    "tcgen05.ld": "fm.tensor_memory.load(op, image, address) returns the registers",
+    "tcgen05.st": "fm.tensor_memory.store(op, image, address, registers) returns "
     "tensor memory",
-    "tcgen05.cp": "fm.tensor_memory.copy(image, smem, op, address, descriptor) returns "
+    "tcgen05.cp": "fm.tensor_memory.copy(op, image, smem, address, descriptor) returns "
     "tensor memory",
 }
 
@@ -262,7 +262,7 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
     if isinstance(A, Compressed):
         check_compressed(A, op)
     else:
-        A = compress(A, op)
+        A = compress(op, A)
     bits = signed(op, "a", _encode(of, A.values))
     return Stored(bits, A.columns(), A.width)
 

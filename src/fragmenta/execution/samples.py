@@ -1,4 +1,4 @@
-"""The matrices on which instructions are compared.
+"""Matrices on which instructions are compared.
 
 They are random matrices of the same numbers for every instruction, or matrices that
 were given.  Both are rounded to the instruction's types, or quantised if it takes block
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arithmetic.quantization import described, quantize
 from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.execution.reference import Wide
 from fragmenta.isa.instruction import Instruction
+from fragmenta.quant.quantization import described, quantize
 from fragmenta.registers.dtype import DType
-from fragmenta.sparse.prune import prune
+from fragmenta.sparse.pruning import prune
 
 LENGTHS = (64, 512, 4096)
 MOST = 1 << 18
@@ -92,7 +92,7 @@ class Samples:
         return len(self.a), self.b.shape[1]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Where the numbers come from."""
         if self.kind == "given":
             return "input as given"
@@ -137,13 +137,13 @@ def _pruned(op: Instruction, a: Array, b: Array) -> tuple[Array, Array]:
     """A sparse A with zeros up to whole chunks, and B with as many rows."""
     if not op.sparse:
         return a, b
-    pruned = prune(a, op, pad=True)
+    pruned = prune(op, a, pad=True)
     return pruned, np.pad(b, ((0, pruned.shape[1] - len(b)), (0, 0)))
 
 
 def _quantized(op: Instruction, a: Wide, b: Wide) -> Operands:
     """Numbers with the block scales that they need."""
-    left, right = quantize(a, op), quantize(b, op, operand="B")
+    left, right = quantize(op, a), quantize(op, b, operand="B")
     scales = Scales(scale_a=left.scales, scale_b=right.scales)
     factor = 1.0
     for each in (left, right):

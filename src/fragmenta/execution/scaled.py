@@ -1,4 +1,4 @@
-"""What do the scales of quantised operands do to a product?
+"""Applies the scales of quantised operands to a product.
 
 Some scales are operands of the instruction, and some are factors that a kernel
 multiplies D with at its end::
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
+from fragmenta.quant.quantization import Quantized
 
 Factor = NDArray[np.float32]
 _ALONG = {"A": -1, "B": -2}
@@ -46,7 +46,7 @@ def operand(op: Instruction, name: str, given: Any, scales: Any) -> Operand:
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="e2m1", kind="mxf4nvf4", stype="ue4m3")
-    >>> part = operand(op, "A", fm.quantize(np.ones((5, 80)), "nvfp4"), None)
+    >>> part = operand(op, "A", fm.quant.quantize("nvfp4", np.ones((5, 80))), None)
     >>> part.values.shape, part.scales.shape, part.factor
     ((5, 80), (5, 8), array([[0.00037202]], dtype=float32))
     """

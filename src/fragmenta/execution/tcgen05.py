@@ -1,4 +1,4 @@
-"""What is in tensor memory after one ``tcgen05.mma``?
+"""Executes one ``tcgen05.mma``: what is in tensor memory afterwards.
 
 D, the scales and the metadata are in tensor memory, B is in shared memory, and A is in
 either.  Both memories are images: tensor memory is an array of 32-bit cells (…, 128
@@ -36,7 +36,7 @@ from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import read_tile
 from fragmenta.shared.zero_columns import ZeroColumnMask
-from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.compression import Compressed
 
 Address = int | TensorAddress
 
@@ -73,8 +73,8 @@ def execute(
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
-    >>> smem, a = fm.shared_tile(np.ones((128, 16), np.float16), op, "A")
-    >>> smem, b = fm.shared_tile(np.ones((16, 32), np.float16), op, "B", image=smem)
+    >>> smem, a = fm.shared.tile(op, "A", np.ones((128, 16), np.float16))
+    >>> smem, b = fm.shared.tile(op, "B", np.ones((16, 32), np.float16), image=smem)
     >>> tmem = op.d.pack(np.full((128, 32), 0.5, np.float32), address=64)
     >>> tmem = execute(op, tmem, a, b, smem=smem, d=64)
     >>> float(op.d.unpack(tmem, address=64)[127, 31])
@@ -132,8 +132,8 @@ def undefined(
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
-    >>> smem, a = fm.shared_tile(np.zeros((128, 16), np.float16), op, "A")
-    >>> smem, b = fm.shared_tile(np.zeros((16, 32), np.float16), op, "B", image=smem)
+    >>> smem, a = fm.shared.tile(op, "A", np.zeros((128, 16), np.float16))
+    >>> smem, b = fm.shared.tile(op, "B", np.zeros((16, 32), np.float16), image=smem)
     >>> smem[a.address(5, 3, "f16")] = 1
     >>> tmem = np.zeros((128, 512), np.uint32)
     >>> tmem = undefined(op, tmem, a.encode(), b.encode(), smem=smem, d=64)
@@ -370,7 +370,7 @@ def _from_shared(
     Both CTAs use the same descriptor, each in its own memory.
     """
     if op.cta_group != 2:
-        return read_tile(smem, descriptor, op, name)
+        return read_tile(op, name, smem, descriptor)
     image = as_array(smem)
     if image.ndim < 2 or image.shape[-2] != 2:
         raise ShapeError(
@@ -381,7 +381,7 @@ def _from_shared(
     if not isinstance(descriptor, Descriptor):
         words = as_array(descriptor)
         words = words[..., None] if words.ndim else descriptor
-    return join_pair(read_tile(image, words, op, name), name)
+    return join_pair(read_tile(op, name, image, words), name)
 
 
 def join_pair(halves: NDArray[Any], name: str) -> NDArray[Any]:

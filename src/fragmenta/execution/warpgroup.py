@@ -1,4 +1,4 @@
-"""Which machine code computes one ``wgmma`` of a warpgroup?
+"""Machine code for one ``wgmma`` of a warpgroup.
 
 :func:`warpgroup_function` compiles a function for one instruction, its immediates and
 one target.  It reads and writes register arrays and shared memory and needs no
@@ -63,10 +63,10 @@ class WarpgroupFunction:
     """The machine code of one instruction with its immediates, on one target.
 
     >>> import fragmenta as fm
-    >>> from fragmenta.shared.tiles import shared_tile
+    >>> from fragmenta.shared.tiles import tile as shared_tile
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
-    >>> image, a = shared_tile(np.ones((64, 16), np.float16), op, "A")
-    >>> image, b = shared_tile(np.ones((16, 8), np.float16), op, "B", image=image)
+    >>> image, a = shared_tile(op, "A", np.ones((64, 16), np.float16))
+    >>> image, b = shared_tile(op, "B", np.ones((16, 8), np.float16), image=image)
     >>> d = np.zeros((4, 128), np.uint32)
     >>> run = warpgroup_function(op, "sm_90a")
     >>> run(d, None, np.array([a.encode(), b.encode()], np.uint64), image)

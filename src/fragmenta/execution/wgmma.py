@@ -1,4 +1,4 @@
-"""What are the registers of D after one ``wgmma``?
+"""Executes one ``wgmma``: the registers of D.
 
 A warpgroup reads B from shared memory, through a descriptor.  A comes from registers
 or from shared memory, too.  Shared memory is an image: an array of bytes whose index
@@ -50,10 +50,10 @@ def execute(
     n, not along k.
 
     >>> import numpy as np, fragmenta as fm
-    >>> from fragmenta.shared.tiles import shared_tile
+    >>> from fragmenta.shared.tiles import tile as shared_tile
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
-    >>> smem, a = shared_tile(np.ones((64, 16), np.float16), op, "A", swizzle=32)
-    >>> smem, b = shared_tile(np.ones((16, 8), np.float16), op, "B", swizzle=32,
+    >>> smem, a = shared_tile(op, "A", np.ones((64, 16), np.float16), swizzle=32)
+    >>> smem, b = shared_tile(op, "B", np.ones((16, 8), np.float16), swizzle=32,
     ...                       image=smem)
     >>> d = execute(op, np.zeros((128, 4), np.uint32), a, b, smem=smem)
     >>> float(op.d.unpack(d)[63, 7])
@@ -66,8 +66,8 @@ def execute(
     if registers:
         bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
     else:
-        bits_a = read_tile(smem, a, op, "A", major=MAJORS[trans_a])
-    bits_b = read_tile(smem, b, op, "B", major=MAJORS[trans_b])
+        bits_a = read_tile(op, "A", smem, a, major=MAJORS[trans_a])
+    bits_b = read_tile(op, "B", smem, b, major=MAJORS[trans_b])
     result = arithmetic.multiply(
         bits_a if scale_a == 1 else negated(bits_a, op.types["a"]),
         bits_b if scale_b == 1 else negated(bits_b, op.types["b"]),

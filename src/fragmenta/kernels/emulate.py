@@ -21,7 +21,7 @@ from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import matmul
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, unpack
-from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.compression import Compressed
 
 Float = NDArray[np.float32]
 
@@ -67,7 +67,7 @@ def emulate(
 
     >>> import fragmenta as fm
     >>> kernel = Kernel("s8")
-    >>> A = fm.prune(np.arange(-8, 8).reshape(2, 8), kernel.instruction)
+    >>> A = fm.sparse.prune(kernel.instruction, np.arange(-8, 8).reshape(2, 8))
     >>> emulate(kernel, A, np.ones((3, 8), np.int8))
     array([[-22, -22, -22],
            [ 18,  18,  18]], dtype=int32)
@@ -101,7 +101,7 @@ def _part(kernel: Kernel, a: ArrayLike | Compressed, b: Array) -> Array:
     """The sums of one part of k."""
     step = kernel.slab_k if kernel.promote else len(b)
     ends = [(first, min(first + step, len(b))) for first in range(0, len(b), step)]
-    sums = (matmul(_columns(a, *x), b[slice(*x)], kernel.instruction) for x in ends)
+    sums = (matmul(kernel.instruction, _columns(a, *x), b[slice(*x)]) for x in ends)
     return reduce(_added, sums)
 
 

@@ -24,7 +24,7 @@ from fragmenta.errors import ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.kernels.config import PACKED_M, Kernel, Tile
 from fragmenta.shared.descriptor import UNIT, Descriptor
-from fragmenta.sparse.compress import Compressed, check_compressed, sparse
+from fragmenta.sparse.compression import Compressed, check_compressed, sparse
 
 PackedBytes = NDArray[np.uint8]
 
@@ -43,7 +43,7 @@ class Packed:
     >>> import numpy as np, fragmenta as fm
     >>> from fragmenta.kernels import pack
     >>> op = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp")
-    >>> pack(fm.compress(np.zeros((100, 200)), op), op)
+    >>> pack(op, fm.sparse.compress(op, np.zeros((100, 200))))
     <Packed 100x200 e4m3, 40960 bytes>
     """
 
@@ -80,16 +80,16 @@ def _slab(element_type: str) -> tuple[int, int]:
     return kernel.slab_k, kernel.block_bytes
 
 
-def pack(sp: Compressed, op: Instruction | str) -> Packed:
+def pack(op: Instruction | str, sp: Compressed) -> Packed:
     """A compressed matrix in the order in which the kernels read it.
 
     Zeros fill the rows up to a multiple of 256 and the columns up to whole slabs.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
-    >>> A = fm.prune(np.random.default_rng(0).normal(size=(64, 96)), op)
-    >>> sp = fm.compress(A.astype("bfloat16"), op)
-    >>> bool((unpack(pack(sp, op)).values == sp.values).all())
+    >>> A = fm.sparse.prune(op, np.random.default_rng(0).normal(size=(64, 96)))
+    >>> sp = fm.sparse.compress(op, A.astype("bfloat16"))
+    >>> bool((unpack(pack(op, sp)).values == sp.values).all())
     True
     """
     op, granularity = sparse(op)
@@ -122,8 +122,8 @@ def unpack(packed: Packed) -> Compressed:
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp")
-    >>> sp = fm.compress(np.eye(5, 32, dtype=np.float32), op)
-    >>> bool((unpack(pack(sp, op)).indices == sp.indices).all())
+    >>> sp = fm.sparse.compress(op, np.eye(5, 32, dtype=np.float32))
+    >>> bool((unpack(pack(op, sp)).indices == sp.indices).all())
     True
     """
     kernel = _any_kernel(packed.element_type)

@@ -19,7 +19,7 @@ from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.sparse.compress import Compressed, sparse
+from fragmenta.sparse.compression import Compressed, sparse
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ def code_places(element_type: str) -> NDArray[np.int64]:
         marked = np.where(numbers >> bit & 1, other, plain).repeat(chunks, axis=1)
         values = np.zeros((64, 4 * stored), op.types["a"].storage)
         sp = Compressed(values, marked.astype(np.uint8), granularity)
-        bytes_ = pack(sp, op).data[0, 0, 0, VALUE_BYTES:]
+        bytes_ = pack(op, sp).data[0, 0, 0, VALUE_BYTES:]
         part = (bytes_ == other * 17).astype(np.int64) << bit
         owner = part if owner is None else owner | part
     assert owner is not None

@@ -1,10 +1,10 @@
 """Quantises rows to 8-bit elements and scales on the GPU, at the speed of memory.
 
 ``quantize.cu`` reads a matrix of f32, bf16 or f16 and writes elements of e4m3 or s8,
-and one f32 scale for each row.  The rule is that of :func:`fragmenta.quantize`.  The
-scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is divided
-by it and rounded once, to the nearest element, ties to even, as if the quotient was
-exact.
+and one f32 scale for each row.  The rule is that of :func:`fragmenta.quant.quantize`.
+The scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is
+divided by it and rounded once, to the nearest element, ties to even, as if the
+quotient was exact.
 
 A row with a NaN or an infinity has the scale NaN.
 """
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.quantization import quantize, scaled_elements
 from fragmenta.arithmetic.rounding import largest_element
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.errors import ShapeError, UnknownType, one_of
 from fragmenta.kernels.source import TARGET, text
+from fragmenta.quant.quantization import quantize, scaled_elements
 from fragmenta.registers.dtype import DType, dtype
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def emulate_quantize(
             values = scaled_elements(parts, by, of)[:, 0] if len(wide) else values
             scales[rows] = one
     elif rows.any():
-        q = quantize(wide[rows], of)
+        q = quantize(of, wide[rows])
         values[rows], scales[rows] = q.values, q.scales[:, 0]
     return values, scales
 

@@ -29,6 +29,19 @@ from typing import TYPE_CHECKING
 
 from fragmenta.door import homes, opener
 
+_HOME = homes(
+    {
+        "api.kernels": "Kernel Result load parse",
+        "launch.structs": "struct tensor_map",
+        "simt.arguments": "pointer",
+        "simt.empties": "empty",
+        "api.raw": "RawKernel",
+        "errors": "KernelFault KernelHazard",
+    }
+)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
+
+# The imports say to type checkers what the table says; a test holds the two together.
 if TYPE_CHECKING:
     from fragmenta.api.kernels import Kernel as Kernel
     from fragmenta.api.kernels import Result as Result
@@ -41,20 +54,8 @@ if TYPE_CHECKING:
     from fragmenta.launch.structs import tensor_map as tensor_map
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
-
-# The imports above say the same to type checkers; a test holds the two together.
-_HOME = homes(
-    {
-        "api.kernels": "Kernel Result load parse",
-        "launch.structs": "struct tensor_map",
-        "simt.arguments": "pointer",
-        "simt.empties": "empty",
-        "api.raw": "RawKernel",
-        "errors": "KernelFault KernelHazard",
-    }
-)
-__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
-__getattr__ = opener(__name__, _HOME)
+else:
+    __getattr__ = opener(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """The effects of asynchronous instructions: one line each.
 
 An asynchronous instruction is issued by some threads, reads and writes memory later,
-and is done when something tells so.  :data:`EFFECTS` says this for each of them.
-Copies, products, the race detector and the report of work that nobody waited for read
+and signals when it is done.  :data:`EFFECTS` says this for each of them.
+Copies, products, the race detector and the report of work that nothing waited for read
 it here.
 
 - ``with``: words that the instruction also has.  Of several lines that fit an
@@ -127,7 +127,7 @@ class Effect(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """How work tells that it is done."""
+    """How work signals that it is done."""
 
     done_by: str
     waits: tuple[str, ...]

@@ -7,7 +7,8 @@ from typing import Any
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
-from fragmenta.races.shadow.layout import SET, knows, unpack
+from fragmenta.races.order import knows
+from fragmenta.races.shadow.layout import SET, unpack
 from fragmenta.units.findings import Finding
 
 

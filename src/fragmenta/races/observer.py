@@ -16,12 +16,14 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
+from fragmenta.races.order import Clock, know, knows
 from fragmenta.races.register_watch import RegisterWatch
-from fragmenta.races.report.history import History
-from fragmenta.races.report.stories import Seen
+from fragmenta.races.report.history import History, Note
+from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import LAST_EPOCH, knows
-from fragmenta.races.shared_watch import Clock, Watch
+from fragmenta.races.shadow.layout import LAST_EPOCH
+from fragmenta.races.shadow.problem_table import Noted
+from fragmenta.races.shared_watch import Watch
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
@@ -67,7 +69,7 @@ class Observer(TensorObserver):
         self.history = History()
         self.running, self._told = False, 0
         """Whether a cluster has begun and not ended; the problems before it."""
-        self.seen = Seen(self)
+        self.stories = Stories(self)
         self.maps = Maps(self)
         self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
         self.offsets: dict[tuple[int, int], int] = {}
@@ -77,19 +79,18 @@ class Observer(TensorObserver):
         self.ledgers = []
         self._epochs = [self.watch.epochs(block.rank) for block in blocks]
         for block in blocks:
-            ledger = shared.memory.ledger(self.watch.agent("warp", block.rank, 0))
+            ledger = shared.memory.ledger(self.watch.problems)
             ledger.attach(block.context.parts["block"])
-            ledger.clocks(self.watch.states(block.rank), self.watch.plan.state_bytes)
             block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
             self.ledgers.append(ledger)
         if cluster.alone:  # compiled code goes from one block to the next
             blocks[0].context.point(layout.BLOCK_RESET, self.watch.renew)
 
-    def number_of(self, found: Any) -> int:
+    def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
         if self.cluster.alone:
-            return int(found.cluster)
-        return self.numbers[int(found.cluster) - 1]
+            return found.now.group
+        return self.numbers[found.now.group - 1]
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -126,20 +127,14 @@ class Observer(TensorObserver):
     def keep(self) -> None:
         """Keep what is needed to tell the problems of the cluster."""
         new = len(self.machine.problems) != self._told
-        self.seen.keep(new or self.running)
+        self.stories.keep(new or self.running)
 
     def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
         """Note what happened, for the report and the picture."""
         epoch = int(self._epochs[warp.block.rank][warp.number])
+        rank, number, time = warp.block.rank, warp.number, self.cluster.time
         self.history.add(
-            self.cluster.time,
-            what,
-            warp.block.rank,
-            warp.number,
-            lanes,
-            event.site,
-            epoch,
-            about,
+            Note(time, what, rank, number, lanes, event.site, epoch, about)
         )
 
     # ── clocks ──────────────────────────────────────────────────────────────
@@ -261,7 +256,7 @@ class Observer(TensorObserver):
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase."""
         warp, event, lanes = step
-        self.note("vain", warp, lanes, event, *_named(mbarrier), phase)
+        self.note("try", warp, lanes, event, *_named(mbarrier), phase)
 
     def acquire(self, step: Step, waited: Waited) -> None:
         """Lanes have waited: they learn of what they waited for."""
@@ -281,7 +276,7 @@ class Observer(TensorObserver):
         """Lanes know what came before the end of a phase."""
         clock = mbarrier.clocks.get(phase)
         clock = self.watch.new_clock() if clock is None else clock
-        self.watch.know(clock, self._mbarrier_agent(mbarrier), phase + 1)
+        know(clock, self._mbarrier_agent(mbarrier), phase + 1)
         self.learn(warp, lanes, clock)
 
     # ── copies ──────────────────────────────────────────────────────────────
@@ -342,9 +337,9 @@ class Observer(TensorObserver):
         if isinstance(what, Mbarrier):
             rank, offset = _named(what)
             about = rank, offset, what.phase
-            self.history.add(time, "phase", rank, -1, 0, -1, 0, about)
+            self.history.add(Note(time, "phase", rank, -1, 0, -1, 0, about))
         elif what.number >= 0:
-            self.history.add(time, "done", 0, -1, 0, -1, 0, (what.number,))
+            self.history.add(Note(time, "done", 0, -1, 0, -1, 0, (what.number,)))
 
     def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         by_rank = {each.block.rank: each for each in task.mbarriers}
@@ -449,7 +444,7 @@ class Observer(TensorObserver):
         clock = self.watch.new_clock()
         for name in names:
             agent = self.watch.agent(name, warp.block.rank, warp.number)
-            self.watch.know(clock, agent, until)
+            know(clock, agent, until)
         self.learn(warp, lanes, clock)
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
@@ -457,7 +452,7 @@ class Observer(TensorObserver):
         queue = warp.block.groups["cp.async", warp.number]
         arrival.clock = self.watch.new_clock()
         agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
-        self.watch.know(arrival.clock, agent, queue.epoch)
+        know(arrival.clock, agent, queue.epoch)
 
     # ── products ────────────────────────────────────────────────────────────
 
@@ -512,7 +507,7 @@ class Observer(TensorObserver):
         warp, block, number = step.warp, step.warp.block, step.warp.number // 4
         clock = self.watch.new_clock()
         agent = self.watch.agent("wgmma", block.rank, number)
-        self.watch.know(clock, agent, waited.until)
+        know(clock, agent, waited.until)
         self.note("multiplied", warp, ALL, step.event, waited.until)
         self.learn(warp, warp.live, clock)
 
@@ -602,28 +597,24 @@ _WAITED = {
 
 
 class _Rows:
-    """The clocks of a cluster, as words in memory need them: the generic proxy only."""
+    """The clocks of a warp, as words in memory need them."""
 
     def __init__(self, observer: Observer, warp: Any) -> None:
         self.observer, self.warp = observer, warp
 
-    def release(self, agent: int, lanes: int) -> Any:
+    def release(self, agent: int, lanes: int) -> Clock:
         """What lanes know and did; a new epoch begins."""
-        made = self.observer._publish(self.warp, lanes)
-        return made.reshape(-1, made.shape[-1])
+        return self.observer._publish(self.warp, lanes)
 
-    def acquire(self, agent: int, lanes: int, row: Any) -> None:
+    def acquire(self, agent: int, lanes: int, row: Clock) -> None:
         """Lanes learn something."""
-        clock = self.observer.watch.new_clock()
-        clock[:] = row.reshape(clock.shape)
-        self.observer.learn(self.warp, lanes, clock)
+        self.observer.learn(self.warp, lanes, row)
 
     def epoch(self, agent: int) -> int:
         """The present epoch."""
         block = self.warp.block
         return self.observer.watch.epoch(block.rank, self.warp.number)
 
-    def row(self, agent: int, lanes: int) -> Any:
+    def row(self, agent: int, lanes: int) -> Clock:
         """What lanes know."""
-        made = self.observer.row(self.warp, lanes)
-        return made.reshape(-1, made.shape[-1])
+        return self.observer.row(self.warp, lanes)

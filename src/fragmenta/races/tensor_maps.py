@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fragmenta.ptx import rules
-from fragmenta.races.shadow.layout import knows
+from fragmenta.races.order import knows, knows_all
 from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import first
 
@@ -57,7 +57,7 @@ class Maps:
     def _check_users(self, old: _Map, warp: Any, event: Any, lanes: int) -> None:
         clock = self.observer.row(warp, lanes)
         for agent, epoch, site in old.users:
-            if epoch >= int(clock[0, 0, agent]):
+            if not knows_all(clock[0], agent, epoch):
                 warp.report(
                     rules.OVERWRITE_WHILE_READ,
                     event,

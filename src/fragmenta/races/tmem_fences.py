@@ -11,7 +11,7 @@ from typing import Any
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import WARNING
-from fragmenta.races.shadow.layout import knows
+from fragmenta.races.order import knows
 from fragmenta.races.tmem_shadow import QUEUED, RACE, Access, Conflict
 
 FENCE = rules.MISSING_TENSOR_FENCE

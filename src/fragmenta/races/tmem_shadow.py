@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fragmenta.errors import ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import LINES, in_order
-from fragmenta.races.shadow.layout import knows
+from fragmenta.races.order import knows
 
 LANES, COLUMNS = 128, 512
 RACE = rules.TENSOR_MEMORY_RACE

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta.ptx import rules
+from fragmenta.races.order import know
 from fragmenta.races.report import phrases
 from fragmenta.races.shared_watch import Watch
 from fragmenta.races.tmem_fences import Fences
@@ -114,7 +115,7 @@ class TensorObserver(Port):
     def _know(self, warp: Any, lanes: int, kind: str, epoch: int) -> None:
         """Lanes know what an agent of their warp did before an epoch."""
         clock = self.watch.new_clock()
-        self.watch.know(clock, self._agent(kind, warp), epoch)
+        know(clock, self._agent(kind, warp), epoch)
         self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
     def meet(self, step: Step) -> None:

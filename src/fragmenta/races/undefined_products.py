@@ -66,7 +66,7 @@ def _in_shared(
     shared: NDArray[np.uint8], op: Op, name: str, word: int, trans: int
 ) -> NDArray[np.bool_]:
     """The undefined elements of A or B in shared memory."""
-    bits = read_tile(shared, word, op, name, major=MAJORS[trans])
+    bits = read_tile(op, name, shared, word, major=MAJORS[trans])
     return np.asarray(bits != 0)
 
 
@@ -131,7 +131,7 @@ def tensor_work(task: Any, shadows: Sequence[Any]) -> None:
         made = undefined(task.op, image, a, b, smem=shared, **given)
     else:
         of = Descriptor.decode(task.descriptor, "tcgen05")
-        made = copy(image, shared, task.op, task.at, of)
+        made = copy(task.op, image, shared, task.at, of)
     for shadow, part in zip(shadows, made if pair else made[None], strict=True):
         for each in task.writes:
             if each.rank == shadow.rank:

@@ -1,4 +1,4 @@
-"""How many bytes does each lane access at its address, and which lanes are used?
+"""Bytes that each lane accesses at its address, and the lanes that are used.
 
 The cost of an access depends on more than its addresses.  With 32 addresses 16 bytes
 apart there is no bank conflict if each lane takes 16 bytes, but a 4-way conflict if
@@ -30,11 +30,12 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
     0.  Otherwise this is an ordinary array of integers.  ``+``, ``-``, ``^`` and ``|``
     keep both attributes, and so does taking one warp of several.  Any other result is
     a plain array without them, because lanes may have been reordered or bytes turned
-    into words; :func:`fragmenta.bank_conflicts` then needs the width as an argument.
+    into words; :func:`fragmenta.shared.bank_conflicts` then needs the width as an
+    argument.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> load, addresses = fm.ldmatrix_addresses(op, "B", order="col")
+    >>> load, addresses = fm.shared.ldmatrix_addresses(op, "B", order="col")
     >>> addresses.width, addresses.used, (addresses + 1024).width
     (16, 16, 16)
     >>> type(addresses // 4).__name__

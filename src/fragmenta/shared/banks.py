@@ -1,4 +1,4 @@
-"""How many turns does an access to shared memory take?
+"""Bank conflicts: how many passes an access to shared memory takes.
 
 Shared memory has 32 banks, each 4 bytes wide.  A warp's access is served in *phases*:
 all 32 lanes at once if each takes 4 bytes or less, 16 lanes if each takes 8 bytes, 8
@@ -112,13 +112,15 @@ class Conflicts:
 def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
     """The cost of a warp's access to 32 byte addresses, ``width`` bytes at each.
 
-    The addresses from :func:`fragmenta.ldmatrix_addresses` and
-    :func:`fragmenta.stmatrix_addresses` have a width, and the number of lanes used.
-    With plain integers, ``width`` must be given.  A lane with address -1 is not used.
+    The addresses from :func:`fragmenta.shared.ldmatrix_addresses` and
+    :func:`fragmenta.shared.stmatrix_addresses` have a width, and the number of lanes
+    used.  With plain integers, ``width`` must be given.  A lane with address -1 is not
+    used.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> print(bank_conflicts(fm.ldmatrix_addresses(op, "B", order="col", pitch=48)[1]))
+    >>> _, rows = fm.shared.ldmatrix_addresses(op, "B", order="col", pitch=48)
+    >>> print(bank_conflicts(rows))
     no bank conflicts: 2 turns for 2 phases
       lanes  0 to  7: 1 turn
       lanes  8 to 15: 1 turn

@@ -1,4 +1,4 @@
-"""Where in shared memory is this operand?
+"""Descriptors: where an operand of ``wgmma`` or ``tcgen05`` is in shared memory.
 
 ``wgmma`` and ``tcgen05.mma`` read B, and optionally A, from shared memory.  A 64-bit
 descriptor says where.  Elements that are adjacent along k (K-major), or along m or n
@@ -443,8 +443,8 @@ last step that fits
         element = stored(of, major, self.family, self.swizzle, op.kind)
         before = inside * 8 // element.bits
         k, mn = (k + before, mn) if major == "k" else (k, mn + before)
-        whole = replace(self, start=self.start - inside)
-        there = whole._linear(grid[0] + mn, grid[1] + k, of, major, op.kind)
+        spans = replace(self, start=self.start - inside)
+        there = spans._linear(grid[0] + mn, grid[1] + k, of, major, op.kind)
         distance = there - self._linear(grid[0], grid[1], of, major, op.kind)
         first = int(distance[0, 0])
         units = first % (8 * UNIT) == 0

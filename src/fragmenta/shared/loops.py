@@ -1,7 +1,7 @@
-"""Which ``ldmatrix`` or ``stmatrix`` move a tile, and with which addresses?
+"""The ``ldmatrix`` or ``stmatrix`` that move a tile, and their addresses.
 
 Of all instructions and groups of fragments that fit, the one with the fewest
-instructions is taken.  If nothing fits, the reasons are told, and what works instead.
+instructions is taken.  If nothing fits, the error says why, and what works instead.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def ldmatrix_loop(
     one fragment.  It begins at ``start`` in shared memory.  It is stored by rows
     (``order="row"``: elements of a row are adjacent) or by columns, ``pitch`` bytes
     apart, by default without gaps.  ``swizzle`` is 0, 32, 64, 128, ``"128/32"`` or an
-    :class:`~fragmenta.XorSwizzle`.  It takes addresses, so address 0 must be a multiple
-    of ``loop.memory.repeat`` in shared memory.  With ``span``, rows are cut into
-    spans of so many bytes, and all rows of one span come first: so do tensor-map
+    :class:`~fragmenta.shared.XorSwizzle`.  It takes addresses, so address 0 must be a
+    multiple of ``loop.memory.repeat`` in shared memory.  With ``span``, rows are cut
+    into spans of so many bytes, and all rows of one span come first: so do tensor-map
     copies of rows that are longer than the swizzle.
 
     ``num`` is ``"x1"``, ``"x2"`` or ``"x4"``, by default the largest that fits.  If it
@@ -64,7 +64,7 @@ def ldmatrix_loop(
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> loop = fm.ldmatrix_loop(op, "A", tile=(64, 32), order="row", pitch=80)
+    >>> loop = fm.shared.ldmatrix_loop(op, "A", tile=(64, 32), order="row", pitch=80)
     >>> print(loop)
     8 ldmatrix.sync.aligned.m8n8.x4.b16: k 2, m 4
     A: 64 x 32 f16, row-major, rows 80 bytes apart, no swizzle
@@ -97,7 +97,7 @@ def stmatrix_loop(
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n64k16", a="f16", d="f16")
-    >>> print(fm.stmatrix_loop(op, "D", order="row", swizzle=128))
+    >>> print(fm.shared.stmatrix_loop(op, "D", order="row", swizzle=128))
     4 stmatrix.sync.aligned.m8n8.x4.b16 in each of 4 warps: m 1, n 1, part 4
     D: 64 x 64 f16, row-major, rows 128 bytes apart, 128-byte swizzle
     row = L0 L1 L2 L3 W0 W1  col = U0 U1 U2 L4 part0 part1
@@ -111,7 +111,7 @@ def stmatrix_loop(
 def only_as(
     operand: str, found: list[str], chosen: tuple[str | None, str | None]
 ) -> str:
-    """The instructions that there are, and what was asked for instead.
+    """The instructions that exist, and what was given instead.
 
     >>> only_as("A", ["x4", "x2"], ("x4", "k"))
     'x4 or x2; given x4 along k; none of them loads more than one A, so leave along out'
@@ -147,8 +147,8 @@ def find_loop(
             found.append(str(loop.group))
     where = {"row": "row-major", "col": "column-major"}[memory.order]
     if found:
-        told = only_as(operand, list(dict.fromkeys(found)), chosen)
-        raise Error(f"{family} moves {operand} of this {where} tile as {told}")
+        only = only_as(operand, list(dict.fromkeys(found)), chosen)
+        raise Error(f"{family} moves {operand} of this {where} tile as {only}")
     raise Error(
         f"no {family} of {target} moves {operand} of {tiles.op} "
         f"{'from' if family == 'ldmatrix' else 'to'} {where} memory"
@@ -258,7 +258,7 @@ def ldmatrix_addresses(
 
     The addresses have an axis for the lanes, and before it one for the warps of a
     warpgroup.  They have a width, 16 bytes, and the number of lanes used
-    (:class:`~fragmenta.LaneAddresses`).
+    (:class:`~fragmenta.shared.LaneAddresses`).
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -320,7 +320,8 @@ def single_loop(
     if count not in (1, 2, 4):
         raise Error(
             f"one instruction moves 1, 2 or 4 registers of 32 bits; {tiles} x "
-            f"{operand} of {op} are {count}, which fm.{family}_loop moves with several"
+            f"{operand} of {op} are {count}, which fm.shared.{family}_loop moves with "
+            "several"
         )
     rows, cols = (
         size * (tiles if side == along else 1)
@@ -332,6 +333,6 @@ def single_loop(
     if set(loop.steps.values()) != {1} or loop.group.tiles_first:
         raise Error(
             f"no {family} of {target} moves {tiles} x {operand} of {op} into "
-            f"consecutive registers; fm.{family}_loop has {loop.move}"
+            f"consecutive registers; fm.shared.{family}_loop has {loop.move}"
         )
     return loop

@@ -1,4 +1,4 @@
-"""What moves a whole tile between shared memory and registers, step by step?
+"""Loops of ``ldmatrix`` and ``stmatrix`` over a whole tile.
 
 A tile in shared memory has many fragments: m-tiles or n-tiles, and k-steps.  One
 instruction moves several of them, one, or a part of one.  A :class:`MatrixLoop` is all
@@ -38,7 +38,7 @@ class LoopConflicts:
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> fm.ldmatrix_loop(op, "A", tile=(16, 32), order="row").conflicts()
+    >>> fm.shared.ldmatrix_loop(op, "A", tile=(16, 32), order="row").conflicts()
     <LoopConflicts up to 4-way: 32 turns for 8 phases of 2 instructions>
     """
 
@@ -138,7 +138,8 @@ class MatrixLoop(Record):
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-        >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", along="k")
+        >>> tile = {"tile": (64, 64), "order": "col"}
+        >>> loop = fm.shared.ldmatrix_loop(op, "B", **tile, along="k")
         >>> print(loop.register_layout)
         R = R0  k = R1 k0  n = n0 n1 n2
         """
@@ -197,7 +198,7 @@ class MatrixLoop(Record):
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-        >>> loop = fm.ldmatrix_loop(op, "A", tile=(64, 32), order="row")
+        >>> loop = fm.shared.ldmatrix_loop(op, "A", tile=(64, 32), order="row")
         >>> print(loop.conflicts())
         up to 4-way: 128 turns for 32 phases of 8 instructions
         """
@@ -213,7 +214,8 @@ class MatrixLoop(Record):
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-        >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
+        >>> tile = {"tile": (64, 64), "order": "col"}
+        >>> loop = fm.shared.ldmatrix_loop(op, "B", **tile, swizzle=128)
         >>> B = np.arange(64 * 64).reshape(64, 64) % 2048
         >>> b = loop.load(loop.image(B))
         >>> b.shape, bool((b[1, 2] == op.b.pack(B[16:32, 16:24])).all())
@@ -246,7 +248,8 @@ class MatrixLoop(Record):
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f16")
-        >>> loop = fm.stmatrix_loop(op, "D", tile=(32, 16), order="row", swizzle=32)
+        >>> tile = {"tile": (32, 16), "order": "row"}
+        >>> loop = fm.shared.stmatrix_loop(op, "D", **tile, swizzle=32)
         >>> D = np.arange(32 * 16, dtype=np.float16).reshape(32, 16)
         >>> tiles = D.reshape(2, 16, 2, 8).swapaxes(1, 2)
         >>> image = loop.store(np.zeros(1024, np.uint8), op.d.pack(tiles))
@@ -283,7 +286,7 @@ class MatrixLoop(Record):
         if self.move.family != family:
             raise Error(
                 f"{family} {verb}s; this is a loop of {self.move.family}, made by "
-                f"fm.{self.move.family}_loop"
+                f"fm.shared.{self.move.family}_loop"
             )
 
     def __str__(self) -> str:

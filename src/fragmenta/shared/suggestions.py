@@ -1,4 +1,4 @@
-"""Which swizzle or padding makes a tile free of bank conflicts?
+"""Searches for a swizzle or a padding without bank conflicts.
 
 The search is complete over what kernels use: no swizzle, the swizzles of tensor maps
 (TMA), every XOR of bits that choose banks, and padded lines.  Each is tried with all
@@ -43,7 +43,7 @@ class Suggestion:
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> fm.suggest_swizzle(op, "A", tile=(64, 64), order="row").best
+    >>> fm.shared.suggest_swizzle(op, "A", tile=(64, 64), order="row").best
     <Suggestion 128-byte swizzle: no bank conflicts>
     """
 
@@ -103,20 +103,20 @@ class Suggestion:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What :func:`fragmenta.ldmatrix_loop` takes to store the tile so.
+        """What :func:`fragmenta.shared.ldmatrix_loop` takes to store the tile so.
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-        >>> found = fm.suggest_swizzle(op, "A", tile=(64, 128), order="row")
+        >>> found = fm.shared.suggest_swizzle(op, "A", tile=(64, 128), order="row")
         >>> found.best.arguments
         {'order': 'row', 'swizzle': 128, 'pitch': 128, 'span': 128}
         """
         memory = self.loop.memory
         named = {pattern(name).xor: name for name in WGMMA_SWIZZLES}
-        told: dict[str, Any] = {"order": memory.order}
-        told["swizzle"] = named.get(self.swizzle, self.swizzle)
-        told["pitch"] = self.pitch
-        return told | ({"span": self.span} if self.span else {})
+        options: dict[str, Any] = {"order": memory.order}
+        options["swizzle"] = named.get(self.swizzle, self.swizzle)
+        options["pitch"] = self.pitch
+        return options | ({"span": self.span} if self.span else {})
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -236,7 +236,7 @@ def suggest_swizzle(
     ``move`` says otherwise.  ``copy`` is how the other side writes or reads it:
     ``"cp.async"``, ``"st.shared.v4"`` or ``"ld.shared.v4"``, with which adjacent
     threads take adjacent 16 bytes, line after line, or ``"tma"``.  The other arguments
-    are those of :func:`fragmenta.ldmatrix_loop`.
+    are those of :func:`fragmenta.shared.ldmatrix_loop`.
 
     Ways with fewer turns come first, then those of tensor maps (TMA), then those that
     need no further memory.

@@ -175,9 +175,9 @@ class XorSwizzle(NamedTuple):
     lower ones.  CuTe often counts elements; :meth:`of_elements` converts.
 
     >>> import fragmenta as fm
-    >>> fm.XorSwizzle(3, 4, 3).words
+    >>> fm.shared.XorSwizzle(3, 4, 3).words
     '128-byte swizzle'
-    >>> str(fm.XorSwizzle.of_elements(2, 3, 3, "f16"))
+    >>> str(fm.shared.XorSwizzle.of_elements(2, 3, 3, "f16"))
     'Swizzle<2,4,3>'
     """
 

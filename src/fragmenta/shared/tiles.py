@@ -1,7 +1,7 @@
-"""Which bytes are in shared memory?
+"""Images of shared memory: the bytes of tiles.
 
 An *image* is the content of shared memory from a multiple of 1024 on: an array of
-bytes, whose index is the address.  :func:`shared_tile` writes a matrix into an image,
+bytes, whose index is the address.  :func:`tile` writes a matrix into an image,
 and :func:`read_tile` reads what ``wgmma`` or ``tcgen05.mma`` reads.  The descriptor
 says where each element is.  :func:`read_rows` reads the rows that ``tcgen05.cp``
 copies.  :mod:`fragmenta.shared.tile_copies` describes tensor-map copies that write the
@@ -74,10 +74,10 @@ def _moved(
 # ── writing ─────────────────────────────────────────────────────────────────
 
 
-def shared_tile(
-    matrix: ArrayLike,
+def tile(
     op: Instruction | str,
     operand: str,
+    matrix: ArrayLike,
     *,
     swizzle: Swizzle | None = None,
     major: MajorAxis | None = None,
@@ -98,10 +98,10 @@ def shared_tile(
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
     >>> A = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)
-    >>> image, descriptor = shared_tile(A, op, "A")
+    >>> image, descriptor = tile(op, "A", A)
     >>> image.shape, str(descriptor)
     ((8192,), 'start 0, leading offset 8192, stride offset 1024, 128-byte swizzle')
-    >>> image, b = shared_tile(np.ones((64, 8)), op, "B", image=image)
+    >>> image, b = tile(op, "B", np.ones((64, 8)), image=image)
     >>> image.shape, b.start
     ((9216,), 8192)
     """
@@ -133,9 +133,9 @@ def shared_tile(
             f"{end}; it must end by {LIMIT}, the limit of descriptors"
         )
     written = _room(image, lines.shape[:-2], end)
-    tile = _moved(op, operand, shape, side, chosen)
-    index, unit = _index(descriptor, tile)
-    values = _cells(lines, tile, unit)
+    moved = _moved(op, operand, shape, side, chosen)
+    index, unit = _index(descriptor, moved)
+    values = _cells(lines, moved, unit)
     cells = written.view(f"u{unit}")
     cells[..., index.ravel()] = values.reshape(*values.shape[:-2], -1)
     return written, descriptor
@@ -207,10 +207,10 @@ def _room(image: ArrayLike | None, batch: tuple[int, ...], size: int) -> Image:
 
 
 def read_tile(
-    image: ArrayLike,
-    descriptor: Descriptor | ArrayLike,
     op: Instruction | str,
     operand: str,
+    image: ArrayLike,
+    descriptor: Descriptor | ArrayLike,
     *,
     major: MajorAxis | None = None,
     packed: bool = False,
@@ -226,10 +226,10 @@ def read_tile(
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="s8")
     >>> B = np.arange(256, dtype=np.uint8).view(np.int8).reshape(32, 8)
-    >>> image, descriptor = shared_tile(B, op, "B", swizzle=32)
-    >>> bool((read_tile(image, descriptor, op, "B").view(np.int8) == B).all())
+    >>> image, descriptor = tile(op, "B", B, swizzle=32)
+    >>> bool((read_tile(op, "B", image, descriptor).view(np.int8) == B).all())
     True
-    >>> read_tile(image[:96], descriptor, op, "B")
+    >>> read_tile(op, "B", image[:96], descriptor)
     Traceback (most recent call last):
     fragmenta.errors.AddressError: B of \
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8: row 0, column 3 is at address 96, \

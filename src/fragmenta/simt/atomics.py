@@ -1,4 +1,4 @@
-"""How do lanes change memory one after the other?
+"""Atomic operations: the lanes of a warp change memory one after the other.
 
 The lanes of a warp do so in the order of their numbers.  Additions and the like of
 whole numbers are atomic on the host, too, since several blocks may run at a time; for

@@ -1,4 +1,4 @@
-"""How do checkpoints store where the values of a sparse weight are?
+"""The bitmasks and indices in which checkpoints store a sparse weight.
 
 The format sparse-24-bitmask of compressed-tensors has the stored values, out x in / 2,
 and one bit for each column: 1 where a value is stored.  Eight columns share a byte, the
@@ -6,7 +6,7 @@ first one lowest.
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
->>> sp = fm.compress([[0, 0, 3, 4, 5, 0, 0, 8]], op)
+>>> sp = fm.sparse.compress(op, [[0, 0, 3, 4, 5, 0, 0, 8]])
 >>> [f"{byte:08b}" for byte in to_bitmask(sp)[0]]
 ['10011100']
 """
@@ -20,7 +20,7 @@ from fragmenta.arrays.checks import as_array, check_numbers
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.granularity import Codes, Granularity
-from fragmenta.sparse.compress import Compressed, require_compressed, sparse
+from fragmenta.sparse.compression import Compressed, require_compressed, sparse
 
 _BYTE = 8
 
@@ -30,7 +30,7 @@ def to_bitmask(sp: Compressed) -> NDArray[np.uint8]:
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> to_bitmask(fm.compress([[0, 1, 2, 0]], op))
+    >>> to_bitmask(fm.sparse.compress(op, [[0, 1, 2, 0]]))
     array([[6]], dtype=uint8)
     """
     require_compressed(sp)
@@ -53,7 +53,7 @@ def to_bitmask(sp: Compressed) -> NDArray[np.uint8]:
 
 
 def from_bitmask(
-    values: ArrayLike, bitmask: ArrayLike, op: Instruction | str, width: int = -1
+    op: Instruction | str, values: ArrayLike, bitmask: ArrayLike, width: int = -1
 ) -> Compressed:
     """A compressed matrix from stored values and a bit for each column.
 
@@ -61,10 +61,10 @@ def from_bitmask(
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> sp = from_bitmask(np.float16([[1, 2]]), np.uint8([[0b0110]]), op, width=4)
+    >>> sp = from_bitmask(op, np.float16([[1, 2]]), np.uint8([[0b0110]]), width=4)
     >>> sp.columns()
     array([[1, 2]], dtype=int32)
-    >>> from_bitmask(np.float16([[1, 2, 3]]), np.uint8([[0b0111]]), op, width=4)
+    >>> from_bitmask(op, np.float16([[1, 2, 3]]), np.uint8([[0b0111]]), width=4)
     Traceback (most recent call last):
     fragmenta.errors.BadMetadata: row 0, columns 0 to 3: the bitmask keeps 0, 1 and 2; \
 2:4 stores 2 of 4; 1 of 1 chunks are wrong

@@ -1,4 +1,4 @@
-"""In what order do other libraries store the codes?
+"""The orders in which other libraries store metadata.
 
 All libraries store the same values, (…, M, K/2); they differ in the order of the
 codes.  As with every layout here, each order is one line that permutes digits, here
@@ -15,9 +15,9 @@ If cuSPARSELt is installed, ``to_sparse_semi_structured`` uses its format.  That
 format is not documented, and only cuSPARSELt reads it.
 
 >>> import fragmenta as fm
->>> from fragmenta.sparse.compress import compress
+>>> from fragmenta.sparse.compression import compress
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
->>> sp = compress([[0, 0, 3, 4, 5, 0, 0, 8]], op)
+>>> sp = compress(op, [[0, 0, 3, 4, 5, 0, 0, 8]])
 >>> [hex(byte) for byte in to_nibbles(sp)[0]]
 ['0xce']
 """
@@ -36,7 +36,7 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.granularity import Codes, Granularity
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.words import pack_words, unpack_words
-from fragmenta.sparse.compress import (
+from fragmenta.sparse.compression import (
     Compressed,
     check_compressed,
     require_compressed,
@@ -71,9 +71,9 @@ def to_nibbles(sp: Compressed) -> NDArray[np.uint8]:
     """Two codes per byte in row-major order, (…, M, chunks / 2).
 
     >>> import fragmenta as fm
-    >>> from fragmenta.sparse.compress import compress
+    >>> from fragmenta.sparse.compression import compress
     >>> op = fm.mma("m16n8k8", a="tf32", sp="sp::ordered_metadata")
-    >>> [f"{b:08b}" for b in to_nibbles(compress(np.float32([[0, 1, 2, 0]]), op))[0]]
+    >>> [f"{b:08b}" for b in to_nibbles(compress(op, np.float32([[0, 1, 2, 0]])))[0]]
     ['01001110']
     """
     require_compressed(sp)
@@ -86,7 +86,7 @@ def to_nibbles(sp: Compressed) -> NDArray[np.uint8]:
 
 
 def from_nibbles(
-    values: ArrayLike, nibbles: ArrayLike, op: Instruction | str
+    op: Instruction | str, values: ArrayLike, nibbles: ArrayLike
 ) -> Compressed:
     """A compressed matrix from stored values and nibbles in row-major order.
 
@@ -94,7 +94,7 @@ def from_nibbles(
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k8", a="tf32", sp="sp::ordered_metadata")
-    >>> from_nibbles(np.float32([[1, 2]]), np.uint8([[0b01001110]]), op).columns()
+    >>> from_nibbles(op, np.float32([[1, 2]]), np.uint8([[0b01001110]])).columns()
     array([[1, 2]], dtype=int32)
     """
     words = as_array(nibbles)
@@ -120,7 +120,7 @@ class TorchSparse(NamedTuple):
     """The reordered codes, int32 for 8-bit types, else int16."""
 
 
-def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
+def to_torch(op: Instruction | str, sp: Compressed) -> TorchSparse:
     """``packed`` and ``meta`` as PyTorch's CUTLASS backend takes them.
 
     The types are f16, bf16, tf32 (torch.float32) and s8.  As in PyTorch, the number
@@ -128,26 +128,26 @@ def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
     of words.
 
     >>> import fragmenta as fm
-    >>> from fragmenta.sparse.compress import compress
+    >>> from fragmenta.sparse.compression import compress
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> packed, meta = to_torch(compress(np.eye(32, dtype=np.float16), op), op)
+    >>> packed, meta = to_torch(op, compress(op, np.eye(32, dtype=np.float16)))
     >>> packed.shape, meta.shape, meta.dtype
     ((32, 16), (32, 2), dtype('int16'))
     """
     return TorchSparse(*_to_words(sp, op, _PYTORCH))
 
 
-def from_torch(packed: ArrayLike, meta: ArrayLike, op: Instruction | str) -> Compressed:
+def from_torch(op: Instruction | str, packed: ArrayLike, meta: ArrayLike) -> Compressed:
     """A compressed matrix from ``packed`` and ``meta`` of PyTorch's CUTLASS backend.
 
     Codes that are not ordered are refused.  Codes of Sparse-Marlin are refused if
     stored zeros show that they are.  Without stored zeros they cannot be recognized:
-    use :func:`from_sparse_marlin` for them.
+    use :func:`from_marlin` for them.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
     >>> meta = np.full((32, 2), 0x4444, np.int16)
-    >>> from_torch(np.ones((32, 16), np.float16), meta, op).columns()[5, :4]
+    >>> from_torch(op, np.ones((32, 16), np.float16), meta).columns()[5, :4]
     array([0, 1, 4, 5], dtype=int32)
     """
     words = _words(meta, op, _PYTORCH)
@@ -170,7 +170,7 @@ class SparseMarlin(NamedTuple):
     """The reordered codes, int16 of (M, K/16); for s8, int32 of (M, K/32)."""
 
 
-def to_sparse_marlin(sp: Compressed, op: Instruction | str) -> SparseMarlin:
+def to_marlin(op: Instruction | str, sp: Compressed) -> SparseMarlin:
     """Values and codes in the order of Sparse-Marlin's conversion.
 
     The types are f16, bf16, tf32 (torch.float32) and s8.  M, the number of output
@@ -178,17 +178,17 @@ def to_sparse_marlin(sp: Compressed, op: Instruction | str) -> SparseMarlin:
     A.  vLLM and torchao keep the same codes as ``meta.reshape(K // 32, 2 * M)``.
 
     >>> import fragmenta as fm
-    >>> from fragmenta.sparse.compress import compress
+    >>> from fragmenta.sparse.compression import compress
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> packed, meta = to_sparse_marlin(compress(np.eye(64, dtype=np.float16), op), op)
+    >>> packed, meta = to_marlin(op, compress(op, np.eye(64, dtype=np.float16)))
     >>> packed.shape, meta.shape, meta.dtype
     ((64, 32), (64, 4), dtype('int16'))
     """
     return SparseMarlin(*_to_words(sp, op, _MARLIN))
 
 
-def from_sparse_marlin(
-    packed: ArrayLike, meta: ArrayLike, op: Instruction | str
+def from_marlin(
+    op: Instruction | str, packed: ArrayLike, meta: ArrayLike
 ) -> Compressed:
     """A compressed matrix from Sparse-Marlin, or from Marlin 2:4 in vLLM or torchao.
 
@@ -201,7 +201,7 @@ def from_sparse_marlin(
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
     >>> meta = np.full((1, 128), 0x4444, np.int16)
-    >>> from_sparse_marlin(np.ones((64, 16), np.float16), meta, op).columns()[5, :4]
+    >>> from_marlin(op, np.ones((64, 16), np.float16), meta).columns()[5, :4]
     array([0, 1, 4, 5], dtype=int32)
     """
     op, granularity = sparse(op)
@@ -258,9 +258,7 @@ _PYTORCH = _Order(
     "PyTorch's CUTLASS backend", TORCH, _HALF | {"s8": (32,)}, "from_torch"
 )
 # Quantized values as int32 have words of 16 bits, those as int8 words of 32.
-_MARLIN = _Order(
-    "Sparse-Marlin", MARLIN, _HALF | {"s8": (32, 16)}, "from_sparse_marlin"
-)
+_MARLIN = _Order("Sparse-Marlin", MARLIN, _HALF | {"s8": (32, 16)}, "from_marlin")
 #: This many chunks that a conversion never writes cannot be an accident.
 _EVIDENCE = 8
 
@@ -340,7 +338,7 @@ def _unwritten(values: Array, codes: Codes, granularity: Granularity) -> int:
 
 
 def to_cutlass_sm90(
-    sp: Compressed, op: Instruction | str, *, tile_k: int = 128
+    op: Instruction | str, sp: Compressed, *, tile_k: int = 128
 ) -> NDArray[np.uint8]:
     """The bytes of tensor E as CUTLASS's sparse Hopper kernels read them.
 
@@ -348,9 +346,9 @@ def to_cutlass_sm90(
     K to a multiple of the tile; the padding has the code of an empty chunk.
 
     >>> import fragmenta as fm
-    >>> from fragmenta.sparse.compress import compress
+    >>> from fragmenta.sparse.compression import compress
     >>> op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
-    >>> to_cutlass_sm90(compress(np.eye(64, 256), op), op).shape
+    >>> to_cutlass_sm90(op, compress(op, np.eye(64, 256))).shape
     (2048,)
     """
     op, granularity = sparse(op)
@@ -365,7 +363,7 @@ def to_cutlass_sm90(
 
 
 def from_cutlass_sm90(
-    values: ArrayLike, metadata: ArrayLike, op: Instruction | str, *, tile_k: int = 128
+    op: Instruction | str, values: ArrayLike, metadata: ArrayLike, *, tile_k: int = 128
 ) -> Compressed:
     """A compressed matrix from stored values and the bytes of CUTLASS's tensor E.
 
@@ -375,7 +373,7 @@ def from_cutlass_sm90(
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
-    >>> from_cutlass_sm90(np.zeros((64, 64)), np.zeros(1024, np.uint8), op)
+    >>> from_cutlass_sm90(op, np.zeros((64, 64)), np.zeros(1024, np.uint8))
     <Compressed 64x128 float16, 2:4>
     """
     op, granularity = sparse(op)

@@ -1,4 +1,4 @@
-"""What lies where in tensor memory?
+"""What is where in tensor memory.
 
 Tensor memory holds the accumulators of ``tcgen05.mma``, and may hold A, its metadata
 and the scales.  The operands themselves are fragments of an instruction (``op.d``,
@@ -11,6 +11,8 @@ and the scales.  The operands themselves are fragments of an instruction (``op.d
 - :func:`scale_blocks` and :func:`scale_matrix`: scale factors in the order in which
   cuBLAS has them in memory; :func:`scale_copy` says which copy moves them.
 - :class:`Allocator`: the rules of ``tcgen05.alloc``.
+- :class:`TensorAddress`, :class:`Cell`: places.  :class:`InstructionDescriptor` and
+  :class:`ZeroColumnMask` are arguments of ``tcgen05.mma``.
 
 An image of tensor memory is a NumPy array, uint32 (…, 128 lanes, 512 columns).
 
@@ -19,7 +21,7 @@ An image of tensor memory is a NumPy array, uint32 (…, 128 lanes, 512 columns)
 >>> D = np.arange(128 * 64, dtype=np.float32).reshape(128, 64)
 >>> image = op.d.pack(D, address=32)
 >>> registers = fm.tensor_memory.load(
-...     image, "tcgen05.ld.sync.aligned.32x32b.x64.b32", address=32
+...     "tcgen05.ld.sync.aligned.32x32b.x64.b32", image, address=32
 ... )
 >>> bool((registers.view(np.float32) == D).all())
 True
@@ -29,33 +31,54 @@ on which independent implementations agree.  What is not known is refused with t
 reason.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from fragmenta.door import homes, opener
-from fragmenta.tensor_memory.allocator import Allocator
-from fragmenta.tensor_memory.copying import copy, expanded
-from fragmenta.tensor_memory.moves import load, reduce, shift, store
-from fragmenta.tensor_memory.reach import base_lanes, reach, reached
-from fragmenta.tensor_memory.scales import scale_blocks, scale_matrix
 
+_HOME = homes(
+    {
+        "tensor_memory.allocator": "Allocator",
+        "tensor_memory.copying": "copy expanded",
+        "tensor_memory.moves": "load reduce shift store",
+        "tensor_memory.reaching": "base_lanes reach reached",
+        "tensor_memory.scales": "scale_blocks scale_matrix",
+        "api.tensor_memory": "copies scale_copy",
+        "api.fragments": "TensorFragment",
+        "registers.tensor": "Cell TensorAddress",
+        "isa.instruction_descriptor": "InstructionDescriptor",
+        "shared.zero_columns": "ZeroColumnMask",
+    }
+)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
+
+# The imports say to type checkers what the table says; a test holds the two together.
 if TYPE_CHECKING:
-    from fragmenta.api.tensor_memory import copies, scale_copy
+    from fragmenta.api.fragments import TensorFragment as TensorFragment
+    from fragmenta.api.tensor_memory import copies as copies
+    from fragmenta.api.tensor_memory import scale_copy as scale_copy
+    from fragmenta.isa.instruction_descriptor import (
+        InstructionDescriptor as InstructionDescriptor,
+    )
+    from fragmenta.registers.tensor import Cell as Cell
+    from fragmenta.registers.tensor import TensorAddress as TensorAddress
+    from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
+    from fragmenta.tensor_memory.allocator import Allocator as Allocator
+    from fragmenta.tensor_memory.copying import copy as copy
+    from fragmenta.tensor_memory.copying import expanded as expanded
+    from fragmenta.tensor_memory.moves import load as load
+    from fragmenta.tensor_memory.moves import reduce as reduce
+    from fragmenta.tensor_memory.moves import shift as shift
+    from fragmenta.tensor_memory.moves import store as store
+    from fragmenta.tensor_memory.reaching import base_lanes as base_lanes
+    from fragmenta.tensor_memory.reaching import reach as reach
+    from fragmenta.tensor_memory.reaching import reached as reached
+    from fragmenta.tensor_memory.scales import scale_blocks as scale_blocks
+    from fragmenta.tensor_memory.scales import scale_matrix as scale_matrix
 else:
-    __getattr__ = opener(__name__, homes({"api.tensor_memory": "copies scale_copy"}))
+    __getattr__ = opener(__name__, _HOME)
 
-__all__ = [
-    "Allocator",
-    "base_lanes",
-    "copies",
-    "copy",
-    "expanded",
-    "load",
-    "reach",
-    "reached",
-    "reduce",
-    "scale_blocks",
-    "scale_copy",
-    "scale_matrix",
-    "shift",
-    "store",
-]
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""Where in tensor memory does ``tcgen05.cp`` put the bytes of shared memory?
+"""``tcgen05.cp``: where it puts the bytes of shared memory.
 
 The source is a tile of rows of 16 or 32 bytes, read through a K-major descriptor.  One
 row goes to one lane, or with a multicast to two or four.  Its bytes go to 4 or 8
@@ -34,7 +34,7 @@ from fragmenta.registers.tensor import LANES, Image, TensorAddress, TensorFragme
 from fragmenta.registers.words import container, unpack_words
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.shared.tiles import as_image, read_rows
-from fragmenta.tensor_memory.reach import as_tensor_memory
+from fragmenta.tensor_memory.reaching import as_tensor_memory
 
 Bytes = NDArray[np.uint8]
 
@@ -100,9 +100,9 @@ def _copied(tile: str, multicast: str) -> TensorFragment:
 
 
 def copy(
+    op: Instruction | str,
     image: ArrayLike,
     smem: ArrayLike,
-    op: Instruction | str,
     address: int | TensorAddress,
     descriptor: Descriptor | ArrayLike,
 ) -> Image:
@@ -110,13 +110,14 @@ def copy(
 
     ``image`` is tensor memory (…, 128, 512), ``smem`` shared memory (…, bytes); with
     ``.cta_group::2`` they are those of two CTAs, (…, 2, 128, 512) and (…, 2, bytes).
-    ``descriptor`` is a :class:`~fragmenta.Descriptor` or its 64-bit word, K-major.
+    ``descriptor`` is a :class:`~fragmenta.shared.Descriptor` or its 64-bit word,
+    K-major.
 
     >>> import numpy as np, fragmenta as fm
     >>> smem = np.arange(512, dtype=np.uint16).astype(np.uint8)
-    >>> where = fm.Descriptor(0, 16, 128, swizzle=0, family="tcgen05")
+    >>> where = fm.shared.Descriptor(0, 16, 128, swizzle=0, family="tcgen05")
     >>> op = "tcgen05.cp.cta_group::1.32x128b.warpx4"
-    >>> image = copy(np.zeros((128, 512), np.uint32), smem, op, 8, where)
+    >>> image = copy(op, np.zeros((128, 512), np.uint32), smem, 8, where)
     >>> [hex(word) for word in image[33, 8:12]]
     ['0x13121110', '0x17161514', '0x1b1a1918', '0x1f1e1d1c']
     """

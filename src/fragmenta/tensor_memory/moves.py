@@ -1,4 +1,4 @@
-"""What do ``tcgen05.ld`` and ``tcgen05.st`` move between tensor memory and registers?
+"""``tcgen05.ld`` and ``tcgen05.st``: moves between tensor memory and registers.
 
 An image of tensor memory is uint32 (…, 128 lanes, 512 columns).  Registers are uint32
 (…, 32, n) of one warp, or (…, 128, n) of four.  Batch axes broadcast.
@@ -17,7 +17,7 @@ from fragmenta.errors import Error, ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.tensor import COLUMNS, LANES, Image, TensorAddress
-from fragmenta.tensor_memory.reach import (
+from fragmenta.tensor_memory.reaching import (
     QUARTER,
     as_tensor_memory,
     reached,
@@ -29,8 +29,8 @@ LOW, MAGNITUDE = np.uint32(0xFFFF), np.uint32(0x7FFFFFFF)
 
 
 def load(
-    image: ArrayLike,
     op: Instruction | str,
+    image: ArrayLike,
     address: int | TensorAddress = 0,
     *,
     warp: int | None = None,
@@ -46,9 +46,10 @@ def load(
     >>> import numpy as np, fragmenta as fm
     >>> image = np.arange(128 * 512, dtype=np.uint32).reshape(128, 512)
     >>> op = fm.instruction("tcgen05.ld.sync.aligned.32x32b.x2.b32")
-    >>> load(image, op, address=7).shape
+    >>> load(op, image, address=7).shape
     (128, 2)
-    >>> words = load(image, op, fm.TensorAddress(lane=96, column=7), warp=3)
+    >>> at = fm.tensor_memory.TensorAddress(lane=96, column=7)
+    >>> words = load(op, image, at, warp=3)
     >>> words.shape, bool((words[31] == image[127, 7:9]).all())
     ((32, 2), True)
     """
@@ -65,8 +66,8 @@ def load(
 
 
 def store(
-    image: ArrayLike,
     op: Instruction | str,
+    image: ArrayLike,
     address: int | TensorAddress,
     registers: ArrayLike,
     *,
@@ -85,7 +86,7 @@ def store(
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.instruction("tcgen05.st.sync.aligned.16x256b.x1.b32")
     >>> words = np.arange(4 * 128, dtype=np.uint32).reshape(128, 4)
-    >>> image = store(np.zeros((128, 512), np.uint32), op, 16, words)
+    >>> image = store(op, np.zeros((128, 512), np.uint32), 16, words)
     >>> image[:3, 16:20].tolist()
     [[0, 1, 4, 5], [16, 17, 20, 21], [32, 33, 36, 37]]
     """
@@ -200,11 +201,11 @@ def _refuse(op: Instruction, where: NDArray[Any], why: str) -> NoReturn:
 
 
 def shift(
-    image: ArrayLike, op: Instruction | str, address: int | TensorAddress
+    op: Instruction | str, image: ArrayLike, address: int | TensorAddress
 ) -> NoReturn:
     """Refused: in which direction ``tcgen05.shift.down`` moves rows is not known.
 
-    >>> shift(None, "tcgen05.shift.cta_group::1.down", 0)
+    >>> shift("tcgen05.shift.cta_group::1.down", None, 0)
     Traceback (most recent call last):
     fragmenta.errors.Error: tcgen05.shift.cta_group::1.down moves rows of 8 columns by \
 one lane, but the manual does not say whether to the next or to the previous one; only \

@@ -1,4 +1,4 @@
-"""How do PyTorch's scaled products store quantised matrices?
+"""Quantised matrices as PyTorch's scaled products store them.
 
 ``torch.nn.functional.scaled_mm`` and ``torch._scaled_mm`` take the elements of a row of
 A, or of a column of B, one after the other.  Two e2m1 share a byte; the first one is in
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.quantization import FORMATS, Quantized, element_name
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import (
     Error,
@@ -30,6 +29,7 @@ from fragmenta.errors import (
     nearest,
     one_of,
 )
+from fragmenta.quant.quantization import FORMATS, Quantized, element_name
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.tensor_memory.scales import scale_blocks, scale_matrix
 
@@ -42,7 +42,7 @@ class ScaledMM(NamedTuple):
     """One operand of a scaled product, as PyTorch stores it.
 
     >>> import numpy as np, fragmenta as fm
-    >>> part = fm.to_scaled_mm(fm.quantize(np.ones((3, 64)), "nvfp4"))
+    >>> part = fm.quant.to_scaled_mm(fm.quant.quantize("nvfp4", np.ones((3, 64))))
     >>> part.values.shape, part.scales.shape, part.types
     ((3, 32), (512,), ('float4_e2m1fn_x2', 'float8_e4m3fn'))
     """
@@ -83,7 +83,7 @@ def to_scaled_mm(q: Quantized) -> ScaledMM:
     itself.
 
     >>> import numpy as np, fragmenta as fm
-    >>> part = to_scaled_mm(fm.quantize([[1.0, 6.0, 0.0, -0.5]], "mxfp4"))
+    >>> part = to_scaled_mm(fm.quant.quantize("mxfp4", [[1.0, 6.0, 0.0, -0.5]]))
     >>> [f"{byte:08b}" for byte in part.values[0]], part.scales[:2]
     (['01110010', '10010000'], array([127,   0], dtype=uint8))
     """
@@ -124,10 +124,11 @@ def from_scaled_mm(
     (…, N, bytes): a tensor that was passed as ``x.t()`` is given as ``x``.
 
     >>> import numpy as np, fragmenta as fm
-    >>> q = fm.quantize(np.linspace(-9, 9, 256).reshape(128, 2), "nvfp4", operand="B")
+    >>> B = np.linspace(-9, 9, 256).reshape(128, 2)
+    >>> q = fm.quant.quantize("nvfp4", B, operand="B")
     >>> part = to_scaled_mm(q)
     >>> back = from_scaled_mm(*part[:2], "nvfp4", operand="B", tensor_scale=part[2])
-    >>> bool((fm.dequantize(back) == fm.dequantize(q)).all())
+    >>> bool((fm.quant.dequantize(back) == fm.quant.dequantize(q)).all())
     True
     """
     of, scale, block = _format(format)

@@ -30,7 +30,7 @@ from fragmenta.kernels.packing import Packed, pack, unpack
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.sparse.checkpoint import from_bitmask as positions_from_bitmask
 from fragmenta.sparse.checkpoint import to_bitmask as positions_to_bitmask
-from fragmenta.sparse.compress import Compressed, compress
+from fragmenta.sparse.compression import Compressed, compress
 from fragmenta.torch.matrix import (
     TYPES,
     SparseMatrix,
@@ -66,18 +66,18 @@ def from_bitmask(values: Tensor, bitmask: Tensor, width: int) -> SparseMatrix:
     op = Kernel(of).instruction
     stored, bits = matrix_of(values, of), bytes_of(bitmask)
     try:
-        found = positions_from_bitmask(stored, bits, op, width)
+        found = positions_from_bitmask(op, stored, bits, width)
     except (BadMetadata, ShapeError):
         if of != "tf32":
             raise
         # 2:4, not 1:2: checked as 2:4, then by its values.
         half = Kernel("bf16").instruction
         pattern = positions_from_bitmask(
-            np.zeros(stored.shape, "f2"), bits, half, width
+            half, np.zeros(stored.shape, "f2"), bits, width
         )
         dense = np.zeros(pattern.shape, stored.dtype)
         np.put_along_axis(dense, pattern.columns(), stored, axis=-1)
-        found = compress(dense, op)
+        found = compress(op, dense)
     return sparse_matrix(found, of)
 
 
@@ -109,10 +109,10 @@ def sparse_matrix(found: Compressed, element_type: str) -> SparseMatrix:
 
     >>> import fragmenta as fm
     >>> op = Kernel("f16").instruction
-    >>> sparse_matrix(fm.compress([[0, 1, 2, 0]], op), "f16")
+    >>> sparse_matrix(fm.sparse.compress(op, [[0, 1, 2, 0]]), "f16")
     <SparseMatrix 1x4 f16 on cpu, 18432 bytes>
     """
-    packed = pack(found, Kernel(element_type).instruction)
+    packed = pack(Kernel(element_type).instruction, found)
     return SparseMatrix(torch.from_numpy(packed.data), element_type, packed.shape)
 
 
@@ -174,7 +174,7 @@ def read_bitmask(parts: Mapping[str, Tensor], wide: torch.dtype | None) -> Weigh
         return Weight(matrix, scale, None if static is None else _one(static))
     of = TYPES[values.dtype]
     op = Kernel(of).instruction
-    stored = positions_from_bitmask(matrix_of(values, of), bytes_of(mask), op, columns)
+    stored = positions_from_bitmask(op, matrix_of(values, of), bytes_of(mask), columns)
     return Weight(dequantized(stored, scale.numpy()[:, None], wide))
 
 
@@ -236,7 +236,7 @@ def dequantized(stored: Compressed, scales: Array, wide: torch.dtype) -> SparseM
     """Values times their scales, (rows, groups), each rounded once to a 16-bit type.
 
     >>> import fragmenta as fm
-    >>> stored = fm.compress([[0, 1, 2, 0]], Kernel("s8").instruction)
+    >>> stored = fm.sparse.compress(Kernel("s8").instruction, [[0, 1, 2, 0]])
     >>> dequantized(stored, np.float32([[0.5]]), torch.float16).to_dense()
     tensor([[0.0000, 0.5000, 1.0000, 0.0000]], dtype=torch.float16)
     """

@@ -25,10 +25,10 @@ from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.registers.granularity import Granularity
 from fragmenta.shared.descriptor import UNIT
-from fragmenta.sparse.compress import compress as compress_matrix
-from fragmenta.sparse.compress import sparse
+from fragmenta.sparse.compression import compress as compress_matrix
+from fragmenta.sparse.compression import sparse
 from fragmenta.sparse.exchange import from_torch
-from fragmenta.sparse.prune import prune as pruned
+from fragmenta.sparse.pruning import prune as pruned
 
 TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "e4m3",
@@ -266,8 +266,8 @@ def packed_of(weight: Tensor, element_type: str, prune: bool) -> Tensor:
     op = Kernel(element_type).instruction
     matrix = matrix_of(weight, element_type)
     if prune:
-        matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
-    packed = pack(compress_matrix(matrix, op, pad=True), op)
+        matrix = pruned(op, matrix, pad=True)[:, : weight.shape[1]]
+    packed = pack(op, compress_matrix(op, matrix, pad=True))
     return torch.from_numpy(packed.data).to(weight.device)
 
 
@@ -297,8 +297,8 @@ def packed_of_pytorch(weight: SparseSemiStructuredTensor, element_type: str) -> 
         with torch.no_grad():
             return packed_of(weight.to_dense(), element_type, prune=False)
     op = Kernel(element_type).instruction
-    stored = from_torch(matrix_of(values, element_type), bytes_of(codes), op)
-    packed = pack(stored, op)
+    stored = from_torch(op, matrix_of(values, element_type), bytes_of(codes))
+    packed = pack(op, stored)
     return torch.from_numpy(packed.data).to(weight.device)
 
 

@@ -201,7 +201,7 @@ def quantize_rows(
     ``quantize`` is ``"fp8"`` (e4m3) or ``"int8"``.  A scale is the largest magnitude of
     its row / 448 (int8: 127) in float32, or 1 for a row of zeros.  Each x / scale is
     rounded once, to the nearest element, ties to even.  The rule, and so every bit, is
-    that of :func:`fragmenta.quantize`; on a GPU one kernel does it.
+    that of :func:`fragmenta.quant.quantize`; on a GPU one kernel does it.
 
     ``scale`` is a tensor with one float32, which is then the scale of all rows; what is
     larger than the largest element becomes that.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fragmenta.errors import BadCall, NotSparse, UnknownType, ValueRangeError, one_of
 from fragmenta.kernels.config import Kernel
-from fragmenta.sparse.prune import prune as pruned
+from fragmenta.sparse.pruning import prune as pruned
 from fragmenta.torch.matrix import (
     SparseMatrix,
     is_semi_structured,
@@ -101,7 +101,7 @@ def _pruned(weight: Tensor, element_type: str, prune: bool) -> Tensor:
     # As tf32 it would be pruned to 1:2.
     op = Kernel(element_type).instruction
     matrix = matrix_of(weight, "f32")
-    kept = pruned(matrix, op, pad=True)[:, : matrix.shape[1]]
+    kept = pruned(op, matrix, pad=True)[:, : matrix.shape[1]]
     changed = int(((kept != matrix) & (matrix != 0)).sum())
     if changed and not prune:
         raise NotSparse(

@@ -51,7 +51,7 @@ class Fill(Queued):
     def compute(self) -> None:
         """Copy the rows."""
         of = Descriptor.decode(self.descriptor, "tcgen05")
-        self.put(copy(self.images(), self.shared(), self.op, self.at, of))
+        self.put(copy(self.op, self.images(), self.shared(), self.at, of))
 
 
 @lru_cache(maxsize=256)

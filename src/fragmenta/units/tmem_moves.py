@@ -22,7 +22,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
-from fragmenta.tensor_memory.reach import WARPS, reached
+from fragmenta.tensor_memory.reaching import WARPS, reached
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Warp

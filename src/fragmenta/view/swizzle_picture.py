@@ -1,9 +1,8 @@
-"""What does a swizzle look like?
+"""The picture of a tile in shared memory, once for each swizzle.
 
-Rows of a tile in shared memory, once for each swizzle.  A line of the picture is all
-banks, a cell is 16 bytes and names the row and the unit of that row.  Each unit of a
-row has a colour, so a column of one colour is a bank conflict.  The explorer draws the
-same picture.
+A line of the picture is all banks, a cell is 16 bytes and names the row and the unit of
+that row.  Each unit of a row has a colour, so a column of one colour is a bank
+conflict. The explorer draws the same picture.
 """
 
 from __future__ import annotations
@@ -48,16 +47,17 @@ def swizzle_picture(
 ) -> Picture:
     """Rows of a tile in shared memory, once for each swizzle, side by side.
 
-    A swizzle is 0, 32, 64, 128, ``"128/32"`` or an :class:`~fragmenta.XorSwizzle`; by
-    default all that ``wgmma`` has are drawn.  ``pitch`` is the distance of rows, by
-    default without gaps.  ``access`` is how a warp takes them, 16 bytes for each lane:
-    ``"ldmatrix"``, ``"rows"`` or ``"column"``.  What its first lanes take together is
-    framed; other units that it takes have full colours.
+    A swizzle is 0, 32, 64, 128, ``"128/32"`` or an
+    :class:`~fragmenta.shared.XorSwizzle`; by default all that ``wgmma`` has are drawn.
+    ``pitch`` is the distance of rows, by default without gaps.  ``access`` is how a
+    warp takes them, 16 bytes for each lane: ``"ldmatrix"``, ``"rows"`` or ``"column"``.
+    What its first lanes take together is framed; other units that it takes have full
+    colours.
 
     A notebook shows the picture; ``save`` writes it, ``str()`` is its text.
 
     >>> import fragmenta as fm
-    >>> picture = fm.swizzle_picture(0, 128)
+    >>> picture = fm.shared.swizzle_picture(0, 128)
     >>> str(picture)[:4], "no swizzle: 8-way" in str(picture)
     ('<svg', True)
     >>> "128-byte swizzle: free" in str(picture)

@@ -1,1 +1,38 @@
-"""How is a weight stored so that a lane loads it with wide loads?"""
+"""Orders of quantised weights, so that a lane loads its elements with wide loads.
+
+shuffle(op, "B", ...)     the order for an instruction -> Shuffle, which reorders
+from_marlin_24(...)       a checkpoint of Marlin 2:4 -> Marlin24
+
+>>> import fragmenta as fm
+>>> op = fm.mma("m16n8k16", a="f16", d="f32")
+>>> fm.weights.shuffle(op, "B", shape=(64, 64)).shape
+(64, 64)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fragmenta.door import homes, opener
+
+_HOME = homes(
+    {
+        "api.weights": "shuffle",
+        "weights.shuffling": "Shuffle",
+        "weights.marlin": "from_marlin_24 Marlin24",
+    }
+)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
+
+# The imports say to type checkers what the table says; a test holds the two together.
+if TYPE_CHECKING:
+    from fragmenta.api.weights import shuffle as shuffle
+    from fragmenta.weights.marlin import Marlin24 as Marlin24
+    from fragmenta.weights.marlin import from_marlin_24 as from_marlin_24
+    from fragmenta.weights.shuffling import Shuffle as Shuffle
+else:
+    __getattr__ = opener(__name__, _HOME)
+
+
+def __dir__() -> list[str]:
+    return __all__

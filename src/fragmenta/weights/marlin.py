@@ -1,4 +1,4 @@
-"""How does the format marlin-24 of compressed-tensors store a weight?
+"""The format marlin-24 of compressed-tensors.
 
 Integers of 4 or 8 bits, their scales and the codes, each in the order in which the
 kernel of Marlin 2:4 reads them.  Integers and scales have the order ``sparse_marlin``
@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import ShapeError, one_of
-from fragmenta.sparse.compress import Compressed
-from fragmenta.sparse.exchange import from_sparse_marlin
-from fragmenta.weights.shuffle import shuffle
+from fragmenta.sparse.compression import Compressed
+from fragmenta.sparse.exchange import from_marlin
+from fragmenta.weights.shuffling import shuffle
 
 GROUP = 128
 """Columns that share a scale, if a row has several."""
@@ -65,7 +65,7 @@ def from_marlin_24(
     values = (order.unpack(words.ravel()).T - np.uint8(1 << bits - 1)).view(np.int8)
     places = order.scale_order(channel=len(packed) == 1).scatter()
     scales = np.ascontiguousarray(packed[:, places].T)
-    return Marlin24(from_sparse_marlin(values, codes, _INTEGERS), scales, bits)
+    return Marlin24(from_marlin(_INTEGERS, values, codes), scales, bits)
 
 
 def _sizes(words: Array, scales: Array, meta: Array) -> tuple[int, int, int]:

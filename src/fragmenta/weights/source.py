@@ -1,7 +1,7 @@
-"""How does a kernel repack a weight, load it and convert it?
+"""CUDA functions that repack a weight, load it and convert it.
 
 The text is CUDA C++ that needs no header.  All indices in it are computed from the
-layouts of a :class:`~fragmenta.weights.shuffle.Shuffle`; sizes are constants.
+layouts of a :class:`~fragmenta.weights.shuffling.Shuffle`; sizes are constants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fragmenta.weights.convert import Conversion, conversion
 from fragmenta.weights.orders import WORD
 
 if TYPE_CHECKING:
-    from fragmenta.weights.shuffle import Shuffle
+    from fragmenta.weights.shuffling import Shuffle
 
 _VECTORS = {16: "uint4", 8: "uint2", 4: "unsigned"}
 """The types of loads by their bytes, the widest first."""

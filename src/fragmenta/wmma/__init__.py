@@ -1,4 +1,4 @@
-"""What does a CUDA C++ ``wmma`` kernel compute?
+"""``nvcuda::wmma`` of CUDA C++, executed.
 
 The names, arguments and rules are those of ``nvcuda::wmma`` in the CUDA C++
 programming guide.  So a kernel can be tried line by line on the CPU::
@@ -44,79 +44,64 @@ in C++ and in PTX, which also has ``wmma.load`` and ``wmma.store``.
 (array([752.5, 752.5, 752.5], dtype=float32), True)
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from fragmenta.door import homes, opener
-from fragmenta.errors import AlignmentError, OutOfBounds
-from fragmenta.wmma.calls import (
-    DeprecatedVariant,
-    __float_to_tf32,
-    bmma_sync,
-    fill_fragment,
-    float_to_tf32,
-    load_matrix_sync,
-    mma_sync,
-    store_matrix_sync,
-)
-from fragmenta.wmma.fragments import ObservedLayout, fragment
-from fragmenta.wmma.memory import pointer
-from fragmenta.wmma.names import (
-    __half,
-    __nv_bfloat16,
-    accumulator,
-    col_major,
-    double,
-    experimental,
-    half,
-    layout_t,
-    matrix_a,
-    matrix_b,
-    mem_col_major,
-    mem_row_major,
-    nv_bfloat16,
-    precision,
-    row_major,
-    signed_char,
-    target,
-    unsigned_char,
-)
 
+_HOME = homes(
+    {
+        "errors": "AlignmentError OutOfBounds",
+        "wmma.calls": "DeprecatedVariant __float_to_tf32 bmma_sync fill_fragment "
+        "float_to_tf32 load_matrix_sync mma_sync store_matrix_sync",
+        "wmma.fragments": "ObservedLayout fragment",
+        "wmma.memory": "pointer",
+        "wmma.names": "__half __nv_bfloat16 accumulator col_major double experimental "
+        "half layout_t matrix_a matrix_b mem_col_major mem_row_major "
+        "nv_bfloat16 precision row_major signed_char target unsigned_char",
+        "api.wmma": "mma",
+    }
+)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
+
+# The imports say to type checkers what the table says; a test holds the two together.
 if TYPE_CHECKING:
-    from fragmenta.api.wmma import mma
+    from fragmenta.api.wmma import mma as mma
+    from fragmenta.errors import AlignmentError as AlignmentError
+    from fragmenta.errors import OutOfBounds as OutOfBounds
+    from fragmenta.wmma.calls import DeprecatedVariant as DeprecatedVariant
+    from fragmenta.wmma.calls import __float_to_tf32 as __float_to_tf32
+    from fragmenta.wmma.calls import bmma_sync as bmma_sync
+    from fragmenta.wmma.calls import fill_fragment as fill_fragment
+    from fragmenta.wmma.calls import float_to_tf32 as float_to_tf32
+    from fragmenta.wmma.calls import load_matrix_sync as load_matrix_sync
+    from fragmenta.wmma.calls import mma_sync as mma_sync
+    from fragmenta.wmma.calls import store_matrix_sync as store_matrix_sync
+    from fragmenta.wmma.fragments import ObservedLayout as ObservedLayout
+    from fragmenta.wmma.fragments import fragment as fragment
+    from fragmenta.wmma.memory import pointer as pointer
+    from fragmenta.wmma.names import __half as __half
+    from fragmenta.wmma.names import __nv_bfloat16 as __nv_bfloat16
+    from fragmenta.wmma.names import accumulator as accumulator
+    from fragmenta.wmma.names import col_major as col_major
+    from fragmenta.wmma.names import double as double
+    from fragmenta.wmma.names import experimental as experimental
+    from fragmenta.wmma.names import half as half
+    from fragmenta.wmma.names import layout_t as layout_t
+    from fragmenta.wmma.names import matrix_a as matrix_a
+    from fragmenta.wmma.names import matrix_b as matrix_b
+    from fragmenta.wmma.names import mem_col_major as mem_col_major
+    from fragmenta.wmma.names import mem_row_major as mem_row_major
+    from fragmenta.wmma.names import nv_bfloat16 as nv_bfloat16
+    from fragmenta.wmma.names import precision as precision
+    from fragmenta.wmma.names import row_major as row_major
+    from fragmenta.wmma.names import signed_char as signed_char
+    from fragmenta.wmma.names import target as target
+    from fragmenta.wmma.names import unsigned_char as unsigned_char
 else:
-    __getattr__ = opener(__name__, homes({"api.wmma": "mma"}))
+    __getattr__ = opener(__name__, _HOME)
 
-__all__ = [
-    "AlignmentError",
-    "DeprecatedVariant",
-    "ObservedLayout",
-    "OutOfBounds",
-    "__float_to_tf32",
-    "__half",
-    "__nv_bfloat16",
-    "accumulator",
-    "bmma_sync",
-    "col_major",
-    "double",
-    "experimental",
-    "fill_fragment",
-    "float_to_tf32",
-    "fragment",
-    "half",
-    "layout_t",
-    "load_matrix_sync",
-    "matrix_a",
-    "matrix_b",
-    "mem_col_major",
-    "mem_row_major",
-    "mma",
-    "mma_sync",
-    "nv_bfloat16",
-    "pointer",
-    "precision",
-    "row_major",
-    "signed_char",
-    "store_matrix_sync",
-    "target",
-    "unsigned_char",
-]
+
+def __dir__() -> list[str]:
+    return __all__

@@ -178,7 +178,7 @@ def launched(
             )
         if wrong:
             found.append(f"ran to its end\n{text}")
-    except fm.KernelFault:
+    except fm.errors.KernelFault:
         pass
     except fm.Error as error:
         if refused is not None:

@@ -1,4 +1,4 @@
-"""Which small kernels decide whether the watching is right, and what must it say?
+"""Small kernels, right and wrong, and what the race detector must report about each.
 
 A row is a kernel of ``sources/`` that is right (BUG 0: nothing worse than a note may be
 reported, and the bits are those of an H200), and its mistakes by number: the rules of

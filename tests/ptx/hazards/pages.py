@@ -1,4 +1,4 @@
-"""Do the pages on hazards show what is really printed?
+"""Writes the pages on hazards with the reports that are really printed.
 
     python -m tests.ptx.hazards.pages      # writes the reports and the pictures
 

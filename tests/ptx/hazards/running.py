@@ -1,4 +1,4 @@
-"""How is a kernel of the corpus compiled and launched, and what is said about it?"""
+"""Compiles and launches the kernels of the corpus of hazards, and collects the reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every wrong kernel reported, with its rule, and no right one, in any schedule?
+"""Every wrong kernel is reported with its rule, and no right one, in any schedule.
 
 The bits of kernels that are right are those of an H200, in every schedule.
 """

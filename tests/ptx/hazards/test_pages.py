@@ -1,4 +1,4 @@
-"""Do the pages on hazards show what is really printed, and repairs that work?"""
+"""The pages on hazards show what is really printed, and repairs that work."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which launches of the project's own kernels have to give the GPU's bits?
+"""The launches of the project's own kernels that must give the GPU's bits.
 
 A :class:`Gemm` is one launch of ``gemm.cu``: the kernel, a small shape, and how the
 inputs are drawn.  Every type, tile, epilogue and way to store stands in :data:`GEMMS`
@@ -112,7 +112,9 @@ class Gemm:
         if not self.kernel.sparse:
             return drawn
         op = self.kernel.instruction
-        return pack(fm.compress(fm.prune(drawn, op, pad=True), op, pad=True), op)
+        return pack(
+            op, fm.sparse.compress(op, fm.sparse.prune(op, drawn, pad=True), pad=True)
+        )
 
     @cached_property
     def b(self) -> NDArray[Any]:

@@ -20,8 +20,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.cuda.source.formatting import (
+    check_identifier,
+    comment,
+    signature,
+    wrapped,
+)
 from fragmenta.cuda.source.helpers import Piece, needed
-from fragmenta.cuda.source.page import check_identifier, comment, signature, wrapped
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.expressions import STYLES, Run, held, joined, terms, total
@@ -47,7 +52,7 @@ def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> st
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
+    >>> loop = fm.shared.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
     >>> for line in to_cuda(loop).splitlines():
     ...     if "address" in line and "//" not in line:
     ...         print(line.strip())

@@ -213,7 +213,7 @@ def on_device(
     >>> one = [part.pack(np.ones(part.shape)) for part in (op.a, op.b, op.c)]
     >>> try:
     ...     found = float(op.d.unpack(on_device(op, *one))[0, 0])
-    ... except fm.NoDevice:
+    ... except fm.errors.NoDevice:
     ...     found = 17.0
     >>> found
     17.0
@@ -371,7 +371,7 @@ def _window(
     Reads outside the image are refused, as by the emulation.
     """
     for name, each in words.items():
-        read_tile(image, each, op, name.upper(), major=majors[name])
+        read_tile(op, name.upper(), image, each, major=majors[name])
     if image.shape[-1] <= tiled.MOST:
         short = -image.shape[-1] % UNIT
         return np.pad(image, [(0, 0)] * (image.ndim - 1) + [(0, short)]), dict(words)

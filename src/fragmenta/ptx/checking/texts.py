@@ -1,4 +1,4 @@
-"""What is wrong with a PTX text, or with a single instruction?"""
+"""The check of a PTX text, or of a single instruction."""
 
 from __future__ import annotations
 

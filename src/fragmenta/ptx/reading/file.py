@@ -1,4 +1,4 @@
-"""What does a whole PTX file say?"""
+"""Reads a whole PTX file."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Reader:
         return words
 
     def address_size(self) -> int:
-        """Take the number behind ``.address_size``."""
+        """Take the number after ``.address_size``."""
         at, size = self.cursor.at, self.cursor.number("32 or 64")
         if size not in (32, 64):
             self.text.fail(at, f"'{size}'", ["32", "64"])

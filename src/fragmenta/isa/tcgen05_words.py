@@ -1,4 +1,4 @@
-"""Which ``tcgen05.mma`` do these words build?
+"""Builds a ``tcgen05.mma`` from words: its mnemonic, shape and types.
 
 The mnemonic of ``tcgen05.mma`` has no shape and no types: they are in a number, the
 instruction descriptor.  Words are easier to remember.  They are those of the mnemonic

@@ -1,7 +1,7 @@
-"""Which code blocks do all lanes of a warp always execute together?
+"""Finds the code blocks that all lanes of a warp always execute together.
 
-The lanes start together.  Until something can part them, no code for a part of them is
-needed: of a kernel without branches, half the code.
+The lanes start together.  Before the first instruction at which they can diverge, no
+code for a part of them is needed.  A kernel without branches is half as long.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ from fragmenta.ptx.module import Immediate, Instruction
 from fragmenta.simt.program import JUMPS, CodeBlock, Program, waits
 
 
-def together(program: Program) -> int:
+def convergent_blocks(program: Program) -> int:
     """How many code blocks, from the first on, all lanes execute together."""
     own = [b for b in program.blocks if b.unit.function is program.kernel]
-    parting = next((b.number for b in own if any(map(_parts, b.instructions))), None)
-    if parting is None:
+    diverging = next(
+        (b.number for b in own if any(map(_may_diverge, b.instructions))), None
+    )
+    if diverging is None:
         return len(own)
-    bound = parting + 1
+    bound = diverging + 1
     while True:
-        # Lanes that have parted may jump back.
-        later = [b for b in own if b.number >= min(bound, parting)]
-        lowest = min((goal for b in later for goal in _goals(b)), default=bound)
+        # Lanes that have diverged may jump back.
+        later = [b for b in own if b.number >= min(bound, diverging)]
+        lowest = min((goal for b in later for goal in _destinations(b)), default=bound)
         if lowest >= bound:
             return bound
         bound = lowest
 
 
-def _parts(instruction: Instruction) -> bool:
+def _may_diverge(instruction: Instruction) -> bool:
     """Whether lanes that execute an instruction may go on at different times."""
     if instruction.opcode in ("brx", "call"):
         return True
@@ -42,7 +44,7 @@ def _parts(instruction: Instruction) -> bool:
     return instruction.opcode in JUMPS and instruction.guard is not None
 
 
-def _goals(block: CodeBlock) -> list[int]:
+def _destinations(block: CodeBlock) -> list[int]:
     """The code blocks that a block may jump to."""
     unit = block.unit
     places = (destinations(unit.function, each) for each in block.instructions[-1:])

@@ -1,4 +1,4 @@
-"""Which operands does an instruction take?
+"""The operands that an instruction takes, in the order of the PTX statement.
 
 What an instruction takes is its list of operands (:attr:`Instruction.operands`),
 the list that statements are written from.  The tables here add what the list
@@ -126,7 +126,7 @@ def values_of(operand: Operand) -> str:
 
 
 def syntax(op: Instruction, operands: Iterable[Operand] | None = None) -> str:
-    """What may stand behind the mnemonic, for a message.
+    """What may come after the mnemonic, for a message.
 
     >>> import fragmenta as fm
     >>> print(syntax(fm.find("ldmatrix.m8n8.x4.b16")))

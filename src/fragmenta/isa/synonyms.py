@@ -1,4 +1,4 @@
-"""What do people's words for instructions mean?
+"""Words that people use for types, kinds and targets, in the words of PTX.
 
 Mnemonics say ``e4m3``, ``kind::mxf4nvf4`` and ``sm_90a``; people say fp8, nvfp4 and
 Hopper, and disassemblers say ``HMMA.16816.F32``.  The tables here say
@@ -171,7 +171,7 @@ def architectures() -> tuple[str, ...]:
     """Every word that means targets.
 
     >>> architectures()[:3]
-    ('volta', 'v100', 'turing')
+    ('volta', 'v100', 'xavier')
     """
     return tuple(word for word, found in _table().items() if found.targets)
 
@@ -250,7 +250,7 @@ one of them
 def uttered(text: str) -> str:
     """The text, with a line of a disassembler made shorter and plainer.
 
-    Its operands are left out, and what its modifiers say is said in words of PTX.
+    Its operands are left out, and its modifiers become words of PTX.
 
     >>> uttered("HMMA.16816.F32 R4, R8, R12, R4 ;")
     'HMMA.16816.F32'

@@ -1,4 +1,4 @@
-"""What are the sums of integers and of single bits?
+"""Kernels that multiply integers and single bits.
 
 The sum of integer products is exact, modulo 2**32.  With ``.satfinite`` it is clamped
 once, at the end of every instruction.  For b1 the sum is the number of ones.

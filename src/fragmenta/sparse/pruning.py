@@ -1,4 +1,4 @@
-"""How is a matrix made sparse?
+"""Pruning: makes a matrix sparse by dropping its smallest magnitudes.
 
 A sparse instruction stores only some elements of each chunk of a row of A.  Pruning
 keeps those with the largest magnitudes and sets the others to zero.  The result can
@@ -6,7 +6,7 @@ be compressed without loss.
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
->>> prune([[1, -2, 3, -4, 5, 5, 5, 5]], op)
+>>> prune(op, [[1, -2, 3, -4, 5, 5, 5, 5]])
 array([[ 0,  0,  3, -4,  5,  5,  0,  0]])
 """
 
@@ -26,7 +26,7 @@ from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DTYPES, DType
 from fragmenta.registers.granularity import Granularity, locate
 from fragmenta.sparse import loops
-from fragmenta.sparse.compress import sparse, whole_chunks
+from fragmenta.sparse.compression import sparse, whole_chunks
 from fragmenta.sparse.loops import places_of, rows_of
 
 # The element type that a NumPy type stores; float32 holds both f32 and tf32.
@@ -41,8 +41,8 @@ _WIDE = {of.storage for of in _STORED.values() if of.bits in (6, 8)}
 
 
 def prune(
-    A: ArrayLike,
     op: Instruction | str,
+    A: ArrayLike,
     *,
     scores: ArrayLike | None = None,
     pad: bool = False,
@@ -64,9 +64,9 @@ def prune(
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> prune([[0.5, -4.0, 3.0, -3.0]], op)
+    >>> prune(op, [[0.5, -4.0, 3.0, -3.0]])
     array([[ 0., -4.,  3.,  0.]])
-    >>> prune([[0.5, -4.0, 3.0, -3.0]], op, scores=[[4, 3, 2, 1]])
+    >>> prune(op, [[0.5, -4.0, 3.0, -3.0]], scores=[[4, 3, 2, 1]])
     array([[ 0.5, -4. ,  0. ,  0. ]])
     """
     op, granularity = sparse(op)

@@ -1,6 +1,6 @@
-"""Do these operands fit the instruction?
+"""Checks that the operands of a PTX statement fit its instruction.
 
-:mod:`fragmenta.isa.taking` says which operands there are.  Here is what may stand for
+:mod:`fragmenta.isa.operand_lists` says which operands there are.  Here is what may stand for
 each of them: names, numbers, constants among registers.  ptxas is the judge of it.
 """
 
@@ -11,9 +11,7 @@ from typing import NoReturn
 
 from fragmenta.errors import BadOperands, one_of, shortened
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.statement import Unreadable, Written, integer, kind_of, listed
-from fragmenta.isa.table import read
-from fragmenta.isa.taking import (
+from fragmenta.isa.operand_lists import (
     BRACKETS,
     columns,
     form_of,
@@ -29,6 +27,8 @@ from fragmenta.isa.taking import (
     word,
     writes_all,
 )
+from fragmenta.isa.statement import Unreadable, Written, integer, kind_of, listed
+from fragmenta.isa.table import read
 
 # Constants in the braces of what is read: alone, or beside a register at least.
 CONSTANTS = """

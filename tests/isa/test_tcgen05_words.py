@@ -1,4 +1,4 @@
-"""Do words build the ``tcgen05.mma`` that they describe?"""
+"""Words build the ``tcgen05.mma`` that they describe."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""What does a warp know, and how does it tell others?
+"""Happens-before in compiled code: the vector clocks of warps, barriers and agents.
 
-Each warp has a row that holds for all of its lanes, and a second row for lanes that
-learned something alone; the second row always says at least as much as the first.  When
-several lanes use the second row, each of them gets to know what any of them learned.
-That can hide a mistake, but it never invents one.
+Each warp has a clock row that holds for all of its lanes, and a second row for lanes
+that learned something alone; the second row always knows at least as much as the first.
+When several lanes use the second row, each of them knows what any of them learned.
+That can hide a race, but it never invents one.
+
+The detectors of shared and of global memory ask a :class:`Plane` whether an access
+happened before.  :mod:`fragmenta.races.order` is the half of this in Python.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I1,
     I32,
@@ -31,7 +35,7 @@ from fragmenta.simt.warps import P, place, routine
 class Head:
     """The head of a block, read by compiled code."""
 
-    def __init__(self, code: Code, pointer: Any) -> None:
+    def __init__(self, code: Code, pointer: Raw) -> None:
         self.code, self.raw = code, pointer
 
     def word(self, offset: int) -> Value:
@@ -42,7 +46,7 @@ class Head:
         """A word of 64 bits."""
         return field(self.code, self.raw, offset, I64)[0]
 
-    def pointer(self, offset: int) -> Any:
+    def pointer(self, offset: int) -> Raw:
         """A pointer."""
         return pointer_at(self.code, self.raw, offset)
 
@@ -61,12 +65,36 @@ class Head:
         return self.row * self.planes * 3
 
 
-class Warp(NamedTuple):
+class Plane(NamedTuple):
+    """What is known through one proxy: base, extra and mask for each agent."""
+
+    row: Memory
+    length: Value
+
+    def of(self, agent: Value) -> tuple[Value, Value, Value]:
+        """What is known of an agent: base, extra, mask."""
+        at = convert(agent, I64)
+        return self.row[at], self.row[at + self.length], self.row[at + self.length * 2]
+
+    def knows(self, agent: Value, lane: Value, epoch: Value) -> Value:
+        """Whether what a lane of an agent did in an epoch happened before."""
+        base, extra, mask = self.of(agent)
+        named = ((mask >> lane) & 1) != 0
+        known: Value = (epoch < base) | ((epoch < extra) & named)
+        return known
+
+    def knows_all(self, agent: Value, epoch: Value) -> Value:
+        """Whether what all lanes of an agent did in an epoch happened before."""
+        known: Value = epoch < self.row[convert(agent, I64)]
+        return known
+
+
+class WarpClocks(NamedTuple):
     """The clocks of a warp, read and changed by compiled code."""
 
     code: Code
     head: Head
-    state: Any
+    state: Raw
     agent: Value
 
     @property
@@ -101,22 +129,36 @@ class Warp(NamedTuple):
 
     def row_of(self, lanes: Value) -> Memory:
         """The row with all that any of these lanes knows."""
+        return self._row((self.elect[0] & lanes) != 0)
+
+    def row_of_all(self, lanes: Value) -> Memory:
+        """The row with what every one of these lanes knows."""
+        return self._row((lanes & ~self.elect[0]) == 0)
+
+    def _row(self, second: Value) -> Memory:
         b = self.code.builder
-        first, second = self.common(), self.elected()
-        chosen = (self.elect[0] & lanes) != 0
-        return Memory(b, b.select(chosen.raw, second.raw, first.raw), I32)
+        rows = self.elected().raw, self.common().raw
+        return Memory(b, b.select(second.raw, *rows), I32)
+
+    def plane_of(self, lane: Value) -> Plane:
+        """What a lane knows through the generic proxy."""
+        return Plane(self.row_of(lane.lift(1) << lane), self.head.row)
+
+    def common_plane(self) -> Plane:
+        """What all lanes know through the generic proxy."""
+        return Plane(self.common(), self.head.row)
 
 
-def warp_at(code: Code, head: Head, number: Value) -> Warp:
+def warp_at(code: Code, head: Head, number: Value) -> WarpClocks:
     """The clocks of a warp of a block."""
     b = code.builder
     step = convert(number, I64) * head.long(layout.HEAD_STATE_BYTES)
     state = b.gep(head.pointer(layout.HEAD_STATES), [step.raw])
     first = head.word(layout.HEAD_RANK) * head.word(layout.HEAD_WARPS)
-    return Warp(code, head, state, first + number)
+    return WarpClocks(code, head, state, first + number)
 
 
-def warp_of(code: Code, head: Head, warp: Any) -> Warp:
+def warp_of(code: Code, head: Head, warp: Raw) -> WarpClocks:
     """The clocks of the warp whose memory this is."""
     return warp_at(code, head, field(code, warp, engine.WARP_NUMBER, I32)[0])
 
@@ -125,7 +167,7 @@ def warp_of(code: Code, head: Head, warp: Any) -> Warp:
 
 
 def _merge_plane(code: Code, into: Memory, other: Memory, length: Value) -> None:
-    """Know in one plane what another row says, too."""
+    """Join what another row knows, in one plane."""
     with code.loop(length, step=LANES) as at:
         places = at, at + length, at + length + length
         base, extra, mask = ((into.lanes(each), other.lanes(each)) for each in places)
@@ -144,7 +186,7 @@ def _plane(code: Code, row: Memory, length: Value, number: int) -> Memory:
 
 
 def merge(code: Code, head: Head, into: Memory, other: Memory) -> None:
-    """Know what another row says, too, in both planes."""
+    """Join what another row knows, in both planes."""
     length, b = head.row, code.builder
     with code.loop(head.planes) as plane:
         step = (plane * 3) * length
@@ -161,7 +203,7 @@ def copy(code: Code, head: Head, into: Memory, other: Memory) -> None:
 
 
 def clear(code: Code, head: Head, row: Memory) -> None:
-    """Make a row say nothing."""
+    """Let a row know nothing."""
     with code.loop(head.row_words(), step=LANES) as at:
         into = row.lanes(at)
         row[at] = into.lift(0)
@@ -185,8 +227,8 @@ def know(
 # ── lanes ───────────────────────────────────────────────────────────────────
 
 
-def _tell_copies(warp: Warp, row: Memory, lanes: Value, every: Value) -> None:
-    """A row gets to know the ``cp.async`` that lanes have waited for."""
+def _add_copies(warp: WarpClocks, row: Memory, lanes: Value, every: Value) -> None:
+    """Add to a row the ``cp.async`` that lanes have waited for."""
     code, head = warp.code, warp.head
     with code.when(warp.waited != 0), code.loop(head.planes) as plane:
         b, step = code.builder, plane * 3 * head.row
@@ -200,17 +242,17 @@ def _covers(lanes: Value, live: Value) -> Value:
     return none_missing
 
 
-def publish(warp: Warp, lanes: Value, live: Value, into: Memory) -> None:
-    """Lanes release: tell a row what they know and did; a new epoch begins."""
+def publish(warp: WarpClocks, lanes: Value, live: Value, into: Memory) -> None:
+    """Lanes release: add what they know and did to a row; begin a new epoch."""
     code, head = warp.code, warp.head
     merge(code, head, into, warp.row_of(lanes))
     following = warp.epoch[0] + 1
     know(into, head.row, warp.agent, following, lanes, _covers(lanes, live))
-    _tell_copies(warp, into, lanes, _covers(lanes, live))
+    _add_copies(warp, into, lanes, _covers(lanes, live))
     warp.epoch[0] = following
 
 
-def _join(warp: Warp, lanes: Value) -> Memory:
+def _join(warp: WarpClocks, lanes: Value) -> Memory:
     """Let lanes use the second row."""
     code = warp.code
     with code.when(warp.elect[0] == 0):
@@ -219,15 +261,15 @@ def _join(warp: Warp, lanes: Value) -> Memory:
     return warp.elected()
 
 
-def _settle(warp: Warp, live: Value) -> None:
-    """One row is enough if all lanes use the second."""
+def _settle(warp: WarpClocks, live: Value) -> None:
+    """Make the second row the common one, if all lanes use it."""
     with warp.code.when(_covers(warp.elect[0], live)):
         copy(warp.code, warp.head, warp.common(), warp.elected())
         warp.elect[0] = live.lift(0)
 
 
-def acquire(warp: Warp, lanes: Value, live: Value, other: Memory) -> None:
-    """Lanes get to know what a row says."""
+def acquire(warp: WarpClocks, lanes: Value, live: Value, other: Memory) -> None:
+    """Lanes acquire: they know what a row knows."""
     code, head = warp.code, warp.head
     full = _covers(lanes, live)
     with code.when(full):
@@ -239,7 +281,7 @@ def acquire(warp: Warp, lanes: Value, live: Value, other: Memory) -> None:
         _settle(warp, live)
 
 
-def sync_warp(warp: Warp, lanes: Value, live: Value) -> None:
+def sync_warp(warp: WarpClocks, lanes: Value, live: Value) -> None:
     """Lanes have met: each knows what all of them did before."""
     code, head = warp.code, warp.head
     full = _covers(lanes, live)
@@ -249,16 +291,16 @@ def sync_warp(warp: Warp, lanes: Value, live: Value) -> None:
             copy(code, head, warp.common(), warp.elected())
             warp.elect[0] = live.lift(0)
         know(warp.common(), head.row, warp.agent, following, lanes, full)
-        _tell_copies(warp, warp.common(), lanes, full)
+        _add_copies(warp, warp.common(), lanes, full)
     with code.when(~full):
         row = _join(warp, lanes)
         know(row, head.row, warp.agent, following, lanes, full)
-        _tell_copies(warp, row, lanes, full)
+        _add_copies(warp, row, lanes, full)
         _settle(warp, live)
     warp.epoch[0] = following
 
 
-def fence_async(warp: Warp, lanes: Value, live: Value) -> None:
+def fence_async(warp: WarpClocks, lanes: Value, live: Value) -> None:
     """What lanes know and did is known to the async proxy, too."""
     code, head = warp.code, warp.head
     full, following = _covers(lanes, live), warp.epoch[0] + 1
@@ -283,45 +325,45 @@ def fence_async(warp: Warp, lanes: Value, live: Value) -> None:
 
 
 def _publish(
-    code: Code, head: Any, number: Value, lanes: Value, live: Value, into: Any
+    code: Code, head: Raw, number: Value, lanes: Value, live: Value, into: Raw
 ) -> None:
     publish(_warp(code, head, number), lanes, live, field(code, into, 0, I32))
 
 
 def _acquire(
-    code: Code, head: Any, number: Value, lanes: Value, live: Value, other: Any
+    code: Code, head: Raw, number: Value, lanes: Value, live: Value, other: Raw
 ) -> None:
     acquire(_warp(code, head, number), lanes, live, field(code, other, 0, I32))
 
 
 def _row(
-    code: Code, head: Any, number: Value, lanes: Value, live: Value, into: Any
+    code: Code, head: Raw, number: Value, lanes: Value, live: Value, into: Raw
 ) -> None:
     warp, row = _warp(code, head, number), field(code, into, 0, I32)
     copy(code, warp.head, row, warp.row_of(lanes))
     never = code.constant(0, I1)
     know(row, warp.head.row, warp.agent, warp.epoch[0] + 1, lanes, never)
-    _tell_copies(warp, row, lanes, never)
+    _add_copies(warp, row, lanes, never)
 
 
 def _sync(
-    code: Code, head: Any, number: Value, lanes: Value, live: Value, unused: Any
+    code: Code, head: Raw, number: Value, lanes: Value, live: Value, unused: Raw
 ) -> None:
     sync_warp(_warp(code, head, number), lanes, live)
 
 
 def _fence(
-    code: Code, head: Any, number: Value, lanes: Value, live: Value, unused: Any
+    code: Code, head: Raw, number: Value, lanes: Value, live: Value, unused: Raw
 ) -> None:
     fence_async(_warp(code, head, number), lanes, live)
 
 
-def _merged(code: Code, head: Any, into: Any, other: Any) -> None:
+def _merged(code: Code, head: Raw, into: Raw, other: Raw) -> None:
     rows = (field(code, each, 0, I32) for each in (into, other))
     merge(code, Head(code, head), *rows)
 
 
-def _warp(code: Code, head: Any, number: Value) -> Warp:
+def _warp(code: Code, head: Raw, number: Value) -> WarpClocks:
     return warp_at(code, Head(code, head), number)
 
 
@@ -334,6 +376,6 @@ FENCE = routine("watch.fence", _fence, _GIVEN, None)
 MERGE = routine("watch.merge", _merged, [P, P, P], None)
 
 
-def clock_row(code: Code, clock: Any) -> Memory:
+def clock_row(code: Code, clock: Raw) -> Memory:
     """The row of a barrier's clock."""
     return field(code, place(code, clock, layout.CLOCK_ROW), 0, I32)

@@ -1,10 +1,10 @@
-"""Which code blocks need no code for a part of the lanes?"""
+"""Which code blocks need no code for a part of the lanes."""
 
 from __future__ import annotations
 
 import pytest
 
-from fragmenta.simt.converging import together
+from fragmenta.simt.convergence import convergent_blocks
 from fragmenta.simt.program import Program, program
 from tests.simt.kernels import launched, module
 
@@ -22,9 +22,9 @@ def laid_out(body: str, before: str = "") -> Program:
         "@%p1 add.u32 %r1, %r2, 3; bar.warp.sync -1; L: bra L;",
     ],
 )
-def test_all_lanes_stay_together(body: str) -> None:
+def test_all_lanes_stay_convergent_blocks(body: str) -> None:
     made = laid_out(body)
-    assert together(made) == len(made.blocks)
+    assert convergent_blocks(made) == len(made.blocks)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_all_lanes_stay_together(body: str) -> None:
 )
 def test_lanes_may_part(body: str, first: int) -> None:
     made = laid_out(body, ".func f() { ret; }")
-    assert together(made) == first
+    assert convergent_blocks(made) == first
     assert first < len(made.blocks)
 
 

@@ -1,4 +1,4 @@
-"""Which kernel computes which form of model, and on which arrays?"""
+"""Chooses the kernel for each form of model, and prepares its arrays."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from fragmenta.arithmetic.constants import (
     rounding,
 )
 from fragmenta.arithmetic.elements import SPECIAL, Format, decoder, scale_elements
+from fragmenta.arithmetic.integers import integer, single_bits
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arithmetic.whole import integer, single_bits
 from fragmenta.arrays.threads import share_out
 from fragmenta.jit.compiler import Traced, type_of
 from fragmenta.jit.trace import F32, LANES

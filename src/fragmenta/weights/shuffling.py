@@ -1,4 +1,4 @@
-"""How is a weight stored so that a lane loads several fragments at once?
+"""Weights stored so that a lane loads several fragments at once.
 
 A :class:`Shuffle` is the order of a whole weight in memory.  It is made of the fragment
 of an instruction, a line for the order in memory and a line for the order in a word;
@@ -54,7 +54,7 @@ class Shuffle:
     """The order of a weight in memory; :func:`shuffle` makes one.
 
     >>> import numpy as np, fragmenta as fm
-    >>> order = fm.shuffle("marlin", shape=(64, 128))
+    >>> order = fm.weights.shuffle("marlin", shape=(64, 128))
     >>> order
     <Shuffle marlin: 64x128, 4 bits, offset = R0 X0 E0 X1 X2 L0 L1 L2 L3 L4 X3 Y0 Y1>
     >>> W = np.random.default_rng(0).integers(0, 16, (64, 128))
@@ -90,7 +90,7 @@ class Shuffle:
         """The rows and columns of the weight; for a sparse one, of its stored values.
 
         >>> import fragmenta as fm
-        >>> fm.shuffle("gptq", shape=(64, 128)).shape
+        >>> fm.weights.shuffle("gptq", shape=(64, 128)).shape
         (64, 128)
         """
         rows, columns = self.places.shape
@@ -101,7 +101,7 @@ class Shuffle:
         """The element in each slot of a word, the lowest bits first.
 
         >>> import fragmenta as fm
-        >>> fm.shuffle("awq", shape=(64, 128)).nibbles
+        >>> fm.weights.shuffle("awq", shape=(64, 128)).nibbles
         (0, 2, 4, 6, 1, 3, 5, 7)
         """
         return listed(self.digits)
@@ -116,7 +116,7 @@ class Shuffle:
         """The row and the column that is stored at an offset; offsets count elements.
 
         >>> import fragmenta as fm
-        >>> order = fm.shuffle("marlin", shape=(64, 128))
+        >>> order = fm.weights.shuffle("marlin", shape=(64, 128))
         >>> print(order.layout)
         k = offset2 offset5 offset6 offset0 offset11 offset12  n = offset7 offset8 \
 offset9 offset1 offset3 offset4 offset10
@@ -151,7 +151,7 @@ offset9 offset1 offset3 offset4 offset10
         """The bytes that lie side by side for a lane; 0 without an instruction.
 
         >>> import fragmenta as fm
-        >>> order = fm.shuffle("marlin", shape=(64, 128))
+        >>> order = fm.weights.shuffle("marlin", shape=(64, 128))
         >>> order.load_bytes, order.k_steps, order.n_steps
         (16, 1, 8)
         """
@@ -186,7 +186,7 @@ offset9 offset1 offset3 offset4 offset10
         :meth:`pack` does the same faster, and packs the words.
 
         >>> import fragmenta as fm
-        >>> fm.shuffle("awq", shape=(2, 8)).indices()
+        >>> fm.weights.shuffle("awq", shape=(2, 8)).indices()
         array([ 0,  2,  4,  6,  1,  3,  5,  7,  8, 10, 12, 14,  9, 11, 13, 15])
         """
         rows, columns = self._blocks.shape
@@ -204,7 +204,7 @@ offset9 offset1 offset3 offset4 offset10
         """The shape of the words: the outermost tiles, and all words of one.
 
         >>> import fragmenta as fm
-        >>> fm.shuffle("gptq", shape=(64, 128)).word_shape
+        >>> fm.weights.shuffle("gptq", shape=(64, 128)).word_shape
         (8, 128)
         """
         digits = self.layout.inverse().coordinates[0][1]
@@ -228,13 +228,14 @@ offset9 offset1 offset3 offset4 offset10
 
         >>> import numpy as np, fragmenta as fm
         >>> W = np.arange(16).reshape(2, 8)
-        >>> [hex(word) for word in fm.shuffle("awq", shape=(2, 8)).pack(W).ravel()]
+        >>> awq = fm.weights.shuffle("awq", shape=(2, 8))
+        >>> [hex(word) for word in awq.pack(W).ravel()]
         ['0x75316420', '0xfdb9eca8']
         """
         given = as_array(W)
         if given.shape[-2:] != self.shape:
             raise ShapeError(
-                f"{self._told} takes a weight of {_size(self.shape)}; given shape "
+                f"{self._title} takes a weight of {_size(self.shape)}; given shape "
                 f"{given.shape}"
             )
         moved = self._blocks.gather(codes_of(given, self.bits))
@@ -247,7 +248,7 @@ offset9 offset1 offset3 offset4 offset10
         before it, or one axis with all words of one weight.
 
         >>> import numpy as np, fragmenta as fm
-        >>> fm.shuffle("awq", shape=(1, 8)).unpack(np.int32([[0x75316420]]))
+        >>> fm.weights.shuffle("awq", shape=(1, 8)).unpack(np.int32([[0x75316420]]))
         array([[0, 1, 2, 3, 4, 5, 6, 7]], dtype=uint8)
         """
         given = as_array(words)
@@ -256,7 +257,7 @@ offset9 offset1 offset3 offset4 offset10
         whole = given.ndim == 1 and given.size == prod(self.word_shape)
         if not whole and given.shape[-2:] != self.word_shape:
             raise ShapeError(
-                f"{self._told} has words of {_size(self.word_shape)}; given shape "
+                f"{self._title} has words of {_size(self.word_shape)}; given shape "
                 f"{given.shape}"
             )
         batch = () if whole else given.shape[:-2]
@@ -273,7 +274,7 @@ offset9 offset1 offset3 offset4 offset10
         columns.  Marlin applies these to D, so they follow the fragment of D.
 
         >>> import fragmenta as fm
-        >>> order = fm.shuffle("marlin", shape=(64, 128))
+        >>> order = fm.weights.shuffle("marlin", shape=(64, 128))
         >>> print(order.scale_order().inverse())
         offset = n3 n4 n5 n0 n1 n2 n6
         >>> print(order.scale_order(channel=True).inverse())
@@ -295,7 +296,7 @@ offset9 offset1 offset3 offset4 offset10
         ``packed[..., order.scale_order().scatter()]`` are the scales again.
 
         >>> import numpy as np, fragmenta as fm
-        >>> order = fm.shuffle("marlin", shape=(64, 64))
+        >>> order = fm.weights.shuffle("marlin", shape=(64, 64))
         >>> order.pack_scales(np.arange(128.0).reshape(2, 64), 32)[1, :4]
         array([64., 72., 80., 88.])
         """
@@ -312,7 +313,7 @@ offset9 offset1 offset3 offset4 offset10
         than the zero point: give them that.)
 
         >>> import numpy as np, fragmenta as fm
-        >>> order = fm.shuffle("awq", shape=(128, 8))
+        >>> order = fm.weights.shuffle("awq", shape=(128, 8))
         >>> hex(order.pack_zeros(np.arange(8).reshape(1, 8))[0, 0])
         '0x75316420'
         """
@@ -382,7 +383,7 @@ offset9 offset1 offset3 offset4 offset10
         of the number of codes, 8 for 4 bits (0 for u8).
 
         >>> import fragmenta as fm
-        >>> order = fm.shuffle("marlin", shape=(4096, 4096))
+        >>> order = fm.weights.shuffle("marlin", shape=(4096, 4096))
         >>> print(order.to_cuda("load"))
         // What a lane loads at once: 16 bytes of B, for 1 step of k and 8 tiles of n.
         // k_block counts 16 rows of k, n_block counts 64 columns of n.
@@ -435,7 +436,7 @@ offset9 offset1 offset3 offset4 offset10
         return named(str(given), (sizes["k"], sizes["n"]), self.bits)
 
     @property
-    def _told(self) -> str:
+    def _title(self) -> str:
         return f"{self.name} of {self.bits} bits"
 
     def __repr__(self) -> str:
@@ -481,9 +482,9 @@ def shuffle(
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> fm.shuffle(op, "B", shape=(256, 64), bits=4, load_bytes=16, k_steps=4)
+    >>> fm.weights.shuffle(op, "B", shape=(256, 64), bits=4, load_bytes=16, k_steps=4)
     <Shuffle B: 256x64, 4 bits, offset = R0 Y0 E0 Y1 X0 L0 L1 L2 L3 L4 Y2 Y3 X1 X2>
-    >>> fm.shuffle(op, "B", shape=(256, 64), bits=4, k_steps=3)
+    >>> fm.weights.shuffle(op, "B", shape=(256, 64), bits=4, k_steps=3)
     Traceback (most recent call last):
     fragmenta.errors.ShapeError: a lane has 2 bytes of B in one step, so 16 bytes are \
 k_steps x n_steps of 8 x 1, 4 x 2, 2 x 4 or 1 x 8; given k_steps=3
@@ -532,7 +533,8 @@ def named(name: str, shape: tuple[int, int], bits: int) -> Shuffle:
         raise Error(
             f"no order {shortened(name)}{nearest(name, KNOWN)}; there are "
             f"{one_of(KNOWN, 'and')}, and the operands of instructions, such as "
-            "fm.shuffle('mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32', 'B', ...)"
+            "fm.weights.shuffle('mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32', "
+            "'B', ...)"
         )
     known = KNOWN[name]
     if bits not in known.memory:

@@ -1,4 +1,4 @@
-"""What happened in a cluster, as rows of bars: who was busy with what, and when?
+"""The rows of a timeline: what each warp and unit did, as bars over time.
 
 Time is counted in events.  A warp has a row with its waits and arrivals; copies have
 rows with their time from issue to completion; so have the products of a warpgroup, and
@@ -8,16 +8,22 @@ the phases of an mbarrier.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.races.report.history import Note, Recorded, moment
+from fragmenta.races.report.stories import Agent
 from fragmenta.simt.naming import Names
 
 MOST_COPIES = 10
-"""Rows of copies; more at a time are drawn over one another in the last one."""
+"""The most rows of copies; further copies are drawn in the last one."""
 
-Key = tuple[Any, ...]
+Key = tuple[str, int, int]
+"""The kind of a row, its rank, and its number."""
+
+Awaited = tuple[bool, tuple[object, ...]]
+"""Whether a wait is for the cluster's barrier, and what else it is for."""
 
 
 class Bar(NamedTuple):
@@ -30,7 +36,7 @@ class Bar(NamedTuple):
     label: str
     title: str
     open: bool = False
-    """Whether its end was not seen."""
+    """Whether it had not ended when the recording ended."""
 
 
 class Tick(NamedTuple):
@@ -61,14 +67,14 @@ class Band:
 
 
 class Point(NamedTuple):
-    """Where one access of a problem is."""
+    """The row and the time of one access of a problem."""
 
     key: Key
     time: float
 
 
-class Happenings:
-    """The rows of a cluster."""
+class ClusterRows:
+    """The rows of the timeline of a cluster."""
 
     def __init__(self, recorded: Recorded) -> None:
         self.recorded, self.notes = recorded, recorded.notes
@@ -91,11 +97,11 @@ class Happenings:
 
     def _warp(self, rank: int, number: int) -> Row:
         row = Row(("warp", rank, number), f"warp {number}")
-        begun: dict[Any, Note] = {}
+        begun: dict[Awaited, Note] = {}
         for each in self.notes:
             if (each.rank, each.warp) != (rank, number):
                 continue
-            if each.what in ("vain", "cluster arrive"):
+            if each.what in ("try", "cluster arrive"):
                 begun.setdefault(_awaited(each), each)
             elif each.what in ("wait", "cluster wait"):
                 first = begun.pop(_awaited(each), None)
@@ -105,7 +111,7 @@ class Happenings:
             if tick is not None:
                 row.ticks.append(tick)
         for each in begun.values():
-            if each.what == "vain":
+            if each.what == "try":
                 row.bars.append(self._waiting(each, self.last, True))
         return row
 
@@ -129,7 +135,7 @@ class Happenings:
                 return Tick(note.time, "issue", f"issues a copy, {where}")
             case "product":
                 return Tick(note.time, "issue", f"issues a wgmma, {where}")
-            case "vain" | "cluster arrive":
+            case "try" | "cluster arrive":
                 return None
         return Tick(note.time, "event", f"{self.names.mnemonic(note.site)}, {where}")
 
@@ -157,7 +163,9 @@ class Happenings:
             rows[index].bars.append(bar)
         return rows
 
-    def _copy_words(self, note: Note, counted: Any, size: int) -> tuple[str, str]:
+    def _copy_words(
+        self, note: Note, counted: Sequence[tuple[int, int, int]], size: int
+    ) -> tuple[str, str]:
         what = self.names.mnemonic(note.site)
         for_whom = ""
         if counted:
@@ -211,8 +219,8 @@ class Happenings:
 
     # ── problems ────────────────────────────────────────────────────────────
 
-    def point(self, agent: Any) -> Point | None:
-        """Where an access is in the picture."""
+    def point(self, agent: Agent | None) -> Point | None:
+        """The place of an access in the picture."""
         if agent is None:
             return None
         if agent.kind == "warp":
@@ -230,12 +238,12 @@ class Happenings:
 
 
 def _waited(waits: list[Note], group: int, never: int) -> int:
-    """When a warp had waited for a group of products."""
+    """The time when a warp's wait for a group of products ended."""
     index = bisect_left(waits, group + 1, key=lambda each: each.about[0])
     return waits[index].time if index < len(waits) else never
 
 
-def _awaited(note: Note) -> Any:
+def _awaited(note: Note) -> Awaited:
     return note.what.startswith("cluster"), note.about
 
 

@@ -1,7 +1,7 @@
-"""Which instructions fit the words that people say?
+"""Finds the instructions that fit words as people say them.
 
 Words of people and of PTX may be mixed, in any order.  Types keep theirs: D, A, B, C.
-What a word means is in :mod:`fragmenta.isa.spoken`.
+What a word means is in :mod:`fragmenta.isa.synonyms`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from fragmenta.arrays.once import once_of
 from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.spoken import UNNAMED_F16, Meaning, meaning
+from fragmenta.isa.synonyms import UNNAMED_F16, Meaning, meaning
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import expand
 from fragmenta.isa.tcgen05_shapes import OF_KIND
-from fragmenta.isa.wording import TYPES, built
+from fragmenta.isa.tcgen05_words import TYPES, built
 from fragmenta.registers.dtype import DTYPES, dtype
 from fragmenta.registers.granularity import granularity
 
 VARIANTS = ("red", "spcompress")
-"""Words that make another instruction of one, not meant unless they are said."""
+"""Qualifiers that select another instruction; they count only if they are given."""
 RESULTS = ("f32", "s32")
 """The types that only D and C have."""
 # Qualifiers that are absent unless they are named; every row has one value of some.
@@ -46,12 +46,12 @@ class Asked:
 
     @property
     def words(self) -> set[str]:
-        """Every word of PTX that is said or meant."""
+        """Every word of PTX that is given or implied."""
         meant = {word for m in self.meanings for each in m.has for word in each}
         return meant | set(self.plain)
 
     def says(self, beginning: str) -> bool:
-        """Whether a word that is said or meant begins so."""
+        """Whether a word that is given or implied begins so."""
         return any(word.startswith(beginning) for word in self.words)
 
 
@@ -69,7 +69,7 @@ def _named(found: Meaning, types: Sequence[str]) -> Meaning:
 def fitting(words: Sequence[str], *, every: bool = False) -> list[Instruction]:
     """The instructions that all of the words fit, in the order of the tables.
 
-    Sparse ones, and optional qualifiers, count only if they are said, or if nothing
+    Sparse ones, and optional qualifiers, count only if they are given, or if nothing
     else fits; with ``every``, always.
 
     >>> [str(op) for op in fitting(["mma", "int8", "16x8x32"])]
@@ -197,7 +197,7 @@ def _types_fit(op: Instruction, asked: Asked, words: Sequence[str]) -> bool:
 
 
 def _in_order(op: Instruction, asked: Asked, words: Sequence[str]) -> bool:
-    """Whether it has the types of PTX that are said, in their order."""
+    """Whether it has the types of PTX that are given, in their order."""
     a, _, d = _types(op)
     if op.tensor_memory:  # the descriptor says them
         return {*asked.types} <= a | d
@@ -225,8 +225,8 @@ def _sparsity_fits(op: Instruction, asked: Asked) -> bool:
         return True
     wanted = {t for m in (*asked.spoken, *asked.machine) for t in m.types}
     types = [t for t in _types(op)[0] if not wanted or t in wanted]
-    told = [str(granularity(dtype(each), op.kind)) for each in types]
-    return all(any(text.startswith(p) for text in told) for p in patterns)
+    sparsities = [str(granularity(dtype(each), op.kind)) for each in types]
+    return all(any(text.startswith(p) for text in sparsities) for p in patterns)
 
 
 def _narrow(found: list[Instruction], asked: Asked) -> list[Instruction]:
@@ -248,7 +248,7 @@ def _ordered(op: Instruction) -> bool:
 
 
 def _extra(op: Instruction, asked: Asked) -> bool:
-    """Whether it has a qualifier that could be left out and was not said."""
+    """Whether it has an optional qualifier that was not given."""
     said, tokens = asked.words, op.mnemonic.lower().split(".")
     if op.unit == "mma" and op.kind and not asked.says("kind::"):
         return True

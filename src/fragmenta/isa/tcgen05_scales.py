@@ -1,4 +1,4 @@
-"""What do a mnemonic of ``tcgen05.mma`` and its descriptor say together?"""
+"""Rules for a ``tcgen05.mma`` that need its mnemonic and its descriptor."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Are instructions found by the words that people and disassemblers use?"""
+"""Instructions are found by the words that people and disassemblers use."""
 
 from __future__ import annotations
 
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa import fitting, spoken
+from fragmenta.isa import matching, synonyms
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.target import TARGETS
 
@@ -128,12 +128,21 @@ def test_every_architecture_is_its_targets() -> None:
         "ampere": "sm_80 sm_86 sm_87 sm_88",
         "ada": "sm_89",
         "hopper": "sm_90 sm_90a",
+        # A GPU is one chip, which has one number.
+        "v100": "sm_70",
+        "xavier": "sm_72",
+        "t4": "sm_75",
+        "a100": "sm_80",
+        "a10": "sm_86",
+        "orin": "sm_87",
+        "l4": "sm_89",
+        "h100": "sm_90 sm_90a",
     }
     for word, targets in meant.items():
-        found = spoken.meaning(word)
+        found = synonyms.meaning(word)
         assert found is not None
         assert " ".join(found.targets) == targets
-    blackwell = spoken.meaning("Blackwell")
+    blackwell = synonyms.meaning("Blackwell")
     assert blackwell is not None
     assert {"sm_100a", "sm_103f", "sm_110", "sm_120a", "sm_121"} <= {*blackwell.targets}
     assert {*blackwell.targets} <= {*TARGETS} - {"sm_107", "sm_90a"}
@@ -141,8 +150,8 @@ def test_every_architecture_is_its_targets() -> None:
 
 def test_no_word_is_one_of_ptx() -> None:
     """So what was found in the words of PTX is found as before."""
-    words = {w for form in FORMS for row in fitting.row_words(form) for w in row}
-    assert not [word for word in words if spoken.said([word])]
+    words = {w for form in FORMS for row in matching.row_words(form) for w in row}
+    assert not [word for word in words if synonyms.said([word])]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +167,7 @@ def test_no_word_is_one_of_ptx() -> None:
     ],
 )
 def test_what_words_cannot_mean(words: str, told: list[str]) -> None:
-    with pytest.raises(fm.UnknownInstruction) as refusal:
+    with pytest.raises(fm.errors.UnknownInstruction) as refusal:
         fm.find(words)
     assert all(each in str(refusal.value) for each in told), refusal.value
 
@@ -183,7 +192,7 @@ def test_what_words_cannot_mean(words: str, told: list[str]) -> None:
     ],
 )
 def test_what_is_nearest_has_the_same_types(given: str, near: str) -> None:
-    with pytest.raises(fm.UnknownInstruction) as refusal:
+    with pytest.raises(fm.errors.UnknownInstruction) as refusal:
         fm.find(given)
     assert near in str(refusal.value)
     assert "m8n8k4" not in str(refusal.value).partition("are mma")[2]
@@ -213,6 +222,8 @@ def test_what_is_found_needs_what_the_mnemonic_needs() -> None:
     ],
 )
 def test_gpus_by_their_names(word: str, target: str) -> None:
-    assert spoken.named_target(word) == target
-    with pytest.raises(fm.UnsupportedTarget, match=f"{word} is .*; name one target"):
+    assert synonyms.named_target(word) == target
+    with pytest.raises(
+        fm.errors.UnsupportedTarget, match=f"{word} is .*; name one target"
+    ):
         fm.mma("m16n8k16", a="bf16").supported_on(word)

@@ -1,4 +1,4 @@
-"""What did the assembler write, and how is that kept?
+"""The recorded SASS of every instruction.
 
 ``tables/sass.txt`` has, for every instruction and every architecture, the machine
 instructions that ptxas wrote, as nvdisasm reads them.  A suffix of a target, ``a`` or

@@ -1,4 +1,4 @@
-"""Why is there no such instruction?
+"""Messages for a mnemonic that does not exist.
 
 The first thing wrong is named, then what could be there instead, then the
 nearest instruction that exists.
@@ -77,7 +77,7 @@ def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
     if reading.consumed == 0:
         names = dict.fromkeys(form.spellings[0].split(".")[0] for form in FORMS)
         return (
-            f"no instruction {told(tokens[0])}{nearest(tokens[0], names)}; "
+            f"no instruction {quoted(tokens[0])}{nearest(tokens[0], names)}; "
             f"the families are {one_of(FAMILIES, 'and')}"
         )
     if reading.named:  # of tcgen05.mma and tcgen05.mma.ws, the longer name is meant
@@ -102,16 +102,16 @@ def _misplaced(tokens: list[str], readings: Sequence[Reading]) -> str:
     name = reading.expected
     if not name:
         near = _nearest_text(reading.form, reading.values)
-        return f".{told(token)} does not belong after {here}{near}"
+        return f".{quoted(token)} does not belong after {here}{near}"
     if name not in _WORDS:
         hint = nearest(token, [each.expected for each in readings])
         comes = _literals(readings)
-        return f".{told(token)} cannot follow {here}{hint}; {comes} comes next"
+        return f".{quoted(token)} cannot follow {here}{hint}; {comes} comes next"
     options = [word for word in reading.form.vocabulary(name) if word]
     fits = [f".{word}" for word in _fitting(reading, name) or options]
     hint = nearest(token, options)
     after = f"after {here} it is {_short(fits)}"
-    return f".{told(token)} is not a {_WORDS[name]}{hint}; {after}"
+    return f".{quoted(token)} is not a {_WORDS[name]}{hint}; {after}"
 
 
 def _unordered(tokens: list[str], reading: Reading) -> str:
@@ -123,17 +123,17 @@ def _unordered(tokens: list[str], reading: Reading) -> str:
     its = f"the {_WORDS[name]}" if name in _WORDS else f".{name}"
     are = f": {_short([f'.{word}' for word in values])}" if values else ""
     if not reading.left:
-        return f"{told('.'.join(tokens))} lacks {its}{are}{near}"
+        return f"{quoted('.'.join(tokens))} lacks {its}{are}{near}"
     strange = reading.left[0]
     if strange in _IN_NAMES:
         return f".{strange} comes directly after the name, as in {_IN_NAMES[strange]}"
     if tokens.count(strange) > 1:
-        return f".{told(strange)} is there twice{near}"
+        return f".{quoted(strange)} is there twice{near}"
     words = [word for field in form.fields() for word in form.vocabulary(field) if word]
     others = [word for word in form.spellings[0].split(".") if not word.startswith("{")]
     hint = nearest(strange, values) or nearest(strange, [*words, *others])
     lacks = f"; {its} is missing{are}" if name else ""
-    return f".{told(strange)} is not a qualifier of {head}{hint}{lacks}{near}"
+    return f".{quoted(strange)} is not a qualifier of {head}{hint}{lacks}{near}"
 
 
 #: Words that belong to the name of an instruction, and so have their place.
@@ -150,10 +150,10 @@ def _literals(readings: Iterable[Reading]) -> str:
     return one_of(f".{word}" for word in words if word and word not in _WORDS)
 
 
-def told(token: str) -> str:
+def quoted(token: str) -> str:
     """A word as a message quotes it: whole, unless it is very long.
 
-    >>> told("f17")
+    >>> quoted("f17")
     'f17'
     """
     return token if len(token) <= LONGEST_WORD else shortened(token)
@@ -187,7 +187,7 @@ def contradiction(
     there = dict.fromkeys(v for row in rows for v in row.allowed.get(name, ("",)))
     fits = one_of(f".{v}" if v else "none" for v in there)
     what = (
-        f".{told(value)} as the {_WORDS.get(name, name)}"
+        f".{quoted(value)} as the {_WORDS.get(name, name)}"
         if value
         else f"no {_WORDS.get(name, name)}"
     )
@@ -199,8 +199,8 @@ def contradiction(
 
 def ambiguous(what: str, fitting: Sequence[Instruction]) -> AmbiguousInstruction:
     """The error for what fits several instructions: it lists the first of them."""
-    told = [f"{op}  {op.descriptor or ''}".rstrip() for op in fitting[:12]]
-    shown = "".join(f"\n  {each}" for each in told)
+    listed = [f"{op}  {op.descriptor or ''}".rstrip() for op in fitting[:12]]
+    shown = "".join(f"\n  {each}" for each in listed)
     more = f"\n  … and {len(fitting) - 12} more" if len(fitting) > 12 else ""
     return AmbiguousInstruction(
         f"{what} fits {len(fitting)} instructions; say more:{shown}{more}"
@@ -211,8 +211,8 @@ def describe(family: str, values: Mapping[str, str]) -> str:
     """A few words for what has been read so far: ``mma m16n8k16 .f16 x .f16``."""
     if values.get("sp"):
         family = f"mma.{values['sp']}"
-    known = [told(values.get(name, "")) for name in ("shape", "kind", "tile", "type")]
-    types = " x ".join(f".{told(values[n])}" for n in "ab" if values.get(n))
+    known = [quoted(values.get(name, "")) for name in ("shape", "kind", "tile", "type")]
+    types = " x ".join(f".{quoted(values[n])}" for n in "ab" if values.get(n))
     return " ".join(word for word in (family, *known, types) if word)
 
 

@@ -1,9 +1,10 @@
-"""How are integers and bits multiplied fast?
+"""Products of integers and of single bits, in whatever order is fast.
 
 Their sums are exact, so they may be added in any order.  Large matrices of integers
 are multiplied by BLAS as float32, in parts along k that are small enough: every
-partial sum is below 2**24 and so exact.  :mod:`fragmenta.arithmetic.exact` multiplies
-small matrices, and those that ``.satfinite`` may clamp between instructions.
+partial sum is below 2**24 and so exact.  The kernels of
+:mod:`fragmenta.arithmetic.integer_kernels` multiply small matrices, and those that
+``.satfinite`` may clamp between instructions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from fragmenta.arithmetic import exact
+from fragmenta.arithmetic import integer_kernels
 from fragmenta.arithmetic.blocks import (
     Block,
     each_block,
@@ -41,7 +42,9 @@ def single_bits(given: Operands) -> Bits:
     a, b = _words(given.a), _words(np.swapaxes(given.b, -1, -2))
     d = given.copy_of(given.c.view(np.int32))
     sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
-    run = partial(exact.count_bits(given.model.bitop == "xor"), a, b, d, *sizes)
+    run = partial(
+        integer_kernels.count_bits(given.model.bitop == "xor"), a, b, d, *sizes
+    )
     share_out(run, given.batches * given.rows, given.products, given.progress)
     return d.view(np.uint32)
 
@@ -58,15 +61,15 @@ def suits_blas(given: Operands) -> bool:
     return int(c.max()) + most < 1 << 31 and int(c.min()) - most >= -(1 << 31)
 
 
-def integer_variant(model: Model) -> exact.IntegerVariant:
+def integer_variant(model: Model) -> integer_kernels.IntegerVariant:
     """What must be known to compile the sums of a model of integers."""
     a, b = (dtype(name).kind == "signed" for name in (model.a, model.b))
-    return exact.IntegerVariant(a, b, model.satfinite)
+    return integer_kernels.IntegerVariant(a, b, model.satfinite)
 
 
 def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
     model = given.model
-    add = exact.integers(integer_variant(model))
+    add = integer_kernels.integers(integer_variant(model))
     d = np.empty(given.shape, np.uint32)
 
     def work(block: Block) -> None:

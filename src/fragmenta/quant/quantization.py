@@ -1,4 +1,4 @@
-"""How do numbers become small elements and scales?
+"""Quantisation: numbers as small elements with scales, and back.
 
     quantize     numbers -> elements, one scale for each block, perhaps one for all
     dequantize   elements and scales -> the numbers that they stand for, exactly
@@ -18,7 +18,7 @@ Each number is divided by its scale and rounded once, as if both steps were exac
 :mod:`fragmenta.arithmetic.rounding` and :mod:`fragmenta.arithmetic.scale_rules`.
 
 >>> import fragmenta as fm
->>> q = quantize([[1.0, -2.7, 0.3, 12.0]], "mxfp4")
+>>> q = quantize("mxfp4", [[1.0, -2.7, 0.3, 12.0]])
 >>> q.values.astype(float), q.scales.astype(float)
 (array([[ 0.5, -1.5,  0. ,  6. ]]), array([[2.]]))
 >>> dequantize(q)
@@ -43,16 +43,15 @@ from fragmenta.errors import (
     UnknownOperand,
     UnknownType,
     ValueRangeError,
-    nearest,
     one_of,
     shortened,
 )
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.spoken import meaning
+from fragmenta.isa.synonyms import meaning
 from fragmenta.progress import bar
-from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.dtype import DType, dtype, nearest_type
 
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "s4", "s8")
 """The types that numbers are scaled for."""
@@ -110,7 +109,7 @@ class Quantized:
     """Elements and their scales, as :func:`quantize` makes them.
 
     >>> import numpy as np, fragmenta as fm
-    >>> q = fm.quantize(np.ones((2, 3, 64)), "nvfp4")
+    >>> q = fm.quant.quantize("nvfp4", np.ones((2, 3, 64)))
     >>> q
     <Quantized 2x3x64 nvfp4: e2m1, one ue4m3 for 16 along axis -1, rule nearest>
     >>> q.scales.shape, q.tensor_scale.shape
@@ -118,8 +117,9 @@ class Quantized:
 
     What another program quantised can be given, too:
 
-    >>> q = fm.Quantized([[3, -7]], [[0.5]], fm.dtype("s4"), fm.dtype("f32"), block=2)
-    >>> fm.dequantize(q)
+    >>> s4, f32 = fm.dtype("s4"), fm.dtype("f32")
+    >>> q = fm.quant.Quantized([[3, -7]], [[0.5]], s4, f32, block=2)
+    >>> fm.quant.dequantize(q)
     array([[ 1.5, -3.5]])
     """
 
@@ -204,7 +204,7 @@ class Quantized:
 def described(q: Quantized) -> str:
     """The types, what shares a scale, and the rule.
 
-    >>> described(quantize([[1.0, 2.0], [3.0, 4.0]], "s8", per="tensor"))
+    >>> described(quantize("s8", [[1.0, 2.0], [3.0, 4.0]], per="tensor"))
     's8, one f32 for each matrix, rule nearest'
     """
     shared = f"{q.block} along axis {q.axis}"
@@ -216,8 +216,8 @@ def described(q: Quantized) -> str:
 
 
 def quantize(
-    X: ArrayLike,
     op: Instruction | DType | str,
+    X: ArrayLike,
     *,
     operand: str = "A",
     per: str | int | None = None,
@@ -244,12 +244,12 @@ def quantize(
     >>> op = fm.mma("m16n8k64", a="e2m1", kind="mxf4nvf4", stype="ue4m3")
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(16, 64)), rng.normal(size=(64, 8))
-    >>> a, b = quantize(X, op), quantize(Y, op, operand="B")
+    >>> a, b = quantize(op, X), quantize(op, Y, operand="B")
     >>> D = op(a.values, b.values, scale_a=a.scales, scale_b=b.scales)
     >>> D = D * a.tensor_scale * b.tensor_scale
     >>> bool(np.abs(D - dequantize(a) @ dequantize(b)).max() < 1e-5)
     True
-    >>> quantize([[1.0, 300.0]], "s8").scales
+    >>> quantize("s8", [[1.0, 300.0]]).scales
     array([[2.3622048]], dtype=float32)
     """
     how = _format(op, operand, per, rule)
@@ -288,7 +288,7 @@ def dequantize(q: Quantized) -> NDArray[np.float64]:
 
     >>> import numpy as np, fragmenta as fm
     >>> X = np.array([[448.0, 1.1, 0.0, -3.0]])
-    >>> fm.dequantize(fm.quantize(X, "e4m3"))
+    >>> fm.quant.dequantize(fm.quant.quantize("e4m3", X))
     array([[448.   ,   1.125,   0.   ,  -3.   ]])
     """
     if not isinstance(q, Quantized):
@@ -302,7 +302,7 @@ def dequantize(q: Quantized) -> NDArray[np.float64]:
 def element_scales(q: Quantized) -> NDArray[np.float64]:
     """The scale of each element, the tensor scale included, to multiply with.
 
-    >>> element_scales(quantize([[1.0, 4.0]], "s4", per=1))
+    >>> element_scales(quantize("s4", [[1.0, 4.0]], per=1))
     array([[0.14285715, 0.5714286 ]])
     """
     size = q.shape[q.axis]
@@ -440,7 +440,7 @@ def _named(op: Any, operand: str) -> _Format:
         return _of_instruction(instruction(op), operand)
     known = (*FORMATS, *ELEMENTS)
     raise UnknownType(
-        f"no format {shortened(given)}{nearest(word, known)}; there are "
+        f"no format {shortened(given)}{nearest_type(word, known)}; there are "
         f"{one_of(known, 'and')}, and every instruction with these types"
     )
 

@@ -1,23 +1,23 @@
-"""How is a sparse matrix stored?
+"""Compression of a sparse matrix: its kept values, and the codes of their places.
 
 The instruction defines what sparse means: how many elements of each chunk of a row
 of A are stored, and whether adjacent elements are stored in pairs (see
 :class:`~fragmenta.registers.granularity.Granularity`).
 
-    check_sparse  refuse an A with too many non-zeros in a chunk
+    check         refuse an A with too many non-zeros in a chunk
     compress      A -> stored values and one 4-bit code per chunk
     decompress    stored values and codes -> A
 
 Matrices are the last two axes; any batch axes may come before.  These functions
 keep every value or refuse the matrix.  To make a matrix sparse, use
-:func:`fragmenta.sparse.prune.prune`.
+:func:`fragmenta.sparse.pruning.prune`.
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
->>> sp = compress([[0, 0, 3, 4, 5, 0, 0, 8]], op)
+>>> sp = compress(op, [[0, 0, 3, 4, 5, 0, 0, 8]])
 >>> sp.values, [f"{code:04b}" for code in sp.indices[0]]
 (array([[3, 4, 5, 8]], dtype=int8), ['1110', '1100'])
->>> decompress(sp, op)
+>>> decompress(op, sp)
 array([[0, 0, 3, 4, 5, 0, 0, 8]], dtype=int8)
 """
 
@@ -47,7 +47,7 @@ class Compressed:
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata")
-    >>> sp = compress([[0, 0, 1, 2, 0, 0, 3, 0]], op)
+    >>> sp = compress(op, [[0, 0, 1, 2, 0, 0, 3, 0]])
     >>> sp
     <Compressed 1x8 int4, 4:8 in pairs>
     >>> sp.values, f"{sp.indices[0, 0]:04b}", sp.columns()
@@ -97,7 +97,7 @@ class Compressed:
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k8", a="tf32", sp="sp")
-        >>> compress(np.float32([[0, 1, 2, 0]]), op).columns()
+        >>> compress(op, np.float32([[0, 1, 2, 0]])).columns()
         array([[1, 2]], dtype=int32)
         """
         offsets = self.granularity.offsets(self.indices)
@@ -127,8 +127,8 @@ def sparse(op: Instruction | str) -> tuple[Instruction, Granularity]:
 
 
 def compress(
-    A: ArrayLike,
     op: Instruction | str,
+    A: ArrayLike,
     *,
     keep_negative_zero: bool = False,
     pad: bool = False,
@@ -146,13 +146,13 @@ def compress(
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> sp = compress([[0, 5, 0, 0], [0, 0, 0, 0]], op)
+    >>> sp = compress(op, [[0, 5, 0, 0], [0, 0, 0, 0]])
     >>> sp.values
     array([[5., 0.],
            [0., 0.]], dtype=float16)
     >>> [f"{code:04b}" for code in sp.indices[:, 0]]
     ['1001', '1110']
-    >>> compress([[1, 2, 3, 0]], op)
+    >>> compress(op, [[1, 2, 3, 0]])
     Traceback (most recent call last):
     fragmenta.errors.NotSparse: row 0, chunk 0 (columns 0 to 3) has 3 non-zeros, and \
 2:4 stores 2; 1 of 1 chunks is too full; prune makes them fit
@@ -171,7 +171,7 @@ def compress(
         return bool(found.min() == 0)  # a chunk is too full
 
     if any(in_blocks(work, *_extent(rows), progress)):
-        check_sparse(A, op, keep_negative_zero=keep_negative_zero, pad=pad)
+        check(op, A, keep_negative_zero=keep_negative_zero, pad=pad)
     return Compressed(
         values=stored.view(op.types["a"].storage).reshape(
             *bits.shape[:-1], stored.shape[-1]
@@ -191,7 +191,7 @@ def check_compressed(sp: Compressed, op: Instruction) -> None:
     >>> import fragmenta as fm
     >>> tf32, f16 = (fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp"),
     ...              fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp"))
-    >>> check_compressed(compress(np.zeros((1, 4)), tf32), f16)
+    >>> check_compressed(compress(tf32, np.zeros((1, 4))), f16)
     Traceback (most recent call last):
     fragmenta.errors.BadMetadata: wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 \
 is 2:4; given an A of 1:2
@@ -232,14 +232,14 @@ def _check_rest(beyond: NDArray[np.bool_], width: int) -> None:
         )
 
 
-def decompress(sp: Compressed, op: Instruction | str) -> Array:
+def decompress(op: Instruction | str, sp: Compressed) -> Array:
     """The matrix of stored values and codes: the inverse of :func:`compress`.
 
     Codes that the instruction does not allow are refused.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
-    >>> decompress(compress([[0, 5, 0, 6]], op), op)
+    >>> decompress(op, compress(op, [[0, 5, 0, 6]]))
     array([[0., 5., 0., 6.]], dtype=float16)
     """
     op, granularity = sparse(op)
@@ -268,13 +268,13 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
 
 
 @dataclass(frozen=True)
-class SparsityReport:
+class Report:
     """Which chunks of a matrix have too many non-zeros for an instruction.
 
     ``str()`` is a sentence about it.
 
     >>> import fragmenta as fm
-    >>> print(sparsity_report([[1, 0, 0, 2]], fm.mma("m16n8k32", a="s8", sp="sp")))
+    >>> print(report(fm.mma("m16n8k32", a="s8", sp="sp"), [[1, 0, 0, 2]]))
     all 1 chunks satisfy 2:4
     """
 
@@ -317,22 +317,22 @@ class SparsityReport:
         )
 
 
-def sparsity_report(
-    A: ArrayLike,
+def report(
     op: Instruction | str,
+    A: ArrayLike,
     *,
     keep_negative_zero: bool = False,
     pad: bool = False,
     progress: Progress | None = None,
-) -> SparsityReport:
+) -> Report:
     """Count the chunks that have more non-zeros than the instruction stores.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata")
-    >>> report = sparsity_report([[1, 0, 2, 0, 0, 3, 0, 0], [0] * 8], op)
-    >>> report.satisfied, report.share, report.first
+    >>> found = report(op, [[1, 0, 2, 0, 0, 3, 0, 0], [0] * 8])
+    >>> found.satisfied, found.share, found.first
     (False, 0.5, (0, 0))
-    >>> print(report)
+    >>> print(found)
     row 0, chunk 0 (columns 0 to 7) has 3 pairs with non-zeros, and 4:8 in pairs \
 stores 2; 1 of 2 chunks is too full
     """
@@ -350,7 +350,7 @@ stores 2; 1 of 2 chunks is too full
     found = in_blocks(work, *_extent(rows), progress)
     at = next((first for count, first, _ in found if count), -1)
     index = np.unravel_index(at, (*bits.shape[:-1], chunks)) if at >= 0 else None
-    return SparsityReport(
+    return Report(
         instruction=str(op),
         granularity=granularity,
         shape=as_array(A).shape,
@@ -362,9 +362,9 @@ stores 2; 1 of 2 chunks is too full
     )
 
 
-def check_sparse(
-    A: ArrayLike,
+def check(
     op: Instruction | str,
+    A: ArrayLike,
     *,
     keep_negative_zero: bool = False,
     pad: bool = False,
@@ -372,15 +372,15 @@ def check_sparse(
     """Refuse a matrix that has more non-zeros than the instruction stores.
 
     >>> import fragmenta as fm
-    >>> check_sparse([[0, 1, 2, 0]], fm.mma("m16n8k8", a="tf32", sp="sp"))
-    >>> check_sparse([[1, 2, 0, 0]], fm.mma("m16n8k8", a="tf32", sp="sp"))
+    >>> check(fm.mma("m16n8k8", a="tf32", sp="sp"), [[0, 1, 2, 0]])
+    >>> check(fm.mma("m16n8k8", a="tf32", sp="sp"), [[1, 2, 0, 0]])
     Traceback (most recent call last):
     fragmenta.errors.NotSparse: row 0, chunk 0 (columns 0 to 1) has 2 non-zeros, and \
 1:2 stores 1; 1 of 2 chunks is too full; prune makes them fit
     """
-    report = sparsity_report(A, op, keep_negative_zero=keep_negative_zero, pad=pad)
-    if not report.satisfied:
-        raise NotSparse(f"{report}; prune makes them fit")
+    found = report(op, A, keep_negative_zero=keep_negative_zero, pad=pad)
+    if not found.satisfied:
+        raise NotSparse(f"{found}; prune makes them fit")
 
 
 def read_words(

@@ -1,4 +1,4 @@
-"""Why does a target not have an instruction?"""
+"""Reasons why a target does not have an instruction."""
 
 from __future__ import annotations
 

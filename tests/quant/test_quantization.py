@@ -1,4 +1,4 @@
-"""Is every element and every scale the one that the rules say?
+"""Elements and scales of quantisation follow the rules exactly.
 
 The judge computes with exact fractions.  It knows the types only by their numbers of
 exponent and fraction bits.
@@ -144,7 +144,7 @@ def exact(numbers: NDArray[np.generic]) -> list[list[Fraction]]:
 def test_mx_formats(name: str, rule: str) -> None:
     of, width = FORMATS[name]
     X = blocks(of, width, 24, seed=len(name + rule))
-    q = fm.quantize(X, name, rule=rule)
+    q = fm.quant.quantize(name, X, rule=rule)
     assert q.values.dtype == fm.dtype(of).storage
     found = zip(exact(X), exact(q.values), exact(q.scales), strict=True)
     for block, values, (scale,) in found:
@@ -156,7 +156,7 @@ def test_mx_formats(name: str, rule: str) -> None:
 def test_nvfp4(rule: str, given: float | None) -> None:
     X = blocks("e2m1", 16, 64, seed=1)[14:]
     X[3] *= 2.0**-40
-    q = fm.quantize(X, "nvfp4", rule=rule, tensor_scale=given)
+    q = fm.quant.quantize("nvfp4", X, rule=rule, tensor_scale=given)
     assert q.tensor_scale is not None
     top = max(abs(x) for row in exact(X) for x in row)
     unit = float32(top / (6 * 448)) if given is None else Fraction(given)
@@ -173,7 +173,7 @@ def test_nvfp4(rule: str, given: float | None) -> None:
 )
 def test_plain_types(of: str, rule: str) -> None:
     X = blocks(of, 24, 24, seed=2)
-    q = fm.quantize(X, of, rule=rule)
+    q = fm.quant.quantize(of, X, rule=rule)
     most = magnitudes(of)[-1]
     assert q.scales.dtype == np.float32
     found = zip(exact(X), exact(q.values), exact(q.scales), strict=True)
@@ -187,34 +187,37 @@ def test_plain_types(of: str, rule: str) -> None:
 def test_what_is_made_again_stays(name: str) -> None:
     """What the format holds exactly is kept by the rule that needs no rounding."""
     X = np.random.default_rng(3).normal(size=(2, 6, 64))
-    first = fm.dequantize(fm.quantize(X, name))
-    again = fm.quantize(first, name)
+    first = fm.quant.dequantize(fm.quant.quantize(name, X))
+    again = fm.quant.quantize(name, first)
     if name.startswith("mx"):
-        assert (fm.dequantize(again) == first).all()
+        assert (fm.quant.dequantize(again) == first).all()
     step = np.abs(X).max() * (1 if name == "nvfp4" else 0.26)
     assert np.abs(X - first).max() < step
-    assert np.abs(fm.dequantize(again) - first).max() <= np.abs(first).max() / 6
+    assert np.abs(fm.quant.dequantize(again) - first).max() <= np.abs(first).max() / 6
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "s8"])
 def test_products_of_elements_and_scales_are_exact(name: str) -> None:
     X = np.random.default_rng(4).normal(size=(4, 32))
-    q = fm.quantize(X, name)
+    q = fm.quant.quantize(name, X)
     values = exact(q.values)
     outer = 1 if q.tensor_scale is None else Fraction(float(q.tensor_scale[0, 0]))
     for row, (line, scales) in enumerate(zip(values, exact(q.scales), strict=True)):
         every = [v * scales[k // q.block] * outer for k, v in enumerate(line)]
-        assert [Fraction(x) for x in fm.dequantize(q)[row]] == every
+        assert [Fraction(x) for x in fm.quant.dequantize(q)[row]] == every
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "s4"])
 def test_b_is_a_transposed(name: str) -> None:
     X = np.random.default_rng(5).normal(size=(2, 3, 10, 70)).astype(np.float32)
-    a, b = fm.quantize(X, name), fm.quantize(X.swapaxes(-1, -2), name, operand="B")
+    a, b = (
+        fm.quant.quantize(name, X),
+        fm.quant.quantize(name, X.swapaxes(-1, -2), operand="B"),
+    )
     assert (a.values.swapaxes(-1, -2) == b.values).all()
     assert (a.scales.swapaxes(-1, -2) == b.scales).all()
-    assert (fm.dequantize(a).swapaxes(-1, -2) == fm.dequantize(b)).all()
-    one = fm.quantize(X[1, 2], name)
+    assert (fm.quant.dequantize(a).swapaxes(-1, -2) == fm.quant.dequantize(b)).all()
+    one = fm.quant.quantize(name, X[1, 2])
     assert (one.values == a.values[1, 2]).all()
     assert (one.scales == a.scales[1, 2]).all()
 
@@ -231,10 +234,10 @@ def test_rows_columns_groups_and_matrices() -> None:
         10**15: (4, 1),
     }
     for per, shape in shapes.items():
-        q = fm.quantize(X, "s8", per=per)
+        q = fm.quant.quantize("s8", X, per=per)
         assert q.scales.shape == shape
-        assert np.abs(fm.dequantize(q) - X).max() <= 24 / 127 / 2
-    group = fm.quantize(X, "int8", per=2, operand="B")
+        assert np.abs(fm.quant.dequantize(q) - X).max() <= 24 / 127 / 2
+    group = fm.quant.quantize("int8", X, per=2, operand="B")
     assert group.scales.shape == (2, 6)
     assert group.scales[0, 0] == np.float32(7 / 127)
 
@@ -260,43 +263,45 @@ def test_instructions_take_them(op: fm.Instruction | str) -> None:
     op = fm.instruction(op) if isinstance(op, fm.Instruction) else fm.find(op)
     rng = np.random.default_rng(6)
     X, Y = rng.normal(size=(2, 40, 130)), rng.normal(size=(130, 24))
-    a, b = fm.quantize(X, op), fm.quantize(Y, op, operand="B")
-    D = fm.matmul(a.values, b.values, op, scale_a=a.scales, scale_b=b.scales)
+    a, b = fm.quant.quantize(op, X), fm.quant.quantize(op, Y, operand="B")
+    D = fm.matmul(op, a.values, b.values, scale_a=a.scales, scale_b=b.scales)
     found = D.astype(np.float64)
     for q in (a, b):
         found = found if q.tensor_scale is None else found * q.tensor_scale
-    assert np.abs(found - fm.dequantize(a) @ fm.dequantize(b)).max() < 1e-4
+    assert np.abs(found - fm.quant.dequantize(a) @ fm.quant.dequantize(b)).max() < 1e-4
     m, n, k = op.shape
-    a = fm.quantize(rng.normal(size=(m, k)), op)
-    b = fm.quantize(rng.normal(size=(k, n)), op, operand="B")
+    a = fm.quant.quantize(op, rng.normal(size=(m, k)))
+    b = fm.quant.quantize(op, rng.normal(size=(k, n)), operand="B")
     scales: dict[str, Any] = {"scale_a": a.scales, "scale_b": b.scales}
     one = op(a.values, b.values, **scales)
-    assert (one == fm.matmul(a.values, b.values, op, **scales)).all()
+    assert (one == fm.matmul(op, a.values, b.values, **scales)).all()
 
 
 def test_scales_fill_up_the_last_instruction() -> None:
     wide = fm.tcgen05("m128n64k96", a="e2m1", kind="mxf4nvf4")
     for op, scales in ((wide, 12), (fm.find(NVFP4), 8)):
-        q = fm.quantize(np.ones((2, 100)), op)
+        q = fm.quant.quantize(op, np.ones((2, 100)))
         assert (q.format, q.block) == ("nvfp4", 16)
         assert q.scales.shape == (2, scales)
         assert (q.scales[:, 7:] == 0).all()
-    assert fm.quantize(np.ones((2, 100)), "nvfp4").scales.shape == (2, 7)
+    assert fm.quant.quantize("nvfp4", np.ones((2, 100))).scales.shape == (2, 7)
 
 
 def test_an_instruction_without_scales_factors_them_out() -> None:
     op = fm.mma("m16n8k32", a="s8")
     rng = np.random.default_rng(7)
     X, Y = rng.normal(size=(20, 50)), rng.normal(size=(50, 9))
-    a, b = fm.quantize(X, op), fm.quantize(Y, op, operand="B")
-    D = fm.matmul(a.values, b.values, op) * (a.scales.astype(float) * b.scales)
-    assert np.allclose(D, fm.dequantize(a) @ fm.dequantize(b), rtol=1e-12, atol=1e-12)
+    a, b = fm.quant.quantize(op, X), fm.quant.quantize(op, Y, operand="B")
+    D = fm.matmul(op, a.values, b.values) * (a.scales.astype(float) * b.scales)
+    assert np.allclose(
+        D, fm.quant.dequantize(a) @ fm.quant.dequantize(b), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_scales_in_the_order_of_cublas_and_pytorch() -> None:
     """Both state the offset of a scale: 128 x 4 blocks, one after the other."""
     Y = np.random.default_rng(8).normal(size=(16 * 6, 200))
-    q = fm.quantize(Y, "nvfp4", operand="B")
+    q = fm.quant.quantize("nvfp4", Y, operand="B")
     order = fm.tensor_memory.scale_blocks(q.scales.swapaxes(-1, -2)).reshape(-1)
     for column, factor in product(range(200), range(6)):
         tile = column // 128 * 2 + factor // 4
@@ -307,17 +312,17 @@ def test_scales_in_the_order_of_cublas_and_pytorch() -> None:
 def test_it_differs_from_conversions_that_round_twice() -> None:
     x = 2.5 + 2.0**-40
     assert float(np.float64(x).astype(ml_dtypes.float4_e2m1fn)) in (2.0, 3.0)
-    assert float(fm.quantize([[x, 6.0]], "mxfp4").values[0, 0]) == 3.0
+    assert float(fm.quant.quantize("mxfp4", [[x, 6.0]]).values[0, 0]) == 3.0
 
 
 def test_zeros() -> None:
     X = np.zeros((2, 32))
     for name, scale in {"mxfp4": 2.0**-127, "nvfp4": 0, "s8": 1}.items():
-        q = fm.quantize(X, name)
+        q = fm.quant.quantize(name, X)
         assert (q.scales.astype(np.float64) == scale).all()
-        assert (fm.dequantize(q) == 0).all()
-    assert fm.quantize(X, "nvfp4").tensor_scale == 1
-    small = fm.quantize([[1e-9, -1e-9] * 8], "nvfp4", tensor_scale=1)
+        assert (fm.quant.dequantize(q) == 0).all()
+    assert fm.quant.quantize("nvfp4", X).tensor_scale == 1
+    small = fm.quant.quantize("nvfp4", [[1e-9, -1e-9] * 8], tensor_scale=1)
     assert small.scales[0, 0] == 0
     assert (small.values == 0).all()
 
@@ -333,43 +338,47 @@ def test_zeros() -> None:
     ids=str,
 )
 def test_types_as_libraries_call_them(given: Any, name: str) -> None:
-    q = fm.quantize([[1.0, 300.0]], given)
+    q = fm.quant.quantize(given, [[1.0, 300.0]])
     assert (q.format, q.scale_dtype.name) == (name, "f32")
 
 
 def test_what_shares_a_scale_is_told() -> None:
     X = np.ones((4, 8))
-    told = [repr(fm.quantize(X, "s8", per=per)) for per in ("row", "column", "tensor")]
+    told = [
+        repr(fm.quant.quantize("s8", X, per=per)) for per in ("row", "column", "tensor")
+    ]
     assert [each.split(", ")[1] for each in told] == [
         "one f32 for 8 along axis -1",
         "one f32 for 4 along axis -2",
         "one f32 for each matrix",
     ]
-    made = fm.Quantized(X, np.ones((1, 2)), fm.dtype("s8"), fm.dtype("f32"), block=4)
+    made = fm.quant.Quantized(
+        X, np.ones((1, 2)), fm.dtype("s8"), fm.dtype("f32"), block=4
+    )
     assert "one f32 for 4 along axis -1 of each matrix>" in repr(made)
 
 
 REFUSED = {
-    "NaN": (([[1.0, np.nan]], "mxfp4"), {}, r"nan at \[0, 1\]: it has no place"),
-    "infinity": (([[-np.inf]], "s8"), {}, r"-inf at \[0, 0\]"),
-    "vector": (([1.0], "s8"), {}, r"X is \(…, rows, columns\)"),
-    "empty": ((np.zeros((0, 4)), "s8"), {}, "with an element or more"),
-    "complex": (([[1j]], "s8"), {}, "takes real numbers, not complex128"),
-    "wide": (([[2**60]], "s8"), {}, r"\.astype\(np.float64\) rounds them"),
-    "choice": (([[1.0]], "mxfp8"), {}, "mxfp8 may be mxfp8_e4m3 or mxfp8_e5m2"),
-    "format": (([[1.0]], "nvpf4"), {}, "did you mean nvfp4"),
-    "type": (([[1.0]], fm.mma("m16n8k16", a="f16", d="f32")), {}, "is f16; numbers"),
-    "operand": (([[1.0]], "s8"), {"operand": "D"}, "are A and B; given 'D'"),
-    "rule": (([[1.0]], "nvfp4"), {"rule": "ocp"}, "the rules nearest and up"),
-    "torchao": (([[1.0]], "mxfp4"), {"rule": "RCEIL"}, "torchao calls rceil is up"),
-    "fp4": (([[1.0]], "float4"), {}, "float4 may be nvfp4, mxfp4 or e2m1"),
-    "unit": (([[1.0]], "omma"), {}, "no format 'omma'"),
-    "per": (([[1.0]], "s8"), {"per": "lane"}, "per is row, column or tensor"),
-    "group": (([[1.0]], "s8"), {"per": 0}, "per is row, column or tensor"),
-    "block": (([[1.0]], "mxfp4"), {"per": 8}, "one scale for 32 elements along k"),
-    "no outer": (([[1.0]], "s8"), {"tensor_scale": 1}, "s8 has no tensor scale"),
-    "outer": (([[1.0]], "nvfp4"), {"tensor_scale": 0}, "above 0 and finite"),
-    "outers": (([[1.0]], "nvfp4"), {"tensor_scale": [1, 2]}, "is one number, or has"),
+    "NaN": (("mxfp4", [[1.0, np.nan]]), {}, r"nan at \[0, 1\]: it has no place"),
+    "infinity": (("s8", [[-np.inf]]), {}, r"-inf at \[0, 0\]"),
+    "vector": (("s8", [1.0]), {}, r"X is \(…, rows, columns\)"),
+    "empty": (("s8", np.zeros((0, 4))), {}, "with an element or more"),
+    "complex": (("s8", [[1j]]), {}, "takes real numbers, not complex128"),
+    "wide": (("s8", [[2**60]]), {}, r"\.astype\(np.float64\) rounds them"),
+    "choice": (("mxfp8", [[1.0]]), {}, "mxfp8 may be mxfp8_e4m3 or mxfp8_e5m2"),
+    "format": (("nvpf4", [[1.0]]), {}, "did you mean nvfp4"),
+    "type": ((fm.mma("m16n8k16", a="f16", d="f32"), [[1.0]]), {}, "is f16; numbers"),
+    "operand": (("s8", [[1.0]]), {"operand": "D"}, "are A and B; given 'D'"),
+    "rule": (("nvfp4", [[1.0]]), {"rule": "ocp"}, "the rules nearest and up"),
+    "torchao": (("mxfp4", [[1.0]]), {"rule": "RCEIL"}, "torchao calls rceil is up"),
+    "fp4": (("float4", [[1.0]]), {}, "float4 may be nvfp4, mxfp4 or e2m1"),
+    "unit": (("omma", [[1.0]]), {}, "no format 'omma'"),
+    "per": (("s8", [[1.0]]), {"per": "lane"}, "per is row, column or tensor"),
+    "group": (("s8", [[1.0]]), {"per": 0}, "per is row, column or tensor"),
+    "block": (("mxfp4", [[1.0]]), {"per": 8}, "one scale for 32 elements along k"),
+    "no outer": (("s8", [[1.0]]), {"tensor_scale": 1}, "s8 has no tensor scale"),
+    "outer": (("nvfp4", [[1.0]]), {"tensor_scale": 0}, "above 0 and finite"),
+    "outers": (("nvfp4", [[1.0]]), {"tensor_scale": [1, 2]}, "is one number, or has"),
 }
 
 
@@ -378,7 +387,7 @@ def test_refusals(
     given: tuple[object, ...], options: dict[str, object], said: str
 ) -> None:
     with pytest.raises(fm.Error, match=said):
-        fm.quantize(*given, **options)  # type: ignore[arg-type]
+        fm.quant.quantize(*given, **options)  # type: ignore[arg-type]
 
 
 OTHERS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
@@ -396,16 +405,16 @@ def test_what_others_made_is_checked(
 ) -> None:
     options |= {"dtype": fm.dtype("s8"), "scale_dtype": fm.dtype("f32"), "block": 1}
     with pytest.raises(fm.Error, match=said):
-        fm.Quantized(*given, **options)
+        fm.quant.Quantized(*given, **options)
 
 
 def test_what_others_made_is_taken() -> None:
     """Also a -128, which quantize never gives."""
     values, scales = np.array([[-128]], np.int8), np.array([[2]], np.float32)
-    made = fm.Quantized(values, scales, fm.dtype("s8"), fm.dtype("f32"), block=1)
-    assert fm.dequantize(made) == -256
+    made = fm.quant.Quantized(values, scales, fm.dtype("s8"), fm.dtype("f32"), block=1)
+    assert fm.quant.dequantize(made) == -256
 
 
 def test_only_quantized_is_taken_back() -> None:
     with pytest.raises(fm.Error, match="given list"):
-        fm.dequantize([[1]])  # type: ignore[arg-type]
+        fm.quant.dequantize([[1]])  # type: ignore[arg-type]

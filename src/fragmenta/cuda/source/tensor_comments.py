@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fragmenta.cuda.source.ptx import Options, check_options
 from fragmenta.isa.instruction import Instruction
-from fragmenta.tensor_memory.reach import QUARTER
+from fragmenta.tensor_memory.reaching import QUARTER
 
 _ISSUED = {
     1: "One thread issues it",

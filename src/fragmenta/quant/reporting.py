@@ -1,4 +1,4 @@
-"""What did quantisation cost?"""
+"""Reports of what quantisation lost."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arithmetic.quantization import Quantized, element_scales, numbers
 from fragmenta.arithmetic.rounding import Numbers, largest_element
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import Error, ShapeError
 from fragmenta.progress import bar
+from fragmenta.quant.quantization import Quantized, element_scales, numbers
 from fragmenta.registers.dtype import DType
 
 
 @dataclass(frozen=True)
-class QuantizationReport:
+class Report:
     """How far elements and scales are from the numbers that they stand for.
 
     ``str()`` is a sentence about it.
 
     >>> import fragmenta as fm
     >>> X = [[1.0, -2.7, 0.3, 12.0]]
-    >>> print(fm.quantization_report(X, fm.quantize(X, "mxfp4")))
+    >>> print(fm.quant.report(X, fm.quant.quantize("mxfp4", X)))
     rms error 3.44% of the rms; largest error 0.3 at [0, 2]; 0 of 4 clipped, 1 zeroed
     """
 
@@ -57,15 +57,15 @@ class QuantizationReport:
         return {**asdict(self), "at": list(self.at)}
 
 
-def quantization_report(X: ArrayLike, q: Quantized) -> QuantizationReport:
+def report(X: ArrayLike, q: Quantized) -> Report:
     """Compare numbers with what their elements and scales stand for, in float64.
 
     Scales count with the tensor scale.
 
     >>> import numpy as np, fragmenta as fm
     >>> X = np.array([[7.0, 0.1, 1.0, -7.5]])
-    >>> report = quantization_report(X, fm.quantize(X, "mxfp4"))
-    >>> report.clipped, report.zeroed, report.max_error, report.at
+    >>> found = report(X, fm.quant.quantize("mxfp4", X))
+    >>> found.clipped, found.zeroed, found.max_error, found.at
     (1, 1, 1.5, (0, 3))
     """
     given = numbers(X)
@@ -89,7 +89,7 @@ def quantization_report(X: ArrayLike, q: Quantized) -> QuantizationReport:
     every = [part for part, _ in parts]
     squares, size = map(sum, zip(*(part.squares for part in every), strict=True))
     lowest = min(part.smallest_scale for part in every)
-    return QuantizationReport(
+    return Report(
         elements=given.size,
         max_error=worst.max_error,
         at=tuple(int(i) for i in np.unravel_index(place, given.shape)),
