@@ -25,7 +25,7 @@ from fragmenta.commands.files import (
     save_text,
 )
 from fragmenta.commands.output import emit, emit_json
-from fragmenta.commands.words import grouped
+from fragmenta.commands.shell_words import grouped
 from fragmenta.errors import Error, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS

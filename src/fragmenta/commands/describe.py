@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -317,7 +317,9 @@ def _written(parts: list[Fragment], language: Language, given: list[str]) -> Wri
     return found
 
 
-def _why_not(parts: list[Fragment], language: Language, name: dict[str, Any]) -> str:
+def _why_not(
+    parts: list[Fragment], language: Language, name: dict[str, str | int]
+) -> str:
     """Why a variable cannot have a name; or which variables there are."""
     said = []
     for part in parts:
@@ -339,8 +341,11 @@ def _variable(text: str) -> tuple[str, str | int]:
 
 
 def _fitting(
-    part: Fragment, direction: Direction, language: Language, names: Mapping[str, Any]
-) -> dict[str, Any]:
+    part: Fragment,
+    direction: Direction,
+    language: Language,
+    names: Mapping[str, str | int],
+) -> dict[str, str | int]:
     """The names that the variables of one direction can have."""
     found = {}
     for variable, name in names.items():

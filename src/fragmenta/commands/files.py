@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Protocol, cast
+from typing import Annotated, BinaryIO, Protocol, cast
 from zipfile import ZipFile
 
 import numpy as np
@@ -30,6 +30,7 @@ from fragmenta.arrays.safetensors import SafeArrays, to_bytes
 from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DType
+from fragmenta.sparse.compression import Compressed
 from fragmenta.view.svg import FORMATS
 
 # ── arguments ───────────────────────────────────────────────────────────────
@@ -49,7 +50,7 @@ def complete_file(incomplete: str) -> list[str]:
     ]
 
 
-def matrix_argument(metavar: str, text: str) -> Any:
+def matrix_argument(metavar: str, text: str) -> object:
     """An argument that is the file of a matrix."""
     return typer.Argument(
         metavar=metavar, help=text, autocompletion=complete_file, show_default=False
@@ -176,7 +177,7 @@ def _raw(array: Array, of: DType, path: str) -> Array:
     return array.view(of.storage)
 
 
-def described(array: Array, of: DType) -> str:
+def described(array: Array | Compressed, of: DType) -> str:
     """Such as ``64 x 32 e4m3``."""
     return f"{size_text(array.shape)} {of}"
 
@@ -190,7 +191,7 @@ def size_text(shape: tuple[int, ...]) -> str:
 
 
 class _Sink(Protocol):
-    def write(self, data: Any, /) -> int: ...
+    def write(self, data: bytes | memoryview, /) -> int: ...
 
 
 def check_output(path: str, force: bool, *suffixes: str, option: str = "-o") -> None:
@@ -296,9 +297,9 @@ class _Counting:
         self._file, self._total, self._progress = file, max(1, total), progress
         self._done = 0
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         written = self._file.write(data)
-        self._done += len(data)
+        self._done += memoryview(data).nbytes
         self._progress(min(1.0, self._done / self._total))
         return written
 

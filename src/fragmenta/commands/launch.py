@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.commands import isolated as apart
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
@@ -31,6 +31,7 @@ from fragmenta.commands.launch_arguments import (
     Cooperative,
     Given,
     Grid,
+    LaunchOptions,
     ScheduleText,
     ScheduleTexts,
     Shared,
@@ -213,14 +214,21 @@ def launch(
     _check_timeline(timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
-    options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
-    options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
-    options |= {"problems": "report" if timeline else problems}
-    options |= {"cooperative": cooperative}
-    options |= schedule_options(schedule, schedules)
-    if cluster is not None:
-        options["cluster"] = sides(cluster, "--cluster")
-    options |= {"seconds": seconds, "memory": memory, "output": printed}
+    options: LaunchOptions = {
+        "target": target,
+        "limit": limit,
+        "strict": strict,
+        "shared": shared,
+        "contract": not no_contract,
+        "check": not no_check,
+        "problems": "report" if timeline else problems,
+        "cooperative": cooperative,
+        "cluster": None if cluster is None else sides(cluster, "--cluster"),
+        "seconds": seconds,
+        "memory": memory,
+        "output": printed,
+        **schedule_options(schedule, schedules),
+    }
     before = [each.value.tobytes() for each in given]
     values = for_kernel([each.value for each in given])
     picture = ""
@@ -333,7 +341,7 @@ def _changes(
     return found
 
 
-def _range(array: NDArray[Any]) -> tuple[float | None, float | None, int | None]:
+def _range(array: Array) -> tuple[float | None, float | None, int | None]:
     """The least and the largest value, and how many are NaN."""
     if array.dtype.kind in "iub" and array.size:
         return int(array.min()), int(array.max()), None
@@ -357,7 +365,7 @@ class _Done(NamedTuple):
     def where(self) -> str:
         return self.target or self.kernel.loaded.module.target
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, for a program."""
         result = self.result
         return {
@@ -501,7 +509,7 @@ def _list(file: str, name: str | None, as_json: bool) -> None:
         emit("\n".join(line for each in chosen for line in _lines(each)))
 
 
-def _described(kernel: Kernel) -> dict[str, Any]:
+def _described(kernel: Kernel) -> dict[str, object]:
     return {
         "kernel": kernel.name,
         "target": kernel.loaded.module.target,

@@ -12,12 +12,12 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.commands.files import complete_file, load
 from fragmenta.errors import Error, nearest, one_of, shortened
 from fragmenta.evidence import arguments as made
@@ -103,7 +103,31 @@ def sides(text: str, option: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def schedule_options(one: str | None, several: str | None) -> dict[str, Any]:
+class ScheduleOptions(TypedDict, total=False):
+    """Which of the two options of schedules is given."""
+
+    schedule: str | int
+    schedules: list[str | int]
+
+
+class LaunchOptions(ScheduleOptions):
+    """The options that ``kernel.launch`` gets from the command line."""
+
+    target: str | None
+    limit: int | None
+    strict: bool
+    shared: int
+    contract: bool
+    check: bool
+    problems: str
+    cooperative: bool
+    cluster: tuple[int, ...] | None
+    seconds: float | None
+    memory: int | None
+    output: int | None
+
+
+def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
     """The schedules of a launch, as ``kernel.launch`` takes them.
 
     >>> schedule_options(None, "eager,lazy,7")
@@ -169,7 +193,7 @@ class Given(NamedTuple):
     value: Argument
 
     @property
-    def elements(self) -> NDArray[Any] | None:
+    def elements(self) -> Array | None:
         """The elements of an array, in their own type."""
         if not isinstance(self.value, np.ndarray):
             return None

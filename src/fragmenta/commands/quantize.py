@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -23,7 +23,7 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import emit, emit_json
-from fragmenta.commands.quantized import (
+from fragmenta.commands.quantized_files import (
     as_stored,
     from_archive,
     is_quantized,
@@ -232,7 +232,7 @@ def _described(q: Quantized) -> str:
 
 def _about(
     file: str, q: Quantized, report: QuantizationReport, output: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """For programs."""
     scale = q.tensor_scale
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
@@ -17,12 +16,13 @@ from fragmenta.races.shadow.layout import LAST_EPOCH, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.units.findings import Finding, Problems
+from fragmenta.units.machine import Cluster, Machine
 
 
 class LaunchWatch:
     """Watches all clusters of a launch."""
 
-    def __init__(self, machine: Any) -> None:
+    def __init__(self, machine: Machine) -> None:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
@@ -42,7 +42,7 @@ class LaunchWatch:
         """The sites of ``mbarrier.init`` of all mbarriers that are used."""
         self.lock = Lock()
 
-    def observer(self, cluster: Any) -> Observer:
+    def observer(self, cluster: Cluster) -> Observer:
         """A new observer of a cluster."""
         made = Observer(self.machine, cluster, self)
         for block in cluster.blocks:

@@ -3,11 +3,19 @@
 A row is a kernel of ``sources/`` that is right (BUG 0: nothing worse than a note may be
 reported, and the bits are those of an H200), and its mistakes by number: the rules of
 which one must be reported, the severity, and what may be reported besides.
+
+The rows of a source that is not named here are in the source itself, in a comment above
+each kernel: ``// row: "entry", 32, out(32), wrong={1: "rule"}``, with the arguments of
+:func:`row`.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fragmenta.evidence.arguments import (
     Spec,
@@ -45,6 +53,8 @@ class Row(NamedTuple):
     cluster: int
     arguments: list[Spec]
     mistakes: dict[int, Mistake]
+    leaves: list[Any] | None = None
+    """What it leaves in its arrays, if no recording has that."""
 
 
 class Case(NamedTuple):
@@ -76,14 +86,20 @@ def row(
     grid: int = 1,
     cluster: int = 1,
     wrong: dict[int, Any] | None = None,
+    leaves: list[Any] | None = None,
 ) -> None:
-    """A kernel; a mistake is a rule, several of them, or a :class:`Mistake`."""
+    """A kernel; a mistake is a rule, several of them, or a :class:`Mistake`.
+
+    ``leaves`` are the words of its arrays after a right launch.  It is for a kernel
+    that no GPU has run yet.
+    """
     mistakes = {}
     for bug, rules in (wrong or {}).items():
         if isinstance(rules, str):
             rules = (rules,)
         mistakes[bug] = rules if isinstance(rules, Mistake) else Mistake(rules)
-    ROWS.append(Row(_SOURCE[0], entry, grid, block, cluster, list(arguments), mistakes))
+    shape = grid, block, cluster
+    ROWS.append(Row(_SOURCE[0], entry, *shape, list(arguments), mistakes, leaves))
 
 
 def i32(value: int) -> Spec:
@@ -574,6 +590,27 @@ row(
     wrong=dict.fromkeys((1, 2), Mistake((LOADED,), WARNING)),
 )
 row("copied_twice", 128, LEFT, RIGHT, SUMS, wrong={1: Mistake((CELLS,), WARNING)})
+
+# ── rows in sources ─────────────────────────────────────────────────────────
+
+SOURCES = Path(__file__).parent / "sources"
+
+
+def rows_in(text: str) -> list[str]:
+    """The rows in the comments of a source, as the arguments of :func:`row`.
+
+    >>> rows_in('// row: "f", 32,\\n//      out(32)\\nKERNEL f(u32 *out)')
+    ['"f", 32, out(32)']
+    """
+    found = re.findall(r"^// row: (.*(?:\n//  +.*)*)", text, re.M)
+    return [re.sub(r"\n//  +", " ", each) for each in found]
+
+
+for _path in sorted(SOURCES.glob("*.cu")):
+    if _path.stem not in {each.source for each in ROWS}:
+        source(_path.stem)
+        for _row in rows_in(_path.read_text("utf-8")):
+            eval(f"row({_row})", {**globals(), "np": np})
 
 
 def cases() -> list[Case]:

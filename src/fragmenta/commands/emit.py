@@ -16,7 +16,7 @@ from fragmenta.commands.arguments import (
 )
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import printable, write
-from fragmenta.commands.words import grouped
+from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.source import emit as library
 from fragmenta.cuda.source.ptx import Options
 from fragmenta.errors import Error, nearest, one_of

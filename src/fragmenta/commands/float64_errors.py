@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +46,7 @@ class Errors:
         self.total += float(errors[counted].sum())
         self.count += number
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """For programs; nothing counted has no error."""
         if not self.count:
             return {"max": None, "at": None, "mean": None}
@@ -92,7 +91,7 @@ class Comparison:
         self.differing += found.size - int(np.count_nonzero(same))
         self.not_finite += found.size - int(np.count_nonzero(finite))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """For programs."""
         return {
             "reference": "float64",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
-from typing import Any
 
 from fragmenta.commands.arguments import find
 from fragmenta.commands.output import emit, emit_json, width
@@ -83,7 +82,7 @@ def _listed(name: str, found: list[str]) -> Iterator[str]:
     yield f"more about one of them:\n  fragmenta which {found[0]}"
 
 
-def _about(name: str, origins: Iterable[Origin]) -> dict[str, Any]:
+def _about(name: str, origins: Iterable[Origin]) -> dict[str, object]:
     return {
         "name": name,
         "origins": [
