@@ -272,7 +272,7 @@ def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
     if block.tensor is None:
         return about
     of = f"block {_tuple(place.shape.block_at(block.index))}"
-    asked = cluster.barriers.get("tcgen05", {})
+    asked = cluster.requests
     for number, columns in block.tensor.waiting.items():
         about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
         if block.rank in asked and block.rank ^ 1 not in asked:

@@ -1,7 +1,6 @@
-"""What do fences, changes of tensor maps and ``setmaxnreg`` do?
+"""Fences, changes of tensor maps, and ``setmaxnreg``.
 
-Memory is always up to date here, so a fence changes nothing but what the watching
-knows.
+Memory is always up to date here, so a fence changes only what an observer knows.
 """
 
 from __future__ import annotations

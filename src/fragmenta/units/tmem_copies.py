@@ -1,6 +1,6 @@
-"""How does shared memory get into tensor memory?
+"""``tcgen05.cp``: copies from shared to tensor memory.
 
-``tcgen05.cp`` is work of the Tensor Cores, as products are.
+The Tensor Cores make them, in order with products.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tensor memory, and which cells of it, does an instruction mean?"""
+"""Operands in tensor memory: which memory, and which cells of it, they are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def complete(mnemonic: str, idesc: int) -> Op:
 
 def memory(warp: Warp, event: Event, block: Block | None = None) -> TensorMemory:
     """The tensor memory of a block, of the own one if no other is given."""
-    found: TensorMemory | None = (block or warp.block).tensor
+    found = (block or warp.block).tensor
     if found is None:
         raise Stop(
             rules.TENSOR_MEMORY,

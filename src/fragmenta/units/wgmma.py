@@ -1,4 +1,4 @@
-"""How do the warps of a warpgroup issue products, and wait for them?"""
+"""``wgmma``: the warps of a warpgroup issue products, and wait for them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     cluster = warp.block.cluster
     warpgroup = group(warp)
     if warp.held is not None:
-        return _held(warp, lanes)
+        return _held(warp, warp.held, lanes)
     located = cluster.machine.located(event, Located.from_list)
     step = Step(warp, event, lanes)
     cluster.port.touch(step, located)
@@ -59,9 +59,9 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     return lanes
 
 
-def _held(warp: Warp, lanes: int) -> int:
+def _held(warp: Warp, product: int, lanes: int) -> int:
     """A warp that has issued a product goes on when the others have, too."""
-    if group(warp).behind(warp.held):
+    if group(warp).behind(product):
         return 0
     warp.held = None
     return lanes
