@@ -36,10 +36,10 @@ from fragmenta.simt import empties, layout, library
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.machine import Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
-from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.tmem_moves import Move
 from fragmenta.units.warpgroups import Wgmma
