@@ -28,9 +28,15 @@ except ImportError:  # Windows
 
 from fragmenta import errors
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import Error, KernelFault, KernelHazard, LimitReached
+from fragmenta.errors import (
+    Error,
+    KernelError,
+    KernelFault,
+    KernelHazard,
+    LimitReached,
+)
 from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.limits import machine_memory, size_text
+from fragmenta.launch.limits import Limits, machine_memory, size_text
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
@@ -64,8 +70,8 @@ def launch(
     """Launch a kernel in a child; arrays among the values are changed in place."""
     module = kernel.loaded.module
     asked = (module.text, module.name, kernel.name, sizes, list(values), options)
-    seconds = options.get("seconds")
-    done = _run(pickle.dumps((*asked, timeline)), seconds, options.get("memory"))
+    limits = options.get("limits", Limits())
+    done = _run(pickle.dumps((*asked, timeline)), limits.seconds, limits.memory)
     head, rest = _split(done)
     _put(arrays_of(values), head.pop("arrays", []), rest)
     if "error" in head:
@@ -189,7 +195,7 @@ def _error(head: dict[str, Any]) -> Error:
         kind = Error
     problems = [_problem(each) for each in head.get("problems", [])]
     if issubclass(kind, KernelHazard):
-        made: KernelFault = KernelHazard(head["message"], head["kind"], problems)
+        made: KernelError = KernelHazard(head["message"], head["kind"], problems)
     elif issubclass(kind, KernelFault):
         made = kind(head["message"], head["kind"])
         made.problems, made.before = problems, head["before"]
@@ -298,7 +304,7 @@ def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
             "problems": [_problem_json(each) for each in result.problems],
             "timeline": str(draw_timeline(result)) if timeline else "",
         }
-    except KernelFault as fault:
+    except KernelError as fault:
         head = {
             "error": type(fault).__name__,
             "message": fault.message,

@@ -49,11 +49,12 @@ from fragmenta.commands.output import (
     width,
 )
 from fragmenta.commands.problems import check_sarif, of_fault, problem_text, write_sarif
-from fragmenta.errors import Error, KernelFault, KernelHazard, one_of, shortened
+from fragmenta.errors import Error, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.kernel import load as load_ptx
-from fragmenta.launch.limits import OUTPUT, SECONDS
+from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
+from fragmenta.launch.options import Watch
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
 from fragmenta.ptx.checking.problem import Problem, counts
@@ -213,14 +214,14 @@ def launch(
     _check_timeline(timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
-    options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
-    options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
-    options |= {"problems": "report" if timeline else problems}
-    options |= {"cooperative": cooperative}
+    options: dict[str, Any] = {"target": target, "cooperative": cooperative}
+    options |= {"shared": shared, "contract": not no_contract}
+    watch = Watch("report" if timeline else problems, strict)
+    options |= {"watch": False if no_check else watch}
+    options |= {"limits": Limits(seconds, memory, printed, limit)}
     options |= schedule_options(schedule, schedules)
     if cluster is not None:
         options["cluster"] = sides(cluster, "--cluster")
-    options |= {"seconds": seconds, "memory": memory, "output": printed}
     before = [each.value.tobytes() for each in given]
     values = for_kernel([each.value for each in given])
     picture = ""
@@ -231,7 +232,7 @@ def launch(
                 result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
                 result = found.launch(*sizes, values, progress=progress, **options)
-    except KernelFault as fault:
+    except KernelError as fault:
         write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
         if sarif_file != "-":
             _tell(file, fault, as_json)
@@ -459,7 +460,7 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
-def _tell(file: str, fault: KernelFault, as_json: bool) -> None:
+def _tell(file: str, fault: KernelError, as_json: bool) -> None:
     """What the kernel must not do, as compilers write it."""
     if as_json:
         emit_json(

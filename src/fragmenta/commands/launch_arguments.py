@@ -106,7 +106,7 @@ def schedule_options(one: str | None, several: str | None) -> dict[str, Any]:
     """The schedules of a launch, as ``kernel.launch`` takes them.
 
     >>> schedule_options(None, "eager,lazy,7")
-    {'schedules': ['eager', 'lazy', 7]}
+    {'schedule': ['eager', 'lazy', 7]}
     """
     if one is not None and several is not None:
         raise Error("--schedule and --schedules cannot both be given")
@@ -115,7 +115,7 @@ def schedule_options(one: str | None, several: str | None) -> dict[str, Any]:
         return int(text) if text.isdecimal() and len(text) < 10 else text
 
     if several is not None:
-        return {"schedules": [read(each.strip()) for each in several.split(",")]}
+        return {"schedule": [read(each.strip()) for each in several.split(",")]}
     return {} if one is None else {"schedule": read(one)}
 
 

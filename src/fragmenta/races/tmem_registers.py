@@ -1,9 +1,9 @@
 """Does a kernel touch registers that a ``tcgen05.ld`` has still to fill?
 
 Between ``tcgen05.ld`` and the ``tcgen05.wait::ld`` of its warp, the registers of its
-result are in flight.  Only ``strict=True`` asks: ptxas waits for the registers wherever
-they are used, and Triton's kernels depend on that.  Compiled code asks a byte for each
-register, as it does for those of ``wgmma``; see :mod:`registers`.
+result are in flight.  Only ``watch="strict"`` asks: ptxas waits for the registers
+wherever they are used, and Triton's kernels depend on that.  Compiled code asks a byte
+for each register, as it does for those of ``wgmma``; see :mod:`registers`.
 """
 
 from __future__ import annotations
