@@ -1,4 +1,4 @@
-"""How many products a second?
+"""Products a second of each numeric model.
 
 All limits are ratios but for the one call that must feel instant.  The ratio to
 MMA-Sim is printed by ``make published``, which has it installed.
@@ -102,7 +102,7 @@ def test_one_tile(benchmark: Any) -> None:
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "e4m3"])
 def test_large_matrices(benchmark: Any, name: str) -> None:
-    """512 cubed goes faster than as many products in tiles; half is for noise."""
+    """512 cubed is faster than as many products in tiles; the limit allows noise."""
     how, _ = CASES[name]
     a, b, c, _ = operands(how, 1, 512, 512, 512 // how.k)
     benchmark.pedantic(lambda: multiply(a, b, c, how), rounds=5, warmup_rounds=1)

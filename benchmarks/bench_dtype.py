@@ -1,4 +1,4 @@
-"""How many copies does encoding and packing 8192 x 8192 elements cost?"""
+"""Encoding and packing 8192 x 8192 elements, against copying them."""
 
 from __future__ import annotations
 

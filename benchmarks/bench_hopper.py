@@ -1,4 +1,4 @@
-"""How fast does a warp-specialised Hopper kernel run here, watched and not?
+"""The speed of a warp-specialised Hopper kernel on the CPU, watched and not.
 
 The project's own GEMM in bf16, 1024 x 1024 x 1024, with bulk copies, mbarriers and
 wgmma, against :func:`fragmenta.matmul` of the same product in the same run.

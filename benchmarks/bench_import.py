@@ -1,4 +1,4 @@
-"""How long does the import take, and how long a question in a terminal?
+"""The time of the import, and of a command in a terminal.
 
 Both are set against importing what they stand on, in fresh processes that take
 turns in one run, so that a busy machine slows both sides alike.  Also runs as a
@@ -17,7 +17,7 @@ import pytest
 
 ROUNDS = 15
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-# As users have it: compiled modules are kept, whatever this run was told.
+# As for users: compiled modules are kept, whatever the environment says.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)
 WHERE = ["where", "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "A", "3", "17"]

@@ -1,4 +1,4 @@
-"""How fast do whole kernels run?
+"""The speed of whole kernels.
 
 Scalar code is measured in warp instructions a second of one core; a Triton kernel that
 multiplies matrices against :func:`fragmenta.matmul` of the same product; and how long
@@ -39,7 +39,7 @@ FORMS = (
 
 
 def scalar(count: int, seed: int = 0) -> str:
-    """A kernel that repeats so many instructions."""
+    """A kernel that repeats some instructions."""
     rng = random.Random(seed)
     body = "\n".join(
         rng.choice(FORMS).format(**{name: rng.randrange(1, 30) for name in "dabc"})

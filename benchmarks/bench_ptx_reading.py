@@ -1,4 +1,4 @@
-"""How long does it take to read PTX?
+"""The time of reading PTX.
 
 A reader is slow if it looks at every character in Python.  The limits are seconds of a
 core, for a kernel as Triton writes it and for large files; they are also set against

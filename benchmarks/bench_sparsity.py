@@ -1,7 +1,7 @@
-"""How many copies does pruning and compressing 8192 x 8192 elements cost?
+"""Pruning and compressing 8192 x 8192 elements, against copying them.
 
 With PyTorch installed, its own conversion of the same matrix on the CPU is
-timed in the same run, and each of ours must be 20 times as fast.
+timed in the same run, and each function here must be 20 times as fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long does tcgen05.mma take, measured against wgmma of the same shape?
+"""The time of tcgen05.mma, against wgmma of the same shape.
 
 Both have the same numbers of products, and both are timed in the same run.
 """

@@ -1,4 +1,4 @@
-"""How fast is it, measured against copying the same bytes?
+"""Benchmarks, each measured against copying the same bytes.
 
 An absolute time says more about the machine than about the code, so each
 benchmark is set against `np.copyto` of as many bytes, timed in the same run
@@ -34,7 +34,7 @@ LINES: list[Line] = []
 
 
 def copy_seconds(nbytes: int, rounds: int = 5) -> float:
-    """The least time that `np.copyto` needs for so many bytes."""
+    """The least time that `np.copyto` needs for these bytes."""
     source = np.ones(nbytes, np.uint8)
     target = np.zeros(nbytes, np.uint8)
     times = []

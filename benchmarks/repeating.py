@@ -1,4 +1,4 @@
-"""How fast is a compiled instruction, against whole matrices on one core?
+"""The speed of a compiled instruction, against whole matrices on one core.
 
 The function is called again and again by machine code, as an engine would call it.
 """

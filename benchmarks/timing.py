@@ -1,4 +1,4 @@
-"""How long does a call take at best?"""
+"""The least time of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other people's kernels, run without a GPU: do they run, and are they right?
+"""Other people's kernels, run without a GPU and compared with references.
 
     python -m corpus                        # or: make corpus
     python -m corpus --part small           # what continuous integration runs

@@ -77,7 +77,7 @@ def prepared(library: str) -> dict[str, Any]:
 
 
 def compile_programs(case: Any) -> None:
-    """Compile what a case needs; what fails is tried again and told by the case."""
+    """Compile what a case needs; the case tries again and reports what fails."""
     from corpus import host
 
     for program, kind in case.programs:

@@ -167,7 +167,7 @@ def launched(
     return left
 
 
-def told(
+def report(
     row: dict[str, Any], first: list[bytes], second: list[bytes]
 ) -> dict[str, Any]:
     """The hashes of two launches; what is in small buffers that are not as expected."""
@@ -202,7 +202,7 @@ def main(archive: Path, results: Path) -> None:
         lost = False
         try:
             both = [launched(cuda, row, code, buffers) for _ in range(2)]
-            found[str(number)] = told(row, *both)
+            found[str(number)] = report(row, *both)
         except RuntimeError as why:
             found[str(number)] = {"error": str(why)}
             print(row["case"], row["entry"], why, flush=True)

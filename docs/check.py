@@ -1,12 +1,12 @@
-"""Does every link of the built site lead somewhere?
+"""Follows every link of the built site.
 
     python docs/check.py             # make docs does this after mkdocs
     python docs/check.py FOLDER
 
-Files and anchors of the site must be there, the explorer must have an instruction that
-it is asked for by name or in words, and other addresses must be well formed; they are
-not called.  Nothing may be loaded from other sites, and no mark of doctest may be seen.
-What is wrong is printed, and the exit status is 1.
+Files and anchors of the site must exist, the explorer must have the instruction that a
+link names, and other addresses must be well formed; they are not opened.  Nothing may
+be loaded from other sites, and no directive of doctest may be visible.  Problems are
+printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from making.markdown import ROOT
 
 SITE = ROOT / "build" / "site"
 LINKS = {"a": "href", "link": "href", "img": "src", "script": "src", "iframe": "src"}
-"""The elements that lead somewhere; all but the first load what is there."""
+"""The elements with links; all but the first load what the link names."""
 
 
 class Page(HTMLParser):
@@ -40,7 +40,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what has a name, and what leads somewhere."""
+        """Keep anchors and links."""
         given = dict(attrs)
         self.names |= {given[key] or "" for key in ("id", "name") if key in given}
         to = given.get(LINKS.get(tag, ""))
@@ -63,7 +63,7 @@ def problems(site: Path) -> Iterator[str]:
         where = path.relative_to(site)
         if any("<BLANKLINE>" in text for text in page.text):
             yield f"{where}: shows <BLANKLINE>"
-        if where.name == "404.html":  # its links begin at the root of a server
+        if where.name == "404.html":  # its links are relative to the root of a server
             continue
         for tag, to in dict.fromkeys(page.links):
             if why := _wrong(tag, to, path, pages):
@@ -71,7 +71,7 @@ def problems(site: Path) -> Iterator[str]:
 
 
 def _wrong(tag: str, to: str, path: Path, pages: dict[Path, Page]) -> str:
-    """What is wrong with a link; nothing if it is right."""
+    """What is wrong with a link; empty if it is right."""
     parts = urlsplit(to)
     if parts.scheme == "data":
         return ""
@@ -98,7 +98,7 @@ def _wrong(tag: str, to: str, path: Path, pages: dict[Path, Page]) -> str:
 
 
 def _opens(asked: str) -> bool:
-    """Does the explorer know this name, or what these words mean?"""
+    """Whether the explorer has an instruction of this name, or for these words."""
     try:
         return asked in known() or str(fm.find(asked)) in known()
     except fm.Error:

@@ -3,7 +3,8 @@
     python docs/generate.py          # or: make pages
 
 writes what is between ``<!-- generated: name -->`` and ``<!-- /generated -->`` in the
-pages of docs/ and in README.md, and the pictures that pages show.  The pages are
+pages of docs/ and in README.md, the pictures that pages show, and the pages of rules in
+mkdocs.yml.  The pages are
 committed, so that they can be read where the code is.  ``tests/test_docs.py`` fails if
 one is outdated.
 
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
     corpus,
+    effects,
     families,
     figures,
     gallery,
@@ -61,6 +63,9 @@ WRITERS: dict[str, Callable[[], str]] = {
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
     "hazards": hazards.rule_table,
+    "effects": effects.effect_table,
+    "completions": effects.completion_table,
+    "not-run": effects.not_run_table,
     "opcodes": kernels.opcode_tables,
     "launches": kernels.launch_table,
     "scalars": kernels.scalar_table,
@@ -75,7 +80,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "api": references.api,
     **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
 }
-"""What each name after ``generated:`` stands for."""
+"""The function that writes each name after ``generated:``."""
 
 
 def main(*options: str) -> None:
@@ -90,13 +95,13 @@ def main(*options: str) -> None:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has generated text, as it ought to be."""
+    """Every page with generated text, up to date."""
     found = {}
     for path in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md"):
         text = path.read_text(encoding="utf-8")
         if REGION.search(text):
             found[path] = page(text)
-    return found
+    return {**found, ROOT / "mkdocs.yml": hazards.contents()}
 
 
 def page(text: str) -> str:

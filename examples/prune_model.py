@@ -1,4 +1,4 @@
-r"""What does pruning to 2:4 cost in accuracy, and what does it save in time?
+r"""What pruning to 2:4 costs in accuracy, and what it saves in time.
 
 A small classifier is trained on synthetic patterns and pruned to 2:4.  It is then
 trained a little more, with the pruned weights kept at zero, and run with

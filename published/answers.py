@@ -1,4 +1,4 @@
-"""What did MMA-Sim answer, for tests that run without it?
+"""MMA-Sim's recorded answers, for tests that run without it.
 
 A small file holds, for each row that can be compared, operands of every kind
 and MMA-Sim's D.  Rows of the same types share their operands.  ``record.py``

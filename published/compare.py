@@ -1,4 +1,4 @@
-"""Does every row give MMA-Sim's bits?
+"""Compares every row with MMA-Sim, bit by bit.
 
     make published          about 10,000 elements a row
     make published FULL=1   a million a row; rewrites docs/published/mma-sim.json

@@ -1,4 +1,4 @@
-"""What does MMA-Sim answer, and is it fed as it documents?
+"""Calls MMA-Sim, with operands in its own formats.
 
 MMA-Sim 2.1.1 takes PyTorch's own types where there are any.  Other elements come
 as bytes: one fp6 or fp4 to a byte for ``.kind::f8f6f4`` and ``.kind::mxf8f6f4``,

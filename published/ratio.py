@@ -1,4 +1,4 @@
-"""How many times as fast as MMA-Sim, in one run on this machine?
+"""The speed of the package against MMA-Sim, in one run on this machine.
 
 Both are given the same elements in one batch, in their own formats, and may use
 all cores: ask on an otherwise idle machine.

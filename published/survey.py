@@ -1,4 +1,4 @@
-"""Which instructions can MMA-Sim judge, and why not the others?
+"""Lists the instructions that MMA-Sim can judge, and why not the others.
 
 Every multiplication of the catalogue, on every target, is either compared or
 left out for a reason that stands here.  One that is neither is an error.  This

@@ -1,4 +1,4 @@
-"""What do the cells of a notebook give?  Run here, without a notebook server.
+"""Runs the cells of a notebook without a notebook server.
 
     python -m tests.notebooks                    # run all of them, keep what they give
     python -m tests.notebooks examples/x.ipynb   # one of them

@@ -1,4 +1,4 @@
-"""Which examples does a page have, as a reader sees them?
+"""Collects the examples of a page, as a reader sees them.
 
 An empty line in what an example prints is an empty line on the page.  doctest takes it for
 the end of the answer, and wants a mark there that readers would see.

@@ -1,4 +1,4 @@
-"""Does any test look at the wall clock?
+"""No test looks at the wall clock.
 
 A test that does fails on a busy machine.  ``tests/clock.py`` has what to use instead.
 Strings are read, too: they may be programs that a test starts.

@@ -1,4 +1,4 @@
-"""Is the table of other people's kernels whole, and is every finding explained?"""
+"""The table of other people's kernels is complete, and every finding is explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does everything that the documentation shows happen as shown?"""
+"""Everything that the documentation shows happens as shown."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
+from fragmenta.isa.table import read
+from fragmenta.ptx.effects import LINES, NOT_RUN
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
@@ -171,6 +173,14 @@ def test_the_site_has_more_pictures() -> None:
         assert svg.startswith("<svg")
 
 
+def check_effects(page: str) -> None:
+    """Every asynchronous instruction has a row, and every form that does not run."""
+    rows = re.findall(r"(?m)^\| `([\w.:]+)`.* \|$", page)
+    names = [each.instruction for each in LINES]
+    refused = [line["instruction"] for line in read(NOT_RUN)]
+    assert [each for each in rows if each in {*names, *refused}] == names + refused
+
+
 def test_what_generated_pages_list() -> None:
     listed = [
         each
@@ -179,6 +189,7 @@ def test_what_generated_pages_list() -> None:
     ]
     assert sorted(listed) == sorted(map(str, fm.catalogue()))
     check_opcodes((DOCS / "opcodes.md").read_text("utf-8"))
+    check_effects((DOCS / "ptx.md").read_text("utf-8"))
     pages = {
         name(page): page.read_text("utf-8")
         for page in (DOCS / "reference").glob("*.md")
@@ -284,6 +295,7 @@ def test_status_is_said_with_care() -> None:
 def test_every_page_is_in_the_table_of_contents() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert set(map(name, PAGES)) <= set(re.findall(r"(\S+\.md)$", nav, re.M))
+    assert nav == generator().hazards.contents(), "run: make pages"
 
 
 def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:

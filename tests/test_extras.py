@@ -1,4 +1,4 @@
-"""What is said when a package of an extra is not installed?"""
+"""The error says what to install if a package of an extra is missing."""
 
 import importlib
 import re

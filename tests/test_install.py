@@ -1,4 +1,4 @@
-"""Does the wheel work where nothing else of this project is?"""
+"""The wheel works without the rest of this project."""
 
 from __future__ import annotations
 

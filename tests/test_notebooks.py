@@ -1,4 +1,4 @@
-"""Do the notebooks give what they show?"""
+"""The notebooks give what they show."""
 
 from __future__ import annotations
 

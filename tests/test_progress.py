@@ -1,4 +1,4 @@
-"""Is work that takes long told, and only then?  The clock is moved by hand."""
+"""Long work is reported, and only long work.  The clock is moved by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the README's examples give what it shows, and does the demo run?"""
+"""The README's examples give what it shows, and the demo runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import fragmenta
 from fragmenta.commands import app
-from fragmenta.commands.index import COMMANDS
+from fragmenta.commands.command_table import COMMANDS
 from tests.clock import HANG
 from tests.pages import examples
 

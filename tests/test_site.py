@@ -1,4 +1,4 @@
-"""Does the site show what Python knows, and does its check find what is broken?
+"""The site shows what Python computes, and its check finds what is broken.
 
 ``make docs`` builds the site and follows every link.  Here is what needs no mkdocs.
 """
@@ -14,8 +14,8 @@ from types import ModuleType
 from urllib.parse import unquote
 
 import fragmenta as fm
-from fragmenta.isa.fitting import fits
-from fragmenta.isa.spoken import vocabulary
+from fragmenta.isa.matching import fits
+from fragmenta.isa.synonyms import vocabulary
 from fragmenta.view import explorer as view
 from fragmenta.view.explorer_data import holding
 from tests.test_docs import DOCS, PAGES, generator, name, prose, script

@@ -1,4 +1,4 @@
-"""Is the public surface complete, documented, and free until it is used?"""
+"""The public surface is complete, documented, and loads nothing before it is used."""
 
 from __future__ import annotations
 

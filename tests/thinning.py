@@ -1,4 +1,4 @@
-"""Which of many similar cases does a run take?
+"""Selects some of many similar cases, always the same.
 
 ``make test`` takes some, chosen by their number, so that every run takes the same;
 ``make thorough`` takes all.

@@ -1,4 +1,4 @@
-"""Are the kernels slower than those of an older checkout?
+"""Times of the kernels against those of an older checkout.
 
     python benchmarks/gpu/bench_change.py OLDER [--out FOLDER] [--only e4m3]
 

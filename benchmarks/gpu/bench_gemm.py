@@ -1,4 +1,4 @@
-"""How fast are the kernels, beside what PyTorch offers on the same GPU?
+"""The speed of the kernels, against what PyTorch offers on the same GPU.
 
 One run, random data, CUDA-graph replays over several sets of operands, median of
 many.  Dense: torch.matmul (cuBLAS), torch._scaled_mm, torch._int_mm; sparse:

@@ -1,4 +1,4 @@
-"""Is a sparse layer ever slower than a dense one?
+"""Times of sparse layers against dense ones.
 
 The linear layers of real models at batches from 1 to 8192: the time of a dense
 layer divided by that of a sparse one.  Weights rotate through more memory than the L2
@@ -11,7 +11,7 @@ medians of one run.  Dense: ``torch.nn.functional.linear`` (bf16, tf32),
     python benchmarks/gpu/bench_layers.py --tiles 20 --out FOLDER
     python benchmarks/gpu/bench_layers.py --judge FOLDER/layers.json
 
-With ``--tiles`` so many tiles of each case are measured, those that look best.
+With ``--tiles N``, the N tiles of each case with the least expected time are measured.
 ``--judge`` says how much slower the chosen tile is than the fastest one that was
 measured; it needs no GPU.  Writes layers.json and layers.md into the folder.
 """

@@ -1,4 +1,4 @@
-"""How many tokens per second does a whole decoder give, with which linears?
+"""Tokens per second of a whole decoder, with different linears.
 
 A decoder with the shapes of an 8-billion-parameter model and random weights: dense
 bf16, dense fp8, cuSPARSELt and this project's 2:4 layers, all of them compiled by

@@ -1,4 +1,4 @@
-"""Are the kernels right, to the last bit?
+"""Checks every bit of the kernels on a GPU.
 
 Every configuration runs on the GPU on random and on adversarial inputs, on whole
 and on ragged shapes, with one tile for each block of threads and with many, and is
@@ -360,7 +360,7 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
 
 
 def compression(a: str) -> str:
-    """Compressed on the GPU and on the CPU: the same bytes?"""
+    """Check that compression on the GPU and on the CPU gives the same bytes."""
     for rows, k in ((64, 128), (300, 272), (1, 64), (1024, 4096)):
         for kind in ("random", "adversarial"):
             rng = np.random.default_rng(rows)
@@ -379,7 +379,7 @@ def compression(a: str) -> str:
 
 
 def operators(a: str) -> str:
-    """The operators on the GPU and on the CPU: the same bits?"""
+    """Check that the operators on the GPU and on the CPU give the same bits."""
     rng = np.random.default_rng(7)
     weight, x = (
         torch.from_numpy(drawn(a, rows, 272, "random", rng).view(np.uint8))

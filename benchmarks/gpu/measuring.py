@@ -1,4 +1,4 @@
-"""How long do calls take on the GPU, and which GPU was it?
+"""Measures the time of calls on the GPU.
 
 Calls are captured in a CUDA graph, so that the host's time does not count, and the
 graph is replayed.  Rivals take turns: the card's clock falls as it gets hot, and all of
@@ -27,8 +27,8 @@ Made = TypeVar("Made")
 def captured(calls: Sequence[Call], times: int = 1) -> torch.cuda.CUDAGraph:
     """A graph of all calls, one after the other.
 
-    They have run before, so many times: then everything is compiled and chosen, and a
-    kernel starts early if its weight was seen before.
+    They run some times before, so that everything is compiled and chosen, and a kernel
+    starts early if its weight was seen before.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

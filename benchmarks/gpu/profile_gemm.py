@@ -1,4 +1,4 @@
-"""One launch of each kernel worth a look, for a profiler to count.
+"""One launch of each interesting kernel, for a profiler.
 
     ncu --clock-control none --set full --page raw --csv -k gemm \
         python benchmarks/gpu/profile_gemm.py > counters.csv

@@ -1,4 +1,4 @@
-// What is a fragment?  The interactive pictures of that page.  Which lane holds what comes
+// The interactive pictures of the page about fragments.  Which lane holds what comes
 // with the page, from the layouts in Python; nothing about it is written here.
 
 (() => {

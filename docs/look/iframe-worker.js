@@ -1,4 +1,4 @@
-// How does search work from a folder?  Browsers start no worker for a page that was
+// Makes search work from a folder.  Browsers start no worker for a page that was
 // opened as a file.  There, a hidden frame runs the worker's script instead.
 
 if (location.protocol === "file:") {

@@ -1,5 +1,5 @@
-// How is one row found among thousands?  Long tables get a filter and pages of rows.
-// Without this script they stay as they are, and the catalogue is a list of links.
+// Filters for long tables, and pages of rows.  Without this script they stay as they
+// are, and the catalogue is a list of links.
 
 (() => {
   const PAGE = 50;

@@ -1,5 +1,5 @@
-// How is a picture looked at closely?  A click opens it in the whole window: the wheel or
-// two fingers zoom, dragging moves, Escape closes.
+// Enlarges pictures.  A click opens a picture in the whole window: the wheel or two
+// fingers zoom, dragging moves, Escape closes.
 
 (() => {
   const NEAREST = 16;

@@ -1,1 +1,1 @@
-"""What do the generated pages say?  ``docs/generate.py`` writes them."""
+"""The text of the generated pages; ``docs/generate.py`` writes them."""

@@ -1,4 +1,4 @@
-"""What does the table of every instruction know?
+"""The data of the table of every instruction.
 
 The page filters in the browser.  Its data are a script, because a page that was opened
 from a folder may not read other files.
@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import fragmenta as fm
-from fragmenta.isa.fitting import fits
-from fragmenta.isa.spoken import meaning, vocabulary
+from fragmenta.isa.matching import fits
+from fragmenta.isa.synonyms import meaning, vocabulary
 from fragmenta.isa.target import TARGETS
 from making import explorer
 from making.numbers import status
@@ -23,7 +23,7 @@ class Pool(list[Any]):
     """Values that many rows share, each once."""
 
     def number(self, value: Any) -> int:
-        """Which one it is, new or known.
+        """The number of a value; a new value is added.
 
         >>> pool = Pool()
         >>> [pool.number(each) for each in ("a", "b", "a")]
@@ -49,7 +49,7 @@ def data() -> dict[str, Any]:
 
 
 def _old(op: fm.Instruction) -> bool:
-    """Whether it stands at the end: what later instructions have replaced."""
+    """Whether it is listed last, because later instructions have replaced it."""
     return op.family.startswith("wmma") or op.values.get("shape", "").startswith("m8")
 
 
@@ -81,9 +81,9 @@ def inputs(op: fm.Instruction) -> str:
 
 
 def spoken(ops: list[fm.Instruction]) -> list[list[str]]:
-    """For each instruction the words of people that fit it, such as fp8 and hopper.
+    """The synonyms that fit each instruction, such as fp8 and hopper.
 
-    Instructions that differ only in what no word is about are asked once.
+    Instructions that differ only in other qualifiers are looked up once.
 
     >>> spoken([fm.mma("m16n8k16", a="f16", d="f16")])[0][:3]
     ['fp16', 'float16', 'half']
@@ -97,7 +97,7 @@ def spoken(ops: list[fm.Instruction]) -> list[list[str]]:
 
 
 UNSAID = ("shape", "num", "collector", "collector_b", "ashift", "lut")
-"""Qualifiers that no word of people is about."""
+"""Qualifiers that no synonym is about."""
 
 
 def _alike(op: fm.Instruction) -> tuple[object, ...]:
@@ -107,7 +107,7 @@ def _alike(op: fm.Instruction) -> tuple[object, ...]:
 
 @cache
 def _words() -> list[list[str]]:
-    """All words, those that mean the same together."""
+    """All words; those with the same meaning are together."""
     found: dict[object, list[str]] = {}
     for word in vocabulary():
         said = meaning(word)

@@ -1,4 +1,4 @@
-"""How does a table of a benchmark look as a chart?
+"""Draws charts of the tables of benchmarks.
 
 The numbers are those of the table in the page.  The site shows the chart and keeps the
 table behind it.
@@ -26,7 +26,7 @@ svg.fm .line{fill:none;stroke:#d55e00;stroke-width:2.4}
 svg.fm .range{fill:#d55e00;opacity:.2}
 svg.fm .one{stroke-dasharray:4 3}
 """
-# Which bar is whose, and its colour: the first that fits.
+# The colour of each bar: the first pattern that fits its name.
 KINDS = {
     "fragmenta 2:4": "own",
     "fragmenta": "dense",
@@ -265,4 +265,4 @@ CHARTS = (
     (lambda head: head[0] == "linears" and "weights" in head, decoder),
     (lambda head: head[0] == "layer" and all(map(str.isdecimal, head[1:])), by_batch),
 )
-"""What the head of a table is, and what draws such a table."""
+"""The head of a table, and the function that draws such a table."""

@@ -1,4 +1,4 @@
-"""Which kernels of other people were run, and what came of it?"""
+"""The tables of the corpus: other people's kernels, and their results."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def summary() -> str:
     parts.append(
         f"{len(every)} kernels of {len(_table()['libraries'])} libraries that others "
         f"wrote run without a GPU. {right} of them are right against references of our "
-        f"own; the watcher is silent about {silent}."
+        f"own; the race detector reports nothing about {silent}."
     )
     if steady:
         parts.append(
@@ -109,7 +109,7 @@ def summary() -> str:
         faster = sum(each["seconds"] < each["interpreter"] for each in pairs)
         parts.append(
             f"{faster} of the {len(pairs)} that Triton's interpreter also runs are "
-            "faster here, with the watcher on."
+            "faster here, with race detection on."
         )
     if refused:
         parts.append(f"{counted(len(refused), 'case')} could not be run here.")
@@ -200,7 +200,7 @@ def _tensor(each: Row) -> str:
 
 
 def findings() -> str:
-    """What the watcher says, and whether it is true."""
+    """The reported problems, and whether they are real."""
     known = _table()["libraries"]
     return "\n\n".join(_told(each, known[each["library"]]) for each in _findings())
 
@@ -227,7 +227,7 @@ def _link(place: str, about: Row) -> str:
 
 
 def unexplained() -> list[str]:
-    """The places that are reported and stand in no finding."""
+    """The places that are reported, but are not in any finding."""
     known = {(each["library"], place) for each in _findings() for place in each["at"]}
     found = {
         f"{row['library']} {source} ({rule})"
@@ -239,7 +239,7 @@ def unexplained() -> list[str]:
 
 
 def others() -> str:
-    """The cases that did not end well, and why."""
+    """The cases that failed, and why."""
     head = ("library", "case", "state", "reason")
     lines = []
     for each in _table()["cases"]:

@@ -1,4 +1,4 @@
-"""Where in the explorer is an instruction?"""
+"""Links into the explorer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TITLE = "<h1>fragmenta</h1>"
 
 
 def on_the_site() -> str:
-    """The page of the explorer, with a way back: its title leads to the first page.
+    """The page of the explorer, whose title links back to the first page of the site.
 
     >>> on_the_site().count('href="index.html"')
     1

@@ -1,4 +1,4 @@
-"""Which instructions does a family have, and who holds what?"""
+"""The tables of instructions of each family, and their layouts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def family(name: str) -> str:
     rows: list[tuple[str, ...]] = []
     drawn: dict[tuple[object, ...], fm.Instruction] = {}
     for ops in groups.values():
-        if not ops[0].fragments:  # nothing to draw: it only orders others
+        if not ops[0].fragments:  # it has no fragments to draw
             plain = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
             rows += [(name, "", "", "", *facts, "") for name, *facts in plain]
             continue
@@ -171,8 +171,8 @@ def instructions(page: str) -> str:
     for name in LISTS[page]:
         ops = list(fm.catalogue(name))
         rows = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
-        told = table(("instruction", "requires", "numbers"), rows)
-        parts.append(f"## {name}\n\n{counted(len(ops), 'instruction')}.\n\n{told}")
+        listed = table(("instruction", "requires", "numbers"), rows)
+        parts.append(f"## {name}\n\n{counted(len(ops), 'instruction')}.\n\n{listed}")
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Which pictures are kept beside the pages that show them?"""
+"""The pictures that are kept beside the pages that show them."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def _linked(image: re.Match[str]) -> str:
     return shown(f"{up}pictures/{name}.svg", alt, FIGURES[name].link(up))
 
 
-def shown(file: str, alt: str, to: str, told: str = "") -> str:
-    """A picture of an instruction, and a link; ``told`` is said after it."""
-    led = f'<a href="{to}">Open in the explorer</a>{told}' if to else ""
+def shown(file: str, alt: str, to: str, caption: str = "") -> str:
+    """A picture of an instruction, and a link; ``caption`` is said after it."""
+    led = f'<a href="{to}">Open in the explorer</a>{caption}' if to else ""
     image = f'<img src="{file}" alt="{alt}" loading="lazy">'
     caption = f"<figcaption>{led}</figcaption>"
     return f'<figure class="fm-picture">{image}{caption}</figure>'

@@ -1,4 +1,4 @@
-"""Which pictures does the gallery show?
+"""The pictures of the gallery.
 
 On the site they are cards; on code hosts, where most of them are not drawn, a list of
 commands that draw them.
@@ -18,8 +18,8 @@ from making import explorer
 from making.figures import FIGURES
 from making.markdown import anchor
 
-# ``of``: words that find an instruction, or a picture in docs/.  ``page``: where more is
-# said about it.
+# ``of``: words that find an instruction, or a picture in docs/.  ``page``: the page
+# about it.
 GALLERY = """
 show      | of                                 | title                       | page                  | about
 dense     | mma f16 f32 16x8x16                | f16, the classic            | fragment.md           | 16 x 8 results of 16 products each. Every other picture varies this one.
@@ -89,10 +89,10 @@ def pictures(show: str) -> list[Picture]:
 
 def listed(show: str) -> str:
     """The pictures as a list, for code hosts."""
-    return "\n".join(f"- **{each.title}**: {_told(each)}" for each in pictures(show))
+    return "\n".join(f"- **{each.title}**: {_line(each)}" for each in pictures(show))
 
 
-def _told(picture: Picture) -> str:
+def _line(picture: Picture) -> str:
     drawn = f"`fragmenta draw '{picture.of}'`"
     seen = drawn if picture.op else f"[the picture]({picture.of})"
     return f"{picture.about} {seen}, [more]({picture.page})"

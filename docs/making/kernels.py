@@ -1,4 +1,4 @@
-"""What runs of whole kernels, and what was recorded?"""
+"""Tables of the opcodes, and of what was recorded of whole kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fragmenta.launch.coverage import coverage, runs
 from fragmenta.launch.result import FIDELITY
-from fragmenta.ptx.checking.requirements import told
+from fragmenta.ptx.checking.requirements import listed
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 from making.markdown import DOCS, ROOT, table
@@ -19,7 +19,7 @@ from making.markdown import DOCS, ROOT, table
 LAUNCHES = ROOT / "tests" / "golden" / "launches"
 SCALARS = ROOT / "tests" / "golden" / "scalars"
 MANY = 64
-"""As many words are listed; the selectors of SIMD video instructions are thousands."""
+"""The most words that are listed: SIMD video instructions have thousands."""
 SPECIAL = DOCS / "verification" / "special.json"
 
 
@@ -37,7 +37,7 @@ def opcode_tables() -> str:
         for each in groups[opcode]:
             line = each.syntax
             needs = [f"PTX {line.since}"] * bool(line.since)
-            needs += [told(line.targets)] * bool(line.targets)
+            needs += [listed(line.targets)] * bool(line.targets)
             bits = FIDELITY[line.fidelity] if each.runs != "no" else ""
             facts = (_words(line), ", ".join(needs), each.runs, bits)
             spelled = " ".join(line.text.partition(";")[0].split())
@@ -76,8 +76,8 @@ def _named_opcodes() -> str:
         )
         for opcode in sorted(names)
     ]
-    listed = table(("opcode", "list", "runs"), rows)
-    return f"## Opcodes without lines here\n\n{listed}"
+    rest = table(("opcode", "list", "runs"), rows)
+    return f"## Opcodes without lines here\n\n{rest}"
 
 
 def launch_table() -> str:

@@ -1,4 +1,4 @@
-"""What is a long heading called in a narrow table of contents?"""
+"""Short names of long headings, for the table of contents."""
 
 from __future__ import annotations
 

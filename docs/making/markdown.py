@@ -1,4 +1,4 @@
-"""How is Markdown written that code hosts and the site show alike?"""
+"""Writes Markdown that code hosts and the site show alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Code hosts end a cell at a bar, in code too, and the site shows a backslash."""
+    """A cell without bars, at which code hosts end it and which the site escapes."""
     if "|" not in text:
         return text
     code = re.sub(r"`([^`]*)`", r"<code>\1</code>", text)

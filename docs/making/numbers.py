@@ -1,4 +1,4 @@
-"""What is computed, what was compared, and how sure is it?"""
+"""Tables about results: their models, comparisons and certainty."""
 
 from __future__ import annotations
 
@@ -84,20 +84,20 @@ def expansion_table() -> str:
 
 def published_tables() -> str:
     """What was compared with MMA-Sim, the results, and what was not compared."""
-    told = json.loads(PUBLISHED.read_text(encoding="utf-8"))
-    made = told["made"]
+    published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    made = published["made"]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in told["rows"]:
+    for row in published["rows"]:
         unit = "tcgen05.mma" if row["unit"].startswith("TCGen05") else "mma"
         unit = "wgmma" if row["unit"] == "WGMMA" else unit
         kind = re.search(r"kind::\w+", row["name"])
         what = f"`{unit}`" + (f" `.{kind[0]}`" if kind else "")
         groups.setdefault((row["target"], row["architecture"], what), []).append(row)
     compared = [(*key, *_totals(rows)) for key, rows in groups.items()]
-    compared.append(("all", "", "", *_totals(told["rows"])))
+    compared.append(("all", "", "", *_totals(published["rows"])))
     left_out = [
         (line["reason"], f"{line['instructions']:,}", ", ".join(line["targets"]))
-        for line in told["excluded"]
+        for line in published["excluded"]
     ]
     head = ("target", "in MMA-Sim", "unit", "types", "rows", "elements", "different")
     return "\n\n".join(

@@ -1,4 +1,4 @@
-"""Which names and commands are there, and what do their docstrings say?"""
+"""The reference of names and commands, from their docstrings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def commands() -> str:
     from typer.testing import CliRunner
 
     from fragmenta.commands import app
-    from fragmenta.commands.index import COMMANDS
+    from fragmenta.commands.command_table import COMMANDS
 
     titles = {name: f"fragmenta {name}" for name in COMMANDS}
     rows = [
@@ -51,7 +51,7 @@ those that may be repeated say so in the help of their command."""
 def options() -> str:
     """Every option: its value, its meaning and the commands that have it."""
     from fragmenta.commands.app import declared
-    from fragmenta.commands.index import COMMANDS
+    from fragmenta.commands.command_table import COMMANDS
     from fragmenta.commands.options import OPTIONS
 
     have = {name: {each.name for each in declared(name)} for name in COMMANDS}
@@ -148,16 +148,16 @@ def _methods(owner: str, thing: type, links: dict[str, str]) -> Iterator[str]:
 
 
 def _own(thing: type) -> list[type]:
-    """The classes whose members a page tells: a record, then what extends it.
+    """The classes whose members a page lists: a record, then what extends it.
 
-    What a class has from another public class, such as ``Mma`` from ``Instruction``, is
-    told there.
+    Members from another public class, such as those of ``Instruction`` in ``Mma``, are
+    listed there.
     """
     rooms = ("", *fragmenta._ROOMS)
     public = {each for room in rooms for each in _things(room).values()}
     ours = [each for each in thing.__mro__ if each.__module__.startswith("fragmenta.")]
-    told = {inner for each in ours[1:] if each in public for inner in each.__mro__}
-    found = [each for each in ours if each not in told and each is not Record]
+    elsewhere = {inner for each in ours[1:] if each in public for inner in each.__mro__}
+    found = [each for each in ours if each not in elsewhere and each is not Record]
     return found[::-1]
 
 
@@ -171,13 +171,13 @@ def _entry(
     called: bool = True,
 ) -> str:
     shown = signature(name, thing, called=called)
-    told = markdown(inspect.getdoc(thing) or "", links)
+    text = markdown(inspect.getdoc(thing) or "", links)
     fields = "".join(
         f"\n- `{field}`: {_prose(' '.join(text.split()), links)}"
         for field, text in _fields(thing).items()
     )
     more = f"\n\nIts attributes:\n{fields}" if fields else ""
-    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{told}{more}"
+    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{text}{more}"
 
 
 def _fields(thing: Any) -> dict[str, str]:
@@ -312,10 +312,10 @@ def _list(part: str) -> str:
 
 
 def _prose(text: str, links: dict[str, str]) -> str:
-    def told(found: re.Match[str]) -> str:
+    def linked(found: re.Match[str]) -> str:
         short, name = found.groups()
         shown = name.rpartition(".")[2] if short else name
         where = links.get(name.removeprefix("fragmenta."))
         return f"[`{shown}`]({where})" if where else f"`{shown}`"
 
-    return ROLE.sub(told, text).replace("``", "`")
+    return ROLE.sub(linked, text).replace("``", "`")

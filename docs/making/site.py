@@ -1,7 +1,7 @@
-"""How do the pages of docs/ become those of the site?
+"""Turns the pages of docs/ into those of the site.
 
-They are readable where the code is, as plain Markdown.  The site has more: a picture
-for every set of operands, links into the explorer, charts, tables that filter.
+The pages are plain Markdown, readable on code hosts.  The site has more: a picture for
+every set of operands, links into the explorer, charts, tables that filter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OUTSIDE = re.compile(rf"\[([^\]]+)\]\((?:\.\./)+(?:{ELSEWHERE})/[^)]*\)")
 EXAMPLE = re.compile(r"`(#(?:op|values)=[^`]+)`")
 """What follows the address of the explorer, as an example."""
 HOSTS = re.compile(r"(?s)<!-- code hosts -->.*?<!-- /code hosts -->\n*")
-"""What is said only where the code is."""
+"""Text that only code hosts show."""
 LAYOUTS = re.compile(r"\[layouts\]\(#([^)]+)\)")
 FRONT = {
     "index.md": "template: home.html\nhide: [navigation, toc]",
@@ -144,9 +144,9 @@ def _figure(mark: re.Match[str], up: str) -> str:
     op = fm.instruction(mark[1])
     shown = explorer.like(op)
     other = shown is not None and str(shown) != str(op)
-    told = f", as {labels.label(shown)}" if shown and other else ""
+    caption = f", as {labels.label(shown)}" if shown and other else ""
     file = f"{up}pictures/{anchor(mark[1])}.svg"
-    return figures.shown(file, escape(mark[1]), explorer.link(op, up), told)
+    return figures.shown(file, escape(mark[1]), explorer.link(op, up), caption)
 
 
 # ── the first page ──────────────────────────────────────────────────────────

@@ -1,7 +1,8 @@
-"""What do the interactive pictures show?
+"""The data of the interactive pictures.
 
 A page has a mark, ``<!-- widget: name -->``.  The site puts an interactive picture
-there, with who holds what: computed here from the layouts, drawn by look/fragment.js.
+there.  Which lane holds what is computed here from the layouts; look/fragment.js draws
+it.
 """
 
 from __future__ import annotations

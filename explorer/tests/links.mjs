@@ -1,4 +1,4 @@
-// Where do links lead?  Every name of the catalogue, and what is only nearly right.
+// Links: every name of the catalogue, and what is only nearly right.
 
 import assert from "node:assert/strict";
 import { inflateRawSync } from "node:zlib";

@@ -1,5 +1,4 @@
-// Does the page look as it did?  Twelve views at three sizes, compared with stored
-// pictures.
+// Compares twelve views of the page at three sizes with stored pictures.
 //
 //   node tests/looks.mjs            compare
 //   node tests/looks.mjs --update   store what the page looks like now

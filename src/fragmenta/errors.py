@@ -1,4 +1,4 @@
-"""What can go wrong?
+"""All errors that this package raises on purpose.
 
 Every message says what was given, what is allowed, and the nearest valid
 thing.  Everything this package raises on purpose is an :class:`Error`.
@@ -275,8 +275,10 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
 
 
-def nearest(word: str, allowed: Iterable[str]) -> str:
+def nearest(word: str, allowed: Iterable[str], cutoff: float = 0.5) -> str:
     """A `` (did you mean X?)`` suffix, or an empty text when no word is close.
+
+    ``cutoff`` is how alike two words must be, from 0 to 1.
 
     >>> nearest("e4m4", ["e4m3", "f16"])
     ' (did you mean e4m3?)'
@@ -285,5 +287,5 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
 
     if len(word) > LONGEST_WORD:  # no name is near it, and comparing is slow
         return ""
-    close = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    close = get_close_matches(word, list(allowed), n=1, cutoff=cutoff)
     return f" (did you mean {close[0]}?)" if close else ""

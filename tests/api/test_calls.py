@@ -1,4 +1,4 @@
-"""Is an instruction called as its unit takes it, and is a wrong call told the right one?"""
+"""Calls of instructions: each takes the operands of its unit, and a wrong call names the right one."""
 
 import copy
 import inspect
@@ -16,7 +16,7 @@ from fragmenta.cuda.source import emit
 from fragmenta.cuda.source import loops as loop_source
 from fragmenta.evidence import kernels
 from fragmenta.execution import explain, mma, tcgen05, wgmma
-from fragmenta.isa.taking import lists
+from fragmenta.isa.operand_lists import lists
 from fragmenta.shared import moves
 
 DENSE = fm.mma("m16n8k16", a="f16", d="f32")

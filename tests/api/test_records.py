@@ -1,4 +1,4 @@
-"""Is a public object the same value as its record, however it is copied?"""
+"""Public objects are equal to their records, also after copying and pickling."""
 
 import copy
 import pickle

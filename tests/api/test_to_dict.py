@@ -1,4 +1,4 @@
-"""Does the record of every kind of instruction fit its schema?"""
+"""The record of every kind of instruction fits its schema."""
 
 from __future__ import annotations
 

@@ -149,17 +149,17 @@ def test_operands_are_left_alone():
 
 @pytest.mark.parametrize("name", ["s8", "s8 satfinite", "s4 sparse"])
 def test_blas_adds_up_to_the_same(name):
-    from fragmenta.arithmetic import whole
+    from fragmenta.arithmetic import integers
 
     how = MODELS[name]
     rng = np.random.default_rng(9)
     a, b, c, more = operands(rng, how, "bits", 2, 80, 70, 2100 // how.k + 2)
     c %= np.uint32(1 << 20)
     given = Operands.check(how, a, b, c, **more)
-    assert whole.suits_blas(given)
-    x, y = whole._integers(given.a, how.a), whole._integers(given.b, how.b)
-    plain = whole._plain(given, x, y)
-    assert (whole._blas(given, x, y) == plain).all()
+    assert integers.suits_blas(given)
+    x, y = integers._integers(given.a, how.a), integers._integers(given.b, how.b)
+    plain = integers._plain(given, x, y)
+    assert (integers._blas(given, x, y) == plain).all()
     assert (multiply(a, b, c, how, **more) == plain).all()
 
 

@@ -1,4 +1,4 @@
-"""Does ``list`` choose the right instructions?"""
+"""``list`` selects the right instructions."""
 
 from __future__ import annotations
 

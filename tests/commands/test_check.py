@@ -1,4 +1,4 @@
-"""Does ``check`` tell what is wrong, where, and in a form that programs read?"""
+"""``check`` reports what is wrong and where, in text, JSON and SARIF."""
 
 from __future__ import annotations
 

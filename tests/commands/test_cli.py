@@ -1,4 +1,4 @@
-"""Does every command answer, refuse and pipe as it should?"""
+"""Every command answers, refuses and pipes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 import fragmenta
 from fragmenta import catalogue, find
 from fragmenta.commands.app import examples
+from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.gpu import NEED_A_GPU
-from fragmenta.commands.index import COMMANDS
 from fragmenta.cuda.tools.device import present
 from fragmenta.errors import NoDevice
 from fragmenta.isa.families import FAMILIES
@@ -96,6 +96,7 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {n: random.standard_normal(s).astype("f2") for n, s in shapes.items()}
     files["c"] = np.ones((40, 24), np.float32)
     files["sparse"][:, ::2] = 0
+    files["tile"] = np.eye(16, dtype="f2")
     files["codes"] = random.integers(0, 16, (64, 128), np.uint8)
     for name, matrix in files.items():
         np.save(f"{name}.npy", matrix)

@@ -1,4 +1,4 @@
-"""Does ``compare`` print, write and refuse as the library does?"""
+"""``compare`` prints, writes and refuses as the library does."""
 
 from __future__ import annotations
 

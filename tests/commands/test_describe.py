@@ -1,4 +1,4 @@
-"""Do ``show`` and ``formula`` say what the library says?"""
+"""``show`` and ``formula`` print what the library says."""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""Does ``draw`` print or write the picture of the library?"""
+"""``draw`` prints or writes the pictures of the library."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
+from tests.asking import answer, complaint
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -50,3 +53,20 @@ def test_draw_writes_pictures(tmp_path_factory: pytest.TempPathFactory) -> None:
     )
     assert code == 2
     assert ".svg, .png or .pdf" in " ".join(text.split())
+
+
+def test_values_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.arange(16 * 16).reshape(16, 16) / 4)
+    text = answer("draw", "mma.m16n8k16.f32.f16", "A", "--values", "a.npy")
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["3"])
+    assert row.split()[1:7] == ["T12", "12", "12.25", "T13", "12.5", "12.75"]
+    answer("draw", "mma.m16n8k16.f32.f16", "A", "--values", "a.npy", "-o", "a.svg")
+    part = fm.find("mma.m16n8k16.f32.f16").a
+    assert Path("a.svg").read_text() == part.to_svg(np.load("a.npy"))
+    for words, message in (
+        ((), "needs an operand"),
+        (("C",), "C is 16 x 8; given values of shape (16, 16)"),
+    ):
+        said = complaint("draw", "mma.m16n8k16.f32.f16", *words, "--values", "a.npy")
+        assert message in said

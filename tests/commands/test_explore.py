@@ -1,4 +1,4 @@
-"""Does ``explore`` open the page, or write it?"""
+"""``explore`` opens the page, or writes it."""
 
 import webbrowser
 

@@ -1,4 +1,4 @@
-"""Do matrices survive the way into files and out of them?"""
+"""Matrices are written to files and read back unchanged."""
 
 from __future__ import annotations
 

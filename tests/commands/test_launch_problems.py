@@ -1,4 +1,4 @@
-"""Does `fragmenta launch` show what is wrong with a kernel, and fail because of it?"""
+"""`fragmenta launch` shows the problems of a kernel, and fails because of them."""
 
 from __future__ import annotations
 

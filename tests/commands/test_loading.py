@@ -1,4 +1,4 @@
-"""Is a command's module loaded when it is asked for, and only then?"""
+"""The module of a command is loaded when the command runs, and only then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fragmenta
-from fragmenta.commands.index import COMMANDS
+from fragmenta.commands.command_table import COMMANDS
 from tests.asking import answer
 from tests.clock import HANG
 

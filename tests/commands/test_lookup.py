@@ -1,4 +1,4 @@
-"""Do ``where``, ``holds``, ``table`` and ``which`` say what the library says?"""
+"""``where``, ``holds``, ``table`` and ``which`` print what the library says."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""Does ``quantize`` do what the library does, and do files keep it?"""
+"""``quantize`` does what the library does, and files keep the result."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.arrays.safetensors import SafeArrays, to_bytes
 from tests.asking import answer, complaint, page
 
 NVFP4 = fm.mma("m16n8k64", a="e2m1", kind="mxf4nvf4", stype="ue4m3")
@@ -55,7 +57,7 @@ def test_the_report_is_that_of_the_library() -> None:
 def test_files_keep_everything(
     words: list[str], options: list[str], known: dict[str, object]
 ) -> None:
-    q = fm.quant.quantize(x(), **known)  # type: ignore[arg-type]
+    q = fm.quant.quantize(X=x(), **known)  # type: ignore[arg-type]
     page("quantize", "x.npy", *words, *options, "-o", "q.npz")
     page("quantize", "q.npz", "--dequantize", "-o", "back.npy")
     assert (np.load("back.npy") == fm.quant.dequantize(q)).all()
@@ -113,20 +115,27 @@ def test_run_multiplies_with_outer_scales() -> None:
 def test_what_is_refused() -> None:
     answer("quantize", "x.npy", "mxfp4", "-o", "q.npz")
     np.savez("parts.npz", values=np.ones((2, 2)), scales=np.ones((2, 1)))
+    two = {"a": np.ones((2, 32), np.float32), "b": np.ones((2, 32), np.float32)}
+    Path("two.safetensors").write_bytes(b"".join(to_bytes(two)))
     np.save("raw.npy", np.ones((4, 4), np.uint8).view("V1"))
     for words, message in (
         (("x.npy",), "name a format after the file: nvfp4"),
         (("x.npy", "fp8"), "fp8 may be mxfp8_e4m3, mxfp8_e5m2, e4m3 or e5m2"),
         (("x.npy", "nvfp5"), "did you mean nvfp4?"),
         (("x.npy", "mxfp4", "-o", "q.npz"), "q.npz already exists; --force overwrites"),
-        (("x.npy", "mxfp4", "-o", "q.npy"), "-o must name a .npz file"),
+        (("x.npy", "mxfp4", "-o", "q.npy"), "-o must name a .npz or .safetensors file"),
         (("x.npy", "mxfp4", "--rule", "down"), "the rules ocp, up and nearest"),
         (("x.npy", "s8", "--per", "half"), "per is row, column or tensor"),
         (("x.npy", "mxfp4", "--tensor-scale", "2"), "mxfp4 has no tensor scale"),
         (("q.npz", "mxfp4"), "q.npz is quantised already"),
         (("raw.npy", "mxfp4"), "items of 1 bytes without a type"),
+        (("x.npy", "mxfp4", "--packed"), "name it with -o"),
+        (("x.npy", "s8", "--packed", "-o", "p.npz"), "e2m1, e4m3 or e5m2; given s8"),
+        (("q.npz", "--dequantize", "--packed"), "given also --packed"),
+        (("two.safetensors", "mxfp4"), "name one, such as two.safetensors:a"),
+        (("two.safetensors:c", "mxfp4"), "has no tensor 'c'"),
         (("q.npz", "--dequantize"), "name it with -o FILE.npy"),
-        (("x.npy", "--dequantize", "-o", "z.npy"), "takes a .npz of quantize"),
+        (("x.npy", "--dequantize", "-o", "z.npy"), "takes a file of quantize"),
         (("q.npz", "e4m3", "--dequantize", "-o", "z.npy"), "given also e4m3"),
         (("parts.npz", "--dequantize", "-o", "z.npy"), "has no dtype, scale_dtype"),
     ):
@@ -161,3 +170,66 @@ def test_the_report_of_many_rows_is_that_of_one_piece() -> None:
     assert found.zeroed == np.count_nonzero((q.values == 0) & (X != 0))
     rms = np.linalg.norm(errors) / np.linalg.norm(X)
     assert found.relative_rms == pytest.approx(rms, rel=1e-12)
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+@pytest.mark.parametrize("packed", [(), ("--packed",)])
+@pytest.mark.parametrize(
+    "form", ["nvfp4", "mxfp4", "mxfp8_e5m2", "e4m3", "mxfp6_e2m3", "s8"]
+)
+@pytest.mark.parametrize("operand", "AB")
+def test_every_file_holds_the_same_numbers(
+    form: str, operand: str, packed: tuple[str, ...], ending: str
+) -> None:
+    numbers = np.random.default_rng(1).normal(size=(64, 32)).astype(np.float32)
+    np.save("w.npy", numbers)
+    q = fm.quant.quantize(form, numbers, operand=operand)
+    words = ("quantize", "w.npy", form, "--operand", operand, "-o", f"q.{ending}")
+    if packed and form in ("mxfp6_e2m3", "s8"):
+        assert "takes e2m1, e4m3 or e5m2" in complaint(*words, *packed)
+        return
+    answer(*words, *packed)
+    answer("quantize", f"q.{ending}", "--dequantize", "-o", "back.npy")
+    assert np.array_equal(np.load("back.npy"), fm.quant.dequantize(q))
+
+
+def test_packed_bytes_are_those_of_cublas() -> None:
+    """Two e2m1 in a byte, the first one low; scale (r, c) at 16 (r % 32) + 4 (r // 32)
+    + c of its block of 128 x 4, the blocks of a row one after the other."""
+    numbers = np.zeros((130, 128), np.float32)
+    numbers[:, 0::2], numbers[:, 1::2] = 1.0, 6.0
+    numbers *= np.exp2(np.arange(130) % 5)[:, None].astype(np.float32)
+    np.save("w.npy", numbers)
+    words = ("quantize", "w.npy", "nvfp4", "--tensor-scale", "1", "--packed", "-o")
+    answer(*words, "q.safetensors")
+    found = SafeArrays("q.safetensors")
+    assert found.metadata["packed"] == "cublas"
+    assert set(found) == {"values", "scales", "tensor_scale"}
+    values, scales = found["values"], found["scales"]
+    assert (values.shape, values.dtype) == ((130, 64), np.uint8)
+    assert (values == 0x72).all()  # 1.0 is code 2, 6.0 is code 7
+    assert (scales.shape, scales.dtype) == ((2 * 2 * 512,), np.uint8)
+    for row, col in ((0, 0), (1, 7), (33, 3), (97, 4), (127, 5), (129, 2)):
+        block = row // 128 * 2 + col // 4
+        inside = 16 * (row % 32) + 4 * (row % 128 // 32) + col % 4
+        ue4m3 = (row % 5 + 7) << 3  # a power of two
+        assert scales[512 * block + inside] == ue4m3
+    assert not scales[1024 + 16 * 2 :: 16][: 512 // 16 - 2].any()  # rows beyond 129
+
+
+def test_a_tensor_of_a_model_is_read(tmp_path: Path) -> None:
+    x = np.random.default_rng(2).normal(size=(16, 64)).astype(ml_dtypes.bfloat16)
+    tensors = {"layers.0.weight": x, "layers.1.weight": x * 2}
+    Path("m.safetensors").write_bytes(b"".join(to_bytes(tensors)))
+    answer("quantize", "m.safetensors:layers.1.weight", "e4m3", "-o", "q.npz")
+    answer("quantize", "q.npz", "--dequantize", "-o", "back.npy")
+    wide = (x * 2).astype(np.float32)
+    assert np.array_equal(
+        np.load("back.npy"), fm.quant.dequantize(fm.quant.quantize("e4m3", wide))
+    )
+    np.save("b.npy", np.ones((64, 8), np.float32))
+    a = "m.safetensors:layers.0.weight"
+    answer("run", "mma.m16n8k16.f32.bf16", a, "b.npy", "-o", "d.npy")
+    op = fm.find("mma.m16n8k16.f32.bf16")
+    D = fm.matmul(op, x, np.ones((64, 8)))
+    assert np.array_equal(np.load("d.npy"), D)

@@ -1,4 +1,4 @@
-"""Does ``shared`` show the tile that the library describes?"""
+"""``shared`` shows the tile that the library describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are matrices judged, pruned and compressed, and words decoded, as they should?"""
+"""The commands about sparsity judge, prune, compress and decode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the commands speak of tensor memory as the library does?"""
+"""The commands print what the library says about tensor memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does ``shuffle`` write what the library packs?"""
+"""``shuffle`` writes what the library packs."""
 
 from __future__ import annotations
 

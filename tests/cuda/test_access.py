@@ -1,4 +1,4 @@
-"""Do the functions that load and store fragments follow the layouts?"""
+"""The functions that load and store fragments follow the layouts."""
 
 import ctypes
 import re

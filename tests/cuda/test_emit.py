@@ -1,4 +1,4 @@
-"""Does everything emitted compile, and say what it should?"""
+"""Everything that is emitted compiles, and has the right text."""
 
 import re
 import subprocess

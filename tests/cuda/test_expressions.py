@@ -1,4 +1,4 @@
-"""Does NVIDIA's compiler compute the layout with the printed statements?"""
+"""NVIDIA's compiler computes the layouts with the printed statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the CUDA of a loop do what the loop does?
+"""The CUDA of a loop moves what the loop moves.
 
 NVRTC compiles it, and the CPU runs the PTX.
 """

@@ -1,4 +1,4 @@
-"""What is sent for a kernel with any parameters, and is everything given back?"""
+"""Kernels with any parameters are launched with the right bytes, and everything is freed."""
 
 from __future__ import annotations
 

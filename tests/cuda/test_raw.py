@@ -1,4 +1,4 @@
-"""Does a kernel in CUDA C++ run as it does with CuPy?"""
+"""A kernel in CUDA C++ runs as it does with CuPy."""
 
 import pickle
 

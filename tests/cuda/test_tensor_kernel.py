@@ -1,4 +1,4 @@
-"""Do the kernels that are emitted for ``tcgen05`` compute what the package computes?
+"""The kernels that are emitted for ``tcgen05`` compute what the package computes.
 
 They are compiled by NVRTC and run here, watched for what a kernel may do wrong.
 """

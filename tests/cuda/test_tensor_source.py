@@ -1,4 +1,4 @@
-"""Does all that is emitted for ``tcgen05`` compile, and say what it should?"""
+"""Everything that is emitted for ``tcgen05`` compiles, and has the right text."""
 
 import re
 from itertools import product

@@ -1,4 +1,4 @@
-"""Does a GEMM of the CuTe DSL give the bits of the instruction, in every schedule?"""
+"""A GEMM of the CuTe DSL gives the bits of the instruction, in every schedule."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Do GEMMs of CUTLASS give the bits of their arithmetic, in every schedule?
+"""GEMMs of CUTLASS give the bits of their arithmetic, in every schedule.
 
 nvcc takes a minute or two for each of them.
 """

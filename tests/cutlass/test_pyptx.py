@@ -1,4 +1,4 @@
-"""Do somebody else's hand-written GEMMs run, and is their synchronisation right?
+"""Hand-written GEMMs of another project run, and their synchronisation is right.
 
 ``pyptx`` has a bfloat16 GEMM for Hopper with clusters, multicast copies and
 warpgroups that copy or multiply.  It gives the right bits on a GPU, and here.  Three

@@ -1,4 +1,4 @@
-"""Does kernel.verify start both sides from the same, and see every difference?"""
+"""kernel.verify starts both sides from the same bytes, and finds every difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the pytest plugin launch kernels, and say which bits differ?"""
+"""The pytest plugin launches kernels, and reports which bits differ."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Are launches recorded whole, replayed, and refused if somebody changed the file?"""
+"""Launches are recorded whole and replayed; a changed file is refused."""
 
 from __future__ import annotations
 

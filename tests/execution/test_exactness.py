@@ -214,7 +214,7 @@ def test_explain_wants_numbers():
     A, B = np.ones((16, 32), np.int8), np.ones((32, 8), np.int8)
     with pytest.raises(fm.errors.ShapeError, match="row True is out of range"):
         DENSE.explain(A, B, row=True, col=0)
-    assert DENSE.explain(A, B, row=np.int8(1), col=0).told.value == 32
+    assert DENSE.explain(A, B, row=np.int8(1), col=0).explanation.value == 32
 
 
 def test_layouts_of_places_that_do_not_go_together():

@@ -48,13 +48,13 @@ def test_the_explained_bits_are_the_computed_ones(text):
     D = op.types["d"].encode(fm.matmul(op, A, B, C))
     for row, col in ((0, 0), (op.shape.m - 1, 7), (5, 3)):
         told = op.explain(A, B, C, row=row, col=col)
-        assert told.told.bits == int(D[row, col]), (row, col)
+        assert told.explanation.bits == int(D[row, col]), (row, col)
 
 
 def test_what_was_lost_adds_up():
     op = instruction("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3")
     A, B, C = matrices(op, 32)
-    told = op.explain(A, B, C * 1000, row=1, col=2).told
+    told = op.explain(A, B, C * 1000, row=1, col=2).explanation
     (step,) = told.steps
     lost = sum((term.lost for term in step.terms), Fraction())
     assert lost != 0  # thirteen bits cannot hold it all
@@ -68,9 +68,9 @@ def test_the_losses_add_up_to_the_difference(text):
     A, B, C = matrices(op, 2 * op.shape.k, seed=1)
     told = op.explain(A, B, C, row=5, col=3)
     lost = told.losses
-    assert lost.alignment.total + lost.rounding.total == told.told.difference
+    assert lost.alignment.total + lost.rounding.total == told.explanation.difference
     if lost.ulp is not None:
-        near = op.types["d"].storage.type(float(told.told.exact))
+        near = op.types["d"].storage.type(float(told.explanation.exact))
         assert float(lost.ulp) == abs(np.spacing(near))
 
 
@@ -124,7 +124,7 @@ def test_block_scales_are_shown():
     ]
     blocks = told.to_dict()["blocks"]
     assert blocks[7] == {"k": [112, 128], "scale_a": "8", "scale_b": "0.5"}
-    assert str(told.told.value) == str(sum(8 * (n + 1) for n in range(8)))
+    assert str(told.explanation.value) == str(sum(8 * (n + 1) for n in range(8)))
 
 
 def test_the_text_fits_and_the_record_is_json():

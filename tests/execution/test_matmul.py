@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import instruction
-from fragmenta.arithmetic import whole
+from fragmenta.arithmetic import integers
 
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 HALF = instruction("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16")
@@ -90,7 +90,7 @@ def test_the_fast_integers_are_the_plain_ones(op, monkeypatch):
     if op.sparse:
         A = fm.sparse.prune(op, A)
     fast = fm.matmul(op, A, B)
-    monkeypatch.setattr(whole, "suits_blas", lambda *_: False)
+    monkeypatch.setattr(integers, "suits_blas", lambda *_: False)
     assert (fm.matmul(op, A, B) == fast).all()
     assert (fast == A.astype(np.int64) @ B.astype(np.int64)).all()
 

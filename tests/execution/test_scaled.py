@@ -1,4 +1,4 @@
-"""Do quantised matrices bring the right scales to a product?"""
+"""Quantised matrices bring the right scales to a product."""
 
 from __future__ import annotations
 

@@ -325,7 +325,7 @@ def test_matrices_give_the_same_bits_as_memories(case):
     assert np.array_equal(found, memories.taken(memories.execute()))
     assert np.array_equal(op.types["d"].encode(fm.matmul(op, A, B, D, **scales)), found)
     told = op.explain(A, B, D, row=3, col=5, **scales)
-    assert told.told.bits == found[3, 5]
+    assert told.explanation.bits == found[3, 5]
     assert told.target == "sm_100a"
 
 
@@ -519,4 +519,4 @@ def test_a_negated_operand_is_part_of_the_instruction():
         op = fm.tcgen05("m128n64k16", a="f16", d="f32", **{name: True})
         assert np.array_equal(fm.matmul(op, A, B), fm.matmul(plain, X, Y))
         told = op.explain(A, B, row=1, col=2)
-        assert told.told.bits == fm.matmul(op, A, B).view("u4")[1, 2]
+        assert told.explanation.bits == fm.matmul(op, A, B).view("u4")[1, 2]

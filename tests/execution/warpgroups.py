@@ -1,4 +1,4 @@
-"""Do warpgroup functions give the bits of ``op.execute``?
+"""Warpgroup functions give the bits of ``op.execute``.
 
     python -m tests.execution.warpgroups [--tiles 8] [--seed 1] [--part 0/1]
 

@@ -1,4 +1,4 @@
-"""Do warp functions give the bits of ``op.execute``?
+"""Warp functions give the bits of ``op.execute``.
 
     python -m tests.execution.warps [--trials 24] [--seed 1]
 

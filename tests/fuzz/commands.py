@@ -1,4 +1,4 @@
-"""The command line: is every question answered, or refused in words?
+"""The command line: every call is answered, or refused in words.
 
 The judge: the status, what is on which stream, JSON as others read it, and the
 answers that the library gives to the same questions.

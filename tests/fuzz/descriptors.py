@@ -1,4 +1,4 @@
-"""Shared memory: does a descriptor lead to the byte that the formula names?
+"""Shared memory: a descriptor leads to the byte that the formula names.
 
 The judge is the formula at the top of :mod:`fragmenta.shared.descriptor`, in Python
 integers, and bytes written one by one.

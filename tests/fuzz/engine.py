@@ -1,4 +1,4 @@
-"""How are hostile calls made, judged, counted and repeated?
+"""Makes, judges, counts and repeats hostile calls.
 
 A *game* is a function that makes a few calls and compares what comes back with
 an answer found in another way.  It raises :class:`Wrong` where they differ.

@@ -1,4 +1,4 @@
-"""Execution: is every bit of D the one it should be?
+"""Execution: every bit of D is right.
 
 The judge computes single elements in integers and exact fractions
 (``tests/arithmetic/reference.py``), and whole integer products in int64; what is
@@ -292,7 +292,10 @@ def explained(ask: Ask) -> None:
     told = ask.accepted(op.explain, A, B, C, row=row, col=col, **scales)
     D = ask.accepted(op, A, B, C, **scales)
     found = int(op.types["d"].encode(D)[row, col])
-    expect(told.told.bits == found, f"{op}: {told.told.bits:#x}, not {found:#x}")
+    expect(
+        told.explanation.bits == found,
+        f"{op}: {told.explanation.bits:#x}, not {found:#x}",
+    )
     value = odd(rng)
     right = is_index(value, op.shape.m) and not isinstance(value, np.ndarray)
     ask.maybe(right, op.explain, A, B, C, row=value, col=col, **scales)

@@ -1,4 +1,4 @@
-"""Files: is what was written read, and what was damaged refused?
+"""Files: what was written is read, and what was damaged is refused.
 
 The judge is NumPy itself: what is read is what ``numpy.load`` reads, and what it
 cannot read is refused here, too.  Of recordings, the judge is what they say.

@@ -1,4 +1,4 @@
-"""Fragments: is every element where the layout's line says?
+"""Fragments: every element is where the line of the layout says.
 
 The judge reads the line itself, digit by digit, and the register bit by bit.
 """

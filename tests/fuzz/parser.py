@@ -1,4 +1,4 @@
-"""The parser: is what is written read as it is written, and nothing else?
+"""The parser: text is read as it is written, and nothing else is accepted.
 
 The judge is the list of all mnemonics, and what is a part of which, found by
 comparing words; for layouts, counting places.

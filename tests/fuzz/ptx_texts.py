@@ -1,4 +1,4 @@
-"""PTX texts: is every text read and written, or refused in words?
+"""PTX texts: every text is read and written, or refused in words.
 
 Kernels that use calls, sizes, counts and names in many ways are changed a little.  They
 are read, checked and written in LLVM's language; none is run.  The judge: an answer, or

@@ -1,4 +1,4 @@
-"""Sparsity: is what is kept what should be, and where the code says?
+"""Sparsity: the right elements are kept, and the codes name their places.
 
 The judge goes through each chunk in plain Python, with exact fractions.
 """

@@ -1,4 +1,4 @@
-"""Wrong types: is every argument that makes no sense refused in words?
+"""Wrong types: every argument that makes no sense is refused in words.
 
 Each public function is called as it should be, but for one or two arguments that are
 something else: a number, an array, None, objects, a text.  The judge: an answer, or a

@@ -1,4 +1,4 @@
-"""Which statements become machine code?  Many are asked about at once."""
+"""Assembles many statements at once, to see which become machine code."""
 
 import fragmenta as fm
 from fragmenta.cuda.source import kernel

@@ -28,7 +28,7 @@ from pathlib import Path
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa.recording import FILE, Code, Row, recorded, written
+from fragmenta.isa.sass_records import FILE, Code, Row, recorded, written
 from fragmenta.isa.target import ARCHITECTURES, TARGETS, number
 
 OLD = ("sm_70", "sm_72")

@@ -4,7 +4,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
-from fragmenta.isa import operands
+from fragmenta.isa import operand_checks
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.statement import MOST, split
 
@@ -174,19 +174,19 @@ def declared(op, **types):
 def test_declared_registers_have_to_fit():
     op = fm.instruction(SPARSE)
     text = split(ptx.statement(op)).operands
-    operands.check(op, text, declared=declared(op))
-    operands.check(op, text, declared=declared(op, c=".b32"))
+    operand_checks.check(op, text, declared=declared(op))
+    operand_checks.check(op, text, declared=declared(op, c=".b32"))
     with pytest.raises(fm.errors.BadOperands, match=r"a is in .b32; given %a0, .f32"):
-        operands.check(op, text, declared=declared(op, a=".f32"))
+        operand_checks.check(op, text, declared=declared(op, a=".f32"))
     without = {k: v for k, v in declared(op).items() if k != "%metadata"}
     with pytest.raises(
         fm.errors.BadOperands, match=r"%metadata of e .* is not declared"
     ):
-        operands.check(op, text, declared=without)
+        operand_checks.check(op, text, declared=without)
     with pytest.raises(
         fm.errors.BadOperands, match=r"guard %p is not declared as a .pred"
     ):
-        operands.check(op, text, guard="%p", declared=declared(op))
+        operand_checks.check(op, text, guard="%p", declared=declared(op))
 
 
 def test_registers_of_one_vector_agree():
@@ -194,4 +194,4 @@ def test_registers_of_one_vector_agree():
     text = split(ptx.statement(op)).operands
     mixed = declared(op, a=".s32") | {"%a0": ".f32"}
     with pytest.raises(fm.errors.BadOperands, match=r"one type; given .f32 and .s32"):
-        operands.check(op, text, declared=mixed)
+        operand_checks.check(op, text, declared=mixed)

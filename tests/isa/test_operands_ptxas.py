@@ -13,7 +13,7 @@ import fragmenta as fm
 from fragmenta import catalogue
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import operands, taking
+from fragmenta.isa import operand_checks, operand_lists
 from fragmenta.isa.families import NOT_YET, OTHERS, uncovered
 from fragmenta.isa.statement import split
 from fragmenta.isa.table import read
@@ -123,16 +123,16 @@ def scalars(op, each):
 
 
 def vectors(op, each):
-    if not taking.is_vector(each):
+    if not operand_lists.is_vector(each):
         return
     names = names_of(each)
-    writes = each.name == taking.destination(op)
-    if writes and each.count > 1 and taking.has_sinks(op):
+    writes = each.name == operand_lists.destination(op)
+    if writes and each.count > 1 and operand_lists.has_sinks(op):
         yield braced(["_", *names[1:]])
         yield braced([*names[:-1], "_"])
     if writes or (op.family == "wmma.mma" and each.ptx == ".b32"):
         return
-    line = operands._CONSTANTS[each.ptx]
+    line = operand_checks._CONSTANTS[each.ptx]
     for kind in line["beside"].split():
         if each.count > 1:
             yield braced([CONSTANTS[kind], *names[1:]])
@@ -143,7 +143,7 @@ def vectors(op, each):
 def vector_variables(op, source):
     """Vectors declared as such, in the place of braces."""
     for each in ptx.operands(op, a_registers=source):
-        if taking.is_vector(each) and taking.has_variables(op, each):
+        if operand_lists.is_vector(each) and operand_lists.has_variables(op, each):
             declared = f".reg .v{each.count} {each.ptx} whole;"
             yield declared, other(op, source, each.name, "whole")
 
@@ -218,10 +218,10 @@ def wrong_scalars(op, each):
 
 
 def wrong_vectors(op, each):
-    if not taking.is_vector(each):
+    if not operand_lists.is_vector(each):
         return
     names = names_of(each)
-    writes = each.name == taking.destination(op)
+    writes = each.name == operand_lists.destination(op)
     yield braced([*names, names[0]])
     yield braced(names[:-1]) if each.count > 1 else "{}"
     yield braced([braced(names)])
@@ -231,11 +231,15 @@ def wrong_vectors(op, each):
     yield braced(["_"] * each.count)
     if each.count == 1 or each.count not in (2, 4):
         yield names[0]
-    if not (writes and taking.has_sinks(op)):
+    if not (writes and operand_lists.has_sinks(op)):
         yield braced(["_", *names[1:]])
     if writes:
         yield braced(["0", *names[1:]])
-    if each.count > 1 and taking.writes_all(op) and taking.is_written(op, each):
+    if (
+        each.count > 1
+        and operand_lists.writes_all(op)
+        and operand_lists.is_written(op, each)
+    ):
         yield braced([names[0], *names[:-1]])
 
 
@@ -358,7 +362,7 @@ def test_declared_types_are_the_assemblers_own(name):
 
 
 def registers(each):
-    return names_of(each) if taking.is_vector(each) else [f"%{each.name}"]
+    return names_of(each) if operand_lists.is_vector(each) else [f"%{each.name}"]
 
 
 def declared(listed):
@@ -373,7 +377,7 @@ def declared(listed):
 
 def fits(op, text, types):
     try:
-        operands.check(op, split(text).operands, declared=types)
+        operand_checks.check(op, split(text).operands, declared=types)
     except fm.errors.BadOperands:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Is the record of machine instructions complete, right, and found in both directions?"""
+"""The record of machine instructions is complete and right, and is found in both directions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import spoken
-from fragmenta.isa.recording import FILE, parse, recorded, written
+from fragmenta.isa import synonyms
 from fragmenta.isa.sass import machine_name, names, opcodes
+from fragmenta.isa.sass_records import FILE, parse, recorded, written
 from fragmenta.isa.table import read
 from fragmenta.isa.target import ARCHITECTURES, TARGETS, number
 from tests.isa import sass
@@ -310,7 +310,7 @@ def test_searches_know_every_name() -> None:
 
 
 def test_words_of_searches_are_first_words_of_names() -> None:
-    known = {row["said"].upper() for row in read(spoken.SASS) if row["families"]}
+    known = {row["said"].upper() for row in read(synonyms.SASS) if row["families"]}
     assert known - {"GMMA", "UMMA"} <= {*opcodes()}  # those two are how people speak
     assert {*opcodes()} - known == {
         *ORDERING,

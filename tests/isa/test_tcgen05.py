@@ -3,7 +3,7 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.reasons import lacking, why_not
+from fragmenta.isa.unsupported import lacking, why_not
 
 MMA = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
 

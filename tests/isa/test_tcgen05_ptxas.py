@@ -13,7 +13,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import operands, taking
+from fragmenta.isa import operand_checks, operand_lists
 from fragmenta.isa.statement import split
 from fragmenta.isa.target import TARGETS, Version
 from tests.isa.assembling import become_code, kernels
@@ -112,7 +112,7 @@ def representative():
     """One of each that could be read differently."""
     seen = {}
     for op in OPS:
-        lists = taking.lists(op)
+        lists = operand_lists.lists(op)
         counts = tuple(tuple((o.name, o.ptx, o.count) for o in each) for each in lists)
         seen.setdefault((op.family, op.kind, op.values.get("exclusive"), counts), op)
     found = list(seen.values())
@@ -152,10 +152,10 @@ def right(op, each):
         yield from ("96", "0x400") if op.values["exclusive"] else ("32", "0x200")
     if each.name == "idesc":
         yield "-1"
-    if not taking.is_vector(each) or each.count == 1:
+    if not operand_lists.is_vector(each) or each.count == 1:
         return
     names = ptx.names(each)
-    if not taking.is_written(op, each):
+    if not operand_lists.is_written(op, each):
         yield braced(["-3", *names[1:]])
 
 
@@ -164,7 +164,7 @@ def braced(items):
 
 
 def variants(op):
-    for listed in taking.lists(op):
+    for listed in operand_lists.lists(op):
         plain = statement(op, listed)
         for text in (plain, f"@!%guard {plain}"):
             yield [*declared(listed), text]
@@ -176,7 +176,7 @@ def variants(op):
 def test_what_is_read_assembles():
     pairs = [(op, lines) for op in some(SOME, 2) for lines in variants(op)]
     for op, (*_, text) in pairs:
-        operands.check(op, split(text).operands) if op.operands else None
+        operand_checks.check(op, split(text).operands) if op.operands else None
     taken, refused = judged(pairs)
     assert not [(lines[-1], why) for _, lines, why in refused]
     assert len(taken) > 1000
@@ -205,7 +205,7 @@ def wrong(op, each):
         yield text.format(f"%{each.name}")
     if each.ptx == "columns" and not op.values["exclusive"]:
         yield from ("96", "1024")
-    if not taking.is_vector(each):
+    if not operand_lists.is_vector(each):
         return
     names = ptx.names(each)
     yield from (
@@ -216,16 +216,16 @@ def wrong(op, each):
     )
     yield braced(names[:-1]) if each.count > 1 else "{}"
     yield braced(["_", *names[1:]])
-    if taking.is_written(op, each):
+    if operand_lists.is_written(op, each):
         yield braced(["5", *names[1:]])
         yield braced([names[0]] * each.count) if each.count > 1 else "5"
 
 
 def misses(op):
-    for listed in (taking.lists(op)[0], taking.lists(op)[-1]):
+    for listed in (operand_lists.lists(op)[0], operand_lists.lists(op)[-1]):
         plain = statement(op, listed)
         lines = declared(listed)
-        if len(listed) == max(map(len, taking.lists(op))):
+        if len(listed) == max(map(len, operand_lists.lists(op))):
             yield [*lines, f"{plain.rstrip(';')}{',' if listed else ''} %f9;"]
         yield [*lines, f"{plain.rstrip(';')},;"]
         yield [*lines, f"@1 {plain}"]
@@ -320,7 +320,7 @@ LAX_TYPES = {("tensor", ".f16x2")}
 @pytest.mark.parametrize("name", NAMED)
 def test_declared_types_are_the_assemblers_own(name):
     op = fm.instruction(name)
-    listed = max(taking.lists(op), key=len)
+    listed = max(operand_lists.lists(op), key=len)
     asked, modules = [], []
     for each in listed:
         if each.ptx in ("immediate", "constant"):
@@ -347,7 +347,7 @@ def names_of(each):
 def fits(op, text, types):
     try:
         guard, _, given = split(text)
-        operands.check(op, given, guard=guard, declared=types)
+        operand_checks.check(op, given, guard=guard, declared=types)
     except fm.errors.UnknownInstruction:  # also what is not a list of operands at all
         return False
     return True

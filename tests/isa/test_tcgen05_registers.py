@@ -1,4 +1,4 @@
-"""Do the registers of ``tcgen05.ld`` and ``.st`` hold the cells that they must?
+"""The registers of ``tcgen05.ld`` and ``.st`` hold the right cells.
 
 The formulas are those that five libraries share; ``t`` is the lane of the warp, ``r``
 the register, ``row`` and ``column`` count from the address.

@@ -1,4 +1,4 @@
-"""Do the arguments of a launch reach the kernel as they should, or are they refused?"""
+"""The arguments of a launch reach the kernel, or are refused."""
 
 from __future__ import annotations
 

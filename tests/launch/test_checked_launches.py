@@ -1,4 +1,4 @@
-"""Does a launch fail if a look at the text of the kernel shows an error?
+"""A launch fails if a check of the kernel's text finds an error.
 
 One row for each rule of :mod:`fragmenta.ptx.checking` that has errors.
 """

@@ -1,4 +1,4 @@
-"""Is it true what is said about which instructions run?"""
+"""The statements about which instructions run are true."""
 
 from __future__ import annotations
 

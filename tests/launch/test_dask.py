@@ -1,4 +1,4 @@
-"""Do the workers of a cluster give the same bytes as one machine?"""
+"""The workers of a cluster give the same bytes as one machine."""
 
 from collections.abc import Iterator
 from typing import Any

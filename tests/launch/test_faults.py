@@ -1,4 +1,4 @@
-"""Is whatever goes wrong in a kernel seen, and said in words?"""
+"""Every fault of a kernel is detected, and described in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the memory of a launch free when it has ended, without Python's collector?"""
+"""The memory of a launch is free when it has ended, without Python's collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the variables of a module hold what they should, and can they be set?"""
+"""The variables of a module have their values, and can be set."""
 
 from __future__ import annotations
 

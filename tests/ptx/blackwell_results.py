@@ -1,4 +1,4 @@
-"""What must Triton's kernels for Blackwell leave in memory?
+"""The results that Triton's kernels for Blackwell must leave in memory.
 
 No Blackwell has run them.  A product is what :func:`fragmenta.matmul` gives with the
 instruction that the kernel has, bit for bit.  Kernels that compute more are compared with

@@ -1,4 +1,4 @@
-"""Does a kernel of the corpus compute what it says?
+"""Checks that a kernel of the corpus computes what it says.
 
 The recorder compares answers with NumPy where that is simple, so that a wrong kernel
 is seen before its wrong answer is kept.  Bits are not at stake here: tolerances are wide.

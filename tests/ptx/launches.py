@@ -1,4 +1,4 @@
-"""Which launches of the corpus are recorded, and how is each source compiled?
+"""The launches of the corpus that are recorded, and how each source is compiled.
 
 A row names the source, the entry, grid, block and arguments.  Sizes are small: an
 engine on one core has to replay all of them in well under a minute.
@@ -92,7 +92,8 @@ def launch(entry: str, grid: Size, block: Size, *arguments: Spec, **more: Any) -
     ROWS.append(row)
 
 
-# One launch is one line or a few, laid out by hand.
+# One launch is one line or a few, laid out by hand: formatted, most would have one line
+# for each argument, and the file 1,071 lines instead of 367.
 # fmt: off
 
 # ── matrix products ─────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Which recordings of the corpus are there?
+"""The recordings of the corpus.
 
 There is one file for each source of the corpus, in the format of
 :mod:`fragmenta.evidence.launches`.

@@ -1,4 +1,4 @@
-"""Are the approximate instructions exact on all operands?  Run it where a GPU is.
+"""Checks the approximate instructions on all operands.  Run it where a GPU is.
 
 ``python -m tests.ptx.special_check JSON NPZ`` runs every instruction on the GPU and in
 fragmenta, and compares all bits: on all 2**32 operands of f32 and of pairs of 16-bit

@@ -1,4 +1,4 @@
-"""Do whole kernels leave every byte in memory that a GPU leaves?
+"""Whole kernels leave the same bytes in memory as a GPU.
 
 The recordings hold the PTX and what an H200 did with it; the sources are in the corpus
 beside this file.
@@ -40,7 +40,7 @@ def is_watched(launch: recordings.Launch) -> bool:
 @pytest.mark.parametrize("launch", REPLAYED, ids=[each.identity for each in REPLAYED])
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
     found = launches.replay_one(launch.file, launch.row, watch=is_watched(launch))
-    assert not found.told
+    assert not found.lines
     wrong = {each.rule for each in found.hazards}
     assert wrong == RACES.get(launch.identity, set())
     arrays = [a for a in launch.expected() if isinstance(a, np.ndarray)]
@@ -56,7 +56,7 @@ def test_a_wrong_byte_is_seen() -> None:
     assert [(each.argument, each.elements) for each in found.differences] == [
         (change.argument, 1)
     ]
-    assert "1 of" in found.told[0]
+    assert "1 of" in found.lines[0]
     unchanged = replace(launch.row, changes=others)
     found = launches.replay_one(launch.file, unchanged)
     assert found.differences[0].argument == change.argument
@@ -65,4 +65,4 @@ def test_a_wrong_byte_is_seen() -> None:
 def test_other_words_are_seen() -> None:
     launch = next(each for each in LAUNCHES if each.row.printed)
     other = replace(launch.row, printed=launch.row.printed + "more\n")
-    assert launches.replay_one(launch.file, other).told == ["it printed other lines"]
+    assert launches.replay_one(launch.file, other).lines == ["it printed other lines"]

@@ -1,4 +1,4 @@
-"""Is shared memory laid out as ptxas lays it out?"""
+"""Shared memory is laid out as ptxas lays it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the recordings whole, small, and those of the corpus as it stands?"""
+"""The recordings are whole, small, and those of the present corpus."""
 
 import json
 import re

@@ -9,7 +9,7 @@ import pytest
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import RULES, SEVERITIES, Rule
 from fragmenta.races.shadow.detected import BY_NUMBER, Detected
-from fragmenta.units.work import CopyFault
+from fragmenta.units.faults import CopyFault
 
 ROWS = {name: each for name, each in vars(rules).items() if isinstance(each, Rule)}
 

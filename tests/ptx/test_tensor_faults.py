@@ -1,4 +1,4 @@
-"""What is said about a kernel that uses tensor memory as it must not?"""
+"""Kernels that misuse tensor memory are stopped, and the reason is given."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def launch(
         ),
         (
             f"{BEGIN}tcgen05.shift.cta_group::1.down [%d];",
-            "fault",
-            "direction|previous",
+            "unsupported",
+            "the direction in which rows move is not known",
         ),
         (
             f"{ALLOC} [slot], 512;\n{ALLOC} [slot+4], 512;",

@@ -1,4 +1,4 @@
-"""Do kernels with ``tcgen05`` leave in tensor memory what the instructions say?"""
+"""Kernels with ``tcgen05`` leave in tensor memory what the instructions say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the warps of a kernel load and store tensor memory as the rules of it say?"""
+"""The warps of a kernel load and store tensor memory by its rules."""
 
 from __future__ import annotations
 

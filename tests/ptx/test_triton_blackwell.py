@@ -1,4 +1,4 @@
-"""Do Triton's kernels for Blackwell give the right result, and is nothing said about them?
+"""Triton's kernels for Blackwell give the right result, without reports.
 
 The PTX is what Triton compiles; see ``tests/triton/keep_blackwell.py``.
 """

@@ -1,4 +1,4 @@
-"""Do Triton's kernels for Hopper leave the bytes of an H200, whatever the schedule?
+"""Triton's kernels for Hopper leave the bytes of an H200 in every schedule.
 
 There is a recording for each version of Triton.  It has the PTX and the parameters that
 Triton gave the kernels; see ``tests/triton/record.py``.

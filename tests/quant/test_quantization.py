@@ -1,4 +1,4 @@
-"""Is every element and every scale the one that the rules say?
+"""Elements and scales of quantisation follow the rules exactly.
 
 The judge computes with exact fractions.  It knows the types only by their numbers of
 exponent and fraction bits.

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.jit import compiler
-from fragmenta.races.global_watch import GlobalWatch, Who, joined
+from fragmenta.races.global_watch import GlobalWatch, Who
+from fragmenta.races.order import joined
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow import layout as clocks
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
+from fragmenta.races.shared_watch import Watch
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.simt import layout, library
 from fragmenta.simt.arguments import Segment
@@ -51,10 +53,12 @@ class Block:
         self.warps = [aligned(layout.REGISTERS) for _ in range(warps)]
         for each, warp in enumerate(self.warps):
             warp.view(np.int32)[layout.WARP_NUMBER // 4] = each
-        size = clocks.STATE_COMMON + 24 * row
-        self.states = aligned(size * warps).reshape(warps, size)
-        self.ledger = machine.watch.ledger()
-        self.ledger.clocks(self.states.ctypes.data, size)
+        self.order = Watch(1, warps, 0, asynchronous=False)
+        assert self.order.plan.row == row
+        self.states = self.order.states(0)
+        self.states.view(np.int32)[:, clocks.STATE_EPOCH // 4] = 0
+        self.wide[layout.BLOCK_WATCH // 8] = self.order.address(0)
+        self.ledger = machine.watch.ledger(self.order.problems)
         self.ledger.attach(self.memory)
 
     # The clocks, as locations.Clocks wants them.
@@ -65,7 +69,7 @@ class Block:
         found: NDArray[np.int32] = self.states[agent, start : start + 12 * row].view(
             np.int32
         )
-        return found.reshape(3, row)
+        return found.reshape(1, 3, row)
 
     def _word(self, agent: int, place: int) -> NDArray[np.uint32]:
         found: NDArray[np.uint32] = self.states[agent, place : place + 4].view(
@@ -84,17 +88,17 @@ class Block:
     def knows(self, agent: int, lane: int, other: int, before: int, epoch: int) -> bool:
         if (other, before) == (agent, lane):
             return True
-        base, extra, mask = (int(n) for n in self.row(agent, 1 << lane)[:, other])
+        base, extra, mask = (int(n) for n in self.row(agent, 1 << lane)[0, :, other])
         return epoch < base or (epoch < extra and bool(mask >> before & 1))
 
     def release(self, agent: int, lanes: int) -> NDArray[np.int32]:
         made = self.row(agent, lanes).copy()
         epoch = self.epoch(agent)
         if lanes == ALL:
-            made[0, agent] = epoch + 1
+            made[0, 0, agent] = epoch + 1
         else:
             own = np.zeros_like(made)
-            own[1:, agent] = epoch + 1, np.uint32(lanes).astype(np.int32)
+            own[0, 1:, agent] = epoch + 1, np.uint32(lanes).astype(np.int32)
             made = joined(made, own)
         self._word(agent, clocks.STATE_EPOCH)[0] += 1
         return made

@@ -1,4 +1,4 @@
-"""Are copies, Tensor Cores and proxies watched?"""
+"""Copies, Tensor Cores and proxies are watched."""
 
 from threading import Barrier, Thread
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import Error
+from fragmenta.races.order import functions, know
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shared_watch import Watch, machine
+from fragmenta.races.shared_watch import Watch
 from tests.races.rig import ALL, START, Rig, line
 
 
@@ -46,7 +47,7 @@ def test_read_before_a_copy_arrived(waited: bool) -> None:
         watch.touch(0, [START], 256, True, copy, 0, 900, issued)
         phase = watch.new_clock()
         watch.merge(phase, issued)
-        watch.know(phase, copy, 1)
+        know(phase, copy, 1)
         if waited:
             watch.acquire(0, 1, ALL, ALL, phase)
         if reader == "lane":
@@ -62,7 +63,7 @@ def test_the_previous_phase_is_not_enough() -> None:
     watch, copy = rig.watch, rig.watch.agent("mbarrier", 0, 0)
     clock = watch.new_clock()
     watch.touch(0, [START], 128, True, copy, 0, 900, clock)
-    watch.know(clock, copy, 1)
+    know(clock, copy, 1)
     watch.acquire(0, 1, ALL, ALL, clock)
     rig.read(1, line())
     assert not watch.found()
@@ -85,7 +86,7 @@ def test_overwrite_while_read(reader: str, writer: str, waited: bool) -> None:
     agent = watch.agent(reader, 0, 0)
     watch.touch(0, [START], 128, False, agent, 4, 900, watch.row(0, 0, ALL))
     done = watch.new_clock()
-    watch.know(done, agent, 5 if waited else 4)
+    know(done, agent, 5 if waited else 4)
     watch.acquire(0, 0, ALL, ALL, done)
     if writer == "lane":
         rig.write(0, line())
@@ -102,13 +103,13 @@ def test_two_tensor_core_readers() -> None:
     watch, copy = rig.watch, rig.watch.agent("mbarrier", 0, 0)
     clock = watch.new_clock()
     watch.touch(0, [START], 512, True, copy, 0, 900, clock)
-    watch.know(clock, copy, 1)
+    know(clock, copy, 1)
     agents = [watch.agent("wgmma", 0, group) for group in range(2)]
     for epoch in (3, 4):
         for agent in agents:
             watch.touch(0, [START], 512, False, agent, epoch, 901, clock)
-    watch.know(clock, agents[0], 5)
-    watch.know(clock, agents[1], 4)
+    know(clock, agents[0], 5)
+    know(clock, agents[1], 4)
     watch.touch(0, [START], 512, True, copy, 1, 902, clock)
     (problem,) = watch.found()
     assert problem.before is not None
@@ -162,7 +163,7 @@ def test_generic_access_before_a_copy(fenced: bool) -> None:
         copy = rig.watch.agent("mbarrier", 0, 0)
         rig.watch.touch(0, [START], 128, True, copy, 0, 900, rig.watch.row(0, 0, 1))
         clock = rig.watch.new_clock()
-        rig.watch.know(clock, copy, 1)
+        know(clock, copy, 1)
         rig.watch.acquire(0, 1, ALL, ALL, clock)
         getattr(rig, kind)(1, line())
         if fenced:
@@ -186,7 +187,7 @@ def test_cp_async_counts_as_fenced() -> None:
     reader, clock = watch.agent("wgmma", 0, 0), watch.row(0, 0, ALL)
     watch.touch(0, [START], 512, False, reader, 0, 901, clock)
     assert rig.rules() == {"read-before-arrival"}
-    watch.know(clock, agent, 1)
+    know(clock, agent, 1)
     watch.touch(0, [START], 512, False, reader, 0, 902, clock)
     assert len(watch.found()) == 1
 
@@ -235,9 +236,9 @@ def test_plain_clocks_have_no_other_agents() -> None:
         rig.watch.agent("wgmma", 0, 0)
 
 
-def test_threads_share_one_machine() -> None:
+def test_threads_share_the_compiled_functions() -> None:
     """Code that a thread loaded must not be freed while another calls it."""
-    machine.cache_clear()
+    functions.cache_clear()
     start, made = Barrier(4), []
 
     def make() -> None:
@@ -249,4 +250,4 @@ def test_threads_share_one_machine() -> None:
         each.start()
     for each in threads:
         each.join()
-    assert len({id(each._machine) for each in made}) == 1
+    assert len({id(each._functions) for each in made}) == 1

@@ -1,4 +1,4 @@
-"""Are the passes of accesses to shared memory counted as ``shared.banks`` counts them?"""
+"""The passes of accesses to shared memory are counted as ``shared.banks`` counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do barriers of all kinds order, and what not?"""
+"""What barriers of all kinds order, and what they do not."""
 
 import pytest
 

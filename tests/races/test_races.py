@@ -1,4 +1,4 @@
-"""Are unordered accesses of warps found, and ordered ones left alone?"""
+"""Unordered accesses of warps are reported, and ordered ones are not."""
 
 import numpy as np
 import pytest
@@ -325,4 +325,4 @@ def test_reset_forgets_accesses_and_keeps_problems() -> None:
     rig.write(0, line())
     rig.watch.reset()
     (problem,) = rig.watch.found()
-    assert problem.cluster == 1
+    assert problem.now.group == 1

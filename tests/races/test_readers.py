@@ -1,4 +1,4 @@
-"""Are sets of readers kept as long as a word names them, and no longer?"""
+"""Sets of readers are kept as long as a word names them, and no longer."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Is a register of a product in flight seen when another instruction touches it?"""
+"""A register of a product in flight is reported when another instruction touches it."""
 
 from __future__ import annotations
 

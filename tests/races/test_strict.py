@@ -1,4 +1,4 @@
-"""Is what sources disagree on reported with ``watch="strict"`` alone?"""
+"""Rules on which sources disagree are reported with ``watch="strict"`` only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the reports about wrong kernels say who, what, where, and what repairs it?"""
+"""Reports about wrong kernels say who, what, where, and what repairs it."""
 
 from __future__ import annotations
 

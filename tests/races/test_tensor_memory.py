@@ -1,4 +1,4 @@
-"""Are accesses of tensor memory compared cell by cell, with all that came before?"""
+"""Accesses of tensor memory are checked cell by cell, against all earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One undefined element of A, B or D of a ``wgmma``: what becomes of it in D?"""
+"""What one undefined element of A, B or D of a ``wgmma`` does to D."""
 
 from __future__ import annotations
 

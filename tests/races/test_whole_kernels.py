@@ -1,4 +1,4 @@
-"""Are races in global memory, early reads and bank conflicts seen in whole kernels?"""
+"""Races in global memory, early reads and bank conflicts are found in whole kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are reports told in the user's words: names, elements, barriers, parity, causes?"""
+"""Reports use the user's words: names, elements, barriers, parity, causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layouts and fragments are the index expressions tested on?"""
+"""The layouts and fragments on which index expressions are tested."""
 
 from __future__ import annotations
 

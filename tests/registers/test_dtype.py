@@ -1,9 +1,10 @@
-"""Is an element what it claims to be?  Every bit pattern, every refusal."""
+"""Element types: every bit pattern, every refusal."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +21,7 @@ from fragmenta.errors import (
     UnknownType,
     ValueRangeError,
 )
-from fragmenta.registers.dtype import DTYPES, DType, dtype
+from fragmenta.registers.dtype import DTYPES, DType, dtype, nearest_type
 from fragmenta.registers.words import (
     encode_words,
 )
@@ -451,3 +452,41 @@ def test_encoding_is_exact_or_refused(value: float, dt: DType) -> None:
     elif not np.isnan(value):
         with pytest.raises(ValueRangeError, match=str(dt)):
             dt.encode([value])
+
+
+@pytest.mark.parametrize(
+    "prefix", ["s", "i", "int", "u", "uint", "f", "fp", "float", "bf"]
+)
+@pytest.mark.parametrize("bits", [1, 2, 4, 6, 8, 16, 32, 64, 128])
+def test_a_hint_names_a_type_of_the_same_kind_and_size(prefix: str, bits: int) -> None:
+    hint = nearest_type(f"{prefix}{bits}", DTYPES)
+    for name in re.findall(r"mean (.*)\?", hint):
+        for each in name.split(" or "):
+            found = DTYPES[each]
+            assert found.bits == bits
+            assert found.is_integer == (prefix in ("s", "i", "int", "u", "uint"))
+            assert each.startswith("u") == (prefix in ("u", "uint"))
+    exists = {("s", 4), ("s", 8), ("s", 32), ("u", 4), ("u", 8), ("f", 4), ("f", 6)}
+    exists |= {("f", 8), ("f", 16), ("f", 32), ("f", 64), ("b", 16)}
+    kind = {"int": "s", "i": "s", "uint": "u", "bf": "b"}.get(prefix, prefix[0])
+    assert bool(hint) == ((kind, bits) in exists)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("uint4", "u4"),
+        ("half", "f16"),
+        ("double", "f64"),
+        ("uint8_t", "u8"),
+        ("e4m4", "e4m3"),
+        ("fp6", "e2m3 or e3m2"),
+        ("nvfp4", ""),
+        ("complex", ""),
+    ],
+)
+def test_hints_of_types(word: str, hint: str) -> None:
+    assert nearest_type(word, DTYPES) == (f" (did you mean {hint}?)" if hint else "")
+    said = f"(did you mean {hint}?)" if hint else f"no element type {word};"
+    with pytest.raises(UnknownType, match=re.escape(said)):
+        dtype(word)

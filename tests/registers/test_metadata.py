@@ -1,4 +1,4 @@
-"""Is every code where the hardware looks for it, and is every bad one named?"""
+"""Every code of metadata is where the hardware reads it, and every bad one is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do elements share a register?  Packing, and containers."""
+"""Elements in registers: packing, and containers."""
 
 from __future__ import annotations
 

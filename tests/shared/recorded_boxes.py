@@ -1,4 +1,4 @@
-"""What did an H200 do with tensor maps?
+"""What an H200 did with tensor maps.
 
 ``tensor_maps.npz`` has arguments of the driver's encoders, whether it refused them, and
 a checksum of the 128 bytes.  ``boxes.npz`` has copies: the arguments of a map, the

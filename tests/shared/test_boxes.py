@@ -1,4 +1,4 @@
-"""Does the plan of a copy move what an H200 moves?"""
+"""The plan of a copy moves what an H200 moves."""
 
 from zlib import crc32
 

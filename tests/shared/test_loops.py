@@ -1,4 +1,4 @@
-"""Do the loops load what the instructions need, with addresses that are well known?"""
+"""The loops load what the instructions need, with the addresses of known kernels."""
 
 import numpy as np
 import pytest

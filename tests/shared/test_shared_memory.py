@@ -208,12 +208,46 @@ def test_an_advanced_descriptor_reads_the_next_tile(
     assert (found == (wanted if operand == "A" else wanted.T)).all()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["f16", "s8"]),
+    st.sampled_from("AB"),
+    st.sampled_from(SWIZZLES),
+    st.sampled_from(["k", "mn"]),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=4),
+)
+def test_steps_add_up_and_stay_in_the_tile(dtype, operand, swizzle, major, steps):
+    """Step by step as at once; beyond the tile there is nothing."""
+    if major == "mn" and dtype != "f16":
+        return
+    wide = {"d": "f32"} if dtype == "f16" else {}
+    op = fm.wgmma(f"m64n64k{16 if dtype == 'f16' else 32}", a=dtype, **wide)
+    rows, stored = extent(op, operand)
+    first = Descriptor.for_tile(
+        2 * rows, 4 * stored, dtype, swizzle=swizzle, major=major
+    )
+    unknown = Descriptor.decode(first.encode())
+    here, at, below = first, 0, 0
+    for step, down in steps:
+        at, below = at + step, below + down
+        if at > 3 or below > 1:
+            with pytest.raises(AddressError, match="leaves its tile"):
+                here.advance(op, operand, k=step * stored, mn=down * rows, major=major)
+            return
+        here = here.advance(op, operand, k=step * stored, mn=down * rows, major=major)
+        unknown = unknown.advance(
+            op, operand, k=step * stored, mn=down * rows, major=major
+        )
+        far = {"k": at * stored, "mn": below * rows, "major": major}
+        assert here == unknown == first.advance(op, operand, **far)
+
+
 def test_what_would_pass_the_end_of_a_span_is_refused():
     d = Descriptor.for_tile(24, 32, "f16", swizzle=64)
     assert d.advance(F16, "B", k=8).start == 16
     with pytest.raises(AddressError, match=r"cannot begin at mn 0, k 24.*k 16 is"):
         d.advance(F16, "B", k=24)
-    gaps = Descriptor.for_tile(24, 64, "f16", swizzle=64, order="k")
+    gaps = Descriptor.for_tile(32, 64, "f16", swizzle=64, order="k")
     assert gaps.advance(F16, "B", mn=8).start == gaps.stride
     with pytest.raises(AddressError, match="cannot begin at mn 3, k 0"):
         gaps.advance(F16, "B", mn=3)

@@ -1,4 +1,4 @@
-"""Are suggested swizzles free of conflicts, and is nothing better overlooked?"""
+"""Suggested swizzles are free of conflicts, and no better one is missed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Is a tensor map what the driver makes of its arguments?"""
+"""A tensor map has the bytes that the driver makes of its arguments."""
 
 from dataclasses import replace
 from zlib import crc32

@@ -1,4 +1,4 @@
-"""Does each atomic operation change memory as it says, and return what was there?"""
+"""Each atomic operation changes memory as specified, and returns the old value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do threads wait at barriers for those that they should wait for, and no others?"""
+"""Threads wait at barriers for the right threads, and for no others."""
 
 from __future__ import annotations
 

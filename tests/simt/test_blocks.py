@@ -1,4 +1,4 @@
-"""Do blocks run as on a GPU, whatever the number of cores?"""
+"""Blocks run as on a GPU, whatever the number of cores."""
 
 from __future__ import annotations
 

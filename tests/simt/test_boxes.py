@@ -1,4 +1,4 @@
-"""Does the machine code of a copy move what an H200 moves?"""
+"""The machine code of a copy moves what an H200 moves."""
 
 from collections import Counter
 from zlib import crc32

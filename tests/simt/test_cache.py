@@ -1,4 +1,4 @@
-"""Does a kernel that was compiled before start from the cache, and only if it may?"""
+"""A kernel that was compiled before starts from the cache, if it may."""
 
 from __future__ import annotations
 

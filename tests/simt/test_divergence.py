@@ -1,4 +1,4 @@
-"""Do the lanes of a warp take different ways, wait for one another, and meet again?"""
+"""The lanes of a warp diverge, wait for one another, and converge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a kernel print as C does, and does a failed assertion say what failed?"""
+"""A kernel prints as C does, and a failed assertion says what failed."""
 
 from __future__ import annotations
 

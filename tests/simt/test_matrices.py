@@ -1,4 +1,4 @@
-"""Do ldmatrix, stmatrix, movmatrix and wmma move what the catalogue says?
+"""ldmatrix, stmatrix, movmatrix and wmma move what the catalogue says.
 
 Every form of the catalogue is in one of a few kernels: that saves compiling.
 """

@@ -1,4 +1,4 @@
-"""Do loads and stores move the right bytes, in every space, width and form?"""
+"""Loads and stores move the right bytes, in every space, width and form."""
 
 from __future__ import annotations
 

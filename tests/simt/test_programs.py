@@ -1,4 +1,4 @@
-"""Does the engine execute random programs as threads that know nothing of warps do?"""
+"""The engine runs random programs as threads without warps would."""
 
 from __future__ import annotations
 

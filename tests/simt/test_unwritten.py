@@ -1,4 +1,4 @@
-"""Is a register that a lane reads before it wrote it seen while a kernel runs?"""
+"""A register that a lane reads before it is written is detected while a kernel runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are weights of checkpoints read as their formats define them?"""
+"""Weights of checkpoints are read as their formats define them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does compressing keep everything, and refuse what does not fit?"""
+"""Compressing keeps everything, and refuses what does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do others find the codes where they look for them?"""
+"""Other libraries find the codes where they read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do large matrices, threads and memory make no difference?"""
+"""Large matrices, threads and memory change no result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the kernels keep to the rules, said again in NumPy?"""
+"""The compiled loops follow the rules, written again in NumPy."""
 
 from __future__ import annotations
 

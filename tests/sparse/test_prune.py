@@ -1,4 +1,4 @@
-"""Does pruning keep the largest?"""
+"""Pruning keeps the largest elements."""
 
 from __future__ import annotations
 

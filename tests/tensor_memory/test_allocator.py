@@ -1,4 +1,4 @@
-"""Does the allocator obey the rules of ``tcgen05.alloc``?"""
+"""The allocator obeys the rules of ``tcgen05.alloc``."""
 
 from __future__ import annotations
 

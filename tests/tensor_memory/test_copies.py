@@ -1,4 +1,4 @@
-"""Does ``tcgen05.cp`` put each byte where it must?"""
+"""``tcgen05.cp`` puts each byte into the right cell."""
 
 from __future__ import annotations
 

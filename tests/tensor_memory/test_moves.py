@@ -1,4 +1,4 @@
-"""Do ``tcgen05.ld`` and ``.st`` move the cells that they must, and refuse the rest?"""
+"""``tcgen05.ld`` and ``.st`` move the right cells, and refuse the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are quantised matrices stored as PyTorch's scaled products take them?"""
+"""Quantised matrices are stored as PyTorch's scaled products take them."""
 
 from __future__ import annotations
 

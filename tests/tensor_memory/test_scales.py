@@ -1,4 +1,4 @@
-"""Are scale factors in cuBLAS's order, and do copies put them where ``mma`` reads them?"""
+"""Scale factors are in cuBLAS's order, and copies put them where ``mma`` reads them."""
 
 from __future__ import annotations
 

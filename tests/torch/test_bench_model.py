@@ -1,4 +1,4 @@
-"""Does the benchmark of a whole decoder compute and count what it says?"""
+"""The benchmark of a whole decoder computes and counts what it says."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Do checkpoints become the layers that they describe, and layers the same files?"""
+"""Checkpoints become the layers that they describe, and layers the same files."""
 
 import json
 

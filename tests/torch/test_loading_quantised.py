@@ -1,4 +1,4 @@
-"""Do quantised weights of checkpoints keep their values and scales, or are rounded once?"""
+"""Quantised weights of checkpoints keep their values and scales, or are rounded once."""
 
 import json
 

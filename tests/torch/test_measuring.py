@@ -1,4 +1,4 @@
-"""Do the benchmarks for the GPU measure what they say?"""
+"""The benchmarks for the GPU measure what they say."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What happens to weights: which survive, what is lost, what is left alone?"""
+"""Pruning: which weights survive, what is lost, and what is left as it is."""
 
 import copy
 import itertools

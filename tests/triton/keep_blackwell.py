@@ -1,4 +1,4 @@
-"""What does Triton compile for Blackwell?
+"""Compiles Triton's kernels for Blackwell, and keeps their PTX.
 
     python -m tests.triton.keep_blackwell FOLDER
 

@@ -1,4 +1,4 @@
-"""What does an H200 leave in memory after each Triton kernel for Hopper?
+"""Records what an H200 leaves in memory after each Triton kernel for Hopper.
 
     python -m tests.triton.record FOLDER [RESULTS]    # on the machine with the GPU
 

@@ -1,4 +1,4 @@
-"""Do Triton kernels for Blackwell give the right result when they are simply called?"""
+"""Triton kernels for Blackwell give the right result when they are simply called."""
 
 from copy import deepcopy
 

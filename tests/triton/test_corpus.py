@@ -1,4 +1,4 @@
-"""Does the corpus notice a wrong result, and does a library find a GPU?"""
+"""The corpus detects a wrong result, and a library finds a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the rarer tensor descriptors of Triton and Gluon move what they ought to?"""
+"""The rarer tensor descriptors of Triton and Gluon move the right elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do Triton kernels for Hopper give the bits of an H200 when they are simply called?
+"""Triton kernels for Hopper give the bits of an H200 when they are simply called.
 
 If the installed version of Triton has no recording, kernels are compared whose
 arithmetic no version changes.

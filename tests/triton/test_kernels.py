@@ -1,4 +1,4 @@
-"""Do Triton kernels give the bits of a GPU when they are simply called?
+"""Triton kernels give the bits of a GPU when they are simply called.
 
 The recordings were made on an H200, of PTX that another version of Triton had written;
 here are those whose results do not depend on how the compiler orders the arithmetic.

@@ -1,4 +1,4 @@
-"""Is Triton easy to switch over, and does it say clearly what is wrong?"""
+"""Triton is easy to switch over, and errors are clear."""
 
 import inspect
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Do copies without a tensor map move the right bytes, and when they are told to?"""
+"""Copies without a tensor map move the right bytes, at the time of the schedule."""
 
 from pathlib import Path
 from zlib import crc32
@@ -13,7 +13,8 @@ from fragmenta.units.bulk_copies import (
     Prefetch,
     combined,
 )
-from fragmenta.units.work import Copy, CopyFault, Range, poisoned
+from fragmenta.units.faults import CopyFault
+from fragmenta.units.work import Copy, Range, poisoned
 from tests.units.standing import WHO, Cluster
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "bulk.npz"

@@ -1,4 +1,4 @@
-"""Do mbarriers count and wait as the instructions say?"""
+"""Mbarriers count and wait as the instructions say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the units those that the tensor cores read, and does a bad descriptor show?"""
+"""Tensor cores read the right units of shared memory, and a bad descriptor is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do tensor copies move what an H200 moves, and take their source when they read it?"""
+"""Tensor copies move what an H200 moves, and read their source at the right time."""
 
 from zlib import crc32
 
@@ -8,6 +8,7 @@ import pytest
 from fragmenta.shared.boxes import load_box, plan, store_box
 from fragmenta.shared.descriptor import swizzled
 from fragmenta.shared.tensor_map import Im2col, TensorMap
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.tensor_maps import decoded
 from fragmenta.units.tma_copies import (
     TensorLoad,
@@ -15,7 +16,7 @@ from fragmenta.units.tma_copies import (
     TensorStore,
     rows,
 )
-from fragmenta.units.work import CopyFault, Range, poisoned
+from fragmenta.units.work import Range, poisoned
 from tests.shared.recorded_boxes import ORIGIN, Case, recording
 from tests.thinning import some
 from tests.units.standing import WHO, WINDOW, Block, Cluster

@@ -1,4 +1,4 @@
-"""Does a kernel change a tensor map as on an H200?"""
+"""A kernel changes a tensor map as on an H200."""
 
 from zlib import crc32
 
@@ -7,8 +7,9 @@ import pytest
 
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt import layout
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.tensor_maps import copy_map, decoded, replace, replaced, shown
-from fragmenta.units.work import CopyFault, Range
+from fragmenta.units.work import Range
 from tests.units.standing import Cluster
 from tests.units.test_copies import GOLDEN
 

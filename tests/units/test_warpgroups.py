@@ -1,4 +1,4 @@
-"""Does a warpgroup compute the bits of ``op.execute``, at once or late?"""
+"""A warpgroup computes the bits of ``op.execute``, at once or late."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import tensor_memory
-from fragmenta.isa import fitting
+from fragmenta.isa import matching
 from fragmenta.isa.families import MULTIPLYING
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
@@ -124,7 +124,7 @@ def test_every_instruction_is_in_the_list(worked_out):
 def fits(op, text):
     """Words that are said, or the name of a machine instruction."""
     if "." not in text.split()[0]:
-        return fitting.fits(op, text.lower().split())
+        return matching.fits(op, text.lower().split())
     found = origins(text)
     own = {each.instruction.mnemonic for each in found if each.alone}
     return op.mnemonic in (own or {each.instruction.mnemonic for each in found})

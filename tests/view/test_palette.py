@@ -1,4 +1,4 @@
-"""Has a lane one colour, the same everywhere, and can one read on it?"""
+"""A lane has one colour everywhere, and text on it is legible."""
 
 from __future__ import annotations
 

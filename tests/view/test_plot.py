@@ -1,4 +1,4 @@
-"""Are the points of a plot where its axes say?"""
+"""The points of a plot are where its axes say."""
 
 from __future__ import annotations
 

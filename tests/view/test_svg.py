@@ -1,4 +1,4 @@
-"""Does every operand of the catalogue have a picture, and does it tell the truth?"""
+"""Every operand of the catalogue has a picture, and the picture is right."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from functools import cache
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import fragmenta as fm
@@ -221,3 +222,42 @@ def test_scales_have_names_of_their_own() -> None:
     for name, letter in (("scale_A", "sa"), ("scale_B", "sb"), ("A", "a"), ("B", "b")):
         assert re.search(rf"{name}\[0, 0\]: lane 0, .*, {letter}0<", picture), name
     assert op.fragments["scale_A"].letter == "sa"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mma.m16n8k16.f32.f16",
+        "mma.m16n8k64.s4.s4",
+        "mma.sp.m16n8k64.s4.s4",
+        "mma.m8n8k4.f64",
+        "wgmma.m64n8k32.f32.e4m3.e4m3",
+        "mma.m8n8k128.s32.b1.b1.s32.and.popc",
+        "tcgen05.m128n32k16.f32.f16",
+    ],
+)
+def test_values_are_drawn_where_they_are(text: str) -> None:
+    """Every value once in each matrix, in the cell of its place; nothing is left out."""
+    rng = np.random.default_rng(0)
+    for name, part in fm.find(text).fragments.items():
+        whole = rng.integers(0, 2, part.shape)
+        picture = fragment_svg(part, whole)
+        told = re.findall(
+            rf"<title>{name}\[([\d, ]+)\]: [^<]* = ([^<]+)</title>", picture
+        )
+        copies = np.prod([part.layout.sizes[each] for each in part.selectors])
+        assert len(told) == whole.size * copies
+        for index, value in told:
+            at = tuple(map(int, index.split(",")))
+            code = name == "metadata"
+            assert float(int(value, 2) if code else value) == whole[at]
+        assert "⋯" not in picture
+        wrong = whole[..., :-1]
+        with pytest.raises(fm.errors.ShapeError, match="given values of shape"):
+            fragment_svg(part, wrong)
+
+
+def test_values_that_an_operand_cannot_hold_are_refused() -> None:
+    part = fm.find("mma.m16n8k64.s4.s4").a
+    with pytest.raises(fm.errors.ValueRangeError, match="s4 holds integers"):
+        fragment_svg(part, np.full(part.shape, 9))

@@ -1,4 +1,4 @@
-"""Does every table say what the fragment says?"""
+"""Every table says what the fragment says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the pictures of tensor memory show what the fragments say?"""
+"""The pictures of tensor memory show what the fragments say."""
 
 from __future__ import annotations
 

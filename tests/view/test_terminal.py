@@ -1,4 +1,4 @@
-"""Do pictures fit a terminal, with colours and without?"""
+"""Pictures fit a terminal, with colours and without."""
 
 from __future__ import annotations
 

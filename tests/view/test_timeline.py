@@ -1,4 +1,4 @@
-"""Does the picture of a launch show what happened, and where the problem is?"""
+"""The picture of a launch shows what happened, and where the problem is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.view.happenings import Happenings
+from fragmenta.view.timeline_rows import ClusterRows
 from tests.races.test_telling import result
 
 NAMESPACE = {"s": "http://www.w3.org/2000/svg"}
@@ -44,7 +44,7 @@ def test_times_are_those_of_the_events() -> None:
     """Copies in the schedule eager take no time; in lazy they end at the wait."""
     for schedule, instant in (("eager", True), ("lazy", False)):
         found = result("idioms-ring_wgmma", schedule=schedule)
-        seen = Happenings(found.recorded[0])
+        seen = ClusterRows(found.recorded[0])
         rows = [row for row in seen.bands[0].rows if row.key[0] == "copy"]
         bars = [bar for row in rows for bar in row.bars]
         assert len(bars) == 10
@@ -55,7 +55,7 @@ def test_times_are_those_of_the_events() -> None:
 
 def test_phases_follow_one_another() -> None:
     found = result("idioms-ring_wgmma")
-    rows = Happenings(found.recorded[0]).bands[0].rows
+    rows = ClusterRows(found.recorded[0]).bands[0].rows
     mbarriers = [row for row in rows if row.key[0] == "mbarrier"]
     assert mbarriers
     for row in mbarriers:

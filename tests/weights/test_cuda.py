@@ -1,4 +1,4 @@
-"""Do the kernels do what the layouts say, without a GPU?
+"""The kernels follow the layouts, without a GPU.
 
 NVRTC compiles the text for sm_80 and sm_90, and :mod:`fragmenta.ptx` runs it.
 """

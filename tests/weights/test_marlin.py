@@ -1,4 +1,4 @@
-"""Are weights in the format marlin-24 read as the kernel's lanes load them?"""
+"""Weights in the format marlin-24 are read as the kernel's lanes load them."""
 
 import numpy as np
 import pytest

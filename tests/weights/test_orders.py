@@ -1,4 +1,4 @@
-"""Are the orders those of the libraries, and is a refusal told?"""
+"""The orders are those of the libraries, and a refusal says why."""
 
 from __future__ import annotations
 

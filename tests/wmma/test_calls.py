@@ -1,4 +1,4 @@
-"""Are products those of the instructions, and what does a target allow?"""
+"""Products are those of the instructions, and targets allow the right ones."""
 
 from __future__ import annotations
 

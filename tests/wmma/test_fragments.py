@@ -1,4 +1,4 @@
-"""Which fragments are there, and what do they hold?"""
+"""The fragments of ``wmma``, and what they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do loads and stores reach the right elements, and nothing else?"""
+"""Loads and stores reach the right elements, and no others."""
 
 from __future__ import annotations
 

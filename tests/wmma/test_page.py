@@ -1,4 +1,4 @@
-"""Do the page and the example run, and is every name explained?"""
+"""The page and the example run, and every name is explained."""
 
 from __future__ import annotations
 

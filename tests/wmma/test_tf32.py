@@ -1,4 +1,4 @@
-"""Is a number rounded to tf32, and multiplied, as on the GPU?"""
+"""Numbers are rounded to tf32, and multiplied, as on the GPU."""
 
 from __future__ import annotations
 

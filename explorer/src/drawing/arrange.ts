@@ -1,5 +1,5 @@
-// Where does each matrix stand, so that all of them fit the window?  B stands on D and
-// shares its columns; A, metadata and scales lean against it and share its rows.
+// Places the matrices so that all of them fit the window.  B is above D and shares its
+// columns; A, metadata and scales are beside it and share its rows.
 
 import { BETWEEN, columnsOf, fit, rowsOf, type Item, type Lines } from "./fit.js";
 import type { Names } from "./labels.js";

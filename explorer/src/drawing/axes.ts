@@ -1,4 +1,4 @@
-// Which rows, columns and warps are these?  Numbers and names around a matrix.
+// Numbers and names around a matrix: its rows, columns and warps.
 
 import { BAND, type Panel } from "./arrange.js";
 import type { Window } from "./drawing.js";

@@ -1,5 +1,5 @@
-// How does one move in the picture?  A drag or the wheel moves it where it is larger
-// than the window; a pinch, the wheel with Ctrl, or a double click comes closer.
+// Moves and zooms the picture.  A drag or the wheel moves it where it is larger than
+// the window; a pinch, the wheel with Ctrl, or a double click zooms in.
 
 export interface Moves {
   /** Whether there is something to move to. */

@@ -1,5 +1,5 @@
-// What does a matrix look like?  One framed block for each lane and register, with the
-// names that there is room for; colours alone where there is none.
+// Draws a matrix: one framed block for each lane and register, with the names that
+// there is room for; colours alone where there is none.
 
 import type { Panel } from "./arrange.js";
 import { drawWarps } from "./axes.js";

@@ -1,5 +1,6 @@
-// How large is each row and column, so that as much as possible can be read?  Sizes are
-// tried in which just one more thing can be written; what is written in all of them counts.
+// Computes the size of rows and columns such that as much text as possible is
+// legible.  Sizes are tried in which just one more thing can be written; what is
+// written in all of them counts.
 
 import { width, writing, type Form, type Names } from "./labels.js";
 import type { Sheet } from "./sheet.js";

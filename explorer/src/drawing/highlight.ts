@@ -1,4 +1,4 @@
-// What lights up?  A lane everywhere, or what makes one element of D.
+// Highlights a lane in all operands, or the operands of one element of D.
 
 import type { Matrix, Scene } from "../records/matrix.js";
 import { rowOfB, type Codes } from "../numbers/values.js";

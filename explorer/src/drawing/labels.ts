@@ -1,4 +1,4 @@
-// What is written in a block, and is there room to read it?
+// The text in a block, if there is room for it.
 
 import type { Explorer } from "../page/explorer.js";
 import type { Sheet } from "./sheet.js";

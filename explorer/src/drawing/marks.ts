@@ -1,4 +1,4 @@
-// What is looked at?  A veil over what is not, frames around what is.
+// Marks what is pointed at: frames around it, and a veil over the rest.
 
 import type { Panel } from "./arrange.js";
 import { boxOf, cellBox, named, relabel, visible, type Window } from "./drawing.js";

@@ -1,5 +1,5 @@
-// Which colour is it?  All of them come with the catalogue, from Python, which draws
-// pictures in the same ones.  Registers and banks have those of as many lanes.
+// The colours.  All of them come with the catalogue, from Python, which draws pictures
+// in the same ones.  Registers and banks have those of as many lanes.
 
 import type { Catalogue } from "../records/catalogue.js";
 

@@ -1,5 +1,5 @@
-// What is drawn as one grid?  A matrix as it is stored, or a sparse A with the
-// columns that are not stored left open.
+// What is drawn as one grid: a matrix as it is stored, or a sparse A with gaps for the
+// columns that are not stored.
 
 import type { Matrix, Scene } from "../records/matrix.js";
 import { rowOfB, type Codes } from "../numbers/values.js";

@@ -1,7 +1,7 @@
-// How wide is every row and column?  Elements of one register stand close together:
-// where there is no room for all of them, the first two and the last one are wide,
-// and those between share what is left.  Every element keeps a place of its own, so
-// that pointing at it is always exact.
+// The widths of rows and columns.  Elements of one register are close together: where
+// there is no room for all of them, the first two and the last one are wide, and those
+// between share what is left.  Every element keeps a place of its own, so that
+// pointing at it is always exact.
 
 /** Lines along one direction: where each begins, and how wide it is. */
 export class Track {

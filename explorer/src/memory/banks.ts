@@ -1,5 +1,5 @@
-// How many turns does an access to shared memory take?  All banks deliver one word in a
-// turn; lanes are served in phases, as many at a time as fill all banks.
+// Counts the passes of an access to shared memory.  All banks deliver one word in a
+// pass; lanes are served in phases, as many at a time as fill all banks.
 
 import type { Catalogue } from "../records/catalogue.js";
 

@@ -1,4 +1,4 @@
-// Where is an operand that an instruction reads through a descriptor?  The tile that one
+// Operands that an instruction reads through a descriptor: the tile that one
 // descriptor covers, and what of it the first instruction along k reads.
 
 import { IDLE } from "./banks.js";

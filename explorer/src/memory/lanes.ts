@@ -1,5 +1,6 @@
-// Where are the rows whose addresses lanes give?  Operands that ldmatrix loads and stmatrix
-// stores: lines a pitch apart, swizzled or not.  And the two instructions themselves.
+// Operands whose rows are at addresses that lanes give.  ldmatrix loads and stmatrix
+// stores them: lines a pitch apart, swizzled or not.  And the two instructions
+// themselves.
 
 import { IDLE, LANES } from "./banks.js";
 import type { Catalogue } from "../records/catalogue.js";

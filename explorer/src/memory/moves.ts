@@ -1,8 +1,8 @@
-// Which ldmatrix or stmatrix moves an operand, and which lane supplies which address?
-// Two layout lines say it: that of the move, and that of the operand.  A row of a small
-// matrix is 16 bytes; each of their bits goes to a bit of a register, and there the
-// operand's line says which element it is.  If these are not neighbours in memory, the
-// move cannot be used.
+// Finds the ldmatrix or stmatrix that moves an operand, and the address of each lane.
+// Two layout lines determine it: that of the move, and that of the operand.  A row of
+// a small matrix is 16 bytes; each of their bits goes to a bit of a register, and
+// there the operand's line says which element it is.  If these are not neighbours in
+// memory, the move cannot be used.
 
 import type { Catalogue, Instruction, Part } from "../records/catalogue.js";
 import { Layout } from "../records/layout.js";

@@ -1,5 +1,5 @@
-// Which way does an element go?  Scales lie in shared memory in blocks of 512 bytes,
-// and tcgen05.cp copies them as they are.  D goes from tensor memory into the registers
+// The path of an element.  Scales lie in shared memory in blocks of 512 bytes, and
+// tcgen05.cp copies them as they are.  D goes from tensor memory into the registers
 // that its loads fill; which loads these are comes with the catalogue.
 
 import type { Catalogue } from "../records/catalogue.js";

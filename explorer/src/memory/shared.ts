@@ -1,6 +1,6 @@
-// Where in shared memory is an operand that an instruction reads through a descriptor?
-// Spans of neighbours, several of them to an atom, two offsets from atom to atom, and
-// at last the swizzle.  All numbers come from Python's tables.
+// Addresses in shared memory of an operand with a descriptor: spans of neighbours,
+// several of them to an atom, two offsets from atom to atom, and at last the swizzle.
+// All numbers come from Python's tables.
 
 import type { Catalogue } from "../records/catalogue.js";
 

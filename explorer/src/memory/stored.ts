@@ -1,5 +1,5 @@
-// How is an operand of this instruction stored in shared memory, and what of it does one
-// instruction touch?  A tile has lines (rows, or columns if these are contiguous) of
+// How the operands of an instruction are stored in shared memory, and what of them one
+// instruction touches.  A tile has lines (rows, or columns if these are contiguous) of
 // 16-byte units.  A descriptor says where they are, or each lane gives an address.
 
 import type { Catalogue, Instruction } from "../records/catalogue.js";

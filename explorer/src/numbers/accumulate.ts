@@ -1,4 +1,4 @@
-// What is all of D?  The same steps as in trace.ts, for whole matrices, in float64:
+// Computes all of D.  The steps are those of trace.ts, for whole matrices, in float64:
 // every aligned term is a whole number below 2**53, so that no sum rounds.
 
 import {

@@ -1,4 +1,4 @@
-// What is an element?  Raw bits to values and back, for every type of the catalogue.
+// Converts raw bits to values and back, for every type of the catalogue.
 
 import {
   isFraction,

@@ -1,5 +1,6 @@
-// What did somebody type, paste or load?  Text and .npy files become elements; what
-// the type cannot hold is refused, and what had to be rounded is counted.
+// Reads values that were typed, pasted or loaded.  Text and .npy files become
+// elements; what the type cannot hold is refused, and what had to be rounded is
+// counted.
 
 import {
   bias,

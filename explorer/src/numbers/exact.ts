@@ -1,5 +1,5 @@
-// What is an exact value?  A binary fraction, ``m * 2**e``; a plain number only if it
-// is infinite or NaN.
+// Exact values: binary fractions, ``m * 2**e``; a plain number only if it is infinite
+// or NaN.
 
 export interface Fraction {
   m: bigint;

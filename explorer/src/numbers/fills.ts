@@ -1,4 +1,4 @@
-// Which numbers can one begin with?  Always the same ones, so that a link shows what
+// The initial values of operands.  They are always the same, so that a link shows what
 // its sender saw.
 
 import type { Catalogue } from "../records/catalogue.js";

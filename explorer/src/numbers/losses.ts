@@ -1,5 +1,5 @@
-// Where does one element of D lose what it lacks?  Where terms are aligned, and where
-// steps round; the two losses add up to D minus the exact result.
+// The losses of one element of D: where terms are aligned, and where steps round.  The
+// two losses add up to D minus the exact result.
 
 import { isInteger, least, type ElementType } from "./elements.js";
 import {

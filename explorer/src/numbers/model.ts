@@ -1,5 +1,5 @@
-// How does a target compute, and what is there to tell about one element?  The
-// parameters are those of Python's tables.
+// How a target computes, and the facts about one element.  The parameters are those of
+// Python's tables.
 
 import type { ElementType } from "./elements.js";
 import type { Exact, Fraction, Rounding } from "./exact.js";

@@ -1,5 +1,5 @@
-// Which values are one's own?  What was typed, pasted or loaded, over those that one
-// began with.  A few are in the link; many would make it too long and are kept here.
+// The user's own values: what was typed, pasted or loaded, over the initial ones.  A
+// few are in the link; many would make it too long and are kept here.
 
 import type { Patterns } from "./elements.js";
 import type { Explorer } from "../page/explorer.js";

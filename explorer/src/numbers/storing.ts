@@ -1,5 +1,5 @@
-// How is a sparse A stored?  As Python's compress stores it: the values that are not
-// zero, filled up with zeros, and one code per chunk that says where they stand.
+// Stores a sparse A as Python's compress stores it: the values that are not zero,
+// filled up with zeros, and one code per chunk with their places.
 
 import type { Pattern } from "../records/catalogue.js";
 import type { Matrix, Scene } from "../records/matrix.js";

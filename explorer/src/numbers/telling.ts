@@ -1,5 +1,5 @@
-// How is an explanation written?  In the words of Python's op.explain, so that both
-// can be read side by side.
+// Writes explanations in the words of Python's op.explain, so that both can be read
+// side by side.
 
 import type { Catalogue } from "../records/catalogue.js";
 import { isInteger } from "./elements.js";

@@ -1,6 +1,6 @@
-// How is one element of D computed?  Every step in exact fractions, and all of it
-// recorded: each product and its exponent, emax, what every term loses, the rounding.
-// The parameters are Python's; these are the steps of its own explanations.
+// Computes one element of D step by step, in exact fractions, and records everything:
+// each product and its exponent, emax, what every term loses, the rounding.  The
+// parameters are Python's; these are the steps of its own explanations.
 
 import { decode, encode, isInteger, least, rounded } from "./elements.js";
 import type { Block, Explanation, Line, Model, Step, Term, Types } from "./model.js";

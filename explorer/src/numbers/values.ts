@@ -1,4 +1,4 @@
-// What do the operands hold, and what is D?  The bits that the hardware returns.
+// The values of the operands, and D: the bits that the hardware returns.
 
 import {
   defined,

@@ -1,5 +1,5 @@
-// What do Back and a link do?  The address always says what is shown.  Picking an
-// instruction is a step that Back undoes; whatever else changes replaces the address.
+// The address and the Back button.  The address always says what is shown.  Picking an
+// instruction is a step that Back undoes; other changes replace the address.
 
 import { byId } from "./dom.js";
 import type { Explorer } from "./explorer.js";

@@ -1,4 +1,4 @@
-// Where does a link lead?  To what it names; where that does not exist, the page
+// Opens links.  A link leads to what it names; where that does not exist, the page
 // says so, with the nearest that does.
 
 import { type Catalogue, type Instruction } from "../records/catalogue.js";

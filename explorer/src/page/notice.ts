@@ -1,4 +1,5 @@
-// What of the link could not be shown?  It stands above the picture until it is closed.
+// A notice about what a link names and the page cannot show.  It is above the picture
+// until it is closed.
 
 import { byId, h } from "./dom.js";
 

@@ -1,5 +1,5 @@
-// What is shown?  Everything that makes a picture is in the URL, so that
-// whoever opens it sees the same.  What a link may say is in one table.
+// The state of the page.  Everything that makes a picture is in the URL, so that
+// everyone who opens it sees the same.  What a link may contain is in one table.
 
 import type { Spot } from "../drawing/highlight.js";
 import { nearest, oneOf, shortened } from "../records/near.js";

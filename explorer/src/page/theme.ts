@@ -1,4 +1,5 @@
-// Light or dark?  As the system says, until somebody chooses; then the choice is kept.
+// Light or dark: the system's theme, until the user chooses one; then the choice is
+// kept.
 
 import { byId } from "./dom.js";
 import type { Explorer } from "./explorer.js";

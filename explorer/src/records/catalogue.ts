@@ -1,4 +1,4 @@
-// What is in the page?  The records that Python packed into it.
+// The records that Python packed into the page.
 
 import type { ElementType } from "../numbers/elements.js";
 import type { MemoryTables } from "../memory/shared.js";

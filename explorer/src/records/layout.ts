@@ -1,6 +1,7 @@
-// Who holds what?  A layout is one line; each digit of a coordinate is a digit
-// of the place.  The line comes from the catalogue with every bit spelled out:
-// "L2" is bit 2 of the lane, "R2*3" three values of the register from bit 2 up.
+// Computes which lane holds what from a layout.  A layout is one line; each digit of a
+// coordinate is a digit of the place.  The line comes from the catalogue with every
+// bit spelled out: "L2" is bit 2 of the lane, "R2*3" three values of the register from
+// bit 2 up.
 
 export interface Digit {
   axis: string;

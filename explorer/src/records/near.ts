@@ -1,4 +1,4 @@
-// What was meant?  The nearest of the words that are allowed, and lists in words.
+// The nearest of the words that are allowed, and lists in words.
 
 /** How many letters must change, be added or left out to make one word of another. */
 export function distance(one: string, other: string): number {

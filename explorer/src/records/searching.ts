@@ -1,5 +1,5 @@
-// Which instructions do these words mean?  Words of PTX, words as people say them,
-// shapes, and the names of machine instructions.
+// Finds instructions by words of PTX, synonyms, shapes, and the names of machine
+// instructions.
 
 import { saidBy, type Catalogue, type Instruction } from "./catalogue.js";
 import { nearest, oneOf, shortened } from "./near.js";

@@ -1,5 +1,5 @@
-// How is an instruction called in short?  Family, shape and types make a row;
-// qualifiers that may be left out, or chosen, are chips beside it.
+// Short names of instructions.  Family, shape and types make a row; qualifiers that
+// may be left out, or chosen, are chips beside it.
 
 import { shapeOf, type Catalogue, type Instruction } from "./catalogue.js";
 

@@ -1,4 +1,4 @@
-// What do people's words for instructions mean?  Python's table says it.
+// The meanings of synonyms, from Python's table.
 
 import { shapeOf, type Catalogue, type Instruction } from "./catalogue.js";
 

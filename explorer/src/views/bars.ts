@@ -1,5 +1,6 @@
-// Which bits of a sum are kept, and which are lost?  Each term is a bar of bits under
-// an axis of powers of two; left of the line bits count, right of it they are cut off.
+// Shows which bits of a sum are kept, and which are lost.  Each term is a bar of bits
+// under an axis of powers of two; left of the line bits count, right of it they are
+// cut off.
 
 import { h } from "../page/dom.js";
 import {

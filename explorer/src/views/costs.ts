@@ -1,5 +1,5 @@
-// What do accesses to an operand in shared memory cost, phase by phase and with every
-// swizzle?  Beside the picture: a table of accesses, and the swizzles side by side.
+// The costs of accesses to an operand in shared memory, phase by phase and with every
+// swizzle.  Beside the picture: a table of accesses, and the swizzles side by side.
 
 import { accessAddresses, conflicts, waysText, type Conflicts } from "../memory/banks.js";
 import { h } from "../page/dom.js";

@@ -1,5 +1,5 @@
-// Why does this element of D have the value it has?  The tab: which values, on which
-// target, and each product with the bits that it keeps and loses.
+// The tab that explains the value of an element of D: which values, on which target,
+// and each product with the bits that it keeps and loses.
 
 import { stepTable } from "./bars.js";
 import { byId, copy, fact, h } from "../page/dom.js";

@@ -1,4 +1,4 @@
-// What should one know about the instruction?
+// The facts about the instruction.
 
 import type { Instruction } from "../records/catalogue.js";
 import { byId, fact, h } from "../page/dom.js";

@@ -1,4 +1,4 @@
-// How does data flow?  What is multiplied flies from A and B into D.
+// Animates the data flow: what is multiplied flies from A and B into D.
 
 import { byId, h } from "../page/dom.js";
 import type { Figure } from "./figure.js";

@@ -1,4 +1,4 @@
-// What is at the element, and what does the lane hold?
+// Shows the element under the pointer, and what its lane holds.
 
 import { announce, byId, fact, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

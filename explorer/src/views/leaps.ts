@@ -1,5 +1,5 @@
-// How does one cross a large matrix by keys?  Home and End go to the ends of a row, with
-// Ctrl to those of the matrix; the keys of pages go so many rows on.
+// Keys for large matrices.  Home and End go to the ends of a row, with Ctrl to those
+// of the matrix; Page Up and Page Down skip several rows.
 
 import { announce, byId } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

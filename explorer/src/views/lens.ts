@@ -1,5 +1,5 @@
-// Which elements are in a block that has no room for their names?  The lens shows the
-// register under the pointer, with all of its elements.
+// The lens for blocks that have no room for names.  It shows the register under the
+// pointer, with all of its elements.
 
 import { h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

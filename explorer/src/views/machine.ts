@@ -1,4 +1,4 @@
-// What does the assembler write for it?  The machine instructions, as recorded.
+// The machine instructions that the assembler writes, as recorded.
 
 import type { Sass } from "../records/catalogue.js";
 import { h } from "../page/dom.js";

@@ -1,5 +1,5 @@
-// Where in shared memory is an operand, which lane gives which address, and what does an
-// access cost?  The tab: what can be chosen, the picture, the costs.
+// The tab about shared memory: where an operand is, which lane gives which address,
+// and what an access costs.
 
 import { bankOf as bankIn } from "../memory/banks.js";
 import { costs, swizzlesSideBySide, takenBy } from "./costs.js";

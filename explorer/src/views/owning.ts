@@ -1,4 +1,4 @@
-// How does one give values of one's own?  Type one, paste rows, load or drop a file.
+// Takes the user's own values: type one, paste rows, load or drop a file.
 
 import { announce, byId, h } from "../page/dom.js";
 import { numberOf, type Patterns } from "../numbers/elements.js";

@@ -1,5 +1,5 @@
-// What is in each box of the path?  Panes of cells: which element is in a cell, and
-// in which cells an element is.
+// The boxes of the path, as panes of cells: which element is in a cell, and in which
+// cells an element is.
 
 import type { Explorer } from "../page/explorer.js";
 import type { Spot } from "../drawing/highlight.js";

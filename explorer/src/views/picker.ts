@@ -1,4 +1,4 @@
-// Which instruction?  Type words; the list drops down, by family and type.
+// The search box.  Type words; the list drops down, by family and type.
 
 import type { Instruction } from "../records/catalogue.js";
 import { byId, h } from "../page/dom.js";

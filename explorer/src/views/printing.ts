@@ -1,4 +1,4 @@
-// What is on paper?  The title, the facts and the whole picture, in light colours.
+// The printed page: the title, the facts and the whole picture, in light colours.
 
 import { h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

@@ -1,4 +1,4 @@
-// How does a picture, a link or the code get out of the page?  One menu.
+// The menu that copies or saves a picture, a link or the code.
 
 import { byId, copy, download, toast } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

@@ -1,4 +1,4 @@
-// What happens step by step?  Through k, what D is made of; through lanes or registers,
+// The steps of the player: through k, what D is made of; through lanes or registers,
 // what each of them holds.
 
 import { add, fromNumber, multiply, text, ZERO, type Exact } from "../numbers/exact.js";

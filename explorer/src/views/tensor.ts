@@ -1,5 +1,5 @@
-// What lies where in tensor memory?  Lanes downwards, columns to the right, with
-// every operand at an address of its own.  Bands are the lanes that a warp reaches.
+// The picture of tensor memory.  Lanes run downwards, columns to the right, with every
+// operand at an address of its own.  Bands are the lanes that a warp reaches.
 
 import { h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

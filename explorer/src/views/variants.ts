@@ -1,4 +1,4 @@
-// Which other instructions differ only in a qualifier?  Chips beside the name lead there.
+// Chips beside the name that lead to instructions which differ only in a qualifier.
 
 import { byId, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

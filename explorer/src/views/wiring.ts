@@ -1,5 +1,5 @@
-// How do bits travel?  The place above, the element below, and a line from each bit of
-// the place to the bit of the row or column that it is.
+// Shows how bits travel: the place above, the element below, and a line from each bit
+// of the place to the bit of the row or column that it is.
 
 import { byId, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";

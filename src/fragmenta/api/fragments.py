@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from fragmenta.registers import fragment, tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Fragment(fragment.Fragment):
@@ -35,18 +38,26 @@ class Fragment(fragment.Fragment):
 
         return table(self, by, format)
 
-    def to_svg(self) -> str:
+    def to_svg(self, values: ArrayLike | None = None) -> str:
         """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
+
+        ``values`` are drawn in the cells: an array in the shape of the fragment.  For
+        ``op.metadata`` they are codes, which are drawn in binary.
 
         >>> import fragmenta as fm
         >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_svg()[:4]
         '<svg'
+        >>> e = fm.mma("m16n8k64", a="s4", sp="sp").metadata
+        >>> picture = e.to_svg([[0b0100] * 8] * 16)
+        >>> "metadata[3, 2]: lane 12, register 0, bits 11:8, e2 = 0100" in picture
+        True
         """
         from fragmenta.view.svg import fragment_svg
 
-        return fragment_svg(self)
+        return fragment_svg(self, values)
 
-    _repr_svg_ = to_svg
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
 
 
 class TensorFragment(Fragment, tensor.TensorFragment):

@@ -181,7 +181,7 @@ what it does is seen in a kernel: fm.ptx.parse
         return explain(self, A, B, C, row=row, col=col, **scales, target=target)
 
     def on_device(
-        self, *operands: Any, gpu: GPU | None = None, **options: Any
+        self, *operands: object, gpu: GPU | None = None, **options: object
     ) -> Words:
         """As ``execute``, on the GPU; see :mod:`fragmenta.cuda.tools.launch`.
 
@@ -664,8 +664,8 @@ def instruction(
     """The instruction that a PTX mnemonic names; an instruction is its own name.
 
     A whole statement may be given: a label, a guard, operands, comments and the
-    semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
-    says; with the mnemonic alone, nothing is said about them.
+    semicolon.  Operands have to fit the instruction
+    (:mod:`fragmenta.isa.operand_checks`).  A mnemonic alone says nothing about them.
 
     The shape and the types of a ``tcgen05.mma`` are in its instruction descriptor:
     ``idesc``, or a number after the mnemonic, or the constant among the operands.

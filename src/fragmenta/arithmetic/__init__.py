@@ -1,4 +1,4 @@
-"""What does the hardware compute?
+"""What the hardware computes, bit for bit.
 
 Operands and results are matrices of raw bits, exact to the last bit::
 

@@ -1,4 +1,4 @@
-"""How is a product cut into blocks that fit the caches, and laid out for kernels?
+"""Cuts a product into blocks that fit the caches, and lays them out for kernels.
 
 The kernels loop over *tiles* (the matrices of a batch), *panels* (eight columns each)
 and rows.  A block is a part of each.  Threads work on different blocks.

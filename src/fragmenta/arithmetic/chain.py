@@ -1,4 +1,4 @@
-"""What does a chain of IEEE 754 operations give?
+"""Chains of IEEE 754 operations.
 
 f64 instructions are fused multiply-adds, one k after the other.  The f16 instruction
 with k = 4 is a chain, too, on targets that no longer have it in hardware: there it is

@@ -1,4 +1,4 @@
-"""Which numbers of a model, and of its types, do the kernels need?
+"""The numbers of a model and of its types that kernels need.
 
 All of them are known before anything is computed.  The kernels for whole matrices get
 them as arguments; the functions for one warp have them in their machine code.

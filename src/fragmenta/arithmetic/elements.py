@@ -1,4 +1,4 @@
-"""What happens to one element, or to eight, in a fused step?
+"""Single elements in a fused step: decoding, aligning, rounding.
 
 Elements are decoded to values and exponents, accumulators are float64, and sums are
 rounded.  The functions are parts of the loops of :mod:`fragmenta.arithmetic.floating`

@@ -1,4 +1,4 @@
-"""How are fused steps computed for whole matrices?
+"""Fused steps of whole matrices.
 
 Blocks of A and B are decoded to values and exponents.  The steps are then computed
 one after the other, eight columns at a time:

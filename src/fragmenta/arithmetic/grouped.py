@@ -1,4 +1,4 @@
-"""What is the sum of groups of e2m1 products with shared scales?
+"""Sums of groups of e2m1 products that share scales.
 
 One step adds some groups of products and the accumulator.  The products of a group
 are integers, in units of 1/4, and are added as integers.  The significands of the

@@ -1,4 +1,4 @@
-"""What is A times B plus C in raw bits, exactly as on the target?
+"""A times B plus C in raw bits, exactly as on the target.
 
 :func:`multiply` checks its operands and calls the compiled loops for the form of the
 model.  The loops and LLVM are imported when first needed.
@@ -48,7 +48,7 @@ def multiply(
     >>> d.view(np.float32)[0, 0]
     np.float32(16.0)
     """
-    from fragmenta.arithmetic.forms import FORMS
+    from fragmenta.arithmetic.dispatch import FORMS
 
     given = Operands.check(model, a, b, c, index, scale_a, scale_b, progress)
     shape = (*given.leading, given.rows, given.columns)

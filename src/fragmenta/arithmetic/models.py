@@ -1,4 +1,4 @@
-"""In which steps, and how precisely, does a target compute one instruction?
+"""Models: in which steps, and how precisely, a target computes one instruction.
 
 A tensor core multiplies exactly, but does not add as IEEE 754 does.  One *fused
 step* adds ``L`` products and the accumulator:
@@ -554,7 +554,7 @@ class _Asked:
         )
 
     def _known(self, stored: int, products: int) -> None:
-        """Refuse a k of tcgen05 whose sum nobody has published."""
+        """Refuse a k of tcgen05 whose sum is in no publication."""
         if self.unit == "tcgen05" and stored != products:
             k = products * (2 if self.sparse else 1)
             raise Error(

@@ -1,4 +1,4 @@
-"""Do these matrices of raw bits fit the instruction and each other?
+"""Checks that matrices of raw bits fit the instruction and each other.
 
 All operands are checked here, before anything is computed.  Afterwards all sizes
 agree, and every pattern is valid.

@@ -1,4 +1,4 @@
-"""Which element is nearest to a number?
+"""Rounds numbers to the nearest element of a type.
 
 Numbers are float64.  They are rounded once, to the nearest element; of two that are
 equally near, to the one with an even significand.  What is larger than the largest

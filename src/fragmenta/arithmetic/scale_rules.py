@@ -1,4 +1,4 @@
-"""Which scale does a block get?
+"""Rules that choose the scale of a block.
 
 The largest magnitude of a block, amax, decides.  Let L be the largest element of the
 type (6 for e2m1) and emax its exponent (2)::

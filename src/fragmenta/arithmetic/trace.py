@@ -1,4 +1,4 @@
-"""How is one element of D computed?
+"""Computes one element of D step by step, in exact fractions.
 
 These are the steps of the compiled loops, for a single element and in exact
 fractions.  Everything is recorded: each product and its exponent, emax, what every
@@ -94,11 +94,11 @@ class Explanation:
     >>> from fragmenta.arithmetic import model
     >>> ones = np.full(32, 0x38, np.uint8)  # 1.0 as e4m3
     >>> how = model("sm_90", "e4m3", "e4m3", "f32", "f32", 32, unit="wgmma")
-    >>> told = explain_steps(ones, ones, 0x46800000, how)
-    >>> step, = told.steps
+    >>> story = explain_steps(ones, ones, 0x46800000, how)
+    >>> step, = story.steps
     >>> step.emax, str(step.terms[0].value), str(step.terms[0].lost)
     (14, '1', '1')
-    >>> str(told.value), str(told.exact), str(told.difference)
+    >>> str(story.value), str(story.exact), str(story.difference)
     ('16384', '16416', '-32')
     """
 
@@ -137,8 +137,8 @@ def explain_steps(
     >>> from fragmenta.arithmetic import model
     >>> half = model("sm_80", "f16", "f16", "f32", "f32", 16)
     >>> ones = np.full(16, 0x3C00, np.uint16)  # 1.0 as f16
-    >>> told = explain_steps(ones, ones, 0, half)
-    >>> [(step.operation, str(step.value)) for step in told.steps]
+    >>> story = explain_steps(ones, ones, 0, half)
+    >>> [(step.operation, str(step.value)) for step in story.steps]
     [('fused', '8'), ('fused', '16')]
     """
     row = None if index is None else np.asarray(index)[None, :]
@@ -151,11 +151,11 @@ def explain_steps(
     given = Operands.check(
         model, np.asarray(a)[None, :], np.asarray(b)[:, None], start, row, *scales
     )
-    told = _Story(given)
-    told.run()
-    last = told.steps[-1]
-    steps, exact = tuple(told.steps), told.exact()
-    return Explanation(model, steps, last.bits, last.value, exact, told.blocks())
+    story = _Story(given)
+    story.run()
+    last = story.steps[-1]
+    steps, exact = tuple(story.steps), story.exact()
+    return Explanation(model, steps, last.bits, last.value, exact, story.blocks())
 
 
 class _Story:

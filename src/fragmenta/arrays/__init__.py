@@ -1,1 +1,1 @@
-"""What is an array here, and which thread works on which part of it?"""
+"""Arrays: checks of what is given, and parts of them for threads."""

@@ -1,4 +1,4 @@
-"""Is this an array of numbers, and do these arrays fit together?
+"""Checks that something is an array of numbers, and that arrays fit together.
 
 These checks need no knowledge of element types or instructions.
 """

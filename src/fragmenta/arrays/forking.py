@@ -33,7 +33,7 @@ class Lock:
         _LOCKS.add(self)
 
     def renew(self) -> None:
-        """Make it free, whoever had it."""
+        """Release it, no matter which thread held it."""
         self._held = RLock()
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""What is in a NumPy file?
+"""Reading and writing NumPy files, without executing what is in them.
 
 Files come from anywhere, so everything in them is checked.  The first bytes say
 what kind of file it is.  A header of limited length says what follows.  Its size
@@ -44,7 +44,7 @@ def read(path: str | Path) -> Array | Archive:
     ...     read(f"{folder}/x.npy").shape
     (2, 2)
     """
-    with _regular(path) as file, _whole(path):
+    with open_regular(path) as file, _whole(path):
         begins = file.read(len(MAGIC))
         file.seek(0)
         if begins == MAGIC:
@@ -56,7 +56,7 @@ def read(path: str | Path) -> Array | Archive:
 
 
 class Archive(Mapping[str, Array]):
-    """The arrays of a ``.npz`` file; each is read when it is asked for.
+    """The arrays of a ``.npz`` file; each is read when it is used.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ class Archive(Mapping[str, Array]):
         if member.flag_bits & 1:
             raise Error(f"{self.path} is encrypted; save it without a password")
         with (
-            _regular(self.path) as file,
+            open_regular(self.path) as file,
             _whole(self.path),
             ZipFile(file) as archive,
             archive.open(member) as content,
@@ -109,7 +109,7 @@ _KINDS = {
 
 
 @contextmanager
-def _regular(path: str | Path) -> Iterator[BinaryIO]:
+def open_regular(path: str | Path) -> Iterator[BinaryIO]:
     """An open file on disk; anything else is refused without waiting for it."""
     waits_not = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:

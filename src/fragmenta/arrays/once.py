@@ -1,4 +1,4 @@
-"""Makes one object for all threads: whoever asks gets the object that was kept first.
+"""Objects that are made once for all threads.
 
 ``functools.cache`` and ``cached_property`` let two threads make an object each, and
 give each thread its own.  That is of no harm for values.  It is wrong for an object
@@ -73,7 +73,7 @@ def once_of(
 
 
 class OnceProperty(Generic[Made]):
-    """A property that is made when it is first asked for, once for all threads.
+    """A property that is made when it is first used, once for all threads.
 
     >>> class Box:
     ...     @once_property

@@ -1,4 +1,4 @@
-"""Which thread does which part of the work?
+"""Work on arrays, split among threads.
 
 Compiled loops release the GIL, so plain threads are enough.
 """

@@ -23,9 +23,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from fragmenta import __version__
-from fragmenta.commands.index import COMMANDS
+from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.output import complain, width, write
-from fragmenta.commands.reading import Command, read_plainly
+from fragmenta.commands.parameters import Command, read_plainly
 from fragmenta.errors import Error
 
 NOTHING, BAD_INPUT, PIPE_CLOSED = 1, 2, 141
@@ -115,13 +115,13 @@ def _check_meant(args: list[str]) -> None:
 
 
 def _arranged(args: list[str]) -> list[str]:
-    """The arguments as :mod:`fragmenta.commands.words` puts them together.
+    """The arguments as :mod:`fragmenta.commands.shell_words` puts them together.
 
     It knows the instructions, which help does not need.
     """
     if len(args) < 3:
         return args
-    found: list[str] = import_module("fragmenta.commands.words").arranged(args)
+    found: list[str] = import_module("fragmenta.commands.shell_words").arranged(args)
     return found
 
 

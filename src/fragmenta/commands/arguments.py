@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,7 +17,7 @@ from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, check_holds
-from fragmenta.isa.spoken import architectures, named_target
+from fragmenta.isa.synonyms import architectures, named_target
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers.fragment import Fragment
 
@@ -155,13 +155,13 @@ class Meant(NamedTuple):
         return [str(self.op), f"and {len(self.others)} more, {same}"]
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, object]:
         """The same for a program."""
         alike = {"alike": list(map(str, self.others))} if self.others else {}
         return {"instruction": str(self.op), **alike}
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The instructions and the operand."""
         return {**self.named, "operand": self.part.name}
 

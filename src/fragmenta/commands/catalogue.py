@@ -18,12 +18,13 @@ from fragmenta.commands.output import complain, emit, is_terminal, screen, write
 from fragmenta.commands.summary import overview
 from fragmenta.errors import Error, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
-from fragmenta.isa.fitting import fits
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.matching import fits
 from fragmenta.isa.possible import TYPES, possible_shapes, possible_types, types_of
 from fragmenta.isa.searching import find, search
-from fragmenta.isa.spoken import meaning, meant_targets, vocabulary
-from fragmenta.isa.wording import TYPES as TENSOR_TYPES
+from fragmenta.isa.synonyms import meaning, meant_targets, vocabulary
+from fragmenta.isa.tcgen05_words import TYPES as TENSOR_TYPES
+from fragmenta.registers.dtype import nearest_type
 
 
 def _complete_family(incomplete: str) -> list[str]:
@@ -213,7 +214,8 @@ def _known(
     """Refuse what is not allowed; a hint may also be a word that people say."""
     allowed = list(allowed)
     if given not in allowed:
-        hint = nearest(given, [*allowed, *said])
+        near = nearest_type if what == "type" else nearest
+        hint = near(given, [*allowed, *said])
         raise Error(f"unknown {what} {given!r}{hint}; known: {', '.join(allowed)}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
@@ -20,11 +20,12 @@ from fragmenta.commands.files import (
     Force,
     check_output,
     complete_file,
-    load,
+    is_matrix_file,
+    load_one,
     save_text,
 )
 from fragmenta.commands.output import emit, emit_json
-from fragmenta.commands.words import grouped
+from fragmenta.commands.shell_words import grouped
 from fragmenta.errors import Error, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS
@@ -74,7 +75,7 @@ def compare(
         typer.Option(
             "--input",
             metavar="normal|uniform|A B",
-            help="Random numbers around 0, from 0 to 1, or two .npy files.",
+            help="Random numbers around 0, from 0 to 1, or two files of matrices.",
             autocompletion=complete_file,
         ),
     ] = "normal",
@@ -99,9 +100,9 @@ def compare(
     named.
     """
     if plot is not None:
-        check_output(plot, force, ".svg", "--plot")
+        check_output(plot, force, ".svg", option="--plot")
     # An option takes one word, so the second file is among the instructions.
-    files = [each for each in instructions if each.endswith((".npy", ".npz"))]
+    files = list(filter(is_matrix_file, instructions))
     told = comparing.compare(
         [find(each) for each in grouped(e for e in instructions if e not in files)],
         targets,
@@ -129,9 +130,9 @@ def _files(first: str, others: list[str]) -> tuple[Array, Array]:
 
 
 def _matrix(path: str) -> Array:
-    found = load(path)
-    if isinstance(found, Mapping):
-        raise Error(f"{path} is an archive; --input takes two .npy files")
+    found = load_one(path)
+    if found.dtype.type.__module__ == "ml_dtypes":  # a safetensors file has types
+        return found.astype(np.float64)
     if found.dtype.kind not in "fiub":
         raise Error(
             f"{path} holds {found.dtype}, which is not a type of numbers; save float32"

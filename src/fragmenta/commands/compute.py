@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
-from fragmenta.arrays.npy import Archive
-from fragmenta.commands import comparison
+from fragmenta.commands import float64_errors
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     AsJson,
@@ -34,7 +33,7 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.commands.quantized import from_archive, is_quantized
+from fragmenta.commands.quantized_files import from_archive, is_quantized
 from fragmenta.errors import Error, ValueRangeError, one_of
 from fragmenta.execution.explain import explain as told
 from fragmenta.execution.matmul import matmul
@@ -67,7 +66,7 @@ Target = Annotated[
 ]
 
 
-def _scale(name: str) -> Any:
+def _scale(name: str) -> object:
     return typer.Option(
         name,
         metavar="FILE",
@@ -226,9 +225,9 @@ class _Task:
             size = size_text((*self.a.shape[:-1], self.b.shape[-1]))
             raise Error(f"there is not enough memory for a D of {size}") from None
 
-    def compared(self, result: Array) -> comparison.Comparison:
+    def compared(self, result: Array) -> float64_errors.Comparison:
         with bar("comparing") as progress:
-            return comparison.compare(
+            return float64_errors.compare(
                 self.op,
                 self.a,
                 self.b,
@@ -239,10 +238,10 @@ class _Task:
                 [each.factor for each in self.factors if each.factor is not None],
             )
 
-    def _operands(self) -> dict[str, tuple[Any, Any]]:
+    def _operands(self) -> dict[str, tuple[Array | Compressed, DType]]:
         """The matrices that were given, each with its element type."""
         types = self.op.types
-        given = {
+        given: dict[str, tuple[Array | Compressed | None, DType]] = {
             "A": (self.a, types["a"]),
             "B": (self.b, types["b"]),
             "C": (self.c, types.get("c", types["d"])),
@@ -250,7 +249,9 @@ class _Task:
         for name, matrix in self.scales.items():
             if name in self.files:
                 given[name] = (matrix, self.op.scale_a.dtype)
-        return {name: pair for name, pair in given.items() if pair[0] is not None}
+        return {
+            n: (matrix, of) for n, (matrix, of) in given.items() if matrix is not None
+        }
 
     def factor(self, row: int, col: int) -> float | None:
         """What an element of D is multiplied with, by those who quantised A and B."""
@@ -277,10 +278,13 @@ class _Task:
         return [f"{label:<8}{text}" for label, text in rows]
 
     def about(
-        self, result: Array, output: str | None, judged: comparison.Comparison | None
-    ) -> dict[str, Any]:
+        self,
+        result: Array,
+        output: str | None,
+        judged: float64_errors.Comparison | None,
+    ) -> dict[str, object]:
         """For programs."""
-        operands = {
+        operands: dict[str, object] = {
             name: {"file": self.files[name], "shape": matrix.shape, "type": of.name}
             for name, (matrix, of) in self._operands().items()
         }
@@ -411,7 +415,7 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
+def _typed(found: Mapping[str, Array], name: str, op: Instruction, path: str) -> Array:
     """An array of an archive; only one of the same type can be taken by its bits."""
     of, array = op.types["a"], found[name]
     if array.dtype.kind == "V" and "type" in found:
@@ -443,6 +447,6 @@ def _ignored(matrix: Array | Compressed, of: DType) -> int:
     """How many numbers have more bits than tf32 reads."""
     if of.name != "tf32":
         return 0
-    values: Any = getattr(matrix, "values", matrix)
+    values = matrix.values if isinstance(matrix, Compressed) else matrix
     read = of.to_float64(of.encode(values))
     return int(np.count_nonzero((read != values) & ~np.isnan(values)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,10 +38,10 @@ from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.summing import sums
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.possible import possible_types, types_of
-from fragmenta.isa.sass import sass, told_code, told_targets
+from fragmenta.isa.sass import code_text, sass, targets_text
 from fragmenta.isa.searching import search
 from fragmenta.isa.tcgen05_shapes import OF_KIND
-from fragmenta.isa.wording import SCALES
+from fragmenta.isa.tcgen05_words import SCALES
 from fragmenta.registers import notation
 from fragmenta.registers.expressions import Direction, Expressions, Language
 from fragmenta.registers.fragment import Fragment
@@ -125,13 +125,13 @@ def _sass_told(op: Instruction) -> list[str]:
     found: dict[str, list[str]] = {}
     for target in op.requires.targets:
         code = sass(op, target)
-        found.setdefault(told_code(code.code, code.others), []).append(target)
+        found.setdefault(code_text(code.code, code.others), []).append(target)
     if len(found) == 1:
         return _wrap(next(iter(found)))
     return [
         line
         for code, targets in found.items()
-        for line in _wrap(f"{told_targets(targets)}: {code}")
+        for line in _wrap(f"{targets_text(targets)}: {code}")
     ]
 
 
@@ -317,7 +317,9 @@ def _written(parts: list[Fragment], language: Language, given: list[str]) -> Wri
     return found
 
 
-def _why_not(parts: list[Fragment], language: Language, name: dict[str, Any]) -> str:
+def _why_not(
+    parts: list[Fragment], language: Language, name: dict[str, str | int]
+) -> str:
     """Why a variable cannot have a name; or which variables there are."""
     said = []
     for part in parts:
@@ -339,8 +341,11 @@ def _variable(text: str) -> tuple[str, str | int]:
 
 
 def _fitting(
-    part: Fragment, direction: Direction, language: Language, names: Mapping[str, Any]
-) -> dict[str, Any]:
+    part: Fragment,
+    direction: Direction,
+    language: Language,
+    names: Mapping[str, str | int],
+) -> dict[str, str | int]:
     """The names that the variables of one direction can have."""
     found = {}
     for variable, name in names.items():

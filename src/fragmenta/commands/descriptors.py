@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -122,7 +122,6 @@ def _written(
     if a is None and kind is None:
         raise Error("the type of A is missing: add --a, such as --a f16")
     a = a or OF_KIND[check_kind(kind)].operands[0]
-    options: dict[str, Any] = dict(_settings(others))
     return tcgen05(
         shape,
         a,
@@ -134,7 +133,9 @@ def _written(
         ws=ws,
         scale=scale,
         scale_vec=scale_vec,
-        **options,
+        collector="",
+        ashift=False,
+        **dict(_settings(others)),
     )
 
 
@@ -183,7 +184,7 @@ def _tell(
     emit("\n\n".join(parts))
 
 
-def _record(found: InstructionDescriptor) -> dict[str, Any]:
+def _record(found: InstructionDescriptor) -> dict[str, object]:
     return {
         "kind": found.kind,
         "shape": found.shape,

@@ -1,4 +1,4 @@
-"""What does an instruction look like?"""
+"""The command ``draw``: pictures of an instruction or of one operand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fragmenta.api.instructions import public
+from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     Idesc,
@@ -19,13 +20,16 @@ from fragmenta.commands.files import (
     Force,
     Output,
     check_output,
+    complete_file,
+    load_matrix,
     picture_format,
     save_bytes,
 )
 from fragmenta.commands.output import colour, emit, paint, width
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, Error
 from fragmenta.registers.fragment import Fragment
 from fragmenta.view import svg, terminal
+from fragmenta.view.grid import value_texts
 from fragmenta.view.path import path_svg
 
 
@@ -36,6 +40,7 @@ from fragmenta.view.path import path_svg
     "fragmenta draw wgmma.m64n256k16.f32.f16 D -o d.svg",
     "fragmenta draw tcgen05.m128n256k16.f32.f16 -o tensor-memory.svg",
     "fragmenta draw tcgen05.m128n256k16.f32.f16 --path -o path.svg",
+    "fragmenta draw mma.m16n8k16.f32.f16 A --values tile.npy",
 )
 def draw(
     instruction: InstructionText,
@@ -48,6 +53,16 @@ def draw(
             help="Draw the way from shared memory through tensor memory to registers.",
         ),
     ] = False,
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--values",
+            metavar="FILE",
+            help="Draw the values of this file of a matrix in the cells of an operand.",
+            autocompletion=complete_file,
+            show_default=False,
+        ),
+    ] = None,
     idesc: Idesc = None,
     force: Force = False,
 ) -> None:
@@ -56,6 +71,9 @@ def draw(
     """
     op = find_holding(instruction, "draw", idesc)
     part = operand(op, operand_) if operand_ else None
+    if values is not None and (part is None or path):
+        raise BadCall(f"--values {values} needs an operand to draw it in, such as A")
+    shown = None if values is None or part is None else load_matrix(values, part.dtype)
     if path:
         _check_path(operand_, output)
         assert output is not None
@@ -67,15 +85,17 @@ def draw(
         format = picture_format(output)
         check_output(output, force)
         picture = svg.convert(
-            svg.fragment_svg(part) if part else public(op).to_svg(), format
+            svg.fragment_svg(part, shown) if part else public(op).to_svg(), format
         )
         save_bytes(output, picture, force)
         emit(f"{op}\n{part.name if part else 'all operands'} drawn in {output}")
         return
     parts = [part] if part else list(op.fragments.values())
+    if part is not None and shown is not None:
+        value_texts(part, shown)  # refuses what the operand cannot hold
     emit(str(op))
     for each in parts:
-        _print(each)
+        _print(each, shown)
 
 
 def _check_path(name: str, output: object) -> None:
@@ -85,9 +105,9 @@ def _check_path(name: str, output: object) -> None:
         raise Error("--path draws into a file; add -o path.svg")
 
 
-def _print(part: Fragment) -> None:
+def _print(part: Fragment, values: Array | None) -> None:
     if not colour():
-        emit("\n" + terminal.plain(part, width()))
+        emit("\n" + terminal.plain(part, width(), values))
         return
     emit("")
-    paint(terminal.painted(part, width()))
+    paint(terminal.painted(part, width(), values))

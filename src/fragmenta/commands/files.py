@@ -1,12 +1,14 @@
-"""How do matrices come from files, and where do answers go?
+"""Reading matrices from files, and writing results to files.
 
 A ``.npy`` file of numbers holds values.  NumPy saves the types of ml_dtypes
 (bf16, fp8, int4 …) as items of so many bytes and forgets which type they were;
 such items are taken as raw bits of the type that the instruction wants.  What
 could be read both ways is refused.
 
-A file is written beside its place and moved there when it is complete, so that
-an error or Ctrl-C never costs one.
+A ``.safetensors`` file has types.  ``model.safetensors:NAME`` is one tensor of it.
+
+A file is written beside its place and moved there when it is complete, so that an error
+or Ctrl-C does not destroy the file that was there before.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Protocol, cast
+from typing import Annotated, BinaryIO, Protocol, cast
 from zipfile import ZipFile
 
 import numpy as np
@@ -23,10 +25,12 @@ import typer
 from numpy.lib.format import write_array
 
 from fragmenta.arrays.checks import Array
-from fragmenta.arrays.npy import Archive, read
-from fragmenta.errors import Error, one_of
+from fragmenta.arrays.npy import read
+from fragmenta.arrays.safetensors import SafeArrays, to_bytes
+from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DType
+from fragmenta.sparse.compression import Compressed
 from fragmenta.view.svg import FORMATS
 
 # ── arguments ───────────────────────────────────────────────────────────────
@@ -46,7 +50,7 @@ def complete_file(incomplete: str) -> list[str]:
     ]
 
 
-def matrix_argument(metavar: str, text: str) -> Any:
+def matrix_argument(metavar: str, text: str) -> object:
     """An argument that is the file of a matrix."""
     return typer.Argument(
         metavar=metavar, help=text, autocompletion=complete_file, show_default=False
@@ -82,14 +86,31 @@ SarifFile = Annotated[
 # ── reading ─────────────────────────────────────────────────────────────────
 
 
-def load(path: str) -> Array | Archive:
-    """The array of a ``.npy`` file, or those of a ``.npz`` file by name.
+_SAFE = ".safetensors"
 
-    Read from disk as they are needed: a large matrix is not in memory twice.
+
+def is_matrix_file(text: str) -> bool:
+    """Whether an argument is the name of a file of matrices."""
+    return text.endswith((".npy", ".npz", _SAFE)) or f"{_SAFE}:" in text
+
+
+def load(path: str) -> Array | Mapping[str, Array]:
+    """The array of a ``.npy`` file, or those of an archive by name.
+
+    ``x.safetensors:NAME`` is one tensor of a file, and a file of one tensor is that
+    tensor.  Arrays are mapped from disk: a large matrix is not in memory twice.
     """
     if path == "-":
-        raise Error("'-' is not a file; matrices are read from .npy and .npz files")
-    return read(path)
+        raise Error(
+            "'-' is not a file; matrices are read from .npy, .npz or .safetensors files"
+        )
+    file, inside, name = path.partition(f"{_SAFE}:")
+    if inside and not os.path.exists(path):
+        return SafeArrays(f"{file}{_SAFE}")[name]
+    if not path.endswith(_SAFE):
+        return read(path)
+    found = SafeArrays(path)
+    return found[next(iter(found))] if len(found) == 1 else found
 
 
 def load_matrix(path: str, of: DType) -> Array:
@@ -101,16 +122,31 @@ def load_one(path: str) -> Array:
     """The one array of a file."""
     found = load(path)
     if isinstance(found, Mapping):
-        have = one_of(found, "and") or "nothing"
-        raise Error(
-            f"{path} is an archive of {have}; one matrix is needed, a .npy file"
-        )
+        raise not_one(found, path)
     return found
+
+
+def not_one(found: Mapping[str, Array], path: str) -> Error:
+    """The error where one matrix is needed, and a file has several."""
+    names = list(found)
+    have = one_of(
+        names if len(names) < 9 else [*names[:7], f"{len(names) - 7} more"], "and"
+    )
+    how = (
+        f"name one, such as {path}:{names[0]}"
+        if isinstance(found, SafeArrays) and names
+        else "a .npy file"
+    )
+    return LayoutError(
+        f"{path} is an archive of {have or 'nothing'}; one matrix is needed, {how}"
+    )
 
 
 def as_elements(array: Array, of: DType, path: str) -> Array:
     """The array, with raw bits taken as elements, and doubts as errors."""
     given, size = array.dtype, of.storage.itemsize
+    if given.type.__module__ == "ml_dtypes":  # a safetensors file has types
+        return array
     if given.kind == "V" and given.names is None:
         if of.storage.type.__module__ == "numpy":
             raise Error(
@@ -141,7 +177,7 @@ def _raw(array: Array, of: DType, path: str) -> Array:
     return array.view(of.storage)
 
 
-def described(array: Array, of: DType) -> str:
+def described(array: Array | Compressed, of: DType) -> str:
     """Such as ``64 x 32 e4m3``."""
     return f"{size_text(array.shape)} {of}"
 
@@ -155,16 +191,19 @@ def size_text(shape: tuple[int, ...]) -> str:
 
 
 class _Sink(Protocol):
-    def write(self, data: Any, /) -> int: ...
+    def write(self, data: bytes | memoryview, /) -> int: ...
 
 
-def check_output(path: str, force: bool, suffix: str = "", option: str = "-o") -> None:
+def check_output(path: str, force: bool, *suffixes: str, option: str = "-o") -> None:
     """Refuse a file that is not to be overwritten, before anything is computed."""
     where = Path(path)
     if path == "-":
         raise Error(f"'-' is not a file name; {option} takes the name of a file")
-    if suffix and where.suffix != suffix:
-        raise Error(f"{option} must name a {suffix} file; did you mean {path}{suffix}?")
+    if suffixes and where.suffix not in suffixes:
+        raise Error(
+            f"{option} must name a {one_of(suffixes)} file; did you mean "
+            f"{path}{suffixes[0]}?"
+        )
     if where.is_dir() or (where.exists() and not where.is_file()):
         raise Error(f"{path} cannot be written: it is not a regular file")
     if where.is_symlink() and not where.exists():
@@ -227,6 +266,23 @@ def save_arrays(
             done += array.nbytes
 
 
+def save_tensors(
+    path: str,
+    arrays: Mapping[str, Array],
+    metadata: Mapping[str, str],
+    force: bool,
+    progress: Progress,
+) -> None:
+    """Write a ``.safetensors`` file."""
+    total = max(1, sum(array.nbytes for array in arrays.values()))
+    with _replacing(path, force) as file:
+        done = 0
+        for number, part in enumerate(to_bytes(arrays, metadata)):
+            file.write(part)
+            done += len(part) if number else 0  # the header does not count
+            progress(min(1.0, done / total))
+
+
 def _nameless(array: Array) -> Array:
     """The array; those of ml_dtypes as bare items, which NumPy reads everywhere."""
     if array.dtype.type.__module__ != "ml_dtypes":
@@ -241,9 +297,9 @@ class _Counting:
         self._file, self._total, self._progress = file, max(1, total), progress
         self._done = 0
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         written = self._file.write(data)
-        self._done += len(data)
+        self._done += memoryview(data).nbytes
         self._progress(min(1.0, self._done / self._total))
         return written
 

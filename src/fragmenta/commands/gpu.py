@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypedDict, final
 
 import typer
 
@@ -20,13 +20,14 @@ from fragmenta.commands.files import Force, Output, complete_file
 from fragmenta.commands.launch_arguments import Args, Block, Grid, Shared
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.recorded_launches import (
+    FileRecord,
     different,
     launch_lines,
     maker,
     record_launch,
     replayed_launches,
 )
-from fragmenta.commands.words import grouped
+from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.tools import device
 from fragmenta.errors import Error
 from fragmenta.evidence import record as recordings
@@ -52,7 +53,7 @@ Instructions = Annotated[
 Seed = Annotated[int, typer.Option(help="The seed of the random inputs.")]
 
 
-def _family(names: str) -> Any:
+def _family(names: str) -> object:
     """The option that names families; which, depends on the command."""
     said = f"Only this family: {names}; may be repeated."
     return typer.Option("--family", metavar="FAMILY", help=said)
@@ -223,11 +224,38 @@ def replay(
         emit_json(results)
     else:
         emit("\n".join(line for each in results for line in _replay_lines(each)))
-    if any(each.get("differing_bits") or different(each) for each in results):
+    if any(map(_differs, results)):
         raise typer.Exit(DIFFERENT)
 
 
-def _replayed(path: Path) -> dict[str, Any]:
+class _WrongCase(TypedDict):
+    """A case whose result differs."""
+
+    instruction: str
+    bits: int
+    elements: int
+    first: str
+
+
+@final
+class _Cases(TypedDict):
+    """What came of the cases of a file."""
+
+    file: str
+    made: Mapping[str, str]
+    cases: int
+    differing_cases: int
+    differing_bits: int
+    differences: list[_WrongCase]
+
+
+def _differs(result: _Cases | FileRecord) -> bool:
+    if "launches" in result:
+        return different(result)
+    return bool(result["differing_bits"])
+
+
+def _replayed(path: Path) -> _Cases | FileRecord:
     """One file: how many cases, and which of them differ how."""
     if is_recording(path):
         return replayed_launches(path)
@@ -256,7 +284,7 @@ def _replayed(path: Path) -> dict[str, Any]:
     }
 
 
-def _replay_lines(each: dict[str, Any]) -> list[str]:
+def _replay_lines(each: _Cases | FileRecord) -> list[str]:
     if "launches" in each:
         return launch_lines(each)
     bits = each["differing_bits"]

@@ -16,10 +16,9 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 try:
     import resource
@@ -27,7 +26,9 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 from fragmenta import errors
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import cores
+from fragmenta.commands.launch_arguments import LaunchOptions
 from fragmenta.errors import (
     Error,
     KernelError,
@@ -52,6 +53,22 @@ MOST_TEXT = 1 << 28
 """Bytes of JSON that are read from the child."""
 
 
+Json: TypeAlias = dict[str, Any]
+"""What the child says; JSON has any values."""
+
+
+class Asked(NamedTuple):
+    """What the child is to launch."""
+
+    text: str
+    file: str
+    kernel: str
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    values: list[object]
+    options: LaunchOptions
+    timeline: bool
+
+
 class Answer(NamedTuple):
     """What came of an isolated launch."""
 
@@ -62,16 +79,18 @@ class Answer(NamedTuple):
 
 def launch(
     kernel: Kernel,
-    sizes: tuple[Any, Any],
-    values: Sequence[Any],
-    options: dict[str, Any],
+    sizes: tuple[tuple[int, ...], tuple[int, ...]],
+    values: Sequence[object],
+    options: LaunchOptions,
     timeline: bool,
 ) -> Answer:
     """Launch a kernel in a child; arrays among the values are changed in place."""
     module = kernel.loaded.module
-    asked = (module.text, module.name, kernel.name, sizes, list(values), options)
+    asked = Asked(
+        module.text, module.name, kernel.name, sizes, list(values), options, timeline
+    )
     limits = options.get("limits", Limits())
-    done = _run(pickle.dumps((*asked, timeline)), limits.seconds, limits.memory)
+    done = _run(pickle.dumps(tuple(asked)), limits.seconds, limits.memory)
     head, rest = _split(done)
     _put(arrays_of(values), head.pop("arrays", []), rest)
     if "error" in head:
@@ -90,9 +109,9 @@ def launch(
     return Answer(result, str(head["timeline"]))
 
 
-def arrays_of(values: Sequence[Any]) -> list[NDArray[Any]]:
+def arrays_of(values: Sequence[object]) -> list[Array]:
     """The arrays among the arguments of a launch, each once."""
-    found: dict[int, NDArray[Any]] = {}
+    found: dict[int, Array] = {}
     for each in values:
         array = each.array if isinstance(each, Pointer) else each
         if isinstance(array, np.ndarray):
@@ -159,8 +178,8 @@ def _died(status: int, memory: int | None) -> KernelFault:
     )
 
 
-def _split(answer: bytes) -> tuple[dict[str, Any], bytes]:
-    """The JSON of an answer, and the bytes behind it."""
+def _split(answer: bytes) -> tuple[Json, bytes]:
+    """The JSON of an answer, and the bytes after it."""
     try:
         (size,) = struct.unpack_from("<Q", answer)
         if size > min(len(answer) - 8, MOST_TEXT):
@@ -173,7 +192,7 @@ def _split(answer: bytes) -> tuple[dict[str, Any], bytes]:
     return head, answer[8 + size :]
 
 
-def _put(arrays: list[NDArray[Any]], sizes: list[int], data: bytes) -> None:
+def _put(arrays: list[Array], sizes: list[int], data: bytes) -> None:
     """Write the bytes that the child left into the arrays."""
     if not sizes:
         return
@@ -188,19 +207,17 @@ def _put(arrays: list[NDArray[Any]], sizes: list[int], data: bytes) -> None:
         place += each.nbytes
 
 
-def _error(head: dict[str, Any]) -> Error:
+def _error(head: Json) -> Error:
     """The error that the child raised."""
-    kind: Any = getattr(errors, str(head["error"]), Error)
-    if not (isinstance(kind, type) and issubclass(kind, Error)):
-        kind = Error
+    kind: object = getattr(errors, str(head["error"]), Error)
+    if not isinstance(kind, type) or not issubclass(kind, KernelError):
+        return _plain(kind, head)
     problems = [_problem(each) for each in head.get("problems", [])]
     if issubclass(kind, KernelHazard):
         made: KernelError = KernelHazard(head["message"], head["kind"], problems)
-    elif issubclass(kind, KernelFault):
+    else:
         made = kind(head["message"], head["kind"])
         made.problems, made.before = problems, head["before"]
-    else:
-        return _plain(kind, head)
     made.line, made.source = int(head["line"]), str(head["source"])
     made.output = str(head["output"])
     for name in ("block", "thread"):
@@ -209,28 +226,30 @@ def _error(head: dict[str, Any]) -> Error:
     return made
 
 
-def _plain(kind: type[Error], head: dict[str, Any]) -> Error:
+def _plain(kind: object, head: Json) -> Error:
     """An error that consists of its message."""
-    return kind(str(head["message"]))
+    if isinstance(kind, type) and issubclass(kind, Error):
+        return kind(str(head["message"]))
+    return Error(str(head["message"]))
 
 
 # ── problems as JSON ────────────────────────────────────────────────────────
 
 
-def _source_json(source: Source | None) -> Any:
+def _source_json(source: Source | None) -> list[object] | None:
     if source is None:
         return None
     return [source.file, source.line, source.column, _source_json(source.caller)]
 
 
-def _source(given: Any) -> Source | None:
+def _source(given: list[Any] | None) -> Source | None:
     if given is None:
         return None
     file, line, column, caller = given
     return Source(str(file), int(line), int(column), _source(caller))
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
+def _problem_json(problem: Problem) -> dict[str, object]:
     """A problem with its whole sources, which ``to_dict`` shortens."""
     found = problem.to_dict() | {"source": _source_json(problem.source)}
     pairs = zip(found["related"], problem.related, strict=True)
@@ -238,7 +257,7 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
     return found
 
 
-def _problem(given: dict[str, Any]) -> Problem:
+def _problem(given: Json) -> Problem:
     """What :func:`_problem_json` made."""
     given.pop("frames", None)  # the source has them
     for each in given["related"]:
@@ -262,7 +281,7 @@ def child() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may be in the answer
     confine(limits["seconds"], limits["memory"])
-    answer(asked, out)
+    answer(Asked(*asked), out)
 
 
 def confine(seconds: float | None, memory: int | None) -> None:
@@ -284,10 +303,10 @@ def confine(seconds: float | None, memory: int | None) -> None:
         most(resource.RLIMIT_AS, memory + BASE)
 
 
-def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
+def answer(asked: Asked, out: BinaryIO) -> None:
     """Launch, and write what came of it."""
     text, name, kernel, sizes, values, options, timeline = asked
-    head: dict[str, Any]
+    head: dict[str, object]
     try:
         found = parse(text, name).kernels[kernel]
         grid, block = sizes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.commands import isolated as apart
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
@@ -31,6 +31,7 @@ from fragmenta.commands.launch_arguments import (
     Cooperative,
     Given,
     Grid,
+    LaunchOptions,
     ScheduleText,
     ScheduleTexts,
     Shared,
@@ -214,14 +215,17 @@ def launch(
     _check_timeline(timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
-    options: dict[str, Any] = {"target": target, "cooperative": cooperative}
-    options |= {"shared": shared, "contract": not no_contract}
     watch = Watch("report" if timeline else problems, strict)
-    options |= {"watch": False if no_check else watch}
-    options |= {"limits": Limits(seconds, memory, printed, limit)}
-    options |= schedule_options(schedule, schedules)
-    if cluster is not None:
-        options["cluster"] = sides(cluster, "--cluster")
+    options: LaunchOptions = {
+        "target": target,
+        "shared": shared,
+        "contract": not no_contract,
+        "watch": False if no_check else watch,
+        "cooperative": cooperative,
+        "cluster": None if cluster is None else sides(cluster, "--cluster"),
+        "limits": Limits(seconds, memory, printed, limit),
+        **schedule_options(schedule, schedules),
+    }
     before = [each.value.tobytes() for each in given]
     values = for_kernel([each.value for each in given])
     picture = ""
@@ -291,7 +295,7 @@ def _places(
         if number not in arrays:
             have = f"arrays are {one_of(arrays, 'and')}" if arrays else "none is"
             raise Error(f"--save {text}: argument {index} is no array; {have}")
-        check_output(path, force, ".npy", "--save")
+        check_output(path, force, ".npy", option="--save")
         if number in found or path in found.values():
             raise Error(f"--save {text}: an array has one file, and a file one array")
         found[number] = path
@@ -334,7 +338,7 @@ def _changes(
     return found
 
 
-def _range(array: NDArray[Any]) -> tuple[float | None, float | None, int | None]:
+def _range(array: Array) -> tuple[float | None, float | None, int | None]:
     """The least and the largest value, and how many are NaN."""
     if array.dtype.kind in "iub" and array.size:
         return int(array.min()), int(array.max()), None
@@ -358,7 +362,7 @@ class _Done(NamedTuple):
     def where(self) -> str:
         return self.target or self.kernel.loaded.module.target
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, for a program."""
         result = self.result
         return {
@@ -502,7 +506,7 @@ def _list(file: str, name: str | None, as_json: bool) -> None:
         emit("\n".join(line for each in chosen for line in _lines(each)))
 
 
-def _described(kernel: Kernel) -> dict[str, Any]:
+def _described(kernel: Kernel) -> dict[str, object]:
     return {
         "kernel": kernel.name,
         "target": kernel.loaded.module.target,

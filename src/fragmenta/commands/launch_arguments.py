@@ -12,18 +12,21 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.commands.files import complete_file, load
 from fragmenta.errors import Error, nearest, one_of, shortened
 from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.kernel import load as load_ptx
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.options import Watch
+from fragmenta.registers.dtype import nearest_type
 
 # ── options ─────────────────────────────────────────────────────────────────
 
@@ -102,7 +105,25 @@ def sides(text: str, option: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def schedule_options(one: str | None, several: str | None) -> dict[str, Any]:
+class ScheduleOptions(TypedDict, total=False):
+    """The schedule, if one is given, or several."""
+
+    schedule: str | int | list[str | int]
+
+
+class LaunchOptions(ScheduleOptions):
+    """The options that ``kernel.launch`` gets from the command line."""
+
+    target: str | None
+    shared: int
+    contract: bool
+    watch: bool | Watch
+    cooperative: bool
+    cluster: tuple[int, ...] | None
+    limits: Limits
+
+
+def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
     """The schedules of a launch, as ``kernel.launch`` takes them.
 
     >>> schedule_options(None, "eager,lazy,7")
@@ -168,7 +189,7 @@ class Given(NamedTuple):
     value: Argument
 
     @property
-    def elements(self) -> NDArray[Any] | None:
+    def elements(self) -> Array | None:
         """The elements of an array, in their own type."""
         if not isinstance(self.value, np.ndarray):
             return None
@@ -317,7 +338,7 @@ def _type(word: str) -> str:
     if name not in TYPES:
         allowed = [*TYPES, *_ALIASES]
         raise Error(
-            f"no type {word:.40}{nearest(word, allowed)}; there are "
+            f"no type {word:.40}{nearest_type(word, allowed)}; there are "
             f"{one_of(TYPES, 'and')}"
         )
     return name

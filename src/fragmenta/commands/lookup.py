@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,8 +19,8 @@ from fragmenta.commands.arguments import (
     find_operand,
     number,
 )
-from fragmenta.commands.machine import tell_machine
 from fragmenta.commands.output import emit, emit_json, width
+from fragmenta.commands.sass import tell_machine
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
@@ -154,7 +154,7 @@ def _places(
             yield selected, place
 
 
-def _place(part: Fragment, place: Place | Cell) -> dict[str, Any]:
+def _place(part: Fragment, place: Place | Cell) -> dict[str, object]:
     if isinstance(place, Cell):
         return {
             **({} if place.cta is None else {"cta": place.cta}),
@@ -256,7 +256,7 @@ def holds(
         emit_json({**meant.record, "elements": told})
         return
     outer = [axis for axis in places.axes(part)[:-1] if axis in asked]
-    held = f"{part.name} in {places.told({k: asked[k] for k in outer})}"
+    held = f"{part.name} in {places.in_words({k: asked[k] for k in outer})}"
     lines = [*meant.head, held]
     lines += _held(part, list(tables.spans(part, records, join=True)))
     if inside:
@@ -413,12 +413,12 @@ def _reading_order(span: Span) -> tuple[int, ...]:
     return tuple(span.first.values())[::-1]
 
 
-def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, Any]:
+def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, object]:
     def extent(coordinate: str) -> int | list[int]:
         first, last = span.first[coordinate], span.last[coordinate]
         return first if first == last else [first, last]
 
-    record: dict[str, Any] = {"operand": part.name}
+    record: dict[str, object] = {"operand": part.name}
     record["element"] = {name: extent(name) for name in span.first}
     if part.stored > 1:
         record["columns"] = _logical(op, span.first["col"], span.last["col"])

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -60,12 +60,12 @@ def paint(text: Text) -> None:
     Console(highlight=False, soft_wrap=True).print(text)
 
 
-def emit_json(value: Any) -> None:
+def emit_json(value: object) -> None:
     """Write an answer for a program, and for people who read along."""
     write(json_text(value))
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """JSON with everything that fits on one line on one line."""
     return _json(_finite(value), 0)
 
@@ -82,7 +82,7 @@ def complain(text: str) -> None:
     typer.echo(printable(text), err=True)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """The same with infinities and NaN as text, for which JSON has no number."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
@@ -91,7 +91,7 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
-def _json(value: Any, indent: int) -> str:
+def _json(value: object, indent: int) -> str:
     whole = json.dumps(value, allow_nan=False)
     if len(whole) + indent < 78 or not isinstance(value, dict | list | tuple):
         return whole

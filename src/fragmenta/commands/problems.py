@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import quote
 
 from fragmenta import __version__
@@ -77,7 +76,7 @@ def of_fault(fault: KernelError) -> list[Problem]:
 # ── for programs ────────────────────────────────────────────────────────────
 
 
-def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
+def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
     """The problems of files as SARIF 2.1.0."""
     rules = list(RULES)
     driver = {
@@ -138,7 +137,7 @@ def _file(path: str) -> dict[str, str]:
     return {"uri": quote(path.replace(os.sep, "/"))}
 
 
-def _locations(file: str, problem: Problem) -> dict[str, Any]:
+def _locations(file: str, problem: Problem) -> dict[str, object]:
     """Where a code host shows a problem, and all other places.
 
     That is a line of the program that the PTX was compiled from, if there is one that
@@ -176,7 +175,7 @@ def _chain(source: Source | None, message: str) -> list[tuple[Source, str]]:
     return [(e, message if e is source else "called here") for e in frames]
 
 
-def _location(file: str, problem: Problem) -> dict[str, Any]:
+def _location(file: str, problem: Problem) -> dict[str, object]:
     region = {
         "startLine": max(1, problem.line),
         "startColumn": problem.column,
@@ -193,13 +192,13 @@ def _location(file: str, problem: Problem) -> dict[str, Any]:
     return {"physicalLocation": place, "logicalLocations": named}
 
 
-def _place(file: str, related: Related) -> dict[str, Any]:
+def _place(file: str, related: Related) -> dict[str, object]:
     region = {"startLine": max(1, related.line), "snippet": {"text": related.text}}
     place = {"artifactLocation": _file(file), "region": region}
     return {"physicalLocation": place, "message": {"text": related.message}}
 
 
-def _source(source: Source, message: str) -> dict[str, Any]:
+def _source(source: Source, message: str) -> dict[str, object]:
     region = {"startLine": max(1, source.line), "startColumn": max(1, source.column)}
     place = {"artifactLocation": _file(source.file), "region": region}
     return {"physicalLocation": place, "message": {"text": message}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -16,13 +16,22 @@ from fragmenta.commands.files import (
     check_output,
     load,
     matrix_argument,
+    not_one,
     save_array,
     save_arrays,
+    save_tensors,
     size_text,
 )
 from fragmenta.commands.output import emit, emit_json
-from fragmenta.commands.quantized import from_archive, is_quantized, to_arrays
-from fragmenta.errors import Error, one_of
+from fragmenta.commands.quantized_files import (
+    as_stored,
+    from_archive,
+    is_quantized,
+    to_arrays,
+    to_items,
+    to_texts,
+)
+from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import bar
 from fragmenta.quant import quantization as library
@@ -49,11 +58,17 @@ def _complete(incomplete: str) -> list[str]:
     "fragmenta quantize a.npy int8 --per tensor --json",
     "fragmenta quantize a.npy int4 --per 16 -o a.npz",
     "fragmenta quantize w.npy mma nvfp4 m16n8k64",
+    "fragmenta quantize w.npy mxfp8_e4m3 --packed -o w.safetensors",
     "fragmenta quantize w.npz --dequantize -o back.npy",
 )
 def quantize(
     file: Annotated[
-        str, matrix_argument("FILE", "A .npy file; with --dequantize a .npz file.")
+        str,
+        matrix_argument(
+            "FILE",
+            "A .npy file, or a .safetensors file and :NAME of a tensor; with "
+            "--dequantize a file of this command.",
+        ),
     ],
     form: Annotated[
         list[str] | None,
@@ -91,7 +106,15 @@ def quantize(
     dequantize: Annotated[
         bool,
         typer.Option(
-            "--dequantize", help="Write the numbers that a .npz file stands for."
+            "--dequantize", help="Write the numbers that such a file stands for."
+        ),
+    ] = False,
+    packed: Annotated[
+        bool,
+        typer.Option(
+            "--packed",
+            help="Write the bytes that cuBLAS takes: k contiguous, two e2m1 in a byte, "
+            "block scales in blocks of 128 x 4.",
         ),
     ] = False,
     output: Output = None,
@@ -102,23 +125,28 @@ def quantize(
     its place, the root mean square of the errors by that of the numbers, how many
     numbers are clipped at the largest element, and how many become 0.
 
-    -o writes a .npz file with 'values', 'scales', 'tensor_scale' if there is one, and
-    what else describes them.  'fragmenta run' takes it for A or B, and --dequantize
-    writes the numbers that it stands for, float64, to a .npy file.
+    -o writes a .npz or .safetensors file with 'values', 'scales', 'tensor_scale' if
+    there is one, and what else describes them.  'fragmenta run' takes it for A or B,
+    and --dequantize writes the numbers that it stands for, float64, to a .npy file.
     """
     if dequantize:
         options = {"--per": per, "--rule": rule, "--tensor-scale": tensor_scale}
+        options |= {"--packed": packed or None}
         given = [name for name, value in options.items() if value is not None]
         if form or given:
             extra = one_of([*(form or []), *given], "and")
-            raise Error(f"--dequantize takes a .npz file alone; given also {extra}")
+            raise Error(
+                f"--dequantize takes a file of quantize alone; given also {extra}"
+            )
         _dequantize(file, output, force, as_json)
         return
     if not form:
         known = one_of((*library.FORMATS, *library.ELEMENTS))
         raise Error(f"name a format after the file: {known}, or an instruction")
     if output is not None:
-        check_output(output, force, ".npz")
+        check_output(output, force, ".npz", ".safetensors")
+    elif packed:
+        raise BadCall("--packed is about the file; name it with -o")
     op = _format(form)
     matrix = _numbers(file)
     q = library.quantize(
@@ -131,12 +159,21 @@ def quantize(
     )
     report = quantization_report(matrix, q)
     if output is not None:
-        with bar("writing") as progress:
-            save_arrays(output, to_arrays(q), force, progress)
+        _save(output, q, packed, force)
     if as_json:
         emit_json(_about(file, q, report, output))
     else:
         emit("\n".join(_lines(file, matrix, q, report, output)))
+
+
+def _save(path: str, q: Quantized, packed: bool, force: bool) -> None:
+    arrays = to_arrays(q, packed)
+    with bar("writing") as progress:
+        if path.endswith(".npz"):
+            save_arrays(path, arrays | to_items(q, packed), force, progress)
+            return
+        stored = {name: as_stored(array) for name, array in arrays.items()}
+        save_tensors(path, stored, to_texts(q, packed), force, progress)
 
 
 def _format(words: list[str]) -> Instruction | str:
@@ -151,10 +188,9 @@ def _numbers(path: str) -> Array:
     if is_quantized(found):
         raise Error(f"{path} is quantised already; --dequantize writes its numbers")
     if not isinstance(found, np.ndarray):
-        have = one_of(found, "and") or "nothing"
-        raise Error(
-            f"{path} is an archive of {have}; one matrix is needed, a .npy file"
-        )
+        raise not_one(found, path)
+    if found.dtype.type.__module__ == "ml_dtypes":  # a safetensors file has types
+        return found.astype(np.float32)
     if found.dtype.kind == "V":
         raise Error(
             f"{path} holds items of {found.dtype.itemsize} bytes without a type; save "
@@ -196,7 +232,7 @@ def _described(q: Quantized) -> str:
 
 def _about(
     file: str, q: Quantized, report: QuantizationReport, output: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """For programs."""
     scale = q.tensor_scale
     return {
@@ -221,7 +257,7 @@ def _dequantize(path: str, output: str | None, force: bool, as_json: bool) -> No
     check_output(output, force, ".npy")
     found = load(path)
     if isinstance(found, np.ndarray):
-        raise Error(f"{path} is one matrix; --dequantize takes a .npz of quantize")
+        raise Error(f"{path} is one matrix; --dequantize takes a file of quantize")
     q = from_archive(found, path)
     numbers = library.dequantize(q)
     with bar("writing") as progress:

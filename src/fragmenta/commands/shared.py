@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -39,8 +39,10 @@ from fragmenta.shared.descriptor import (
 )
 from fragmenta.shared.elements import allowed_swizzles, stored
 from fragmenta.shared.loops import only_as, single_loop
+from fragmenta.shared.matching import Along
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
+from fragmenta.shared.placement import Order
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tile_copies
 from fragmenta.shared.tiles import default_swizzle
@@ -157,11 +159,11 @@ def shared(
         check_alone("--suggest" if suggest else "--language", access=access)
         if suggest:
             check_alone("--suggest", swizzle=swizzle, pitch=pitch)
-        whole, asked = lying.whole(), {"num": num, "along": along}
+        whole = lying.whole()
         told = (
-            whole.suggested(asked, copy, language is not None)
+            whole.suggested(num, along, copy, language is not None)
             if suggest
-            else whole.written(asked)
+            else whole.written(num, along)
         )
         if as_json:
             emit_json(told.record)
@@ -175,6 +177,15 @@ def shared(
     parts = [f"{op}\n{lying.head()}", lying.picture(chosen), lying.by_swizzle(chosen)]
     parts.append(lying.copies() if lying.family else lying.ways(chosen))
     emit("\n\n".join(parts))
+
+
+class _Cost(NamedTuple):
+    """What an access costs under a swizzle."""
+
+    access: str
+    swizzle: AnySwizzle
+    degree: int
+    turns: int
 
 
 @dataclass(frozen=True)
@@ -252,15 +263,9 @@ class _Lying:
         return allowed_swizzles(self.op.types[self.operand.lower()], self.major)
 
     @property
-    def _described(self) -> dict[str, Any]:
-        """What a descriptor and a tensor map are made with."""
-        told: dict[str, Any] = {"major": self.major, "swizzle": self.swizzle}
-        return told | {"family": self.family, "kind": self.op.kind}
-
-    @property
-    def side(self) -> str:
+    def side(self) -> Along:
         """What the operand has besides k."""
-        return {"A": "m", "B": "n"}[self.operand]
+        return "m" if self.operand == "A" else "n"
 
     @property
     def tile(self) -> RowTile:
@@ -275,7 +280,13 @@ class _Lying:
         """What the instruction takes; None if it takes none."""
         if self.family is None:
             return None
-        return Descriptor.for_tile(*self._sizes, **self._described)
+        return Descriptor.for_tile(
+            *self._sizes,
+            major=self.major,
+            swizzle=self.swizzle,
+            family=self.family,
+            kind=self.op.kind,
+        )
 
     @property
     def _sizes(self) -> tuple[int, int, str]:
@@ -316,8 +327,8 @@ class _Lying:
             "the same rows with every swizzle:",
             " " * 12 + "".join(f"{name:>{wide}}" for name in names),
         ]
-        for access in dict.fromkeys(record["access"] for record in records):
-            ways = [r["degree"] for r in records if r["access"] == access]
+        for access in dict.fromkeys(record.access for record in records):
+            ways = [each.degree for each in records if each.access == access]
             cells = "".join(f"{f'{n}-way' if n > 1 else 'free':>{wide}}" for n in ways)
             lines.append(f"  {access:<10}{cells}")
         return "\n".join(lines)
@@ -365,11 +376,11 @@ class _Lying:
 
     # ── for programs ────────────────────────────────────────────────────────
 
-    def about(self, chosen: Chosen) -> dict[str, Any]:
+    def about(self, chosen: Chosen) -> dict[str, object]:
         rows, k, of = self._sizes
         descriptor, cost = self.descriptor, chosen.cost
         idle = [-1] * (len(chosen.addresses) - len(chosen.counted))
-        about: dict[str, Any] = {
+        about: dict[str, object] = {
             "instruction": str(self.op),
             "operand": self.operand,
             "type": of,
@@ -385,7 +396,7 @@ class _Lying:
                 record if record["degree"] > 1 else record | {"busiest": []}
                 for record in cost.records()
             ],
-            "by_swizzle": self.costs(chosen),
+            "by_swizzle": [each._asdict() for each in self.costs(chosen)],
         }
         if descriptor is None:
             return {**about, **self._as_records(chosen)}
@@ -397,7 +408,7 @@ class _Lying:
             "tensor_map": copies if isinstance(copies, str) else copies.to_json(),
         }
 
-    def _as_records(self, chosen: Chosen) -> dict[str, Any]:
+    def _as_records(self, chosen: Chosen) -> dict[str, object]:
         """The load that is meant, or why there is none, and all there are."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
@@ -420,7 +431,7 @@ class _Lying:
         whole = None if loop is None else loop_record(loop)
         return {"ldmatrix": records[meant], "loads": records, "loop": whole}
 
-    def costs(self, chosen: Chosen) -> list[dict[str, Any]]:
+    def costs(self, chosen: Chosen) -> list[_Cost]:
         """One record for each access and swizzle."""
         records = []
         for access in ACCESSES:
@@ -430,9 +441,8 @@ class _Lying:
                 found = self._doing(access, mode, tiles, along)
                 if isinstance(found, str):
                     break
-                record = {"access": access, "swizzle": mode}
                 cost = found.cost
-                records.append(record | {"degree": cost.degree, "turns": cost.turns})
+                records.append(_Cost(access, mode, cost.degree, cost.turns))
         return records
 
     # ── what the warp may do ────────────────────────────────────────────────
@@ -471,7 +481,7 @@ class _Lying:
         return found
 
     def _doing(
-        self, access: str, swizzle: Swizzle, tiles: int = 1, along: Any = None
+        self, access: str, swizzle: Swizzle, tiles: int = 1, along: Along | None = None
     ) -> Chosen | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
         if access == "ldmatrix" and not self.family:
@@ -492,7 +502,7 @@ class _Lying:
         )
         return [one, *(load for load in several if not isinstance(load, str))]
 
-    def _load(self, swizzle: Swizzle, tiles: int, along: Any) -> Chosen | str:
+    def _load(self, swizzle: Swizzle, tiles: int, along: Along | None) -> Chosen | str:
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
         if tiles > 1 and tile.row_bytes > pitch:
@@ -520,7 +530,7 @@ class _Lying:
         return self
 
     @property
-    def order(self) -> str:
+    def order(self) -> Order:
         """The order of the operand's elements in memory."""
         return "row" if (self.operand == "A") == (self.major == "k") else "col"
 
@@ -532,19 +542,19 @@ class _Lying:
                 "--suggest are for operands in registers"
             )
         shape = (self.rows, self.k) if self.operand == "A" else (self.k, self.rows)
-        placed = {"pitch": self.pitch, "swizzle": self.swizzle}
-        return WholeTile(self.op, self.operand, shape, self.order, placed)
+        tile = self.op, self.operand, shape, self.order
+        return WholeTile(*tile, self.pitch, self.swizzle)
 
     def looped(self, chosen: Chosen) -> MatrixLoop | None:
         """The loop over the tile with the chosen ldmatrix, if there is one."""
         if chosen.access != "ldmatrix" or self.family:
             return None
         try:
-            return self.whole().loop(num=chosen.num, along=chosen.along)
+            return self.whole().loop(chosen.num, chosen.along)
         except Error:  # the tile has one instruction's operand, or an odd number
             return None
 
-    def _reached(self, tiles: int, along: Any) -> RowTile:
+    def _reached(self, tiles: int, along: Along | None) -> RowTile:
         """The tile, with rows or bytes added as several operands need them."""
         rows, k, _ = _extent(self.op, self.operand)
         k = max(self.k, k * tiles if along == "k" else 0)
@@ -555,7 +565,13 @@ class _Lying:
     def _tensor_map(self) -> TileCopies | str:
         """How copies write the tile, or why they cannot."""
         try:
-            return tile_copies(*self._sizes, **self._described)
+            return tile_copies(
+                *self._sizes,
+                major=self.major,
+                swizzle=self.swizzle,
+                family=self.family or "wgmma",
+                kind=self.op.kind,
+            )
         except Error as error:
             return str(error)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.banks import Conflicts, RowTile, bank_conflicts
+from fragmenta.shared.matching import Along
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Chosen:
     """Of an ldmatrix, what a lane addresses, as expressions."""
     tiles: int = 1
     """Operands that it loads."""
-    along: Any = None
+    along: Along | None = None
     """Where the further operands lie: m, n or k."""
 
     @property

@@ -1,25 +1,27 @@
-"""What does ``fragmenta shared`` say about all fragments of a tile?"""
+"""The loop over all fragments of a tile, for ``fragmenta shared``."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.commands.output import width
 from fragmenta.cuda.source.loops import to_cuda
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.loops import ldmatrix_loop
-from fragmenta.shared.matching import SIDES
+from fragmenta.shared.matching import SIDES, Along
 from fragmenta.shared.matrix_loop import MatrixLoop
+from fragmenta.shared.placement import Order
 from fragmenta.shared.suggestions import Copy, suggest_swizzle
+from fragmenta.shared.swizzles import AnySwizzle
 
 
 class Told(NamedTuple):
     """An answer, as text and for a program."""
 
     text: str
-    record: dict[str, Any]
+    record: dict[str, object]
 
 
 class WholeTile(NamedTuple):
@@ -28,19 +30,35 @@ class WholeTile(NamedTuple):
     op: Instruction
     operand: str
     shape: tuple[int, int]
-    order: Any
-    placed: dict[str, Any]
-    """Its pitch and its swizzle."""
+    order: Order
+    pitch: int | None
+    swizzle: AnySwizzle
 
-    def loop(self, **asked: Any) -> MatrixLoop:
+    def loop(self, num: str | None, along: Along | None) -> MatrixLoop:
         """The loop that loads the tile."""
-        told = {"tile": self.shape, "order": self.order, **self.placed, **asked}
-        return ldmatrix_loop(self.op, self.operand, **told)
+        return ldmatrix_loop(
+            self.op,
+            self.operand,
+            tile=self.shape,
+            order=self.order,
+            pitch=self.pitch,
+            swizzle=self.swizzle,
+            num=num,
+            along=along,
+        )
 
-    def suggested(self, asked: dict[str, Any], copy: Copy | None, cuda: bool) -> Told:
+    def suggested(
+        self, num: str | None, along: Along | None, copy: Copy | None, cuda: bool
+    ) -> Told:
         """Swizzles and paddings, the best first, or the function of the best."""
         found = suggest_swizzle(
-            self.op, self.operand, tile=self.shape, order=self.order, copy=copy, **asked
+            self.op,
+            self.operand,
+            tile=self.shape,
+            order=self.order,
+            copy=copy,
+            num=num,
+            along=along,
         )
         best = found.best.loop
         text = f"{self.op}\n{found}\n\nthe best of them:\n{indented(described(best))}"
@@ -50,15 +68,16 @@ class WholeTile(NamedTuple):
         source = to_cuda(best)
         return Told(source.rstrip("\n"), {**record, "source": source})
 
-    def written(self, asked: dict[str, Any]) -> Told:
+    def written(self, num: str | None, along: Along | None) -> Told:
         """The CUDA function."""
-        loop = self.loop(**asked)
+        loop = self.loop(num, along)
         source = to_cuda(loop)
         return Told(source.rstrip("\n"), {**self._about(loop), "source": source})
 
-    def _about(self, loop: MatrixLoop) -> dict[str, Any]:
-        about = {"instruction": str(self.op), "operand": self.operand}
-        return about | {
+    def _about(self, loop: MatrixLoop) -> dict[str, object]:
+        return {
+            "instruction": str(self.op),
+            "operand": self.operand,
             "tile": self.shape,
             "order": self.order,
             "loop": loop_record(loop),
@@ -82,8 +101,8 @@ def check_alone(option: str, **given: object) -> None:
 
 def expressions(loop: MatrixLoop) -> str:
     """The element that a lane addresses in the first step, by the lane."""
-    first: dict[str, Any] = {name: 0 for name, n in loop.steps.items() if n > 1}
-    found = loop.layout.to_cuda("holds", U=0, **first)
+    first = {name: 0 for name, n in loop.steps.items() if n > 1}
+    found = loop.layout.to_cuda("holds", language="cuda", **{"U": 0, **first})
     sides = dict(zip(("row", "col"), SIDES[loop.operand], strict=True))
     return ", ".join(f"{sides[name]} = {text}" for name, text in found.items())
 
@@ -108,7 +127,7 @@ def indented(text: str) -> str:
     return textwrap.indent("\n".join(lines), "  ")
 
 
-def loop_record(loop: MatrixLoop) -> dict[str, Any]:
+def loop_record(loop: MatrixLoop) -> dict[str, object]:
     """The loop for a program."""
     cost = loop.conflicts()
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -159,12 +159,12 @@ def _violations(
             return
 
 
-def _counts(rows: Array, granularity: Granularity) -> NDArray[Any]:
+def _counts(rows: Array, granularity: Granularity) -> NDArray[np.int64]:
     """How many places of each chunk have a value."""
     short = -rows.shape[1] % granularity.chunk
     values = np.pad(rows != 0, ((0, 0), (0, short)))
     shape = (len(rows), -1, granularity.places, granularity.group)
-    counts: NDArray[Any] = values.reshape(shape).any(axis=-1).sum(axis=-1)
+    counts: NDArray[np.int64] = values.reshape(shape).any(axis=-1).sum(axis=-1)
     return counts
 
 
@@ -206,7 +206,7 @@ def _about(
     found: list[tuple[tuple[int, ...], int]],
     output: str | None,
     arrays: dict[str, Array],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """For programs."""
     chunk = report.granularity.chunk
     return {

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error
@@ -41,7 +40,7 @@ class Group:
     ptx: Version
     targets: str
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The same for programs."""
         return {**vars(self), "ptx": str(self.ptx)}
 
@@ -141,8 +140,9 @@ def _merged(found: Iterable[Group], field: str) -> list[Group]:
 
 
 def _with(group: Group, field: str, values: Iterable[str]) -> Group:
-    given: dict[str, Any] = {field: tuple(values)}
-    return replace(group, **given)
+    kept = {name: getattr(group, name) for name in ("shapes", "types", "results")}
+    shapes, types, results = (kept | {field: tuple(values)}).values()
+    return replace(group, shapes=shapes, types=types, results=results)
 
 
 # ── as text ─────────────────────────────────────────────────────────────────

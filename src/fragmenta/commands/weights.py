@@ -1,10 +1,11 @@
-"""In which order is a weight stored, and which code loads it?"""
+"""The command ``shuffle``: orders of quantised weights, and code that loads them."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypedDict
 
 import typer
 
@@ -39,7 +40,7 @@ def _complete_order(incomplete: str) -> list[str]:
     return names or complete_instruction(incomplete)
 
 
-def _file(name: str, what: str) -> Any:
+def _file(name: str, what: str) -> object:
     return typer.Option(name, metavar="FILE", help=what, autocompletion=complete_file)
 
 
@@ -175,7 +176,7 @@ def shuffle(
         with bar("writing") as progress:
             save_array(output, array, force, progress)
         about["written"] = output
-        about |= {"result": array.shape, "type": str(array.dtype)}
+        about["result"], about["type"] = array.shape, str(array.dtype)
     if as_json:
         emit_json(about)
     else:
@@ -192,7 +193,7 @@ def _check_request(asked: list[str], output: str | None, force: bool) -> None:
     if output is not None:
         if not asked:
             raise Error("-o needs --pack, --unpack, --scales, --zeros or --function")
-        check_output(output, force, "" if text else ".npy")
+        check_output(output, force, *([] if text else [".npy"]))
 
 
 def _list(as_json: bool, given: list[str]) -> None:
@@ -265,7 +266,7 @@ def _array(
 
 
 def _write_cuda(
-    text: str, about: dict[str, Any], output: str | None, force: bool, as_json: bool
+    text: str, about: _About, output: str | None, force: bool, as_json: bool
 ) -> None:
     if output is not None:
         save_text(output, text + "\n", force)
@@ -279,9 +280,32 @@ def _write_cuda(
         write(printable(f"{lines} lines of CUDA to {output}"))
 
 
-def _about(made: Shuffle) -> dict[str, Any]:
+class _About(TypedDict, total=False):
+    """Everything about an order, and what was written."""
+
+    order: str
+    shape: dict[str, int]
+    bits: int
+    words: tuple[int, ...]
+    instruction: str
+    operand: str
+    fragment: str
+    load_bytes: int
+    k_steps: int
+    n_steps: int
+    memory: str
+    nibbles: Sequence[int]
+    stored: str
+    scales: str
+    channel: str
+    written: str
+    result: tuple[int, ...]
+    type: str
+
+
+def _about(made: Shuffle) -> _About:
     """Everything about an order, for programs."""
-    found: dict[str, Any] = {
+    found: _About = {
         "order": made.name,
         "shape": dict(zip(made.layout.data, made.shape, strict=True)),
         "bits": made.bits,
@@ -292,7 +316,7 @@ def _about(made: Shuffle) -> dict[str, Any]:
         found["operand"] = made.operand
         found["fragment"] = str(made.fragment.layout)
         found["load_bytes"] = made.load_bytes
-        found |= {"k_steps": made.k_steps, "n_steps": made.n_steps}
+        found["k_steps"], found["n_steps"] = made.k_steps, made.n_steps
     found["memory"] = str(made.natural)
     found["nibbles"] = made.nibbles
     found["stored"] = str(made.layout.inverse())
@@ -302,7 +326,7 @@ def _about(made: Shuffle) -> dict[str, Any]:
     return found
 
 
-def _told(about: dict[str, Any]) -> str:
+def _told(about: _About) -> str:
     """The answer as labelled lines; long ones are wrapped."""
     names = " x ".join(about["shape"])
     size = size_text(tuple(about["shape"].values()))
@@ -318,9 +342,9 @@ def _told(about: dict[str, Any]) -> str:
         rows["load"] = f"{about['load_bytes']} bytes: {steps}"
     rows["memory"] = about["memory"]
     rows["nibbles"] = " ".join(map(str, about["nibbles"]))
-    rows |= {
-        name: about[name] for name in ("stored", "scales", "channel") if name in about
-    }
+    rows |= {"stored": about["stored"], "scales": about["scales"]}
+    if "channel" in about:
+        rows["channel"] = about["channel"]
     if "written" in about:
         made = f"{size_text(about['result'])} {about['type']}"
         rows["written"] = f"{made} to {about['written']}"

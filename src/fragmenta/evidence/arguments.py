@@ -212,7 +212,7 @@ def into(argument: int, offset: int = 0) -> Spec:
 
 
 def make(spec: Spec, seed: int, data: bytes = b"") -> Argument:
-    """The argument that a description and a seed stand for.
+    """The argument of a description and a seed.
 
     Scalars are NumPy scalars; a struct is a ``numpy.void``; ``data`` has the bytes of
     arrays that are stored.

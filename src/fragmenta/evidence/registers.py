@@ -9,7 +9,7 @@ from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import BadFile
 from fragmenta.evidence import inputs
 from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
-from fragmenta.evidence.program import Fed, packed, repeating
+from fragmenta.evidence.reproduction import Fed, packed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.execution.mma import execute, stored_columns
 from fragmenta.isa.families import catalogue

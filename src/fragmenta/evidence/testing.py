@@ -82,7 +82,7 @@ class Launcher(Protocol):
 
     @property
     def name(self) -> str:
-        """What the driver calls the GPU, or the target that the CPU stands for."""
+        """The driver's name of the GPU, or the target whose bits the CPU computes."""
 
     @property
     def is_real(self) -> bool:

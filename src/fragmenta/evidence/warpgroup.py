@@ -16,7 +16,7 @@ from fragmenta.errors import BadFile
 from fragmenta.evidence import images, inputs
 from fragmenta.evidence.case import Answer, Mismatch, Options, TileCase
 from fragmenta.evidence.inputs import Source
-from fragmenta.evidence.program import Fed, repeating
+from fragmenta.evidence.reproduction import Fed, repeating
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.evidence.variants import Variant, checked_variant, variants
 from fragmenta.execution.mma import stored_columns

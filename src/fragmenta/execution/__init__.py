@@ -1,1 +1,1 @@
-"""What are the results, and why?"""
+"""The results of instructions and of whole matrices, and explanations of them."""

@@ -1,4 +1,4 @@
-"""The errors of instructions, target by target.
+"""Compares how exact instructions are, target by target.
 
 The same matrices are multiplied with each instruction as each target computes it.
 Every element of D is compared twice: with the exact product of the operands, which
@@ -34,7 +34,7 @@ from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.searching import find
-from fragmenta.isa.spoken import named_targets
+from fragmenta.isa.synonyms import named_targets
 from fragmenta.isa.target import number
 from fragmenta.progress import Progress, bar
 from fragmenta.registers.dtype import DType
@@ -156,15 +156,15 @@ def compare(
     in all.  A sparse instruction takes A pruned, and pruning is not counted.
 
     >>> ops = ["mma.m16n8k16.f32.f16", "wgmma.m64n8k32.f32.e4m3.e4m3"]
-    >>> told = compare(ops, ["sm_80", "sm_90"], k=512, input="uniform")
-    >>> for row in told.rows:
+    >>> found = compare(ops, ["sm_80", "sm_90"], k=512, input="uniform")
+    >>> for row in found.rows:
     ...     print(row.target, row.instruction[:5], f"{row.max_relative:.0e}")
     sm_80 mma.s 6e-06
     sm_90 mma.s 3e-06
     sm_90a wgmma 7e-03
-    >>> [f"{row.mean_total:.0e}" for row in told.rows]
+    >>> [f"{row.mean_total:.0e}" for row in found.rows]
     ['1e-05', '1e-05', '5e-03']
-    >>> print(*told.missing)
+    >>> print(*found.missing)
     ('wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3', 'sm_80')
     """
     for what, given in (("ops", ops), ("targets", targets)):
@@ -191,7 +191,7 @@ def compare(
             if key not in known:
                 known[key] = list(_errors(op, target, samples, share))
             rows += [replace(row, target=target) for row in known[key]]
-    return Compared(tuple(rows), missing, samples.told, samples.shape, rounding)
+    return Compared(tuple(rows), missing, samples.description, samples.shape, rounding)
 
 
 def _part(progress: Progress, place: int, count: int, done: float) -> None:
@@ -229,20 +229,11 @@ def _errors(
     for place, k in enumerate(samples.lengths):
         made = samples.operands(op, k)
         share = partial(_part, progress, place, len(samples.lengths))
-        a, b = (made.scales.get(name) for name in ("scale_a", "scale_b"))
-        d = matmul(
-            op,
-            made.a,
-            made.b,
-            scale_a=a,
-            scale_b=b,
-            target=target,
-            progress=share,
-        )
+        d = matmul(op, made.a, made.b, target=target, progress=share, **made.scales)
         of = op.types["d"]
         found = of.to_float64(of.encode(d))
-        left = scaled_values(op, "a", made.a, a)
-        right = scaled_values(op, "b", made.b, b)
+        left = scaled_values(op, "a", made.a, made.scales.get("scale_a"))
+        right = scaled_values(op, "b", made.b, made.scales.get("scale_b"))
         own = _measured(found, *_exact(op, left, right))
         whole = _measured(found * made.factor, *_exact(op, made.left, made.right))
         yield ErrorRow(

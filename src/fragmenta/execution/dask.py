@@ -1,4 +1,4 @@
-"""How does Dask multiply two matrices on many machines, bit for bit?
+"""Multiplies two matrices with Dask on many machines, bit for bit.
 
 Blocks of D are independent.  For each block of D, the blocks along k are multiplied
 in ascending k, and the result of one product is the C of the next.  So the bits are

@@ -1,4 +1,4 @@
-"""Why does this element of D have the value it has?
+"""Explains the value of one element of D.
 
 One element is explained step by step: each product and its exponent, how the terms
 are aligned, what each loses by it, the sum, the rounding, and the difference from
@@ -53,7 +53,7 @@ class Explained:
     target: str
     row: int
     col: int
-    told: Explanation
+    explanation: Explanation
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values; exact numbers as text."""
@@ -62,24 +62,24 @@ class Explained:
             "target": self.target,
             "row": self.row,
             "col": self.col,
-            "steps": [_plain(asdict(step)) for step in self.told.steps],
-            "bits": self.told.bits,
-            "value": _text(self.told.value),
-            "exact": _text(self.told.exact),
-            "difference": _text(self.told.difference),
-            "blocks": [_about_block(block) for block in self.told.blocks],
+            "steps": [_plain(asdict(step)) for step in self.explanation.steps],
+            "bits": self.explanation.bits,
+            "value": _text(self.explanation.value),
+            "exact": _text(self.explanation.exact),
+            "difference": _text(self.explanation.difference),
+            "blocks": [_about_block(block) for block in self.explanation.blocks],
             "losses": None if self.losses is None else _plain(asdict(self.losses)),
         }
 
     @cached_property
     def losses(self) -> Losses | None:
         """What is lost by alignment and by rounding; None if a sum is not finite."""
-        return losses(self.told, self.op.types["d"])
+        return losses(self.explanation, self.op.types["d"])
 
     def __str__(self) -> str:
         lines = [f"{self.op} on {self.target}", f"D[{self.row}, {self.col}]", ""]
-        lines += _blocks(self.told)
-        steps, fraction = self.told.steps, self.told.model.fraction
+        lines += _blocks(self.explanation)
+        steps, fraction = self.explanation.steps, self.explanation.model.fraction
         for number, step in enumerate(steps, 1):
             lines += [
                 _title(step, number, len(steps)),
@@ -87,12 +87,12 @@ class Explained:
                 *_sum(step, fraction),
                 "",
             ]
-        bits = f"0x{self.told.bits:0{self.op.types['d'].bits // 4}x}"
+        bits = f"0x{self.explanation.bits:0{self.op.types['d'].bits // 4}x}"
         lines += [
-            f"D           {_text(self.told.value)}  (bits {bits})",
-            f"exact       {_text(self.told.exact)}",
-            f"difference  {_text(self.told.difference)}",
-            *_summary(self.told, self.losses, self.op.types["d"].name),
+            f"D           {_text(self.explanation.value)}  (bits {bits})",
+            f"exact       {_text(self.explanation.exact)}",
+            f"difference  {_text(self.explanation.difference)}",
+            *_summary(self.explanation, self.losses, self.op.types["d"].name),
         ]
         return "\n".join(lines)
 
@@ -153,7 +153,7 @@ def explain(
     scales = scale_bits(op, scale_a, scale_b)
     check_whole(op, (*size, len(b)), c, scales)
     chosen = {n: s[row] if n == "scale_a" else s[:, col] for n, s in scales.items()}
-    told = explain_steps(
+    explanation = explain_steps(
         a[row],
         b[:, col],
         c[row, col],
@@ -161,7 +161,7 @@ def explain(
         index=None if index is None else index[row],
         **chosen,
     )
-    return Explained(op, where, row, col, told)
+    return Explained(op, where, row, col, explanation)
 
 
 def _title(step: Step, number: int, count: int) -> str:
@@ -178,13 +178,13 @@ def _title(step: Step, number: int, count: int) -> str:
     return f"step {number} of {count}: {what}"
 
 
-def _blocks(told: Explanation) -> Iterator[str]:
+def _blocks(explanation: Explanation) -> Iterator[str]:
     """The scales of each block, if there are any."""
-    if not told.blocks:
+    if not explanation.blocks:
         return
-    yield f"block scales, {told.model.scale}"
+    yield f"block scales, {explanation.model.scale}"
     yield f"  {'k':<10}{'scale a':>11}  {'scale b':>11}  {'product':>11}"
-    for block in told.blocks:
+    for block in explanation.blocks:
         a, b = block.scale_a, block.scale_b
         cells = [f"{_short(each):>11}" for each in (a, b, a * b)]
         yield f"  {_name(tuple(block.k)):<10}" + "  ".join(cells)
@@ -259,16 +259,16 @@ def _sum(step: Step, fraction: int) -> Iterator[str]:
         yield f"  rounded to {step.keep} fraction bits, {how}: {_short(step.value, 22)}"
 
 
-def _summary(told: Explanation, lost: Losses | None, of: str) -> Iterator[str]:
+def _summary(explanation: Explanation, lost: Losses | None, of: str) -> Iterator[str]:
     """What was lost, by what, where, and how much that is in D's last place."""
     if lost is None:
         yield "lost        not counted: a sum is not finite"
         return
-    if any(step.emax is not None for step in told.steps):
+    if any(step.emax is not None for step in explanation.steps):
         yield from _lost("alignment", lost, lost.alignment, "terms")
-    whole = told.steps[-1].operation == "exact"
+    whole = explanation.steps[-1].operation == "exact"
     name = {"wrap": "wrapping", "satfinite": "saturation"}
-    cause = name[told.steps[-1].rounding] if whole else "rounding"
+    cause = name[explanation.steps[-1].rounding] if whole else "rounding"
     yield from _lost(cause, lost, lost.rounding, "steps")
     if (
         lost.ulp is not None

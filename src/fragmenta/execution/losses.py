@@ -1,4 +1,4 @@
-"""Where does one element of D lose what it lacks?
+"""Lists where one element of D loses precision.
 
 A sum loses bits in two places: where terms are aligned to the largest exponent, and
 where a step rounds.  The two losses add up to D minus the exact result.
@@ -44,21 +44,21 @@ class Losses:
     ulp: Fraction | None  #: of D at the exact result; None at zero and of integers
 
 
-def losses(told: Explanation, of: DType) -> Losses | None:
+def losses(explanation: Explanation, of: DType) -> Losses | None:
     """The losses of an element of this type; None if a sum is not finite."""
-    values = [(step.total, step.value) for step in told.steps]
+    values = [(step.total, step.value) for step in explanation.steps]
     if not all(isinstance(each, Fraction) for pair in values for each in pair):
         return None
-    if not isinstance(told.exact, Fraction):
+    if not isinstance(explanation.exact, Fraction):
         return None
     rounded = [
         (Fraction(value) - Fraction(total), number, None)
         for number, (total, value) in enumerate(values, 1)
     ]
     return Losses(
-        _loss(list(_cut(told))),
+        _loss(list(_cut(explanation))),
         _loss(rounded),
-        unit(told.exact or Fraction(told.value), of),
+        unit(explanation.exact or Fraction(explanation.value), of),
     )
 
 
@@ -80,9 +80,9 @@ def unit(value: Fraction, of: DType) -> Fraction | None:
 _Change = tuple[Fraction, int, tuple[int, ...] | None]
 
 
-def _cut(told: Explanation) -> Iterator[_Change]:
+def _cut(explanation: Explanation) -> Iterator[_Change]:
     """What alignment adds to each term that is not zero."""
-    for number, step in enumerate(told.steps, 1):
+    for number, step in enumerate(explanation.steps, 1):
         for term in step.terms:
             if term.lost is not None and term.value != 0:
                 yield -term.lost, number, term.k

@@ -1,4 +1,4 @@
-"""What is the product of whole matrices, computed with one instruction?
+"""The product of whole matrices, computed with one instruction.
 
 Every element of D depends on only one row of A and one column of B, so tiling along
 m and n does not change the result.  Tiling along k does: instructions follow each

@@ -1,4 +1,4 @@
-"""What are the registers of D after one instruction?
+"""Executes one ``mma``: the registers of D.
 
 :func:`execute` takes registers and returns registers, with any batch axes.
 :func:`call` takes matrices and returns a matrix.  The bits of the result depend on

@@ -1,4 +1,4 @@
-"""What is the product in float64?
+"""The product in float64.
 
 Products of types up to 16 bits are exact in float64, and their sums lose only the last
 bits of a float64, far below what any accumulator keeps.  Sums of f64 products are

@@ -1,4 +1,4 @@
-"""The matrices on which instructions are compared.
+"""Matrices on which instructions are compared.
 
 They are random matrices of the same numbers for every instruction, or matrices that
 were given.  Both are rounded to the instruction's types, or quantised if it takes block
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,12 +32,19 @@ _SIDE = 32  # rows and columns of D
 _F64_POWER = 300  # f64 products have to be exact as a sum of two float64
 
 
+class Scales(TypedDict, total=False):
+    """Block scales, by the names of their arguments."""
+
+    scale_a: Array
+    scale_b: Array
+
+
 class Operands(NamedTuple):
     """What is multiplied, and the numbers that it stands for."""
 
     a: Array
     b: Array
-    scales: dict[str, Array]
+    scales: Scales
     left: Wide
     """A before it was rounded, but pruned."""
     right: Wide
@@ -85,7 +92,7 @@ class Samples:
         return len(self.a), self.b.shape[1]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Where the numbers come from."""
         if self.kind == "given":
             return "input as given"
@@ -106,7 +113,7 @@ class Samples:
         names = one_of(dict.fromkeys(each.name for each in types), "and")
         pruned = "A is pruned, " if op.sparse else ""
         how = f"{pruned}the numbers are rounded to {names} first"
-        return Operands(stored, padded, {}, left, right, 1.0, how)
+        return Operands(stored, padded, Scales(), left, right, 1.0, how)
 
     def _spread(self, of: DType, x: Wide) -> Wide:
         """Random numbers over the whole range of an integer type."""
@@ -137,7 +144,7 @@ def _pruned(op: Instruction, a: Array, b: Array) -> tuple[Array, Array]:
 def _quantized(op: Instruction, a: Wide, b: Wide) -> Operands:
     """Numbers with the block scales that they need."""
     left, right = quantize(op, a), quantize(op, b, operand="B")
-    scales = {"scale_a": left.scales, "scale_b": right.scales}
+    scales = Scales(scale_a=left.scales, scale_b=right.scales)
     factor = 1.0
     for each in (left, right):
         if each.tensor_scale is not None:

@@ -1,4 +1,4 @@
-"""What do the scales of quantised operands do to a product?
+"""Applies the scales of quantised operands to a product.
 
 Some scales are operands of the instruction, and some are factors that a kernel
 multiplies D with at its end::

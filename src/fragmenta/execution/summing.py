@@ -1,6 +1,6 @@
-"""How does an instruction add its products on each target?
+"""How an instruction adds its products on each target.
 
-Targets that add in the same way are told together.  The numbers are those of
+Targets that add in the same way are listed together.  The numbers are those of
 :mod:`fragmenta.arithmetic.models`, which all results are computed with.
 """
 
@@ -111,7 +111,7 @@ def sums(op: Instruction) -> tuple[Summing, ...]:
 
 
 def summing(op: Instruction, target: str) -> Summing:
-    """How one target adds; a way that nobody has published has the form unknown.
+    """How one target adds; the form is unknown if it is in no publication.
 
     >>> import fragmenta as fm
     >>> summing(fm.mma("m16n8k32", a="s8"), "sm_80").how

@@ -1,4 +1,4 @@
-"""What is in tensor memory after one ``tcgen05.mma``?
+"""Executes one ``tcgen05.mma``: what is in tensor memory afterwards.
 
 D, the scales and the metadata are in tensor memory, B is in shared memory, and A is in
 either.  Both memories are images: tensor memory is an array of 32-bit cells (…, 128

@@ -1,4 +1,4 @@
-"""Which machine code computes one multiplication of one warp?
+"""Machine code for one multiplication of one warp.
 
 :func:`warp_function` compiles a function for one instruction on one target.  It reads
 and writes register arrays and needs no Python::

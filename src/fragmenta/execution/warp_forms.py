@@ -1,4 +1,4 @@
-"""How is each form of model computed for one warp?
+"""Machine code of each form of model, for one warp.
 
 A function here is traced once for each instruction and target.  It reads the
 registers into panels (:mod:`fragmenta.execution.warp_registers`), and computes with
@@ -32,14 +32,14 @@ from fragmenta.arithmetic.elements import (
     to_float32,
     wide_value,
 )
-from fragmenta.arithmetic.exact import (
+from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
+from fragmenta.arithmetic.grouped import Scaled, Starts, grouped_step
+from fragmenta.arithmetic.integer_kernels import (
     IntegerProducts,
     bit_products,
     integer_instruction,
 )
-from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
-from fragmenta.arithmetic.grouped import Scaled, Starts, grouped_step
-from fragmenta.arithmetic.whole import integer_variant
+from fragmenta.arithmetic.integers import integer_variant
 from fragmenta.execution.warp_operands import (
     Ends,
     FloatEnds,
@@ -287,7 +287,7 @@ def double(code: Code, given: Given) -> Value:
 def _multiplied(
     code: Code, given: Given, a: Memory, b: Memory, step: Callable[..., Value]
 ) -> Value:
-    """Write every row of the result; in which columns is there a NaN?"""
+    """Write every row of the result, and return the columns that have a NaN."""
     k, ends = given.model.k, Ends(code, given)
     odd = code.variable(code.constant(0, I32).in_all_lanes() != 0)
     with each_row(code, given.op) as row:

@@ -1,4 +1,4 @@
-"""What is a compiled instruction given: operands, scales, metadata, accumulators?
+"""What a compiled instruction takes: operands, scales, metadata, accumulators.
 
 Scales and metadata are one register each.  Selectors, known only when the machine
 code runs, choose the lanes and bytes that are read.

@@ -1,4 +1,4 @@
-"""How does a compiled function read and write the registers of warps?
+"""Compiled reads and writes of the registers of warps.
 
 The registers of an operand are in the order (register, lane), with the lanes of all
 warps.  A panel is eight rows of A, or eight columns of B, C and D: eight numbers of a

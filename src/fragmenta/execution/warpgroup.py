@@ -1,4 +1,4 @@
-"""Which machine code computes one ``wgmma`` of a warpgroup?
+"""Machine code for one ``wgmma`` of a warpgroup.
 
 :func:`warpgroup_function` compiles a function for one instruction, its immediates and
 one target.  It reads and writes register arrays and shared memory and needs no

@@ -1,4 +1,4 @@
-"""How does a compiled function read an operand from shared memory?
+"""Compiled reads of operands in shared memory.
 
 The 64-bit descriptor is known only when the machine code runs
 (:mod:`fragmenta.shared.descriptor` says what it means).  Whatever it says, 16 bytes
@@ -87,7 +87,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Steps:
-    """The steps of a descriptor; one of unknown meaning is told in ``status``."""
+    """The steps of a descriptor; one of unknown meaning sets ``status``."""
     fields, meant = {}, 0
     for line in read(FIELDS):
         name, low, mask = line["field"], int(line["low"]), (1 << int(line["bits"])) - 1

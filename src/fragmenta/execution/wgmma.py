@@ -1,4 +1,4 @@
-"""What are the registers of D after one ``wgmma``?
+"""Executes one ``wgmma``: the registers of D.
 
 A warpgroup reads B from shared memory, through a descriptor.  A comes from registers
 or from shared memory, too.  Shared memory is an image: an array of bytes whose index

@@ -1,1 +1,1 @@
-"""Which instructions exist?  One table per family, and a parser."""
+"""Which instructions exist: one table per family, and a parser."""

@@ -1,4 +1,4 @@
-"""Which instruction has these qualifiers?  Built by keyword, not from text."""
+"""Instructions built by keyword instead of read from text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fragmenta.arrays.checks import check_flags, is_among, is_whole
 from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa.instruction import Instruction, Shape
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor, check_kind
+from fragmenta.isa.mnemonic_errors import ambiguous, describe
 from fragmenta.isa.reading import instruction, select
-from fragmenta.isa.refusals import ambiguous, describe
 from fragmenta.isa.table import Form
 from fragmenta.isa.tables import mma as mma_table
 from fragmenta.isa.tables import mma_sp
@@ -270,7 +270,7 @@ def _fitting(forms: tuple[Form, ...], given: Mapping[str, str]) -> list[Instruct
 
 
 def _unasked(op: Instruction, given: Mapping[str, str]) -> bool:
-    """Whether it chose a non-default where nothing was asked for."""
+    """Whether it chose a non-default where nothing was given."""
     if op.kind and "kind" not in given:
         return True
     defaults = {"alayout": "row", "blayout": "col", "c": op.values.get("d", "")}

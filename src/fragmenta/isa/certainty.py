@@ -1,4 +1,4 @@
-"""How sure is what is said about ``tcgen05``, and about the newest instructions?
+"""How certain the statements about ``tcgen05`` and the newest instructions are.
 
 No GPU with tensor memory has checked any of it, and no sm_107.  Each statement rests on the
 assembler, on the manual, on several independent programs that agree, or on a single
@@ -74,7 +74,7 @@ class Certainty(NamedTuple):
 
 
 def certainty(what: str, *of: str) -> Certainty:
-    """How sure is what is said about this, in the case of these words?
+    """How certain a statement is, in the case of these words.
 
     >>> print(certainty("metadata", "F"))
     open: only figures of the manual show it
@@ -87,7 +87,7 @@ def certainty(what: str, *of: str) -> Certainty:
 
 
 def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
-    """How sure each part of an instruction is; empty where a GPU was asked.
+    """How certain each part of an instruction is; empty where a GPU was measured.
 
     >>> import fragmenta as fm
     >>> print(fm.find("spcompress.b8.b4.x1").certainty["elements"].word)

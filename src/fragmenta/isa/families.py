@@ -1,4 +1,4 @@
-"""Which instructions are there, in which families, and which are not covered?"""
+"""The families of instructions, the catalogue of all, and what is not covered."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruc
                 yield op
 
 
-@cache  # whoever looks through the tables shares what instructions know of themselves
+@cache  # all callers share the instructions, and what they cache
 def _of_form(form: Form) -> tuple[Instruction, ...]:
     """Every combination of each row of a form; rows may overlap."""
     return tuple(

@@ -25,12 +25,12 @@ from fragmenta.errors import (
     shortened,
 )
 from fragmenta.isa.certainty import Certainty, of_instruction
-from fragmenta.isa.completing import check_scales, not_in_tensor_memory, scales_of
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Move, Row, Unit
 from fragmenta.isa.target import Requirement, Version, check_target
+from fragmenta.isa.tcgen05_scales import check_scales, not_in_tensor_memory, scales_of
 from fragmenta.isa.tcgen05_shapes import WIDE_K, WIDE_TARGETS, layout_letter
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.fragment import Fragment

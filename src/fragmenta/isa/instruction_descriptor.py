@@ -1,4 +1,4 @@
-"""What does the 32-bit instruction descriptor of ``tcgen05.mma`` say?
+"""The 32-bit instruction descriptor of ``tcgen05.mma``.
 
 The mnemonic of ``tcgen05.mma`` has a kind, but no shape and no types.  They are in a
 register, the instruction descriptor.  Its fields differ with the kind; there are three
@@ -150,10 +150,10 @@ class Field(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{self.high}:{self.low}" if self.high > self.low else f"{self.low}"
-        return f"{where:>6}  {self.name:<12} {self.code:>3}  {self.told}"
+        return f"{where:>6}  {self.name:<12} {self.code:>3}  {self.text}"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The value in words."""
         shown = ("no", "yes")[self.value] if self.name in _FLAGS else self.value
         return f"{self.meaning}: {shown}"
@@ -447,14 +447,14 @@ it has 64 and 128; M = 256 is in cta_group::2
     def _check_sizes(self) -> None:
         forms = ((1, False), (2, False), (1, True))
         heights = sorted({m for g, ws in forms for m in sizes(self.kind, g, ws=ws)})
-        for name, allowed, told in (
+        for name, allowed, words in (
             ("m", heights, one_of(heights)),
             ("n", range(8, 257, 8), "a multiple of 8 from 8 to 256"),
         ):
             given = getattr(self, name)
             if not is_whole(given) or given not in allowed:
                 raise UnknownInstruction(
-                    f"{name} of kind {self.kind} is {told}; given {given!r}"
+                    f"{name} of kind {self.kind} is {words}; given {given!r}"
                 )
             object.__setattr__(self, name, int(given))
         if self.wide and self.sparse:

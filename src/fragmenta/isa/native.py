@@ -1,9 +1,9 @@
-"""Does the target run the instruction itself, or does the assembler expand it?
+"""Whether a target runs an instruction itself, or the assembler expands it.
 
 A PTX instruction is not always one instruction of the machine.  If a target does not
 have it, the assembler replaces it by others, and the results can differ.  The table
 was made from the machine code that ptxas writes, from toolkit 13.0 to 13.4.
-:mod:`fragmenta.isa.recording` has that code, and :mod:`fragmenta.arithmetic.models` has
+:mod:`fragmenta.isa.sass_records` has that code, and :mod:`fragmenta.arithmetic.models` has
 the numbers; tests tie the three tables.
 """
 

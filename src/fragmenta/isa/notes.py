@@ -1,4 +1,4 @@
-"""What is worth knowing before an instruction is used?
+"""Notes that a user should read before using an instruction.
 
 The notes are about deprecations, and about what the manual or the assembler warns of.
 """

@@ -1,4 +1,4 @@
-"""Which instruction does this text mean?
+"""Reads the mnemonic of an instruction.
 
 A mnemonic is read qualifier by qualifier against the spelling of its family,
 then against the rows of the family's table, so that the first thing wrong can
@@ -16,8 +16,8 @@ from fragmenta.arrays.once import once
 from fragmenta.errors import UnknownInstruction, shortened
 from fragmenta.isa.families import FORMS, uncovered
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.operands import check
-from fragmenta.isa.refusals import contradiction, misspelled
+from fragmenta.isa.mnemonic_errors import contradiction, misspelled
+from fragmenta.isa.operand_checks import check
 from fragmenta.isa.statement import MOST, integer, listed, split
 from fragmenta.isa.table import Form, Row
 
@@ -196,7 +196,7 @@ def _read(form: Form, spelling: str, tokens: list[str]) -> Reading:
 
 
 def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> Reading:
-    """The same where the words behind the name of an instruction have no order.
+    """The same where the words after the name of an instruction have no order.
 
     The words of one qualifier, such as ``.b8x16.b4x16_p64``, keep theirs.
     """

@@ -1,7 +1,7 @@
-"""Which machine instructions does the assembler write for an instruction, and back?
+"""SASS: the machine instructions of a PTX instruction, and the way back.
 
 Disassemblers and profilers print SASS, the instructions of the machine:
-``HMMA.16816.F32``.  :mod:`fragmenta.isa.recording` has what ptxas wrote for every
+``HMMA.16816.F32``.  :mod:`fragmenta.isa.sass_records` has what ptxas wrote for every
 instruction; here it is looked up in both directions.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fragmenta.errors import UnknownInstruction, one_of, shortened
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.recording import Code, ranges, recorded
+from fragmenta.isa.sass_records import Code, ranges, recorded
 from fragmenta.isa.target import (
     check_target,
     chosen_target,
@@ -72,8 +72,8 @@ class Sass:
         return ".".join(self.ptxas.split(".")[:2])
 
     def __str__(self) -> str:
-        told = told_code(self.code, self.others)
-        return told + (f"; expanded to {self.expanded}" if self.expanded else "")
+        text = code_text(self.code, self.others)
+        return text + (f"; expanded to {self.expanded}" if self.expanded else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON.
@@ -115,16 +115,16 @@ class Origin:
 
     def __repr__(self) -> str:
         part = "is" if self.alone else "is part of"
-        where = told_targets(self.targets)
+        where = targets_text(self.targets)
         return f"<{self.name} {part} {self.instruction} on {where}>"
 
 
-def told_code(code: Code, others: int) -> str:
+def code_text(code: Code, others: int) -> str:
     """A sequence in words.
 
-    >>> told_code((("HMMA.16816.F32", 2),), 4)
+    >>> code_text((("HMMA.16816.F32", 2),), 4)
     'HMMA.16816.F32 x 2, and 4 others'
-    >>> told_code((), 0)
+    >>> code_text((), 0)
     'no instruction of its own'
     """
     parts = [name if count == 1 else f"{name} x {count}" for name, count in code]
@@ -172,15 +172,15 @@ def by_architecture(op: Instruction) -> list[tuple[str, Sass]]:
     for targets in _by_number(op.requires.targets).values():
         code = sass(op, targets[0])
         found.setdefault(str(code), ([], code))[0].extend(targets)
-    return [(told_targets(targets), code) for targets, code in found.values()]
+    return [(targets_text(targets), code) for targets, code in found.values()]
 
 
-def told_targets(targets: Iterable[str]) -> str:
+def targets_text(targets: Iterable[str]) -> str:
     """Targets in short: with any suffix, or with those that are named.
 
-    >>> told_targets(["sm_80", "sm_86", "sm_90", "sm_90a"]), told_targets(["sm_90a"])
+    >>> targets_text(["sm_80", "sm_86", "sm_90", "sm_90a"]), targets_text(["sm_90a"])
     ('sm_80..86,90', 'sm_90a')
-    >>> told_targets(["sm_100a", "sm_100f", "sm_103a", "sm_103f"])
+    >>> targets_text(["sm_100a", "sm_100f", "sm_103a", "sm_103f"])
     'sm_100a/f..103a/f'
     """
     groups: dict[str, list[int]] = {}
@@ -235,7 +235,7 @@ recorded; the nearest are HMMA.1688.F32, HMMA.16816.F32 and HMMA.SP.16816.F32
             t for n in names(name) for o in _origins(n) for t in o.targets
         )
         raise UnknownInstruction(
-            f"ptxas writes no {name} for {target}; it does for {told_targets(have)}"
+            f"ptxas writes no {name} for {target}; it does for {targets_text(have)}"
         )
     if target is not None:
         found = [Origin(o.name, o.instruction, (target,), o.alone) for o in found]
@@ -331,10 +331,10 @@ def _unknown(name: str) -> UnknownInstruction:
     near = get_close_matches(name, _index(), n=3, cutoff=0.6) if len(name) <= 60 else []
     hint = f"; the nearest are {one_of(near, 'and')}" if near else ""
     first = name.partition(".")[0]
-    told = ""
+    also = ""
     if first not in opcodes():
-        told = f"; the names begin with {one_of(opcodes(), 'and')}"
-    return UnknownInstruction(f"no machine instruction {given} is recorded{hint}{told}")
+        also = f"; the names begin with {one_of(opcodes(), 'and')}"
+    return UnknownInstruction(f"no machine instruction {given} is recorded{hint}{also}")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Which instructions do these words mean?
+"""Finds instructions by abbreviations and by words.
 
 An abbreviation is some of the qualifiers of a mnemonic, in their order.  Words as people
 say them, such as fp8, sparse, Hopper or HMMA.16816, are understood, too.
@@ -12,14 +12,14 @@ from functools import cache
 from fragmenta.arrays.checks import check_flags
 from fragmenta.errors import BadOperands, UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS, catalogue, uncovered
-from fragmenta.isa.fitting import RESULTS, VARIANTS, fitting, narrowed, row_words
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.matching import RESULTS, VARIANTS, fitting, narrowed, row_words
+from fragmenta.isa.mnemonic_errors import ambiguous, difference, nearest_shape, quoted
 from fragmenta.isa.reading import check_text, instruction
-from fragmenta.isa.refusals import ambiguous, difference, nearest_shape, told
 from fragmenta.isa.sass import written_as
-from fragmenta.isa.spoken import meaning, said, uttered, vocabulary
+from fragmenta.isa.synonyms import meaning, said, uttered, vocabulary
 from fragmenta.isa.tcgen05_shapes import OF_KIND
-from fragmenta.isa.wording import built
+from fragmenta.isa.tcgen05_words import built
 from fragmenta.registers.dtype import DTYPES
 
 FAR = 1 << 20
@@ -140,7 +140,7 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> UnknownInst
     strange = [w for w in words if w not in everything and not said([w])]
     if strange:
         hint = nearest_shape(strange[0], everything) or nearest(strange[0], known)
-        return UnknownInstruction(f"no instruction has {told(strange[0])}{hint}")
+        return UnknownInstruction(f"no instruction has {quoted(strange[0])}{hint}")
     near = [str(op) for op in _nearly(words)[:3]]
     hint = f"; without one of them there are {one_of(near, 'and')}" if near else ""
     meant = [str(meaning(word) or word) for word in words]
@@ -151,7 +151,7 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> UnknownInst
 def _nearly(words: list[str]) -> list[Instruction]:
     """The instructions that fit without one of the words, the nearest first.
 
-    Near is what has the types that are said, then what fits without a word that says
+    Near is what has the types that are given, then what fits without a word that says
     little, such as an architecture, then what has a similar shape.
     """
     shape = next((each for word in words for each in _shapes(word)), "")
@@ -182,7 +182,7 @@ def _shapes(word: str) -> tuple[str, ...]:
 
 
 def _missing(op: Instruction, words: list[str]) -> int:
-    """How many of the types that are said an instruction does not multiply."""
+    """How many of the given types an instruction does not multiply."""
     have = {*op.mnemonic.lower().split("."), *op.values.values()}
     if op.tensor_memory and op.kind in OF_KIND:
         have.update(OF_KIND[op.kind].operands, OF_KIND[op.kind].results)

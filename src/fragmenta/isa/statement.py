@@ -1,4 +1,4 @@
-"""Which parts does a PTX statement have?
+"""Splits a PTX statement into its parts.
 
 ::
 

@@ -1,4 +1,4 @@
-"""``sync``: which instructions order ``wgmma`` in a kernel?
+"""``sync``: the instructions that order ``wgmma`` in a kernel.
 
 ``wgmma`` runs asynchronously and reads shared memory through the async proxy.  So a
 kernel needs these four instructions to order it.  They have no matrices.

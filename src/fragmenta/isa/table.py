@@ -1,4 +1,4 @@
-"""How is a family of instructions written as a table?
+"""Tables of instructions: a spelling and rows for each family.
 
 A family has a *spelling*, the order of its qualifiers::
 
@@ -73,7 +73,7 @@ class Form:
     later: Mapping[str, str] = field(default_factory=dict)
     """Qualifiers that need a later PTX version than the row they are in."""
     any_order: str = ""
-    """The words that come first, if those behind them may stand in any order."""
+    """The words that come first, if those after them may be in any order."""
     lists: Callable[[Instruction], tuple[tuple[Operand, ...], ...]] | None = None
     """Every list of operands, if there are several; the first is ``operands``."""
     unit: Unit = ""

@@ -1,4 +1,4 @@
-"""Which targets exist, and from which PTX version on?
+"""Targets, and the PTX version from which on each exists.
 
 A target is the name in a ``.target`` directive, such as ``sm_90``, ``sm_90a`` or
 ``sm_120f``.  The row of an instruction in a table names its targets in a short form:
@@ -97,7 +97,9 @@ class Requirement:
 
 # Architectures and GPUs, as people say them.
 _SAID = """
-volta v100                       | sm_70..72
+volta                            | sm_70..72
+v100                             | sm_70
+xavier                           | sm_72
 turing t4                        | sm_75
 ampere                           | sm_80..88
 a100 a30                         | sm_80

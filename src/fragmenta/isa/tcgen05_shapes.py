@@ -1,4 +1,4 @@
-"""Which shapes and types does ``tcgen05.mma`` have?
+"""The shapes and types of ``tcgen05.mma``.
 
 The mnemonic says the kind, and the instruction descriptor says M, N and the types.
 The assembler does not look into descriptors, so these rows rest on the manual alone.

@@ -18,7 +18,7 @@ from llvmlite import ir
 from fragmenta.arrays.once import once
 from fragmenta.jit.llvm import Builder, Raw, Type
 
-#: Numbers in a vector, where nothing else is said.
+#: Numbers in a vector by default.
 LANES = 8
 
 I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))

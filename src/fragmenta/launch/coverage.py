@@ -17,7 +17,7 @@ from fragmenta.ptx.opcodes.table import Slot, Syntax
 from fragmenta.simt import compiling
 from fragmenta.simt.emitter import HANDLERS, Writer
 from fragmenta.simt.program import program
-from fragmenta.units.unsupported import refusal
+from fragmenta.units.registry import refusal
 
 TARGET = "sm_90a"
 _HEAD = f"""\

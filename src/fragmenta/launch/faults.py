@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fragmenta.errors import KernelFault, ranges
+from fragmenta.launch.limits import how_to_raise
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import Instruction, Module, Special, demangled
 from fragmenta.ptx.placement import reachable
@@ -18,8 +19,10 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Context, Shape, word
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.naming import Names, counted, illegal_code
-from fragmenta.units.machine import Block, Cluster
-from fragmenta.units.mbarriers import Mbarrier
+
+if TYPE_CHECKING:
+    from fragmenta.units.machine import Block, Cluster
+    from fragmenta.units.mbarriers import Mbarrier
 
 
 class Place(NamedTuple):
@@ -270,7 +273,7 @@ def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
     if block.tensor is None:
         return about
     of = f"block {_tuple(place.shape.block_at(block.index))}"
-    asked = cluster.barriers.get("tcgen05", {})
+    asked = cluster.requests
     for number, columns in block.tensor.waiting.items():
         about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
         if block.rank in asked and block.rank ^ 1 not in asked:
@@ -320,8 +323,8 @@ def endless(place: Place, limit: int) -> KernelFault:
     """The error for a kernel that executed too many instructions."""
     block = place.shape.block_at(place.context.index)
     about = (
-        f"the kernel executed more than {limit:,} warp instructions; if it does not "
-        "run forever, launch(..., limits=Limits(instructions=)) allows more"
+        f"the kernel executed more than {limit:,} warp instructions; it may run "
+        f"forever{how_to_raise('instructions')}"
     )
     if _lanes(place):
         about += f"\n  block {_tuple(block)} is here:"

@@ -171,7 +171,7 @@ class _Workers:
         self.lock = threading.Lock()
         self.following, self.last = first, last
         self.portion = max(1, (last - first) // (threads * 8))
-        if limit is not None:  # it is looked at between two portions
+        if limit is not None:  # it is checked between two portions
             self.portion = min(self.portion, 16)
         self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []
@@ -187,7 +187,7 @@ class _Workers:
             return True
 
     def stop(self, index: int = -1) -> None:
-        """Let no block behind this one begin.
+        """Let no block after this one begin.
 
         Those before it go on: so the first block that fails is always the same.
         """

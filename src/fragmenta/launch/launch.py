@@ -28,8 +28,9 @@ from fragmenta.simt.context import Context, Shape, template
 from fragmenta.simt.host import Host
 from fragmenta.simt.layout import Status
 from fragmenta.simt.mode import Mode
+from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Launched, Place, Problems
-from fragmenta.units.machine import Machine, Stop
+from fragmenta.units.machine import Machine
 
 Runner: TypeAlias = Context | BlockRunner | ClusterRunner
 """What runs blocks, one after the other."""

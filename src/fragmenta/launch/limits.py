@@ -162,7 +162,7 @@ class Meter:
         now, seconds = self._clock(), self.limits.seconds
         if seconds is not None and now - self._start > seconds:
             raise LimitReached(
-                f"the launch took longer than {seconds:g} s{_more('seconds')}",
+                f"the launch took longer than {seconds:g} s{how_to_raise('seconds')}",
                 "seconds",
             )
         if now < self._look:
@@ -179,7 +179,9 @@ class Meter:
 
     def _too_much(self, what: str) -> None:
         most = size_text(self.limits.memory or 0)
-        raise LimitReached(f"{what}; {most} are allowed{_more('memory')}", "memory")
+        raise LimitReached(
+            f"{what}; {most} are allowed{how_to_raise('memory')}", "memory"
+        )
 
     def code(self, lines: int) -> None:
         """Raise if so much code takes longer to compile than the launch may take."""
@@ -187,7 +189,7 @@ class Meter:
         if seconds is not None and lines > seconds * LINES_A_SECOND:
             raise LimitReached(
                 f"the kernel is so long that it takes more than {seconds:g} s to "
-                f"compile: over {lines:,} lines of LLVM's language{_more('seconds')}",
+                f"compile: over {lines:,} lines of LLVM's language{how_to_raise('seconds')}",
                 "seconds",
             )
         self.room(lines * BYTES_A_LINE, f"{lines:,} lines of LLVM's language")
@@ -198,7 +200,7 @@ class Meter:
         most = self.limits.output
         if most is not None and self._printed > most:
             raise LimitReached(
-                f"the kernel prints more than {most:,} characters{_more('output')}",
+                f"the kernel prints more than {most:,} characters{how_to_raise('output')}",
                 "output",
             )
         self.check()
@@ -209,9 +211,10 @@ def default_meter() -> Meter:
     return Meter(check_limits(Limits()))
 
 
-def _more(name: str) -> str:
+def how_to_raise(name: str) -> str:
     """How a limit is raised."""
-    option = {"output": "printed"}.get(name, name)  # --output is a file everywhere
+    others = {"output": "printed", "instructions": "limit"}  # --output is a file
+    option = others.get(name, name)
     more = f"launch(..., limits=Limits({name}=)) allows more"
     return f"; {more}, --{option} on the command line"
 

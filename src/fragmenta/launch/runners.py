@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import Status
-from fragmenta.units.machine import Cluster, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Cluster, Warp
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch

@@ -1,8 +1,8 @@
 """The effects of asynchronous instructions: one line each.
 
 An asynchronous instruction is issued by some threads, reads and writes memory later,
-and is done when something tells so.  :data:`EFFECTS` says this for each of them.
-Copies, products, the race detector and the report of work that nobody waited for read
+and signals when it is done.  :data:`EFFECTS` says this for each of them.
+Copies, products, the race detector and the report of work that nothing waited for read
 it here.
 
 - ``with``: words that the instruction also has.  Of several lines that fit an
@@ -26,7 +26,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.table import read
 
 EFFECTS = """
@@ -87,6 +87,7 @@ cp              | im2col::w::128     |                              | copies wit
 cp              | im2col_no_offs::w  |                              | copies with .im2col_no_offs::w, which only sm_107f and later have, do not run here
 st.async        |                    | mbarrier::complete_tx::bytes | st.async without an mbarrier needs sm_100
 red.async       |                    | mbarrier::complete_tx::bytes | red.async without an mbarrier needs sm_100
+tensormap       | swizzle_atomicity  |                              | tensormap.replace on sm_90a does not change swizzle_atomicity
 tcgen05.shift   |                    |                              | the direction in which rows move is not known
 tcgen05.alloc   | exclusive          |                              | what .exclusive does is not known
 tcgen05.dealloc | exclusive          |                              | what .exclusive does is not known
@@ -126,7 +127,7 @@ class Effect(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """How work tells that it is done."""
+    """How work signals that it is done."""
 
     done_by: str
     waits: tuple[str, ...]
@@ -154,6 +155,11 @@ WAYS = {
     for line in read(COMPLETIONS)
 }
 SYNCHRONOUS = frozenset(AT_ONCE.split())
+OPCODES = frozenset(
+    each.partition(".")[0]
+    for each in (*SYNCHRONOUS, *(line.instruction for line in LINES))
+)
+"""The opcodes of all instructions of this table."""
 
 
 @lru_cache(maxsize=1024)
@@ -178,7 +184,7 @@ def effect(instruction: str, word: str = "") -> Effect:
     """The line of an instruction; ``word`` chooses among several."""
     found = find(f"{instruction}.{word}" if word else instruction)
     if found is None or found.instruction != instruction:
-        raise Error(f"there is no line for {instruction} {word}".rstrip())
+        raise UnknownInstruction(f"there is no line for {instruction} {word}".rstrip())
     return found
 
 

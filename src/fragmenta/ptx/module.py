@@ -1,4 +1,4 @@
-"""What does a PTX file hold?
+"""A PTX module after it was read: functions, instructions, operands, variables.
 
 These are the parts of a module after it was read.  Names are already resolved: a
 register of an inner ``{ }`` block is another :class:`Register` than one of the same
@@ -22,7 +22,7 @@ class Source:
     line: int
     column: int
     caller: Source | None = None
-    """Where the function was called that this line of it was put in place of."""
+    """Where the function was called, if it was inlined."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -189,7 +189,7 @@ class Instruction:
     opcode: str
     """The first word: ``ld``, ``mma``, ``cp``."""
     qualifiers: tuple[str, ...]
-    """The words behind it, without dots: ``("global", "v4", "f32")``."""
+    """The words after it, without dots: ``("global", "v4", "f32")``."""
     operands: tuple[Operand, ...]
     guard: Register | Not | None
     line: int

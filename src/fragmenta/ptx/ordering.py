@@ -1,4 +1,4 @@
-"""Which instructions can synchronise threads through a word in memory, and how?"""
+"""The instructions that can synchronise threads through a word in memory."""
 
 from __future__ import annotations
 

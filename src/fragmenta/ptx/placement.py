@@ -1,6 +1,6 @@
 """Places the variables of shared memory as ptxas does.
 
-A kernel has the variables that it and the functions it may call name, one behind the
+A kernel has the variables that it and the functions it may call name, one after the
 other:
 
 1. variables of the module with a linkage (``.visible``, ``.weak``, ``.extern`` with a
@@ -9,9 +9,9 @@ other:
 3. the other variables of the module,
 4. those of the functions, in the order in which the file declares the functions.
 
-Variables without a size (``.extern .shared .align 16 .b8 x[]``) begin behind them, at
-multiples of 16 bytes at least.  They have no size, so that one begins behind another
-only where its alignment asks for it.  All of the module count, also if the kernel
+Variables without a size (``.extern .shared .align 16 .b8 x[]``) begin after them, at
+multiples of 16 bytes at least.  They have no size, so that one begins after another
+only where its alignment requires it.  All of the module count, also if the kernel
 names none.  A variable that is declared in a function and that nothing names has no
 place of its own, but counts.
 """
@@ -81,7 +81,7 @@ def reachable(module: Module, kernel: Function) -> list[str]:
 
 @dataclass
 class Space:
-    """Memory that is given away from its start on."""
+    """Memory that is allocated from its start on."""
 
     size: int
 
@@ -136,7 +136,7 @@ def place_shared(module: Module, kernel: Function, start: int = 0) -> Shared:
     for function in functions:
         if function.name != kernel.name:
             _inner(made, space, function, own[function.name], unused)
-    _behind(made, space, outer, functions, unused)
+    _place_unsized(made, space, outer, functions, unused)
     every = [*outer, *(each for f in functions for each in f.variables.values())]
     made.dynamic = tuple(
         each.name
@@ -174,17 +174,17 @@ def _inner(
             unused.append(each)
 
 
-def _behind(
+def _place_unsized(
     made: Shared,
     space: Space,
     outer: Sequence[Variable],
     functions: Sequence[Function],
     unused: Sequence[Variable],
 ) -> None:
-    """Place what has no size, and count what nothing names."""
+    """Place variables without a size, and count unnamed ones."""
     rest, dynamic = Space(space.size), Space(space.size)
     # The size is that of all: those that nothing names come last, and what has no size
-    # would begin behind them.
+    # would begin after them.
     for each in unused:
         rest.take(each.size, each.align)
     unsized = [("", each) for each in outer if each.elements is None]

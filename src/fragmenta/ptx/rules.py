@@ -47,7 +47,7 @@ class Rule:
     before: str = ""
     """What the earlier of two accesses did, and what is missing between the two."""
     repair: str = ""
-    """What repairs it, whoever takes part in it."""
+    """What repairs it, for all kinds of accesses."""
     fatal: str = ""
     """What repairs it if the kernel cannot go on."""
     race: bool = False

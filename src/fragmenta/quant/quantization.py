@@ -1,4 +1,4 @@
-"""How do numbers become small elements and scales?
+"""Quantisation: numbers as small elements with scales, and back.
 
     quantize     numbers -> elements, one scale for each block, perhaps one for all
     dequantize   elements and scales -> the numbers that they stand for, exactly
@@ -43,16 +43,15 @@ from fragmenta.errors import (
     UnknownOperand,
     UnknownType,
     ValueRangeError,
-    nearest,
     one_of,
     shortened,
 )
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.spoken import meaning
+from fragmenta.isa.synonyms import meaning
 from fragmenta.progress import bar
-from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.dtype import DType, dtype, nearest_type
 
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "s4", "s8")
 """The types that numbers are scaled for."""
@@ -441,7 +440,7 @@ def _named(op: Any, operand: str) -> _Format:
         return _of_instruction(instruction(op), operand)
     known = (*FORMATS, *ELEMENTS)
     raise UnknownType(
-        f"no format {shortened(given)}{nearest(word, known)}; there are "
+        f"no format {shortened(given)}{nearest_type(word, known)}; there are "
         f"{one_of(known, 'and')}, and every instruction with these types"
     )
 

@@ -1,4 +1,4 @@
-"""What did quantisation cost?"""
+"""Reports of what quantisation lost."""
 
 from __future__ import annotations
 

@@ -1,17 +1,25 @@
-"""Reports what is left when all threads of a cluster have ended."""
+"""Checks at the end of a block or a cluster: what nothing has waited for."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
-from fragmenta.races.shadow.layout import SET, knows, unpack
+from fragmenta.races.order import knows
+from fragmenta.races.shadow.layout import SET, unpack
 from fragmenta.units.findings import Finding
+from fragmenta.units.machine import Block, Warp
+from fragmenta.units.tasks import Queue
+from fragmenta.units.warpgroups import WARPS, Warpgroup
+
+if TYPE_CHECKING:
+    from fragmenta.races.observer import Observer
 
 
-def visitors(observer: Any, block: Any) -> None:
+def visitors(observer: Observer, block: Block) -> None:
     """Report accesses by other blocks that the end of a block does not wait for."""
     watch = observer.watch
     clock = watch.new_clock()
@@ -38,17 +46,17 @@ def visitors(observer: Any, block: Any) -> None:
             return
 
 
-def leaks(observer: Any) -> None:
-    """Report work that nobody waited for, where the table of effects says so."""
+def leaks(observer: Observer) -> None:
+    """Report work without a wait, where the table of effects says that it leaks."""
     for block in observer.cluster.blocks:
         for way in WAYS.values():
             if way.leak:
                 _LEFT[way.done_by](observer, block)
 
 
-def _mbarriers(observer: Any, block: Any) -> None:
+def _mbarriers(observer: Observer, block: Block) -> None:
     for mbarrier in block.mbarriers.values():
-        if mbarrier.copied > mbarrier.observed:
+        if mbarrier.copier is not None and mbarrier.copied > mbarrier.observed:
             warp, site = mbarrier.copier
             _report(
                 block,
@@ -61,13 +69,13 @@ def _mbarriers(observer: Any, block: Any) -> None:
             )
 
 
-def _products(observer: Any, block: Any) -> None:
+def _products(observer: Observer, block: Block) -> None:
     for number, warpgroup in sorted(block.warpgroups.items()):
         _product(block, number, warpgroup)
 
 
-def _product(block: Any, number: int, warpgroup: Any) -> None:
-    for warp in warpgroup.warps:
+def _product(block: Block, number: int, warpgroup: Warpgroup) -> None:
+    for warp in block.warps[WARPS * number : WARPS * (number + 1)]:
         left = warpgroup.in_flight(warp)
         if left:
             _report(
@@ -80,13 +88,13 @@ def _product(block: Any, number: int, warpgroup: Any) -> None:
             return
 
 
-def _copies(observer: Any, block: Any) -> None:
+def _copies(observer: Observer, block: Block) -> None:
     for key, queue in block.groups.items():
         if key[0] == "cp.async":
             _copy(observer, block, key[1], queue)
 
 
-def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
+def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:
     if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
         _report(
             block,
@@ -99,11 +107,15 @@ def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
 
 
 def _report(
-    block: Any, warp: Any, site: int, rule: Rule, message: str, severity: str = ""
+    block: Block, warp: Warp, site: int, rule: Rule, message: str, severity: str = ""
 ) -> None:
     made = Finding(rule, site, message, warp.block.index, warp.number, 0, severity)
     block.cluster.machine.problems.put(made)
 
 
-_LEFT = {"mbarrier": _mbarriers, "wgmma_group": _products, "async_group": _copies}
-"""What reports work that is left, by what would have told that it is done."""
+_LEFT: dict[str, Callable[[Observer, Block], None]] = {
+    "mbarrier": _mbarriers,
+    "wgmma_group": _products,
+    "async_group": _copies,
+}
+"""What reports work that is left, by what would have completed it."""

@@ -1,38 +1,35 @@
-"""Who has touched which word of global memory during a launch?
+"""The shadow of global memory: who accessed each word last, during a launch.
 
-A :class:`GlobalWatch` belongs to a launch.  Each context has a :class:`Ledger`, which
-machine code reads (:mod:`global_memory`).  What the copy engine does comes here from
-Python: :meth:`GlobalWatch.touch`.
+A :class:`GlobalWatch` belongs to a launch.  Each block has a :class:`Ledger`, which
+compiled code reads (:mod:`fragmenta.races.shadow.global_memory`).  What the copy engine
+accesses is checked here: :meth:`GlobalWatch.touch`.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.races.order import Clock, covers, joined, knows
 from fragmenta.races.shadow import global_records
-from fragmenta.races.shadow import layout as clocks
-from fragmenta.races.shadow.detected import BY_NUMBER, Detected
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.global_records import (
     ENTRY,
     FIRST_ID,
     ID_SHIFT,
     MASK_BITS,
-    PROBLEM,
     SEVERAL,
     SEVERAL_STRONG,
     WORD,
     Flags,
 )
-from fragmenta.races.shadow.layout import knows as row_knows
-from fragmenta.races.shadow.problem_table import Noted
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shadow.layout import Apart
+from fragmenta.races.shadow.problem_table import Moment, Noted, ProblemTable
 from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned
 
@@ -45,7 +42,7 @@ Knows = Callable[[int, int, int], bool]
 
 
 class Who(NamedTuple):
-    """An access, as far as it is known."""
+    """An access: who made it, when, where in the kernel, and of which kind."""
 
     site: int
     group: int
@@ -54,24 +51,41 @@ class Who(NamedTuple):
     epoch: int
     flags: Flags
 
+    @property
+    def moment(self) -> Moment:
+        """The access without its kind."""
+        return Moment(*self[:5])
+
+
+class Segment(Protocol):
+    """An array of a launch in global memory."""
+
+    @property
+    def slot(self) -> int:
+        """The upper bits of its addresses."""
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """Its bytes."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether a kernel may write it."""
+
 
 class Ledger:
-    """What machine code needs to watch the block of one context."""
+    """What compiled code needs to check the accesses of one block."""
 
-    def __init__(self, watch: GlobalWatch, first_agent: int = 0) -> None:
+    def __init__(self, watch: GlobalWatch) -> None:
         self.memory = aligned(global_records.LEDGER_BYTES)
-        self.problems = np.zeros(global_records.MOST_PROBLEMS, PROBLEM)
         self.narrow = self.memory.view(np.int32)
         self.wide = self.memory.view(np.int64)
         self.narrow[global_records.LIMIT // 4] = watch.limit
-        self.narrow[global_records.FIRST_AGENT // 4] = first_agent
-        self.narrow[global_records.ROW // 4] = watch.row
         self.wide[global_records.FOREIGN_OF // 8] = -1
         for place, memory in (
             (global_records.SHADOWS, watch.pointers),
             (global_records.TABLE, watch.table),
             (global_records.NEXT, watch.following),
-            (global_records.PROBLEMS, self.problems),
         ):
             self.wide[place // 8] = memory.ctypes.data
 
@@ -85,25 +99,8 @@ class Ledger:
         place = slice(layout.BLOCK_GLOBAL_WATCH, layout.BLOCK_GLOBAL_WATCH + 8)
         block[place].view(np.int64)[0] = self.address
 
-    def clocks(self, address: int, size: int) -> None:
-        """Say where the clocks of the warps are, and the bytes of each."""
-        self.wide[global_records.STATES // 8] = address
-        self.wide[global_records.STATE_BYTES // 8] = size
-
-    def follow(self, watch: Watch, rank: int) -> None:
-        """Use the clocks of a block of a cluster."""
-        memory = (ctypes.c_int64 * (clocks.HEAD_BYTES // 8)).from_address(
-            watch.address(rank)
-        )
-        head = np.ctypeslib.as_array(memory)
-        self.clocks(
-            int(head[clocks.HEAD_STATES // 8]), int(head[clocks.HEAD_STATE_BYTES // 8])
-        )
-        self.narrow[global_records.ROW // 4] = watch.plan.row
-        self.narrow[global_records.FIRST_AGENT // 4] = watch.agent("warp", rank, 0)
-
     def cluster(self, group: int) -> None:
-        """The block belongs to a cluster: the group is not its own number."""
+        """Say that the block belongs to a cluster: its group is not its own number."""
         self.narrow[global_records.CLUSTERED // 4] = 1
         self.narrow[global_records.GROUP // 4] = group
 
@@ -115,28 +112,29 @@ class Ledger:
 
 
 class Foreign:
-    """What one group knows of all others."""
+    """What one group knows of all others, through the generic proxy."""
 
-    def __init__(self, watch: GlobalWatch, components: Any = None) -> None:
+    def __init__(
+        self, watch: GlobalWatch, components: NDArray[np.int32] | None = None
+    ) -> None:
         shape = (watch.groups, 3, watch.row)
-        self.components: NDArray[np.int32] = (
+        self.components = (
             np.zeros(shape, np.int32) if components is None else components
         )
         self.stamps = np.zeros((global_records.MOST_STAMPS + 1, 4), np.int32)
         self._stamped: set[tuple[int, int]] = set()
-        self.rows: dict[int, NDArray[np.int32]] = {}
+        self.rows: dict[int, Clock] = {}
         """What it has learned of each group; such an array is never changed."""
 
-    def put(self, group: int, row: NDArray[np.int32]) -> None:
+    def put(self, group: int, row: Clock) -> None:
         """Learn what a group released."""
         known = self.rows.get(group)
         if known is row:
             return
-        # Other groups have to do with the first proxy only.
         if known is not None and not covers(row, known):
             row = joined(known, row)
         self.rows[group] = row
-        self.components[group] = row[:3]
+        self.components[group] = row[0]
 
     def stamp(self, agent: int, epoch: int, lanes: int) -> None:
         """Note that lanes have acquired; the first time counts for each of them."""
@@ -152,26 +150,6 @@ class Foreign:
         signed = lanes - (1 << 32) if lanes >> 31 else lanes
         self.stamps[count + 1] = agent, epoch, signed, first
         self.stamps[0, 0] = count + 1
-
-
-def covers(one: NDArray[np.int32], other: NDArray[np.int32]) -> bool:
-    """Whether a clock knows all that another one knows."""
-    base, extra, mask = (other[i::3] for i in range(3))
-    named = (extra <= one[1::3]) & ((mask & ~one[2::3]) == 0)
-    return bool(((base <= one[::3]) & ((extra <= one[::3]) | named)).all())
-
-
-def joined(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Two clocks as one: what either of them knows; perhaps a little more.
-
-    A clock is three arrays, or three for each proxy.
-    """
-    made = np.maximum(one, other)
-    base, extra, mask = (made[i::3] for i in range(3))
-    mask[:] = np.where(one[1::3] > base, one[2::3], 0)
-    mask |= np.where(other[1::3] > base, other[2::3], 0)
-    extra[extra <= base] = 0
-    return made
 
 
 class _Shadow(NamedTuple):
@@ -192,7 +170,7 @@ class GlobalWatch:
 
     def __init__(
         self,
-        segments: Iterable[Any],
+        segments: Iterable[Segment],
         groups: int,
         row: int,
         most: int = global_records.MOST_ACCESSES,
@@ -215,17 +193,21 @@ class GlobalWatch:
             marks = 0 if made.unwritten is None else made.unwritten.ctypes.data
             self.pointers[slot] = made.writes.ctypes.data, made.reads.ctypes.data, marks
         self._ledgers: list[Ledger] = []
+        self._tables: dict[int, ProblemTable] = {}
+        """The tables of problems of all clusters that run, by address."""
         self._foreign: dict[int, Foreign] = {}
         self._shared: Foreign | None = None
-        self._findings: dict[tuple[int, int, int], Noted[Who]] = {}
+        self._copied: dict[tuple[Detected, int, int], Noted] = {}
+        """The problems of copies."""
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
         self.fenced: set[int] = set()
         """Groups with a proxy fence since they learned something of others."""
 
-    def ledger(self, first_agent: int = 0) -> Ledger:
-        """A ledger for a context, whose first warp is this agent."""
-        self._ledgers.append(Ledger(self, first_agent))
+    def ledger(self, problems: ProblemTable) -> Ledger:
+        """A ledger for a block, whose problems are noted in this table."""
+        self._ledgers.append(Ledger(self))
+        self._tables[problems.address] = problems
         return self._ledgers[-1]
 
     @property
@@ -270,9 +252,9 @@ class GlobalWatch:
         if group in self.fenced or group not in self._foreign:
             return True
         row = self._foreign[group].rows.get(before.group)
-        if row is None or row.shape[0] < 6:
+        if row is None or len(row) < 2:
             return True
-        return row_knows(row[3:6], before.agent, before.lane, before.epoch)
+        return knows(row[1], before.agent, before.lane, before.epoch)
 
     # ── asynchronous accesses ───────────────────────────────────────────────
 
@@ -414,52 +396,32 @@ class GlobalWatch:
             Flags(int(entry["flags"])),
         )
 
-    def add(self, finding: Noted[Who]) -> None:
-        """Keep a problem, once for each rule and pair of instructions."""
-        before = finding.before.site if finding.before else -1
-        key = (finding.case, finding.now.site, before)
+    def add(self, problem: Noted) -> None:
+        """Keep a problem of a copy."""
         with self._lock:
-            known = self._findings.get(key, finding)
-            count = finding.count + (known.count if known is not finding else 0)
-            apart = known.apart | finding.apart
-            self._findings[key] = replace(known, count=count, apart=apart)
+            _count(self._copied, problem)
 
-    def found(self) -> list[Noted[Who]]:
-        """All problems so far; those of machine code are taken out of the ledgers."""
-        for ledger in self._ledgers:
-            count = int(ledger.narrow[global_records.FOUND // 4])
-            for each in ledger.problems[:count]:
-                self.add(self._finding(each))
-            ledger.problems[:] = 0
-            ledger.narrow[global_records.FOUND // 4] = 0
-        return sorted(self._findings.values(), key=lambda each: (each.case, each.now))
-
-    def _finding(self, problem: Any) -> Noted[Who]:
-        now = self.who(int(problem["id"]), int(problem["lane"]))
-        assert now is not None
-        before = self.who(int(problem["id_before"]), int(problem["lane_before"]))
-        return _noted(
-            BY_NUMBER[int(problem["rule"])],
-            int(problem["address"]),
-            now,
-            before,
-            int(problem["count"]),
-            int(problem["apart"]),
-        )
+    def found(self) -> list[Noted]:
+        """All problems so far, of copies and of compiled code."""
+        every = dict(self._copied)
+        for table in self._tables.values():
+            for each in table.found("global"):
+                _count(every, each)
+        return sorted(every.values(), key=lambda each: (each.case, each.now))
 
     # ── slow answers, for Python ────────────────────────────────────────────
 
-    def ordered(self, who: Who, before: Who, knows: Knows) -> bool:
+    def ordered(self, who: Who, before: Who, known: Knows) -> bool:
         """Whether an access is ordered after an earlier one."""
         both = bool(who.flags & before.flags & Flags.STRONG)
         if before.group == who.group:
-            return both or knows(before.agent, before.lane, before.epoch)
+            return both or known(before.agent, before.lane, before.epoch)
         if both and not who.flags & before.flags & Flags.CTA:
             return True
         if before.group >= self.groups or who.group not in self._foreign:
             return False
         clock = self._foreign[who.group].components[before.group]
-        return row_knows(clock, before.agent, before.lane, before.epoch)
+        return knows(clock, before.agent, before.lane, before.epoch)
 
 
 class _Touch(NamedTuple):
@@ -534,35 +496,34 @@ class _Touch(NamedTuple):
     ) -> None:
         """Keep a problem."""
         self.watch.add(
-            _noted(case, address, self.who, before, count, _apart(self.who, before))
+            Noted(
+                case,
+                address,
+                address + WORD,
+                self.who.moment,
+                None if before is None else before.moment,
+                count,
+                before is not None and bool(before.flags & Flags.WRITE),
+                bool(self.who.flags & Flags.WRITE),
+                apart=_apart(self.who, before),
+            )
         )
 
 
-def _noted(
-    case: Detected, address: int, now: Who, before: Who | None, count: int, apart: int
-) -> Noted[Who]:
-    """A problem of a word."""
-    wrote = before is not None and bool(before.flags & Flags.WRITE)
-    writes = bool(now.flags & Flags.WRITE)
-    return Noted(
-        case,
-        address,
-        address + WORD,
-        now,
-        before,
-        count,
-        wrote,
-        writes,
-        now.group,
-        apart=apart,
-    )
+def _count(every: dict[tuple[Detected, int, int], Noted], problem: Noted) -> None:
+    """Add a problem, once for each case and pair of instructions."""
+    known = every.get(problem.key)
+    if known is not None:
+        count, apart = known.count + problem.count, known.apart | problem.apart
+        problem = replace(known, count=count, apart=apart)
+    every[problem.key] = problem
 
 
 def _apart(who: Who, before: Who | None) -> int:
     """How far apart two accesses are; in a cluster, warps may be in any block."""
     if before is None or before.group != who.group:
-        return int(clocks.Apart.GROUP)
-    return 0 if before.agent == who.agent else int(clocks.Apart.WARP)
+        return int(Apart.GROUP)
+    return 0 if before.agent == who.agent else int(Apart.WARP)
 
 
 def _distinct(

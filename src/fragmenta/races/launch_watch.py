@@ -1,29 +1,28 @@
-"""The race detectors of a whole launch, and what they found."""
+"""The race detectors of a whole launch, and the problems that they found."""
 
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
-from fragmenta.races.global_watch import GlobalWatch, Who
+from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.races.observer import MBARRIERS, Observer
-from fragmenta.races.report.history import Mark, Recorded
-from fragmenta.races.report.stories import Agent, Collision, Story, key
+from fragmenta.races.report.history import Recorded
+from fragmenta.races.report.stories import Agent, Collision, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
-from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding, Problems
+from fragmenta.units.machine import Cluster, Machine
 
 
 class LaunchWatch:
     """Watches all clusters of a launch."""
 
-    def __init__(self, machine: Any) -> None:
+    def __init__(self, machine: Machine) -> None:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
@@ -43,8 +42,8 @@ class LaunchWatch:
         """The sites of ``mbarrier.init`` of all mbarriers that are used."""
         self.lock = Lock()
 
-    def observer(self, cluster: Any) -> Observer:
-        """Who watches a cluster."""
+    def observer(self, cluster: Cluster) -> Observer:
+        """A new observer of a cluster."""
         made = Observer(self.machine, cluster, self)
         for block in cluster.blocks:
             self.banks.attach(block.context.parts["block"])
@@ -53,7 +52,7 @@ class LaunchWatch:
         return made
 
     def collect(self, problems: Problems) -> None:
-        """Put all that was found with the problems of the launch."""
+        """Add all that was found to the problems of the launch."""
         for observer in self.observers:
             observer.keep()
             for each in observer.watch.found():
@@ -72,13 +71,13 @@ class LaunchWatch:
         self._drop_consequences(problems)
 
     def close(self) -> None:
-        """Let go of everything: the launch has ended."""
+        """Free everything: the launch has ended."""
         for each in self.observers:
             vars(each).clear()
         vars(self).clear()
 
     def recorded(self) -> list[Recorded]:
-        """What happened in some clusters, with the problems that were found there."""
+        """The histories of some clusters, with the problems that were found there."""
         launch, found = self.machine.launch, list(self.machine.problems)
         kept = {
             number: notes
@@ -88,18 +87,7 @@ class LaunchWatch:
         made = []
         for number, notes in sorted(kept.items()):
             members = launch.shape.members(number)
-            marks = [
-                Mark(
-                    e.rule.name,
-                    e.severity,
-                    e.site,
-                    e.other,
-                    e.block,
-                    e.story if isinstance(e, Collision) else None,
-                )
-                for e in found
-                if e.block in members
-            ]
+            problems = [each for each in found if each.block in members]
             blocks = tuple(launch.shape.block_at(each) for each in members)
             schedule = self.machine.schedule.given
             made.append(
@@ -109,7 +97,7 @@ class LaunchWatch:
                     launch.shape.warps,
                     schedule,
                     notes,
-                    marks,
+                    problems,
                     launch.module,
                     launch.compiled,
                 )
@@ -117,7 +105,7 @@ class LaunchWatch:
         return made
 
     def _drop_consequences(self, problems: Problems) -> None:
-        """Who reads too early may find nothing there: that is said once."""
+        """Drop reads of unwritten memory that a race explains."""
         sites = set()
         for each in problems:
             if each.rule.race and each.severity != INFO:
@@ -133,16 +121,15 @@ class LaunchWatch:
         return [found.opcode, *found.qualifiers]
 
     def _site(self, site: int) -> int:
-        """One number for an instruction that was written down several times."""
+        """One number for an instruction that has several sites."""
         place = self.places[site] if 0 <= site < len(self.places) else None
         return site if place is None else self.places.index(place)
 
     # ── shared memory ───────────────────────────────────────────────────────
 
-    def _shared(self, observer: Observer, found: Noted[Moment]) -> Collision:
-        story = observer.seen.stories[key(found)]
+    def _shared(self, observer: Observer, found: Noted) -> Collision:
+        story = observer.stories.of(found)
         now = story.now
-        low = (1 << RANK_BITS) - 1
         rule, severity = found.case.rule, found.case.severity
         contested = not found.was_write or (
             story.before is not None and story.before.kind == "cp.async"
@@ -160,16 +147,8 @@ class LaunchWatch:
             None if story.before is None else self._site(story.before.site),
             found.count,
             apart=found.apart,
-            space="shared",
+            noted=found,
             story=story,
-            owner=found.first >> RANK_BITS,
-            first=found.first & low,
-            last=found.last & low,
-            now_write=found.now_write,
-            was_write=found.was_write,
-            same_value=found.case.same_value,
-            one_store=found.case is Detected.ONE_STORE,
-            partly=found.partly,
         )
         if found.before is not None and found.before.epoch == LAST_EPOCH:
             words = self._words(found.before.site)
@@ -182,7 +161,7 @@ class LaunchWatch:
 
     # ── global memory ───────────────────────────────────────────────────────
 
-    def _global(self, finding: Noted[Who]) -> Collision:
+    def _global(self, finding: Noted) -> Collision:
         case, was = finding.case, finding.before
         now = self._who(finding.now)
         before = None if was is None else self._who(was)
@@ -201,16 +180,11 @@ class LaunchWatch:
             None if was is None else self._site(was.site),
             finding.count,
             apart=finding.apart,
-            space="global",
-            first=finding.first,
-            last=finding.last,
+            noted=finding,
             story=Story(finding.now.group, now, before, None),
-            now_write=finding.now_write,
-            was_write=finding.was_write,
-            same_value=case.same_value,
         )
 
-    def _who(self, who: Who) -> Agent:
+    def _who(self, who: Moment) -> Agent:
         kind, rank, number = self.observers[0].watch.describe(who.agent)
         block = self.machine.launch.shape.members(who.group)[rank]
         return Agent(kind, rank, number, who.lane, who.epoch, who.site, block=block)

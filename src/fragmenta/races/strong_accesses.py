@@ -1,9 +1,9 @@
-"""Which thread has learned something of another through a word in memory?
+"""Happens-before through words in memory: flags, counters and locks.
 
 A thread that writes to a word after a fence, or by a store or atomic operation with
 ``.release``, publishes what it knew.  A thread that reads this word by a strong load or
 an atomic operation acquires all that was published there.  This is lenient in two ways:
-a strong load needs no fence behind it, and what was published at a word stays there.
+a strong load needs no fence after it, and what was published at a word stays there.
 """
 
 from __future__ import annotations
@@ -11,30 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fragmenta.ptx.ordering import Role
-from fragmenta.races.global_watch import GlobalWatch, Ledger, covers, joined
+from fragmenta.races.global_watch import GlobalWatch, Ledger
+from fragmenta.races.order import Clock, covers, joined, knows_lanes
 from fragmenta.simt import layout
-
-Row = NDArray[np.int32]
-"""What a thread knows of the agents of its group: the arrays base, extra and mask."""
 
 
 class Clocks(Protocol):
     """The clocks of one group."""
 
-    def release(self, agent: int, lanes: int) -> Row:
+    def release(self, agent: int, lanes: int) -> Clock:
         """What lanes of a warp know and did until now; a new epoch begins."""
 
-    def acquire(self, agent: int, lanes: int, row: Row) -> None:
+    def acquire(self, agent: int, lanes: int, row: Clock) -> None:
         """Lanes of a warp learn something."""
 
     def epoch(self, agent: int) -> int:
         """The present epoch of a warp."""
 
-    def row(self, agent: int, lanes: int) -> Row:
+    def row(self, agent: int, lanes: int) -> Clock:
         """What lanes of a warp know, without a new epoch."""
 
 
@@ -47,7 +42,7 @@ class _Fence(NamedTuple):
 
     lanes: int
     epoch: int
-    row: Row
+    row: Clock
     cta: bool
 
 
@@ -55,14 +50,14 @@ class _Location:
     """What was published at one word."""
 
     def __init__(self) -> None:
-        self.own: dict[int, Row] = {}
+        self.own: dict[int, Clock] = {}
         """By group, for that group itself."""
-        self.rows: dict[tuple[int, bool], tuple[int, Row]] = {}
+        self.rows: dict[tuple[int, bool], tuple[int, Clock]] = {}
         """What a group did, by group and whether the scope was the block: the version
         of this word at which that was published last, and all that was."""
         self.version = 0
 
-    def add(self, group: int, row: Row, cta: bool) -> None:
+    def add(self, group: int, row: Clock, cta: bool) -> None:
         """Publish what a group did, unless that is known."""
         _, known = self.rows.get((group, cta), (0, None))
         if known is row:
@@ -137,7 +132,7 @@ class Locations:
     ) -> None:
         """Lanes write to a word: ``itself`` with ``.release``, or after a fence."""
         if itself:
-            row: Row | None = thread.clocks.release(thread.agent, thread.lanes)
+            row: Clock | None = thread.clocks.release(thread.agent, thread.lanes)
         else:
             row, cta = self._fenced(thread, cta)
         if row is None:
@@ -157,27 +152,25 @@ class Locations:
             for other, learned in self._watch.foreign(thread.group).rows.items():
                 place.add(other, learned, cta)
 
-    def _fenced(self, thread: Thread, cta: bool) -> tuple[Row | None, bool]:
+    def _fenced(self, thread: Thread, cta: bool) -> tuple[Clock | None, bool]:
         """What lanes knew at fences, their own or others that they know of.
 
         All threads may execute a fence before a barrier, and one of them the atomic
-        operation behind it.
+        operation after it.
         """
         fences = self._fences.get(thread.group)
         if fences is None:
             return None, cta
-        found: Row | None = None
-        knows = thread.clocks.row(thread.agent, thread.lanes)
+        found: Clock | None = None
+        known = thread.clocks.row(thread.agent, thread.lanes)[0]
         narrow = True
         for agent, several in fences.items():
-            base, extra, mask = (int(n) for n in knows[:3, agent])
             covered = 0
             for each in reversed(several):  # a later one says at least as much
                 if each.lanes & ~covered == 0:
                     continue
                 own = agent == thread.agent and each.lanes & thread.lanes
-                named = each.epoch < extra and each.lanes & ~mask == 0
-                if own or each.epoch < base or named:
+                if own or knows_lanes(known, agent, each.lanes, each.epoch):
                     covered |= each.lanes
                     found = each.row if found is None else joined(found, each.row)
                     narrow = narrow and each.cta

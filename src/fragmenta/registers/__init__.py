@@ -1,1 +1,1 @@
-"""What is an element, a word, a layout, a fragment?"""
+"""Elements, words, layouts and fragments; nothing about instructions."""

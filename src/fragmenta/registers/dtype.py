@@ -1,4 +1,4 @@
-"""What is an element?
+"""Element types: their bits, their values, and how NumPy stores them.
 
 There are sixteen element types, two types of block scales and three widths of raw
 bits.  Each type has a name, a width, and a NumPy type in which its matrices are
@@ -14,7 +14,8 @@ array([ 8, 15,  0,  7,  1,  2,  3,  4], dtype=uint8)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
@@ -423,9 +424,52 @@ e3m2, e2m1, ue8m0, ue4m3, b8, b16 and b32
     if key in DTYPES:
         return DTYPES[key]
     raise UnknownType(
-        f"no element type {key or 'without a name'}{nearest(key, DTYPES)}; "
+        f"no element type {key or 'without a name'}{nearest_type(key, DTYPES)}; "
         f"there are {one_of(DTYPES, 'and')}"
     )
+
+
+# How C, NumPy and PTX begin the names of types of one kind.
+_KINDS = {
+    "s": ("s", "i", "int"),
+    "u": ("u", "uint"),
+    "f": ("f", "fp", "float"),
+    "bf": ("bf", "bfloat"),
+    "tf": ("tf", "tfloat"),
+}
+_KIND = {word: kind for kind, words in _KINDS.items() for word in words}
+_BITS = (1, 2, 4, 6, 8, 16, 32, 64, 128)
+_WORDS = {"double": "f64", "float": "f32", "single": "f32", "half": "f16", "int": "s32"}
+
+
+def nearest_type(word: str, allowed: Iterable[str]) -> str:
+    """A hint as of :func:`nearest`, but a type of another kind or size is not near.
+
+    >>> nearest_type("uint4", DTYPES), nearest_type("e4m4", DTYPES)
+    (' (did you mean u4?)', ' (did you mean e4m3?)')
+    >>> nearest_type("fp8", ["e4m3", "e5m2", "f64"]), nearest_type("int16", DTYPES)
+    (' (did you mean e4m3 or e5m2?)', '')
+    """
+    known, meant = list(allowed), _kind_and_bits(word)
+    if meant is None:
+        return nearest(word, known, cutoff=0.7)  # names are short, and differ little
+    kind, bits = meant
+    if bits not in _BITS:  # no type has so many: a slip of the finger
+        alike = ((each, _kind_and_bits(each)) for each in known)
+        return nearest(word, [each for each, says in alike if says and says[0] == kind])
+    near = [each for each in known if _kind_and_bits(each) == meant]
+    return f" (did you mean {one_of(near)}?)" if near else ""
+
+
+def _kind_and_bits(word: str) -> tuple[str, int] | None:
+    """What a name of a type says, if it says that; fp8 is e4m3 as well as e5m2."""
+    name = _WORDS.get(word, word).rpartition("::")[2].removesuffix("_t")
+    if name.startswith("e") and name in DTYPES:
+        return "f", DTYPES[name].bits
+    found = re.fullmatch(r"([a-z]+)(\d{1,3})", name, re.ASCII)
+    if found is None or found[1] not in _KIND:
+        return None
+    return _KIND[found[1]], int(found[2])
 
 
 @cache

@@ -556,7 +556,7 @@ class _Names:
         known = {str(of[key]): (of, key) for of, key in known.values()} | known
         for axis in self.axes:
             known.setdefault(_AXES.get(axis, axis), (self.axes, axis))
-        told: dict[tuple[int, str], str] = {}
+        renamed: dict[tuple[int, str], str] = {}
         for key, name in names.items():
             if key not in known:
                 every = [str(name) for of in kinds for name in of.values()]
@@ -565,7 +565,7 @@ class _Names:
                     f"{key!r}{nearest(key, known)}"
                 )
             of, which = known[key]
-            if (other := told.setdefault((id(of), which), key)) != key:
+            if (other := renamed.setdefault((id(of), which), key)) != key:
                 raise LayoutError(
                     f"{other} and {key} are one variable; it is given the names "
                     f"{names[other]!r} and {name!r}"

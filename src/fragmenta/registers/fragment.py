@@ -1,4 +1,4 @@
-"""Where in the registers is this operand?
+"""Fragments: where the elements of an operand are in registers.
 
 A fragment is one operand of one instruction.  It has the operand's name in the
 manual, an element type, and the layout of the operand over lanes and registers.

@@ -1,4 +1,4 @@
-"""Which values of a chunk are kept, and how does a code name them?
+"""Kinds of sparsity: which values of a chunk are kept, and the codes for them.
 
 A sparse A is stored without its zeros.  Each chunk of a row has one 4-bit code,
 which gives the columns of its stored values::

@@ -375,9 +375,9 @@ class Layout:
         wrong = [name for name in shared if self.sizes[name] != sizes[name]]
         if wrong or not shared:
             raise LayoutError(
-                f"elements with {_told(self.sizes)} are not the places with "
-                f"{_told(sizes)}; names and sizes must be equal, and tile() repeats a "
-                "layout"
+                f"elements with {_sizes_text(self.sizes)} are not the places with "
+                f"{_sizes_text(sizes)}; names and sizes must be equal, and tile() "
+                "repeats a layout"
             )
 
         def followed(digit: Digit) -> list[Digit]:
@@ -697,7 +697,7 @@ def _check_layout(other: object) -> None:
         )
 
 
-def _told(sizes: Mapping[str, int]) -> str:
+def _sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 

@@ -1,4 +1,4 @@
-"""Which values were kept, and which lanes hold this metadata?
+"""Metadata of a sparse A: the codes of the kept values, and the lanes that hold them.
 
 A tile of A has one code (:mod:`fragmenta.registers.granularity`) for each row and
 chunk.  :class:`Metadata` says which lane holds which code.

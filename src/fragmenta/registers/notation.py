@@ -154,7 +154,7 @@ def _cases(
 
 
 def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
-    """When is this bit of i clear, and when is it set?"""
+    """The conditions that this bit of i is clear, and that it is set."""
     bit = run.stride
     where = f"for {letter}i where "
     if count == 2 * bit:

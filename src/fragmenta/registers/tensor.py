@@ -1,4 +1,4 @@
-"""Where in tensor memory is this operand?
+"""Fragments in tensor memory: where the elements of an operand are.
 
 Tensor memory has 128 lanes and 512 columns of 32-bit cells in each CTA.  An address is
 ``lane << 16 | column``.  A fragment in tensor memory has the axes P (CTA of the pair),

@@ -1,4 +1,4 @@
-"""Which cells of tensor memory hold which metadata of a sparse A?"""
+"""Metadata of a sparse A in tensor memory: which cells hold which codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a matrix padded to a whole number of tiles, and the padding removed?"""
+"""Matrices padded to a whole number of tiles, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do elements share a register?
+"""Elements in words: how several of them share a register.
 
 Elements are packed with the lowest element in the lowest bits.  A narrow element
 may sit in a wider slot, its container.

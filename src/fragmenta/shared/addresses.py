@@ -1,4 +1,4 @@
-"""How many bytes does each lane access at its address, and which lanes are used?
+"""Bytes that each lane accesses at its address, and the lanes that are used.
 
 The cost of an access depends on more than its addresses.  With 32 addresses 16 bytes
 apart there is no bank conflict if each lane takes 16 bytes, but a 4-way conflict if

@@ -1,4 +1,4 @@
-"""How many turns does an access to shared memory take?
+"""Bank conflicts: how many passes an access to shared memory takes.
 
 Shared memory has 32 banks, each 4 bytes wide.  A warp's access is served in *phases*:
 all 32 lanes at once if each takes 4 bytes or less, 16 lanes if each takes 8 bytes, 8

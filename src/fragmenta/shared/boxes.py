@@ -1,4 +1,4 @@
-"""Which bytes does a tensor-map copy move, and where to?
+"""The bytes that a tensor-map copy moves, and where to.
 
 A :class:`Plan` has one entry for each element of a box: its address in global memory,
 its address in shared memory, and whether the copy moves it.  Rows of a box follow each

@@ -1,4 +1,4 @@
-"""Where in shared memory is this operand?
+"""Descriptors: where an operand of ``wgmma`` or ``tcgen05`` is in shared memory.
 
 ``wgmma`` and ``tcgen05.mma`` read B, and optionally A, from shared memory.  A 64-bit
 descriptor says where.  Elements that are adjacent along k (K-major), or along m or n
@@ -20,7 +20,7 @@ less the base offset, says how.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -164,6 +164,9 @@ class Descriptor:
     base_offset: int = 0
     family: Family = "wgmma"
     absolute: bool = False
+    tile: tuple[int, int] | None = field(default=None, compare=False)
+    """Rows (m or n) and stored columns (k) from the start on; None if not known.  The
+    word does not have it."""
 
     def __post_init__(self) -> None:
         check_family(self.family)
@@ -363,22 +366,33 @@ beyond its 128 bytes; with a swizzle, K-major rows of tcgen05 must be within a s
         mn: int = 0,
         major: MajorAxis | None = None,
     ) -> Descriptor:
-        """The descriptor of the tile that begins at element ``(mn, k)``.
+        """The descriptor of the operand that begins ``mn`` rows and ``k`` columns on.
 
-        Only the start address changes, by the distance between the first elements
-        of the two tiles.  That is right if all elements that the instruction reads
-        move by the same distance; otherwise it is refused.  For example, within a
-        128-byte span a dense operand can advance by multiples of 16 bytes up to 96,
-        because it reads 32 bytes of each row.  The swizzle needs no attention: it is
-        applied after the start address is added.  ``k`` counts stored columns; a
-        sparse A stores half of its columns.  ``major`` is K by default; of
-        ``tcgen05`` the instruction descriptor has it.
+        Both are counted from where this descriptor begins, so that steps add up:
+        ``d.advance(op, "A", k=16).advance(op, "A", k=16)`` is two steps.  ``k`` counts
+        stored columns; a sparse A stores half of its columns.  ``major`` is K by
+        default; of ``tcgen05`` the instruction descriptor has it.
+
+        Only the start address changes, by the distance between the first elements.
+        That is right if all elements that the instruction reads move by the same
+        distance; otherwise it is refused.  For example, within a 128-byte span a dense
+        operand can advance by multiples of 16 bytes up to 96, because it reads 32
+        bytes of each row.  The swizzle needs no attention: it is applied after the
+        start address is added.
+
+        What leaves the tile is refused, if the tile is known: that of
+        :meth:`for_tile` is, that of a word is not.
 
         >>> import fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
         >>> d = Descriptor.for_tile(64, 64, "f16", swizzle=128)
         >>> [d.advance(op, "A", k=16 * step).start for step in range(4)]
         [0, 32, 64, 96]
+        >>> d.advance(op, "A", k=48).advance(op, "A", k=16)
+        Traceback (most recent call last):
+        fragmenta.errors.AddressError: A of wgmma.mma_async.sync.aligned.m64n8k16.f32.\
+f16.f16 is 64 x 16 and leaves its tile: from mn 0, k 16 on it is 64 x 0; k 0 is the \
+last step that fits
         """
         check_numbers(k=k, mn=mn)
         k, mn = int(_index("k", k)), int(_index("mn", mn))
@@ -394,7 +408,27 @@ beyond its 128 bytes; with a swizzle, K-major rows of tcgen05 must be within a s
                 f"{pattern(self.swizzle).lines} lines"
                 + self._nearest(op, operand, k, mn, side)
             )
-        return replace(self, start=self.start + distance)
+        return replace(
+            self, start=self.start + distance, tile=self._rest(op, operand, k, mn)
+        )
+
+    def _rest(
+        self, op: Instruction, operand: str, k: int, mn: int
+    ) -> tuple[int, int] | None:
+        """What is left of the tile, in which the operand must fit."""
+        if self.tile is None:
+            return None
+        rows, columns = extent(op, operand)
+        left = self.tile[0] - mn, self.tile[1] - k
+        if rows > left[0] or columns > left[1]:
+            last = self.tile[1] - columns
+            fits = f"; k {last} is the last step that fits" if last >= 0 else ""
+            raise AddressError(
+                f"{operand} of {op} is {rows} x {columns} and leaves its tile: from mn "
+                f"{mn}, k {k} on it is {max(0, left[0])} x {max(0, left[1])}"
+                + (fits if rows <= left[0] else "")
+            )
+        return left
 
     def _distance(
         self, op: Instruction, operand: str, k: int, mn: int, major: MajorAxis
@@ -403,11 +437,18 @@ beyond its 128 bytes; with a swizzle, K-major rows of tcgen05 must be within a s
         rows, columns = extent(op, operand)
         of = op.types[operand.lower()]
         grid = np.ogrid[:rows, :columns]
-        there = self._linear(grid[0] + mn, grid[1] + k, of, major, op.kind)
+        # A descriptor that has advanced begins inside a span.  Places are counted from
+        # the beginning of the span, but the hardware counts from the start address.
+        inside = self.start % span(self.swizzle)
+        element = stored(of, major, self.family, self.swizzle, op.kind)
+        before = inside * 8 // element.bits
+        k, mn = (k + before, mn) if major == "k" else (k, mn + before)
+        spans = replace(self, start=self.start - inside)
+        there = spans._linear(grid[0] + mn, grid[1] + k, of, major, op.kind)
         distance = there - self._linear(grid[0], grid[1], of, major, op.kind)
         first = int(distance[0, 0])
-        whole = first % (8 * UNIT) == 0
-        return first // 8 if whole and (distance == first).all() else None
+        units = first % (8 * UNIT) == 0
+        return first // 8 if units and (distance == first).all() else None
 
     def _nearest(
         self, op: Instruction, operand: str, k: int, mn: int, major: MajorAxis
@@ -465,9 +506,10 @@ transposes only 16-bit types, f16 and bf16; use major="k"
             raise AddressError(f"order must be 'k' or 'mn'; given {order!r}")
         across_first = (order or ("mn" if major == "k" else "k")) != major
         steps = (lines * atom, atom) if across_first else (atom, spans * atom)
-        return cls.from_steps(
+        made = cls.from_steps(
             start, *steps, major=major, swizzle=swizzle, family=family
         )
+        return replace(made, tile=(int(rows), int(k)))
 
     @classmethod
     def from_steps(

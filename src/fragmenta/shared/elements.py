@@ -1,4 +1,4 @@
-"""How do elements lie in a row of shared memory?
+"""How elements are stored in a row of shared memory.
 
 Most elements follow each other without gaps, the first in the lowest bits.  The kinds
 ``f8f6f4`` and ``mxf8f6f4`` of ``tcgen05`` mix elements of 8, 6 and 4 bits and count a

@@ -1,4 +1,4 @@
-"""Which bits of a descriptor mean what?
+"""The bits of a shared-memory descriptor.
 
 A descriptor has 64 bits.  ``wgmma`` and ``tcgen05`` have the same first five fields.
 ``tcgen05`` wants a constant in bits 46 to 48, has one more bit of swizzle, and one that

@@ -1,7 +1,7 @@
-"""Which ``ldmatrix`` or ``stmatrix`` move a tile, and with which addresses?
+"""The ``ldmatrix`` or ``stmatrix`` that move a tile, and their addresses.
 
 Of all instructions and groups of fragments that fit, the one with the fewest
-instructions is taken.  If nothing fits, the reasons are told, and what works instead.
+instructions is taken.  If nothing fits, the error says why, and what works instead.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def stmatrix_loop(
 def only_as(
     operand: str, found: list[str], chosen: tuple[str | None, str | None]
 ) -> str:
-    """The instructions that there are, and what was asked for instead.
+    """The instructions that exist, and what was given instead.
 
     >>> only_as("A", ["x4", "x2"], ("x4", "k"))
     'x4 or x2; given x4 along k; none of them loads more than one A, so leave along out'
@@ -147,8 +147,8 @@ def find_loop(
             found.append(str(loop.group))
     where = {"row": "row-major", "col": "column-major"}[memory.order]
     if found:
-        told = only_as(operand, list(dict.fromkeys(found)), chosen)
-        raise Error(f"{family} moves {operand} of this {where} tile as {told}")
+        only = only_as(operand, list(dict.fromkeys(found)), chosen)
+        raise Error(f"{family} moves {operand} of this {where} tile as {only}")
     raise Error(
         f"no {family} of {target} moves {operand} of {tiles.op} "
         f"{'from' if family == 'ldmatrix' else 'to'} {where} memory"

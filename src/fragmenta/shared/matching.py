@@ -1,4 +1,4 @@
-"""Which lane supplies the address of which row, so that an ``mma`` gets its operand?
+"""Which lane supplies the address of which row of an operand of ``mma``.
 
 All of it is composed from layout lines.  With B for the bits of a register and V for
 the bits of the 16 bytes at an address, each arrow is a layout::

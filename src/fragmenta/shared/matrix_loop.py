@@ -1,4 +1,4 @@
-"""What moves a whole tile between shared memory and registers, step by step?
+"""Loops of ``ldmatrix`` and ``stmatrix`` over a whole tile.
 
 A tile in shared memory has many fragments: m-tiles or n-tiles, and k-steps.  One
 instruction moves several of them, one, or a part of one.  A :class:`MatrixLoop` is all

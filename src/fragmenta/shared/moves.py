@@ -1,4 +1,4 @@
-"""What do ``ldmatrix``, ``stmatrix`` and ``movmatrix`` move where?
+"""``ldmatrix``, ``stmatrix`` and ``movmatrix``, executed.
 
 Each row of a small matrix is 16 bytes of shared memory, or 8 with ``.s8.s4``.  One lane
 supplies its address: lane ``i * rows + r`` that of row r of matrix i.  The layout of

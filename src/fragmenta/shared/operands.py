@@ -1,4 +1,4 @@
-"""Which part of a matrix does an instruction read from shared memory?
+"""The part of a matrix that an instruction reads from shared memory.
 
 ``wgmma`` and the four families of ``tcgen05.mma`` take descriptors.  Of ``tcgen05`` the
 mnemonic does not have the shape, the types and the major sides: they are in its
@@ -59,9 +59,9 @@ def major_of(
     if family_of(op) != "tcgen05":
         return "k" if major is None else major
     extent(op, operand)
-    told = op.descriptor
-    assert told is not None  # or there were no extent
-    mine = MAJORS[told.transpose_a if operand == "A" else told.transpose_b]
+    descriptor = op.descriptor
+    assert descriptor is not None  # or there were no extent
+    mine = MAJORS[descriptor.transpose_a if operand == "A" else descriptor.transpose_b]
     if major not in (None, mine):
         bit = 15 if operand == "A" else 16
         raise AddressError(

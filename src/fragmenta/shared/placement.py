@@ -1,4 +1,4 @@
-"""Where are the 16-byte units of a tile that is stored by rows or by columns?
+"""Tiles stored by rows or by columns: the addresses of their 16-byte units.
 
 A tile has *lines*: its rows, or its columns if it is stored by columns.  Lines are
 ``pitch`` bytes apart, which may be more than they have (padding).  Tensor-map copies

@@ -1,4 +1,4 @@
-"""What does a reducing copy leave in global memory?
+"""What a reducing copy leaves in global memory.
 
 ``cp.reduce.async.bulk.tensor`` combines each element in memory with one of the box.
 Which operations a type has, which NaN is written, and what becomes of subnormal numbers

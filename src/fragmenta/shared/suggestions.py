@@ -1,4 +1,4 @@
-"""Which swizzle or padding makes a tile free of bank conflicts?
+"""Searches for a swizzle or a padding without bank conflicts.
 
 The search is complete over what kernels use: no swizzle, the swizzles of tensor maps
 (TMA), every XOR of bits that choose banks, and padded lines.  Each is tried with all
@@ -113,10 +113,10 @@ class Suggestion:
         """
         memory = self.loop.memory
         named = {pattern(name).xor: name for name in WGMMA_SWIZZLES}
-        told: dict[str, Any] = {"order": memory.order}
-        told["swizzle"] = named.get(self.swizzle, self.swizzle)
-        told["pitch"] = self.pitch
-        return told | ({"span": self.span} if self.span else {})
+        options: dict[str, Any] = {"order": memory.order}
+        options["swizzle"] = named.get(self.swizzle, self.swizzle)
+        options["pitch"] = self.pitch
+        return options | ({"span": self.span} if self.span else {})
 
     @property
     def rank(self) -> tuple[Any, ...]:

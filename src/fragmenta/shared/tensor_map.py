@@ -27,10 +27,10 @@ from fragmenta.errors import (
     BadCall,
     ShapeError,
     UnknownType,
-    nearest,
     one_of,
 )
 from fragmenta.isa.table import read
+from fragmenta.registers.dtype import nearest_type
 from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map_rules import (
     CORNER_BITS,
@@ -110,7 +110,7 @@ class ElementType(NamedTuple):
     """Its number in the map."""
     tf32: int
     constant: str
-    """Its name in the driver's interface, behind ``CU_TENSOR_MAP_DATA_TYPE_``."""
+    """Its name in the driver's interface, after ``CU_TENSOR_MAP_DATA_TYPE_``."""
 
     @property
     def is_float(self) -> bool:
@@ -192,7 +192,7 @@ def element_type(name: str) -> ElementType:
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownType(
             f"a tensor map has elements of {one_of(_TYPES)}; given {name!r}"
-            + nearest(str(name), _TYPES)
+            + nearest_type(str(name), _TYPES)
         )
     return _TYPES[name]
 
@@ -409,7 +409,7 @@ class TensorMap:
     def decode(cls, data: bytes) -> TensorMap:
         """The map in 128 bytes.
 
-        Fields that are derived from others are not looked at: a map may be made by
+        Fields that are derived from others are not read: a map may be made by
         ``tensormap.replace``, which leaves them alone.
 
         >>> map = TensorMap("f32", (8, 9, 4), (32, 288), (4, 2, 1), fill="nan", l2=128)

@@ -1,4 +1,4 @@
-"""Which tensor maps does the driver refuse?
+"""The tensor maps that the driver refuses.
 
 The rules are those of an H200's driver.  They were compared with it for thousands of
 maps, most of which break a rule or are at a limit.

@@ -82,13 +82,13 @@ class TileCopies:
         }
 
     def __str__(self) -> str:
-        told = self.to_json()
+        found = self.to_json()
         lines = [
             f"tensorDataType {self.data_type}, tensorRank 2",
             f"globalDim      {{{', '.join(self.dimensions)}}}",
             f"boxDim         {{{self.box[0]}, {self.box[1]}}}, elementStrides {{1, 1}}",
-            f"interleave     {told['interleave']}",
-            f"swizzle        {told['swizzle']}",
+            f"interleave     {found['interleave']}",
+            f"swizzle        {found['swizzle']}",
         ]
         for (first, second), address in self.copies:
             lines.append(f"copy {{{first}, {second}}} to shared address {address}")

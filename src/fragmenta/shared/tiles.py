@@ -1,4 +1,4 @@
-"""Which bytes are in shared memory?
+"""Images of shared memory: the bytes of tiles.
 
 An *image* is the content of shared memory from a multiple of 1024 on: an array of
 bytes, whose index is the address.  :func:`tile` writes a matrix into an image,

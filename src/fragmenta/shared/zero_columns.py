@@ -1,4 +1,4 @@
-"""Which columns of B does a zero-column mask replace by zeros?
+"""Zero-column masks: the columns of B that are replaced by zeros.
 
 ``tcgen05.mma.ws`` takes a 64-bit mask.  It does not have a bit for each column: columns
 that are zero and columns that are used alternate in runs of fixed lengths.  There is

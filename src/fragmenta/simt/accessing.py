@@ -1,10 +1,11 @@
-"""How do instructions load, store and convert addresses?"""
+"""Loads, stores, and conversions of addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.ptx.effects import find
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -97,7 +98,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
 @handles("st")
 def st(writer: Writer, instruction: Instruction) -> None:
     """A store, of one element or a vector."""
-    if "async" in instruction.qualifiers:
+    if find(instruction.mnemonic) is not None:  # st.async
         event(writer, instruction)
         return
     if "bulk" in instruction.qualifiers:
@@ -142,7 +143,7 @@ def _transfer(
         bits,
         width,
         len(registers),
-        # Only what a load extends has a sign.
+        # The sign counts only where a load extends a value.
         kind.startswith("s") and make is load and width > bits,
         at.bits,
     )
@@ -171,8 +172,8 @@ def _parameter(
 ) -> tuple[str, int, int]:
     """The parameter that is accessed, from which byte on, and the bytes of an element.
 
-    It is known before anything is compiled which bytes these are: all of them have to
-    be in the parameter.
+    Which bytes these are is known when the kernel is compiled: all of them have to be
+    in the parameter.
     """
     base, function = address.base, writer.unit.function
     assert isinstance(base, Symbol)
@@ -287,10 +288,10 @@ def isspacep(writer: Writer, instruction: Instruction) -> None:
 
 @handles("fence", "membar", "setmaxnreg")
 def fence(writer: Writer, instruction: Instruction) -> None:
-    """An instruction that only the watching sees.
+    """A fence, or ``setmaxnreg``, of which only an observer hears.
 
-    Lanes of a block take turns in one thread of the host, so what one wrote is seen
-    by all.
+    Lanes of a block take turns in one thread of the host, so all of them see what one
+    wrote.
     """
     if writer.mode.watch:
         event(writer, instruction)
@@ -348,7 +349,7 @@ def createpolicy(writer: Writer, instruction: Instruction) -> None:
 
 @handles("alloca")
 def alloca(writer: Writer, instruction: Instruction) -> None:
-    """Local memory whose size is known when it is asked for."""
+    """Local memory whose size is known only when the kernel runs."""
     d, size = instruction.operands[:2]
     align = instruction.operands[2] if len(instruction.operands) > 2 else None
     step = align.value if isinstance(align, Immediate) else 16
@@ -378,7 +379,7 @@ def stacksave(writer: Writer, instruction: Instruction) -> None:
 
 @handles("stackrestore")
 def stackrestore(writer: Writer, instruction: Instruction) -> None:
-    """Give back what was allocated since ``stacksave``."""
+    """Free what was allocated since ``stacksave``."""
     stack = Written(writer.at("%warp", layout.STACK), 32)
     kind = element_type(instruction)
     source = writer.source(instruction.operands[0], kind)

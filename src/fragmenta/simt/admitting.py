@@ -1,9 +1,9 @@
-"""Which instructions are compiled at all.
+"""Refuses instructions whose operands do not fit them, before they are compiled.
 
 Compiled code trusts the number and the widths of the operands of an instruction: it
 finds registers, parameters and constants at fixed places.  So an instruction whose
 operands do not fit is refused before anything is compiled, whether or not the launch
-is checked.  The judges are those of :mod:`fragmenta.ptx.checking`: the table of opcodes
+is checked.  The rules are those of :mod:`fragmenta.ptx.checking`: the table of opcodes
 and the catalogue of Tensor Core instructions.
 """
 
@@ -20,7 +20,7 @@ from fragmenta.ptx.module import Address, Function, Instruction, Module, Not
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
 _KNOWN: dict[object, str] = {}
-"""What was found about the operands of an instruction, whatever their names are."""
+"""The findings about operands of one kind; the names of registers do not count."""
 _MOST_KNOWN = 1 << 14
 _LONG = 300
 """Characters of a reason: it may quote thousands of operands."""
@@ -66,7 +66,7 @@ def unknown(of: Instruction) -> str:
 
 def wrong_operands(of: Instruction) -> str:
     """What is wrong with the operands of an instruction; nothing if they fit."""
-    if of.opcode.startswith("_"):  # made here, of others that were looked at
+    if of.opcode.startswith("_"):  # made by ptx.ptxas from others that were checked
         return ""
     key = tensor.signature(of)
     if key not in _KNOWN:
@@ -99,6 +99,6 @@ def _operands(of: Instruction) -> str:
 
 
 def _bounded(of: Instruction, wrong: Finding) -> bool:
-    """Whether it is a constant address: that is looked at when it is accessed."""
+    """Whether it is a constant address, which is checked when it is accessed."""
     operand = None if wrong.operand is None else of.operands[wrong.operand]
     return isinstance(operand, Address) and isinstance(operand.base, int)

@@ -1,4 +1,4 @@
-"""How do lanes change memory one after the other?
+"""Atomic operations: the lanes of a warp change memory one after the other.
 
 The lanes of a warp do so in the order of their numbers.  Additions and the like of
 whole numbers are atomic on the host, too, since several blocks may run at a time; for
@@ -22,6 +22,7 @@ from fragmenta.jit.trace import (
     compare_unsigned,
     select,
 )
+from fragmenta.ptx.effects import find
 from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt.accessing import element_type, space_of
@@ -72,7 +73,7 @@ class Atomic(NamedTuple):
 def atom(writer: Writer, instruction: Instruction) -> None:
     """An atomic operation, with or without the old value as a result."""
     words = instruction.qualifiers
-    if "async" in words:
+    if find(instruction.mnemonic) is not None:  # red.async
         event(writer, instruction)
         return
     operation = next((w for w in words if w in _OPERATIONS), "")

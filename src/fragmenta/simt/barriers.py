@@ -1,7 +1,7 @@
-"""How do the threads of a block wait for one another at a barrier?
+"""Barriers of a block: threads wait for one another.
 
 Threads arrive at a barrier one by one or by whole warps.  A lane that has arrived waits
-in the code block of its barrier, and is asked again in every turn of its warp.
+in the code block of its barrier, and polls it in every turn of its warp.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _arrive(
     votes: Value,
     lanes: Value,
 ) -> Value:
-    """Lanes arrive at a barrier, or ask again; the result is those that may go on."""
+    """Lanes arrive at a barrier, or poll it; the result is those that may go on."""
     state = _State(code, block, number)
     flags = field(code, warp, layout.ARRIVED, I32)
     tickets = warps.place(code, warp, layout.TICKETS)

@@ -1,9 +1,9 @@
-"""How does machine code copy a box by its tensor map?
+"""Copies a box by its tensor map, in machine code.
 
 :func:`copy_box` is traced into a routine.  It reads the 128 bytes of the map when the
 routine runs, because a kernel may have changed them.  It moves a box 16 bytes at a
-time: those stay together under every swizzle.  :mod:`fragmenta.shared.boxes` says the
-same in array operations; a test compares the two, and both with an H200.
+time: those stay together under every swizzle.  :mod:`fragmenta.shared.boxes`
+computes the same with array operations; a test compares the two, and both with an H200.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Copy(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What became of a copy; traced values."""
+    """The outcome of a copy, in traced values."""
 
     problem: Value
     """0, or the number of a :class:`Problem`."""
     address: Value
-    """Where the problem is, for those of bounds."""
+    """The address that is out of bounds."""
 
 
 def copy_box(

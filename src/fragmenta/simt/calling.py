@@ -1,4 +1,4 @@
-"""How do lanes call functions and come back?
+"""Calls of functions, and returns from them.
 
 The return address of a lane is the number of a code block, on a stack of its own.  A
 function has its registers in a fixed place; if it may be active twice at a time in one
@@ -29,7 +29,7 @@ from fragmenta.ptx.module import (
     type_bytes,
 )
 from fragmenta.simt import layout, warps
-from fragmenta.simt.control import all_to, name_of, pass_by, return_addresses
+from fragmenta.simt.control import all_to, name_of, return_addresses, skip_excluded
 from fragmenta.simt.emitter import (
     MEMORY,
     SHADOW,
@@ -63,7 +63,7 @@ def call(writer: Writer, instruction: Instruction) -> None:
         why = _mismatch(writer, unit, given, operands)
         if why:
             raise BadOperands(why)
-        pass_by(writer, instruction)
+        skip_excluded(writer, instruction)
         _enter(writer, unit, operands, writer.lanes())
     writer.line("br label %dispatch")
 
@@ -90,7 +90,7 @@ def _called(
 def _call_parts(
     instruction: Instruction,
 ) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
-    """What is returned, what is called, what is given to it."""
+    """The results, the function and the arguments of a call."""
     operands = list(instruction.operands)
     if all(isinstance(each, Group) for each in operands):
         raise Error("a call names a function, or a register with its address")
@@ -229,7 +229,7 @@ def _constant_pieces(
 def _kept_apart(
     writer: Writer, moves: list[tuple[int, int, int | str]], lanes: str
 ) -> list[tuple[int, int, int | str]]:
-    """A function that calls itself may give one of its parameters as another."""
+    """Copy arguments first: a recursive call may pass one parameter as another."""
     if len(moves) > layout.RESULT_WORDS:
         raise Error(
             f"{writer.unit.function.shown} calls itself with more than "
@@ -365,7 +365,7 @@ def _indirect(
 
 
 def after_call(writer: Writer, instruction: Instruction) -> None:
-    """What a lane does when it comes back: results, and saved registers."""
+    """Write what a lane does when it returns: take results, restore registers."""
     given, goal, operands = _call_parts(instruction)
     module = writer.program.module
     lanes = writer.active()
@@ -390,7 +390,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
 def _come_back(
     writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str
 ) -> None:
-    """Results go to temporary places first: restoring registers may overwrite them."""
+    """Copy results to temporary places: restoring registers may overwrite them."""
     moves: list[tuple[int, int, int]] = []
     for formal, actual in zip(unit.function.returns, given, strict=True):
         if isinstance(actual, Sink):
@@ -439,7 +439,7 @@ def _host(
             f"{function.name} takes parameters of {_counts(sizes[1])} words and gives "
             f"{_counts(sizes[0])}"
         )
-    for bits, place in found[0] if given else ():  # what the host says is defined
+    for bits, place in found[0] if given else ():  # what the host returns is defined
         if place in writer.program.shadows:
             to = writer.at("%warp", writer.program.shadows[place])
             nothing = writer.constant(bits, 0).pointer
@@ -544,7 +544,7 @@ def _same(code: Code, register: Raw, address: Value, lanes: Value) -> Value:
 def _uncalled(
     code: Code, warp: Raw, register: Raw, here: Value, lanes: Value, number: Value
 ) -> Value:
-    """A fault if a lane called what is not a function: it is still where it was."""
+    """A fault if a lane called an address without a function: it has not moved."""
     b = code.builder
     pcs = field(code, warp, layout.PC, I32)
     goals = b.bitcast(register, I64.as_pointer())
@@ -645,7 +645,7 @@ def _enter_frame(
     lanes: Value,
     number: Value,
 ) -> Value:
-    """Give some lanes a new frame in local memory."""
+    """Allocate a new frame in local memory for some lanes."""
     stack = field(code, warp, layout.STACK, I32)
     frames = field(code, frame, 0, I32)
     most = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0]
@@ -662,7 +662,7 @@ def _enter_frame(
 
 
 def _leave_frame(code: Code, warp: Raw, size: Value, lanes: Value) -> None:
-    """Give the frame of some lanes back."""
+    """Free the frame of some lanes."""
     stack = field(code, warp, layout.STACK, I32)
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         stack[lane] = stack[lane] - size
@@ -677,7 +677,7 @@ def _ask_host(
     lanes: Value,
     site: Value,
 ) -> Value:
-    """Let a function of the host do something for some lanes; not 0 is a fault."""
+    """Call a function of the host for some lanes; it returns 0, or a fault."""
     b = code.builder
     host = pointer_at(code, block, layout.BLOCK_HOST)
     kind = ir.FunctionType(I32, [P, P, I32, P, I32])

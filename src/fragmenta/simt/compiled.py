@@ -1,4 +1,4 @@
-"""What is kept of a compiled kernel?
+"""A compiled kernel, and how it is kept in the cache on disk.
 
 All that is needed to run a kernel is in one :class:`Compiled`: object files, constants,
 sizes, and what each code block consists of.  It is kept in the cache on disk, so that a
@@ -51,21 +51,21 @@ class Compiled:
     """Whether blocks may influence one another, so that their order matters."""
     addresses: dict[str, int]
     allocates: bool
-    """Whether it asks for local memory while it runs."""
+    """Whether it allocates local memory while it runs."""
     prints: bool
     """Whether it prints; then blocks run one after the other, as does their text."""
     events: list[list[Any]]
     """Instructions that are carried out in Python: site, words, operands."""
     mode: list[bool]
-    """What it was compiled for; see ``writing.Mode``."""
+    """What it was compiled for; see :class:`~fragmenta.simt.mode.Mode`."""
     dirty: int = 0
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: tuple[int, ...] = (0, 0)
-    """Where shadows of registers are that begin undefined, and their bytes."""
-    shadows: tuple[tuple[int, ...], ...] = ()
-    """Where each register and word is that has a shadow, and where that is."""
+    """The place and the bytes of register shadows that begin undefined."""
+    shadows: tuple[tuple[int, int], ...] = ()
+    """The place of each register or word with a shadow, and that of its shadow."""
     undefined: tuple[tuple[int, ...], ...] = ()
-    """Where registers are that begin undefined, and their bytes."""
+    """The places of registers that begin undefined, and their bytes."""
     doubtful: bool = False
     """Whether a register may be used before it is written."""
 
@@ -134,9 +134,9 @@ def compiled(
     """The machine code of a kernel, from the cache if it is there.
 
     ``chosen`` are its name, the target, and what else the code depends on.  ``module``
-    is asked for only if there is something to compile.  ``mode`` are the fields of a
-    :class:`~fragmenta.simt.mode.Mode`, and ``probes`` makes the instrument that
-    it asks for.  ``measure`` is told how many lines there are to compile.
+    is called only if there is something to compile.  ``mode`` are the fields of a
+    :class:`~fragmenta.simt.mode.Mode`, and ``probes`` makes its instrument.
+    ``measure`` gets the number of lines to compile, and may refuse it.
     """
     about_it = [*chosen, str(tuple(mode)), text]
     key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])

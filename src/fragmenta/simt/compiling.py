@@ -1,4 +1,4 @@
-"""How does a program become machine code?"""
+"""Compiles a program to machine code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fragmenta.jit import compiler
 from fragmenta.ptx.module import Instruction, Module, Symbol
-from fragmenta.simt import (  # noqa: F401 - some only say how opcodes are written
+from fragmenta.simt import (  # noqa: F401 - some only register handlers of opcodes
     accessing,
     atomics,
     barriers,
@@ -21,7 +21,7 @@ from fragmenta.simt import (  # noqa: F401 - some only say how opcodes are writt
 from fragmenta.simt.admitting import admit
 from fragmenta.simt.calling import after_call
 from fragmenta.simt.control import ret
-from fragmenta.simt.converging import together
+from fragmenta.simt.convergence import convergent_blocks
 from fragmenta.simt.emitter import FULL, PARTIAL, Writer
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import NOTHING, Probes
@@ -37,7 +37,7 @@ def make(
     probes: Probes = NOTHING,
     measure: Callable[[int], None] = lambda _: None,
 ) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
-    """What is to be known about a kernel, its object files, and its constants."""
+    """Compile a kernel: the fields of ``Compiled``, object files, constants."""
     parts = program(module, name)
     admit(module, [unit.function for unit in parts.units.values()])
     writer = Writer(parts, target, Mode(*mode), probes, measure)
@@ -104,7 +104,7 @@ def _may_order(instruction: Instruction) -> bool:
 
 def write(writer: Writer) -> str:
     """The code of a program in LLVM's language."""
-    cases, all_lanes = [], together(writer.program)
+    cases, all_lanes = [], convergent_blocks(writer.program)
     for block in writer.program.blocks:
         number = block.number
         versions = (FULL,) if number < all_lanes else (FULL, PARTIAL)
@@ -147,12 +147,12 @@ def _block(writer: Writer, block: CodeBlock, version: str) -> None:
     writer.block, writer.version, writer.unit = block, version, block.unit
     writer.label(f"{version}{block.number}")
     instructions = block.unit.function.instructions
-    # Lanes may come to an instruction at which they wait several times.
+    # Lanes execute an instruction at which they wait several times.
     first = instructions[block.start] if block.stop > block.start else None
     again = first is not None and stays(first)
     if not again:
         _count(writer, block.number)
-    if block.comes_back:
+    if block.returns_here:
         writer.index = block.start - 1
         writer.guarded(lambda: after_call(writer, instructions[block.start - 1]))
     for index in range(block.start, block.stop):
@@ -167,7 +167,7 @@ def _block(writer: Writer, block: CodeBlock, version: str) -> None:
     if last is not None and last.opcode in JUMPS:
         return
     writer.mask = "" if version == FULL else writer.active()
-    if block.stop >= len(instructions) and not block.comes_back:
+    if block.stop >= len(instructions) and not block.returns_here:
         end = Instruction("ret", (), (), None, last.line if last else 0, 0)
         ret(writer, end)
         return

@@ -1,4 +1,4 @@
-"""How do lanes branch, return and end?"""
+"""Branches, returns and exits of lanes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def brx(writer: Writer, instruction: Instruction) -> None:
     goals = [_target(writer, each) for each in labels]
     data = b"".join(goal.to_bytes(4, "little") for goal in goals)
     place = writer.at("%constants", writer.data(data))
-    pass_by(writer, instruction)
+    skip_excluded(writer, instruction)
     failed = writer.call(
         warps.TABLE_JUMP,
         "ptr %warp",
@@ -65,20 +65,20 @@ def brx(writer: Writer, instruction: Instruction) -> None:
     writer.line("br label %dispatch")
 
 
-def pass_by(writer: Writer, instruction: Instruction) -> None:
-    """The lanes that a guard holds back go on behind the instruction."""
+def skip_excluded(writer: Writer, instruction: Instruction) -> None:
+    """Lanes that the guard excludes go on after the instruction."""
     if instruction.guard is not None:
         all_to(writer, writer.unit.at[writer.index + 1])
 
 
 def all_to(writer: Writer, number: int) -> None:
-    """All lanes of the code block go to another one, unless they are moved again."""
+    """Send all lanes of the code block to another one; others may move them again."""
     goal = f"i32 {number}"
     writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", goal, goal)
 
 
 def name_of(operand: Operand) -> str:
-    """The name that an operand consists of."""
+    """The name of an operand that is one."""
     if isinstance(operand, (Symbol, Label)):
         return operand.name
     raise Error(f"a name is needed; given {operand}")
@@ -90,7 +90,7 @@ def name_of(operand: Operand) -> str:
 @handles("exit")
 def leave(writer: Writer, instruction: Instruction) -> None:
     """Some lanes end; the others go on."""
-    pass_by(writer, instruction)
+    skip_excluded(writer, instruction)
     writer.probes.leaves(writer)
     writer.call(warps.LEAVE, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
@@ -102,14 +102,14 @@ def ret(writer: Writer, instruction: Instruction) -> None:
     if writer.unit.function.kernel:
         leave(writer, instruction)
         return
-    pass_by(writer, instruction)
+    skip_excluded(writer, instruction)
     writer.call(RETURN, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 
 
 @handles("trap")
 def trap(writer: Writer, instruction: Instruction) -> None:
-    """A fault that the program asks for."""
+    """Stop the kernel with a fault."""
     writer.fault(Fault.TRAP)
     writer.goto(writer.block.number + 1)
 
@@ -126,7 +126,7 @@ def brkpt(writer: Writer, instruction: Instruction) -> None:
 def return_addresses(code: Code, warp: Raw, block: Raw, lane: Value) -> Raw:
     """The calls that a lane is in: where to go on, what was called, the calls before.
 
-    These are three lists, one behind the other.
+    These are three lists, one after the other.
     """
     b = code.builder
     number = convert(field(code, warp, layout.WARP_NUMBER, I32)[0], I64)

@@ -1,8 +1,8 @@
-"""How does an instruction that works lane by lane become a routine?
+"""Routines of instructions that work lane by lane.
 
 The routine takes pointers: first to the results, then to the operands, each to 32
 values side by side, or to one word of 32 bits for a predicate.  There are two of each:
-one for all lanes, and one that leaves the lanes alone that are not in a mask.
+one for all lanes, and one that changes only the lanes in a mask.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _place(code: Code, pointer: Raw, of: Type, count: int, index: Value) -> Raw:
 def _bits(code: Code, pointer: Raw, index: Value, count: int) -> Value:
     """A part of a predicate: one bit for each lane.
 
-    Each lane tests a bit of its own: processors without masks do that faster than they
-    take a word apart.
+    Each lane tests a bit of its own: processors without mask registers do that
+    faster than they unpack a word.
     """
     b = code.builder
     of = ir.IntType(count)

@@ -1,4 +1,4 @@
-"""How is a program written in LLVM's language?
+"""Writes a program in LLVM's language.
 
 The code of a kernel is one function that runs one warp until it has to stop.  Each
 code block is written twice: once for all lanes of the warp, and once for some of them.
@@ -46,7 +46,7 @@ FULL, PARTIAL = "b", "m"
 ADDRESSES = (8, 16, 32, 64)
 """Bits of registers that may hold an address; ptxas takes them all."""
 WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
-"""Opcodes that are carried out for all lanes at once, whatever the guard says."""
+"""Opcodes that are carried out for all lanes at once, with any guard."""
 INTERNAL = (
     ArithmeticError,
     AssertionError,
@@ -56,20 +56,20 @@ INTERNAL = (
     TypeError,
     ValueError,
 )
-"""What a handler raises that is given operands which its instruction does not have."""
+"""What handlers raise for operands that their instruction does not have."""
 LONGEST_PIECE = 2000
 """Lines without a label.  LLVM takes more than twice the time for twice as many."""
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
-"""What is done for an opcode that is more than a calculation in each lane."""
+"""The functions that write opcodes which do more than compute in each lane."""
 MEMORY = ("ptr %warp", "ptr %block")
-"""Whose memory an access is about: the first arguments of its routine."""
+"""The first arguments of an access routine: whose memory it accesses."""
 SHADOW = ("ptr %shadow_warp", "ptr %shadow")
 """The same for shadows of memory."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
-    """Say that a function writes the code of some opcodes."""
+    """Register a function that writes the code of some opcodes."""
 
     def add(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(opcodes, handler))
@@ -94,7 +94,7 @@ class Site(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """What a routine is made for and called with."""
+    """The operands that a routine is compiled for and called with."""
 
     results: list[tuple[Held, str]]
     sources: list[tuple[Held, str] | None]
@@ -123,7 +123,7 @@ class Writer:
     ) -> None:
         self.program, self.probes = program, probes
         self._measure = measure
-        """Is told the number of lines now and then, and may raise."""
+        """Gets the number of lines now and then, and may refuse it."""
         self.target = target
         self.mode = mode
         self.events: list[list[Any]] = []
@@ -151,7 +151,7 @@ class Writer:
         self.mask = ""
         """The lanes of the present instruction; nothing if they are all."""
         self.memory = MEMORY
-        """What the accesses that are written now are about."""
+        """Whose memory the present accesses are about: ``MEMORY`` or ``SHADOW``."""
 
     # ── text ────────────────────────────────────────────────────────────────
 
@@ -472,7 +472,7 @@ class Writer:
         return len(self.sites) - 1
 
     def stop_if(self, failed: str) -> None:
-        """Leave the code if a routine says that it failed.
+        """Leave the code if a routine has failed.
 
         If that is an access of a shadow, the access itself fails, too.
         """
@@ -527,7 +527,7 @@ class Writer:
             handler(self, instruction)
 
     def if_any(self, write: Callable[[], None]) -> None:
-        """Write something that is done only if a lane takes part."""
+        """Write code that runs only if a lane takes part."""
         on, behind = self.new_label(), self.new_label()
         some = self.value(f"icmp ne i32 {self.mask}, 0")
         self.line(f"br i1 {some}, label %{on}, label %{behind}")
@@ -537,7 +537,7 @@ class Writer:
         self.label(behind)
 
     def guarded(self, write: Callable[[], None]) -> None:
-        """Write something; if that is not possible, it is a fault to come there.
+        """Write something; if that is not possible, write a fault in its place.
 
         Operands that do not fit are refused at once: nothing is compiled then.
         """
@@ -551,16 +551,16 @@ class Writer:
             del self.lines[before:]
             self.refuse(str(error))
         except INTERNAL:
-            # Operands that no instruction has; module.check says what is wrong.
+            # Operands that no instruction has; module.check reports them.
             del self.lines[before:]
             self.refuse("it is not written as PTX has it; module.check says why")
 
     def refuse(self, why: str) -> None:
-        """Stop with a fault if a lane comes here, and with the reason."""
+        """Write a fault with a reason, for the lanes that come here."""
         self.refusals[len(self.sites)] = why
         self.fault(Fault.UNSUPPORTED)
         jumps = self.unit.function.instructions[self.index].opcode in JUMPS
-        if jumps and not self.block.comes_back:
+        if jumps and not self.block.returns_here:
             self.goto(self.unit.at[self.index + 1])
 
     # ── going on ────────────────────────────────────────────────────────────
@@ -649,7 +649,7 @@ def _match(mnemonic: str, operands: int) -> Match | None:
 
 
 def _unknown(instruction: Instruction) -> str:
-    """Why nothing here carries out a form that exists; nothing of most."""
+    """Why an existing form is not run; empty for most."""
     if instruction.opcode in ("spcompress", "spdecompress"):
         return certainty("elements", instruction.opcode).because
     return not_covered(instruction.mnemonic)

@@ -1,14 +1,14 @@
-"""How does compiled code hand an instruction to Python?
+"""Events: instructions that compiled code hands to Python.
 
-What the copy engine, the tensor cores of a warpgroup, mbarriers and clusters do is said
-in Python.  Compiled code calls one function for each such instruction, an *event*, and
-gets the lanes that may go on.  The others stay at the instruction and ask again when
+The copy engine, the tensor cores of a warpgroup, mbarriers and clusters are written in
+Python.  Compiled code calls one function for each such instruction, an *event*, and
+gets the lanes that may go on.  The others stay at the instruction and try again when
 their warp has its turn.
 
-Where the operands of an event are is known when the kernel is compiled.  It is written
-down as lists, so that it can be kept on disk:
+The places of the operands of an event are known when the kernel is compiled.  They are
+lists, so that they can be kept on disk:
 
-- ``["r", offset, bits]``: a register, so many bytes behind the start of the warp;
+- ``["r", offset, bits]``: a register, so many bytes after the start of the warp;
 - ``["p", offset, negated]``: a predicate;
 - ``["i", number]``: a constant;
 - ``["s", number]``: an address in the shared memory of the block;
@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fragmenta.errors import Error
+from fragmenta.ptx.effects import OPCODES
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -41,14 +42,14 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt import layout, warps
-from fragmenta.simt.emitter import Writer, handles
+from fragmenta.simt.emitter import HANDLERS, Writer, handles
 from fragmenta.simt.layout import Status
 from fragmenta.simt.program import waits
 from fragmenta.simt.wgmma_operands import describe as form
 from fragmenta.simt.wgmma_operands import is_wgmma
 
 
-@handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol", "tcgen05")
+@handles("mbarrier", "tensormap")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
     lanes = writer.lanes()
@@ -62,8 +63,12 @@ def event(writer: Writer, instruction: Instruction) -> None:
             notify(writer, words, operands, lanes)
 
 
+for _opcode in OPCODES:  # a handler of its own comes first: those of cp, st and red
+    HANDLERS.setdefault(_opcode, event)
+
+
 def tell(writer: Writer, words: list[str], operands: list[Any]) -> None:
-    """Something that only the watching has to know of, if any lane takes part."""
+    """Tell an observer of something, if any lane takes part."""
     lanes = writer.lanes()
     with if_some(writer, lanes):
         notify(writer, words, operands, lanes)
@@ -71,14 +76,14 @@ def tell(writer: Writer, words: list[str], operands: list[Any]) -> None:
 
 @contextmanager
 def if_some(writer: Writer, lanes: str) -> Iterator[None]:
-    """What is written here is done only if there is a lane in a mask."""
-    on, behind = writer.new_label(), writer.new_label()
+    """Write code that runs only if there is a lane in a mask."""
+    on, after = writer.new_label(), writer.new_label()
     some = writer.value(f"icmp ne i32 {lanes}, 0")
-    writer.line(f"br i1 {some}, label %{on}, label %{behind}")
+    writer.line(f"br i1 {some}, label %{on}, label %{after}")
     writer.label(on)
     yield
-    writer.line(f"br label %{behind}")
-    writer.label(behind)
+    writer.line(f"br label %{after}")
+    writer.label(after)
 
 
 def notify(writer: Writer, words: list[str], operands: list[Any], lanes: str) -> None:
@@ -91,7 +96,7 @@ def notify(writer: Writer, words: list[str], operands: list[Any], lanes: str) ->
 
 
 def _call(writer: Writer, words: list[str], operands: list[Any], lanes: str) -> str:
-    """Write an event down, and the call of the function that carries it out."""
+    """List an event, and write the call that carries it out."""
     writer.events.append([writer.site(), words, operands])
     number = len(writer.events) - 1
     function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
@@ -189,7 +194,7 @@ def _symbol(writer: Writer, operand: Symbol) -> list[Any]:
 
 
 def _wait(writer: Writer, passed: str, lanes: str) -> None:
-    """Lanes that did not pass wait; if any passed, something has happened."""
+    """Note the lanes that wait, and that there is progress if any passed."""
     others = writer.value(f"xor i32 {passed}, -1")
     staying = writer.value(f"and i32 {lanes}, {others}")
     before = writer.load("i32", "%warp", layout.WAITING)
@@ -211,7 +216,7 @@ def go_on(writer: Writer, passed: str) -> None:
     bad = writer.value(f"icmp eq i32 {status}, {int(Status.FAULT)}")
     writer.line(f"br i1 {bad}, label %stop, label %{stay}")
     writer.label(stay)
-    # Lanes that are not here, because of a guard, go on, too.
+    # Lanes that the guard excludes go on, too.
     others = writer.value(f"xor i32 {passed}, -1")
     staying = writer.value(f"and i32 {lanes}, {others}")
     here, after = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"

@@ -1,7 +1,7 @@
-"""How is memory copied from global to shared memory?
+"""``cp.async``: each lane copies from global to shared memory.
 
-Unless a schedule is asked for, ``cp.async`` copies when it is executed: a program that
-waits as it has to sees no difference.  Bulk copies are events.
+With the eager schedule, ``cp.async`` copies when it is executed: a program that waits
+as it has to sees no difference.  Bulk copies are events.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
                 (Fault.BOUNDS, goal, -size, inside(there, goal, size)),
             )
             for kind, address, of_size, good in checks:
-                with code.when(~good):  # a negative size: it is the goal
+                with code.when(~good):  # a negative size: the destination
                     fault(code, warp, kind, number, lane, address, of_size)
                     failed.value = number.lift(1)
             with code.when(failed.value == 0):

@@ -1,7 +1,7 @@
-"""Where is everything while a kernel runs?
+"""The layout of memory while a kernel runs: addresses, warps and blocks.
 
 Addresses of a kernel are *virtual*.  The bits from 36 up are a slot: each argument
-and each variable has one of its own, so that whatever is outside of it is seen.
+and each variable has one of its own, so that an access outside of it is found.
 Shared memory, local memory and the parameters have a window each in the generic
 address space.
 
@@ -60,7 +60,7 @@ FAULT_ADDRESS = 168  #: i64
 WARP_NUMBER = 176  #: i32
 TURN = 180  #: i32: how many more code blocks the lane LEADER has the right of way for
 LOCAL_BASE = 184  #: i64: host address of the local memory of lane 0
-MOVED = 192  #: i32: whether a lane went on since all that wait were asked
+MOVED = 192  #: i32: whether a lane went on since all waiting lanes were polled
 SCRATCH = 196  #: 12 predicates for temporary use
 TIME = 248  #: i64: what the clocks say
 TICKETS = 256  #: 32 x i32: the phase of the barrier at which each lane arrived
@@ -74,7 +74,7 @@ RELEASED = 1028  #: i32: those of them that may go on
 RAN = 1032  #: i32: the lanes that executed something in this turn
 LEADER = 1036  #: i32: the lane that had the right of way last
 GRANT = 1040  #: i32: for how many code blocks the next one has it, less FIRST_GRANT
-STUCK = 1044  #: i32: lanes that were found waiting since the host looked
+STUCK = 1044  #: i32: lanes that waited since the host last looked
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -204,14 +204,14 @@ BLOCK_SAVED_SIZE = 120  #: i64: its bytes for each lane
 BLOCK_RETURNS = 128  #: pointer to return addresses, per lane
 BLOCK_HOST = 136  #: pointer to a function of the host, for what is done in Python
 BLOCK_GLOBAL_WATCH = 144  #: pointer to the ledger of global memory; 0 without one
-BLOCK_BANKS = 152  #: pointer to the counts of bank conflicts; 0 if nobody counts
+BLOCK_BANKS = 152  #: pointer to the counts of bank conflicts; 0 if they are not counted
 BLOCK_INDEX = 160  #: i64: the number of the block in the grid
 BLOCK_LAST = 168  #: i64: the first block that is not to be run
 BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
 BLOCK_TEMPLATE = 200  #: pointer to the first bytes of each warp
 BLOCK_HALT = 208  #: pointer to an i32 that is not 0 if all should stop
 BLOCK_THREADS = 216  #: i32: how many threads
-BLOCK_WATCH = 224  #: pointer to what the watching knows of the block; 0 without it
+BLOCK_WATCH = 224  #: pointer to the shadow of the block; 0 if nothing observes it
 BLOCK_EVENT = 232  #: pointer to the function that carries out events
 BLOCK_RANK = 240  #: i64: the first address of shared memory: the rank from bit 24 up
 BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes each
@@ -260,4 +260,4 @@ class Fault(IntEnum):
     BARRIER = 12
     INDEX = 13
     EVENT = 14
-    """What an event says itself."""
+    """An event failed; it has its own message."""

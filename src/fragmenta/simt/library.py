@@ -1,4 +1,4 @@
-"""Which machine code does every kernel share?
+"""The library of routines: machine code that all kernels share.
 
 A *routine* is a compiled function for a whole warp: an addition of two registers, a
 load, a shuffle.  A kernel is little more than a list of calls of routines.  So a new

@@ -1,6 +1,6 @@
-"""How do the lanes of a warp load, store and multiply matrices?
+"""Loads, stores and products of matrices by the lanes of a warp.
 
-Which lane holds which element is said by the catalogue, in one line for each fragment.
+The catalogue has one line for each fragment, which says which lane holds which element.
 Here it becomes a table: where each register of each lane comes from.
 """
 
@@ -169,7 +169,7 @@ def _check_metadata(writer: Writer, illegal: str) -> None:
 class Plan(NamedTuple):
     """Where the pieces of each register are in memory.
 
-    A piece is some bits of a register.  It is in line ``line``, ``bit`` bits behind
+    A piece is some bits of a register.  It is in line ``line``, ``bit`` bits after
     the start of that line; arrays are (lanes, registers, pieces).
     """
 
@@ -208,7 +208,7 @@ def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
 
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
-    """Load or store 8x8 matrices, whose rows are where the lanes say."""
+    """Load or store 8x8 matrices; the lanes have the addresses of their rows."""
     op = operation(instruction)
     (part,) = op.fragments.values()
     grid = part.layout.grid()
@@ -373,7 +373,7 @@ class _Mover(NamedTuple):
         """Move one piece of fewer than 8 bits into a byte."""
         b, plan = self.code.builder, self.plan
         start = b.add(b.mul(lane.raw, ir.Constant(I64, 4)), ir.Constant(I64, index))
-        # A piece that is never in two bytes is read from one: nothing behind a row.
+        # A piece that is never in two bytes is read from one, and nothing past a row.
         size = I16 if 8 % plan.bits else I8
         loaded = b.load(b.bitcast(memory, size.as_pointer()))
         loaded.align = 1
@@ -403,7 +403,7 @@ def _check(
 def move_rows(
     plan: Plan, used: int, stores: bool, bits: int, window: int, width: int
 ) -> Routine:
-    """Rows of ``width`` bytes, each where one lane says."""
+    """Move rows of ``width`` bytes; each lane has the address of one."""
     registers, pieces = plan.line.shape[1:]
 
     def trace(
@@ -434,7 +434,7 @@ def move_rows(
         line_at, bit_at = (
             b.bitcast(each, I32.as_pointer()) for each in (lines, places)
         )
-        # The result may be the register with the addresses: they are kept already.
+        # The result may be the register with the addresses: they were copied before.
         with code.when(failed.value == 0), code.loop(LANES) as lane:
             for index, goal in enumerate(given):
                 for piece in range(pieces):

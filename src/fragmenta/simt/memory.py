@@ -1,8 +1,8 @@
-"""How do 32 lanes load and store?
+"""Routines that load and store for 32 lanes.
 
 A routine gets the lanes' addresses as a register.  Usually all of them are in one
 segment; then one comparison of vectors shows that they are in bounds and aligned.
-Otherwise each lane is looked at alone, and the first that is wrong is a fault.
+Otherwise each lane is checked alone, and the first that fails is a fault.
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ def _alone(
     failed: Variable,
 ) -> None:
     """Each lane may be in another segment, or in none: then nothing is stored."""
-    # What was found when lanes were looked at is used when they store.
+    # The segment that was found in the check is used by the store.
     kept = [code.scratch(I64, LANES) for _ in Where._fields if move.stores]
     with code.loop(LANES) as lane, code.when(has(lanes, lane) & (failed.value == 0)):
         address = lane_of(code, spilled, lane)
@@ -418,7 +418,7 @@ PLAIN, MIXED = 1, 255
 
 
 def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None:
-    """Note how bytes were written, where that is asked for."""
+    """Note how bytes were written, if the launch keeps notes."""
     b = code.builder
     with code.when((where.flags & 2) != 0):
         place = where.notes + (address - where.start)

@@ -1,4 +1,4 @@
-"""What is the code of a kernel made for?"""
+"""The mode of a kernel: what its code is compiled for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Mode(NamedTuple):
     """What the code of a kernel depends on besides its text and the target."""
 
     watch: bool = False
-    """Whether accesses are watched."""
+    """Whether the code is instrumented for the race detector."""
     clustered: bool = False
     """Whether blocks are in clusters, so that shared addresses have a rank."""
     scheduled: bool = False

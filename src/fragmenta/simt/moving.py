@@ -1,4 +1,4 @@
-"""How are values moved between registers of different widths?
+"""Moves values between registers of different widths.
 
 ``mov`` packs a vector into one register and takes one apart.  The parameters of
 functions are words; a wider or narrower value is a piece of them.

@@ -1,8 +1,8 @@
-"""Which code blocks does a kernel have, and where are its registers?
+"""Lays out a program: its code blocks, and the places of its registers.
 
-A program is a kernel and all functions that it may call.  Its *code blocks* are the
-pieces between labels and jumps.  An instruction at which lanes meet is a block of its
-own, because lanes may have to wait there.
+A program is a kernel and all functions that it may call.  Its *code blocks* are basic
+blocks: the code between labels and jumps.  An instruction at which lanes may have
+to wait is a block of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fragmenta.errors import Error, ValueRangeError, nearest
+from fragmenta.errors import BadOperands, ValueRangeError, nearest
 from fragmenta.ptx import flow
 from fragmenta.ptx.module import (
     Function,
@@ -33,33 +33,15 @@ MOST_PARAMETERS = 32764
 """Bytes of the parameters of a kernel: ptxas refuses more."""
 JUMPS = flow.BRANCHES | flow.ENDS | {"call"}
 """Opcodes after which a lane may be elsewhere."""
-MEETINGS = frozenset(
-    [
-        "shfl",
-        "vote",
-        "match",
-        "redux",
-        "bar",
-        "barrier",
-        "mma",
-        "wmma",
-        "ldmatrix",
-        "stmatrix",
-        "movmatrix",
-        "elect",
-        "wgmma",
-        "tcgen05",
-    ]
-)
-"""Opcodes at which the lanes of a warp meet."""
+_ONE_FOR_ALL = frozenset({"setmaxnreg", "tensormap"})
+"""Opcodes with ``.sync`` at which no lane waits here: any lane acts for its warp."""
 
 
 def meets(instruction: Instruction) -> bool:
     """Whether lanes wait for one another at an instruction."""
-    if instruction.opcode not in MEETINGS:
-        return False
-    words = instruction.qualifiers
-    return "sync" in words or instruction.opcode in ("bar", "barrier")
+    if instruction.opcode in ("bar", "barrier"):
+        return True
+    return "sync" in instruction.qualifiers and instruction.opcode not in _ONE_FOR_ALL
 
 
 def waits(instruction: Instruction) -> bool:
@@ -94,12 +76,12 @@ class CodeBlock:
     unit: Unit
     start: int
     stop: int
-    comes_back: bool = False
-    """Whether lanes come here only when they come back from a call."""
+    returns_here: bool = False
+    """Whether lanes come here only when they return from a call."""
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """What it consists of."""
+        """Its instructions."""
         return self.unit.function.instructions[self.start : self.stop]
 
 
@@ -178,7 +160,9 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
         if not register.type:
             declared = [each.name for each in function.registers if each.type]
             hint = nearest(register.name, declared)
-            raise Error(f"{function.shown} does not declare {register.name}{hint}")
+            raise BadOperands(
+                f"{function.shown} does not declare {register.name}{hint}"
+            )
         yield register, register_bytes(register)
 
 
@@ -218,7 +202,7 @@ def program(module: Module, name: str) -> Program:
 
 
 def _check_local(name: str, size: int) -> None:
-    """Refuse what no thread has: local memory, or parameters of calls."""
+    """Refuse more local memory or parameters of calls than a thread has."""
     if size > MOST_LOCAL:
         raise ValueRangeError(
             f"{demangled(name)} declares {size:,} bytes of local memory and parameters "
@@ -295,7 +279,7 @@ def _addresses(module: Module, kernel: Function) -> dict[str, int]:
             slot = next(slots[space], None)
             if slot is None:
                 most = len(_SLOTS[space])
-                raise Error(
+                raise ValueRangeError(
                     f"the module uses more than {most} variables in .{space}; "
                     f"{variable.name} is one too many"
                 )
@@ -316,7 +300,7 @@ _SLOTS = {
 def _used(module: Module) -> set[str]:
     """The variables that code or another variable names.
 
-    Headers declare thousands that nothing names: they need no address.
+    Headers declare thousands that are never named: they need no address.
     """
     found: set[str] = set()
     for variable in module.variables.values():
@@ -370,7 +354,7 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
 
 
 def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
-    """The names from which one comes back to them, in time linear in all arrows.
+    """The names that can reach themselves, in time linear in all edges.
 
     It is Tarjan's algorithm, without recursion: a text may have calls in a chain that
     is longer than Python's stack.
@@ -421,6 +405,6 @@ def _cut(unit: Unit, blocks: list[CodeBlock]) -> None:
     # An empty last block: the end of a function is a return.
     for start, stop in (*pieces, (len(instructions), len(instructions))):
         if start and instructions[start - 1].opcode == "call":
-            blocks.append(CodeBlock(len(blocks), unit, start, start, comes_back=True))
+            blocks.append(CodeBlock(len(blocks), unit, start, start, returns_here=True))
         unit.at[start] = len(blocks)
         blocks.append(CodeBlock(len(blocks), unit, start, stop))

@@ -1,4 +1,4 @@
-"""How do the lanes of a warp come together, and what do they exchange?
+"""Instructions with which the lanes of a warp meet and exchange values.
 
 Lanes that execute a ``.sync`` instruction wait until all lanes that it names have come
 to it.  An ``.aligned`` instruction names all lanes.
@@ -41,7 +41,7 @@ def aligned(instruction: Instruction) -> bool:
 def meet(writer: Writer, instruction: Instruction) -> None:
     """Let the lanes of a block go on only together with those they wait for."""
     if instruction.opcode in ("bar", "barrier") and not aligned(instruction):
-        return  # whoever waits there waits by itself
+        return  # lanes wait there by other means
     here = writer.active()
     if instruction.guard is not None:  # the others go on
         chosen = writer.predicate(instruction.guard)
@@ -61,7 +61,7 @@ def meet(writer: Writer, instruction: Instruction) -> None:
 
 
 def _apart(writer: Writer, instruction: Instruction, here: str, free: str) -> None:
-    """Tell the watching of lanes that wait for others at an aligned instruction."""
+    """Tell an observer of lanes that wait for others at an aligned instruction."""
     others = writer.value(f"xor i32 {free}, -1")
     mask, writer.mask = writer.mask, writer.value(f"and i32 {here}, {others}")
     tell(writer, ["apart", instruction.mnemonic], [])

@@ -1,15 +1,15 @@
-"""Which lanes of a warp execute next, and how do they wait for one another?
+"""The scheduler of a warp: which lanes execute next, and how they wait.
 
 Every lane has the number of the code block that it executes next.  Of the lanes that
-do not wait, those with the lowest number go first: so lanes that took different ways
-meet again where the ways join.
+do not wait, those with the lowest number go first: so lanes that took different
+paths meet again where the paths join.
 
 Lanes may wait for one another in a loop: for a flag, a lock, an mbarrier.  A turn of a
-warp is over when it has jumped back often, or when it asked for something in vain.  A
+warp is over when it has jumped back often, or when it polled without progress.  A
 lane that could have run in this turn and did not has the right of way in the next one,
 for some code blocks: more each time, until all lanes are together again.  All lanes
 that did not run have it one after the other.  So every lane makes progress, as since
-Volta, and lanes that nobody keeps waiting stay together.
+Volta, and lanes that do not wait stay together.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _choose(code: Code, warp: Raw, block: Raw) -> Value:
     waiting = field(code, warp, layout.WAITING, I32)
     moved = field(code, warp, layout.MOVED, I32)
     lanes = all_lanes(code, place(code, warp, layout.PC))
-    # If all wait, they are asked once more after something has changed.
+    # If all wait, they are polled once more after something has changed.
     stuck = (live[0] & ~waiting[0]) == 0
     waiting[0] = select(stuck & (moved[0] != 0), moved[0].lift(0), waiting[0])
     moved[0] = select(stuck, moved[0].lift(0), moved[0])
@@ -202,7 +202,7 @@ def _leave(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
 
 
 def _spent(code: Code, warp: Raw) -> None:
-    """The turn of the warp is over; who could not run has the right of way next."""
+    """End the turn of the warp; lanes that could not run have the right of way next."""
     turn = field(code, warp, layout.TURN, I32)
     ran = field(code, warp, layout.RAN, I32)
     leader = field(code, warp, layout.LEADER, I32)
@@ -234,7 +234,7 @@ def _fault(code: Code, warp: Raw, kind: Value, number: Value, lanes: Value) -> N
 
 
 def _tick(code: Code, warp: Raw) -> None:
-    """Time goes on, by the same amount each time it is asked for."""
+    """Advance the clocks by a fixed amount each time they are read."""
     time = field(code, warp, layout.TIME, I64)
     now = time[0] + 32
     time[0] = now
@@ -410,7 +410,7 @@ def _reset(code: Code, block: Raw) -> None:
 
 
 def _place_block(code: Code, block: Raw, warp: Raw) -> None:
-    """Say to a warp which block of the grid it is in."""
+    """Write the block of the grid into a warp."""
     rest = field(code, block, layout.BLOCK_INDEX, I64)[0]
     for axis, name in enumerate("xyz"):
         size = field(code, block, layout.BLOCK_GRID + 8 * axis, I64)[0]

@@ -1,8 +1,8 @@
-"""Which operand of a ``wgmma.mma_async`` is what, and where is it in a warp?
+"""The operands of a ``wgmma.mma_async``, and their places in a warp.
 
 :func:`describe` reads an instruction of a PTX file.  :meth:`WgmmaForm.located` turns
-its registers into places in the memory of a warp.  That is all that is needed to run
-it, and it can be kept beside the machine code of a kernel.
+its registers into places in the memory of a warp.  These are all that is needed to run
+it, and are kept beside the machine code of a kernel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Source(NamedTuple):
     """The bytes before the register in a warp's memory; -1 for a constant."""
     constant: int = 0
     negated: bool = False
-    """Whether a predicate is taken the other way round."""
+    """Whether a predicate is negated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Located:
     def from_list(cls, given: list[Any]) -> Located:
         """What :meth:`to_list` made, also after it went through JSON.
 
-        Equal lists give the same object: the engine writes an instruction more than
+        Equal lists give the same object: the emitter writes an instruction more than
         once, for all lanes and for some of them.
         """
         return _located(json.dumps(given))

@@ -1,4 +1,4 @@
-"""How do checkpoints store where the values of a sparse weight are?
+"""The bitmasks and indices in which checkpoints store a sparse weight.
 
 The format sparse-24-bitmask of compressed-tensors has the stored values, out x in / 2,
 and one bit for each column: 1 where a value is stored.  Eight columns share a byte, the

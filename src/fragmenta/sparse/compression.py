@@ -1,4 +1,4 @@
-"""How is a sparse matrix stored?
+"""Compression of a sparse matrix: its kept values, and the codes of their places.
 
 The instruction defines what sparse means: how many elements of each chunk of a row
 of A are stored, and whether adjacent elements are stored in pairs (see

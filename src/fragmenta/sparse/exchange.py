@@ -1,4 +1,4 @@
-"""In what order do other libraries store the codes?
+"""The orders in which other libraries store metadata.
 
 All libraries store the same values, (…, M, K/2); they differ in the order of the
 codes.  As with every layout here, each order is one line that permutes digits, here

@@ -1,4 +1,4 @@
-"""How are millions of chunks pruned, compressed and decompressed quickly?
+"""Kernels that prune, compress and decompress millions of chunks.
 
 By compiled kernels (:mod:`fragmenta.jit`) over flat arrays of unsigned integers.
 A *place* is what a code chooses: one element, or a pair of adjacent elements as one

@@ -1,4 +1,4 @@
-"""How is a matrix made sparse?
+"""Pruning: makes a matrix sparse by dropping its smallest magnitudes.
 
 A sparse instruction stores only some elements of each chunk of a row of A.  Pruning
 keeps those with the largest magnitudes and sets the others to zero.  The result can

@@ -1,4 +1,4 @@
-"""What lies where in tensor memory?
+"""What is where in tensor memory.
 
 Tensor memory holds the accumulators of ``tcgen05.mma``, and may hold A, its metadata
 and the scales.  The operands themselves are fragments of an instruction (``op.d``,

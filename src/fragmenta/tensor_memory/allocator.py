@@ -1,4 +1,4 @@
-"""Which columns of tensor memory may a CTA use?
+"""Allocation of columns of tensor memory.
 
 A CTA allocates columns, uses them, and frees them before it ends.  ``tcgen05.alloc``
 writes the address of the first column to shared memory; where blocks lie is not

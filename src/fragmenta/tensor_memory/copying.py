@@ -1,4 +1,4 @@
-"""Where in tensor memory does ``tcgen05.cp`` put the bytes of shared memory?
+"""``tcgen05.cp``: where it puts the bytes of shared memory.
 
 The source is a tile of rows of 16 or 32 bytes, read through a K-major descriptor.  One
 row goes to one lane, or with a multicast to two or four.  Its bytes go to 4 or 8

@@ -1,4 +1,4 @@
-"""What do ``tcgen05.ld`` and ``tcgen05.st`` move between tensor memory and registers?
+"""``tcgen05.ld`` and ``tcgen05.st``: moves between tensor memory and registers.
 
 An image of tensor memory is uint32 (…, 128 lanes, 512 columns).  Registers are uint32
 (…, 32, n) of one warp, or (…, 128, n) of four.  Batch axes broadcast.

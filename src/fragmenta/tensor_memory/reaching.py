@@ -1,4 +1,4 @@
-"""Which cells of tensor memory does a warp reach?
+"""The cells of tensor memory that a warp reaches.
 
 Warp w of a CTA reaches the 32 lanes from ``32 * (w % 4)`` on, its *quarter*, with
 ``tcgen05.ld`` and ``tcgen05.st``.  ``.32x32b`` begins at the first lane of the quarter;

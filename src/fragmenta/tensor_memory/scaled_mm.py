@@ -1,4 +1,4 @@
-"""How do PyTorch's scaled products store quantised matrices?
+"""Quantised matrices as PyTorch's scaled products store them.
 
 ``torch.nn.functional.scaled_mm`` and ``torch._scaled_mm`` take the elements of a row of
 A, or of a column of B, one after the other.  Two e2m1 share a byte; the first one is in

@@ -1,4 +1,4 @@
-"""In which order do scale factors lie in memory, and how do they get to tensor memory?
+"""The order of scale factors in memory, and their copies in tensor memory.
 
 cuBLAS, cuDNN and CUTLASS store the scale factors of a matrix in blocks of 128 rows and
 4 factors, 512 bytes each.  All blocks of 128 rows follow each other, then come those of

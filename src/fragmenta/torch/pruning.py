@@ -135,10 +135,10 @@ class PruningReport:
         count = sum(each.state != "dense" for each in self.layers)
         pruned = len(self.pruned)
         verb = "was" if pruned == 1 else "were"
-        told = f"{pruned} of {count} sparse layers {verb} pruned"
+        summary = f"{pruned} of {count} sparse layers {verb} pruned"
         if not pruned:
-            return f"{told}: nothing is lost"
-        return f"{told}: {self.share:.4f} of the norm of their weights is lost"
+            return f"{summary}: nothing is lost"
+        return f"{summary}: {self.share:.4f} of the norm of their weights is lost"
 
 
 def table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> list[str]:

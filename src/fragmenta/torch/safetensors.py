@@ -1,8 +1,6 @@
-"""Reads and writes files of the safetensors format.
+"""Files of the safetensors format as tensors of PyTorch.
 
-A file has eight bytes with the length of the header (little-endian), the header (JSON:
-the type, the shape and the first and last byte of every tensor), then the bytes of the
-tensors.  They are contiguous, without gaps or overlaps, up to the end of the file.
+:mod:`fragmenta.arrays.safetensors` describes the format, reads and writes headers.
 
     SafeTensors   a file that is read: its names, and its tensors, mapped into memory
     write         tensors -> a file; an existing file is never half overwritten
@@ -12,8 +10,6 @@ A file that breaks a rule of the format is refused before any tensor is read.
 
 from __future__ import annotations
 
-import json
-import math
 import mmap
 import os
 import secrets
@@ -24,6 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fragmenta.arrays.safetensors import ABOUT, read_header, write_header
 from fragmenta.errors import BadCall, BadFile, nearest, one_of, shortened
 
 DTYPES: dict[str, torch.dtype] = {
@@ -45,12 +42,6 @@ DTYPES: dict[str, torch.dtype] = {
 }
 """The type of a tensor by its name in a header."""
 NAMES = {kind: name for name, kind in DTYPES.items()}
-LENGTH = 8
-"""Bytes of the length of a header, and what a header is padded to a multiple of."""
-LONGEST_HEADER = 100_000_000
-"""Other readers refuse longer headers, too."""
-_ABOUT = "__metadata__"
-_FIELDS = {"dtype", "shape", "data_offsets"}
 
 
 class Entry(NamedTuple):
@@ -89,27 +80,22 @@ class SafeTensors:
         self.path = Path(path)
         try:
             with self.path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < LENGTH:
-                    raise self._refused(f"it has {size} bytes, which is no header")
                 # A private copy: PyTorch takes no memory that cannot be written.
-                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                size = os.fstat(file.fileno()).st_size
+                whole = (
+                    mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                    if size
+                    else b""
+                )
         except OSError as why:
             raise BadFile(
                 f"{self.path} cannot be read: {why.strerror or why}"
             ) from None
-        length = int.from_bytes(self._bytes[:LENGTH], "little")
-        if not 2 <= length <= min(LONGEST_HEADER, size - LENGTH):
-            raise self._refused(
-                f"its first {LENGTH} bytes say that the header has {length:,} bytes, "
-                f"and the file has {size:,}"
-            )
-        self._start = LENGTH + length
-        self.entries, self.metadata = self._header(self._bytes[LENGTH : self._start])
-        self._check_places(size - self._start)
-
-    def _refused(self, why: str) -> BadFile:
-        return BadFile(f"{self.path} is no whole safetensors file: {why}")
+        found, self.metadata, self._start = read_header(self.path, whole, DTYPES)
+        self._bytes = whole
+        self.entries = {
+            name: Entry(DTYPES[each.type], *each[1:]) for name, each in found.items()
+        }
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.entries:
@@ -134,76 +120,6 @@ class SafeTensors:
 
     def __contains__(self, name: object) -> bool:
         return name in self.entries
-
-    # ── the header ──────────────────────────────────────────────────────────
-
-    def _header(self, text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
-        def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-            names = [name for name, _ in pairs]
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise self._refused(f"the header has {shortened(twice)} twice")
-            return dict(pairs)
-
-        try:
-            found = json.loads(text.decode("utf-8"), object_pairs_hook=once)
-        except (ValueError, RecursionError) as why:
-            raise self._refused(f"the header is not JSON ({why})") from None
-        if not isinstance(found, dict):
-            raise self._refused("the header is not a JSON object")
-        about = found.pop(_ABOUT, {})
-        if not isinstance(about, dict) or not all(
-            isinstance(value, str) for value in about.values()
-        ):
-            raise self._refused(f"{_ABOUT} must have texts only; given {about!r:.60}")
-        return {name: self._entry(name, each) for name, each in found.items()}, about
-
-    def _entry(self, name: str, given: object) -> Entry:
-        if not isinstance(given, dict) or given.keys() != _FIELDS:
-            raise self._refused(
-                f"tensor {shortened(name)} must have {one_of(sorted(_FIELDS), 'and')}; "
-                f"given {given!r:.80}"
-            )
-        shape, places, kind = (given[key] for key in ("shape", "data_offsets", "dtype"))
-        if not isinstance(kind, str) or kind not in DTYPES:
-            hint = nearest(str(kind), DTYPES)
-            raise BadFile(
-                f"{self.path}: tensor {shortened(name)} has the type {kind!r:.40}{hint}"
-                f"; types that are read are {one_of(DTYPES, 'and')}"
-            )
-        for what, numbers in (("shape", shape), ("data_offsets", places)):
-            if not isinstance(numbers, list) or not all(map(_is_size, numbers)):
-                raise self._refused(
-                    f"{what} of tensor {shortened(name)} must be whole numbers of at "
-                    f"least 0; given {numbers!r:.60}"
-                )
-        size = math.prod(shape) * DTYPES[kind].itemsize
-        if len(places) != 2 or places[1] - places[0] != size:
-            raise self._refused(
-                f"tensor {shortened(name)} of {kind} and shape {tuple(shape)} takes "
-                f"{size:,} bytes; given data_offsets {places!r:.60}"
-            )
-        return Entry(DTYPES[kind], tuple(shape), *places)
-
-    def _check_places(self, size: int) -> None:
-        """Refuse gaps and overlaps: each byte of the file belongs to one tensor."""
-        at, before = 0, "the header"
-        for name, each in sorted(self.entries.items(), key=lambda item: item[1][2:]):
-            if each.begin != at:
-                what = "overlap" if each.begin < at else "leave a gap"
-                raise self._refused(
-                    f"{before} and tensor {shortened(name)} {what}: byte {at:,} is "
-                    f"next, and the tensor begins at {each.begin:,}"
-                )
-            at, before = each.end, f"tensor {shortened(name)}"
-        if at != size:
-            raise self._refused(
-                f"the tensors have {at:,} bytes, and {size:,} follow the header"
-            )
-
-
-def _is_size(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
 # ── writing ─────────────────────────────────────────────────────────────────
@@ -230,10 +146,9 @@ def write(
     """
     # The widest elements first, so that every tensor is aligned.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
-    header = _described(ordered, metadata or {})
+    header = write_header(_described(ordered), metadata or {})
 
     def parts() -> Iterator[bytes | memoryview]:
-        yield len(header).to_bytes(LENGTH, "little")
         yield header
         for _, each in ordered:
             plain = each.detach().cpu().resolve_neg().contiguous()
@@ -242,28 +157,20 @@ def write(
     write_whole(Path(path), parts(), overwrite)
 
 
-def _described(tensors: list[tuple[str, Tensor]], metadata: Mapping[str, str]) -> bytes:
-    """The header: type, shape and place of each tensor."""
-    found: dict[str, object] = {_ABOUT: dict(metadata)} if metadata else {}
-    at = 0
+def _described(
+    tensors: list[tuple[str, Tensor]],
+) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
+    """What the header says about every tensor."""
     for name, each in tensors:
-        if name == _ABOUT or each.dtype not in NAMES or each.layout != torch.strided:
+        if name == ABOUT or each.dtype not in NAMES or each.layout != torch.strided:
             raise BadCall(
                 f"tensor {shortened(name)} cannot be stored: it must be dense, of "
-                f"{one_of(DTYPES)}, and not be called {_ABOUT}; given {each.dtype} of "
+                f"{one_of(DTYPES)}, and not be called {ABOUT}; given {each.dtype} of "
                 f"layout {each.layout}"
             )
         if each.is_meta:
             raise BadCall(f"tensor {shortened(name)} is on meta: it has no numbers")
-        end = at + each.numel() * each.itemsize
-        found[name] = {
-            "dtype": NAMES[each.dtype],
-            "shape": list(each.shape),
-            "data_offsets": [at, end],
-        }
-        at = end
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
-    return text.ljust(-(-len(text) // LENGTH) * LENGTH)
+        yield name, NAMES[each.dtype], tuple(each.shape), each.numel() * each.itemsize
 
 
 def write_whole(

@@ -1,16 +1,16 @@
-"""How does a Triton kernel run without a GPU?
+"""Runs Triton kernels without a GPU.
 
     with on_cpu("sm_90a"):       in this block, every kernel[grid](...) runs here
     install("sm_90a")            the same from now on
-    uninstall()                  no longer
+    uninstall()                  undo the last install
 
 Triton compiles as for a GPU.  Its PTX is launched by :mod:`fragmenta.ptx`, with the
 bits that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the 8-bit
 types) or PyTorch's CPU tensors, and are changed in place.  Each is memory of its own: a
-kernel that leaves it is stopped, with the line of the Triton source.  Strides are the
-kernel's business, as on a GPU: of an array that is not contiguous, it sees the memory
-from the lowest to the highest element, and of a tensor with an expanded axis all that
-follows in its storage.
+kernel that leaves it is stopped, with the line of the Triton source.  The kernel
+applies strides itself, as on a GPU.  Of an array that is not contiguous, it can access
+the memory from the lowest to the highest element; of a tensor with an expanded axis,
+the rest of its storage.
 
 ``sm_90a`` has wgmma, tensor descriptors for the copy engine (TMA) and clusters
 (``num_ctas``), ``sm_100a`` has tcgen05 and tensor memory.

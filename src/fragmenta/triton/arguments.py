@@ -1,18 +1,109 @@
-"""How do the arguments of a Triton kernel become those of its PTX?"""
+"""Turns the arguments of a Triton kernel into those of its PTX.
+
+The protocols name what is used of objects of Triton and of libraries of tensors.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import (
+    NamedTuple,
+    NotRequired,
+    Protocol,
+    SupportsFloat,
+    SupportsInt,
+    TypeAlias,
+    TypedDict,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
 
-from fragmenta.errors import Error, ValueRangeError
+from fragmenta.errors import BadCall, ValueRangeError
 from fragmenta.shared.tensor_map import ALIGNMENT, Im2col, TensorMap, element_types
 from fragmenta.simt.arguments import Pointer, Struct
+
+# ── what is used of others' objects ─────────────────────────────────────────
+
+Kind: TypeAlias = "str | tuple[Kind, ...]"
+"""The type of a parameter in Triton's words; a tuple has one for each item."""
+
+
+@runtime_checkable
+class Tensor(Protocol):
+    """An array: PyTorch's, NumPy's after :func:`arrays.as_tensor`, or another."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Its sizes."""
+
+    def stride(self) -> Sequence[int]:
+        """The distance of neighbours along each axis, in elements."""
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+
+    def data_ptr(self) -> int:
+        """The address of its first element."""
+
+
+@runtime_checkable
+class Descriptor(Protocol):
+    """A tensor descriptor of Triton."""
+
+    base: object
+    shape: Sequence[int]
+    strides: Sequence[int]
+    padding: str
+
+
+@runtime_checkable
+class Im2colDescriptor(Descriptor, Protocol):
+    """A tensor descriptor whose copies take columns of pixels."""
+
+    pixel_box_lower_corner: Sequence[int]
+    pixel_box_upper_corner: Sequence[int]
+    element_strides: Sequence[int] | None
+
+
+class MapFields(TypedDict):
+    """What Triton's compiler says about the tensor map of a descriptor."""
+
+    fp4_padded: bool
+    elem_type: int
+    elem_size: int
+    swizzle: int
+    block_size: Sequence[int]
+    is_im2col: NotRequired[bool]
+
+
+@runtime_checkable
+class Number(SupportsInt, SupportsFloat, Protocol):
+    """A number, of Python or of NumPy."""
+
+
+class Target(Protocol):
+    """What a kernel was compiled for."""
+
+    arch: int
+
+
+class Metadata(Protocol):
+    """What Triton's compiler says about a kernel."""
+
+    target: Target
+    name: str
+    hash: str
+    num_ctas: int
+    num_warps: int
+    shared: int
+    global_scratch_size: int
+
+
+# ── arguments ───────────────────────────────────────────────────────────────
 
 
 class Given(NamedTuple):
@@ -20,10 +111,10 @@ class Given(NamedTuple):
 
     name: str
     type: str
-    value: Any
+    value: object
 
-    def bytes_or_pointer(self) -> Any:
-        """The argument as the engine takes it."""
+    def bytes_or_pointer(self) -> bytes | Pointer | Struct | int:
+        """The argument as a launch takes it."""
         if isinstance(self.value, Struct):
             return self.value
         if self.type.startswith("*"):
@@ -31,23 +122,32 @@ class Given(NamedTuple):
         return _number(self.value, self.type, self.name)
 
 
-def flat(signature: Any, arguments: Sequence[Any], metadata: Any) -> Iterator[Given]:
-    """What is left of the arguments: no constants, tuples one by one."""
+def flat(
+    signature: Iterable[tuple[object, Kind]],
+    arguments: Sequence[object],
+    metadata: Metadata,
+) -> Iterator[Given]:
+    """The arguments without constants, and with the items of tuples one by one."""
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
-    return _flat(signature, arguments, maps, metadata.target.arch >= 90)
+    return _flat(signature, arguments, maps)
 
 
 def _flat(
-    signature: Any, arguments: Sequence[Any], maps: Iterator[Any], tma: bool
+    signature: Iterable[tuple[object, Kind]],
+    arguments: Sequence[object],
+    maps: Iterator[MapFields | None],
 ) -> Iterator[Given]:
-    for (name, kind), value in zip(signature, arguments, strict=True):
+    for (key, kind), value in zip(signature, arguments, strict=True):
+        name = str(key)
         if isinstance(kind, tuple):
+            assert isinstance(value, Sequence), name
             inner = [(f"{name}[{i}]", each) for i, each in enumerate(kind)]
-            yield from _flat(inner, value, maps, tma)
+            yield from _flat(inner, value, maps)
         elif kind.startswith("tensordesc"):
-            about = next(maps, None)
-            if about is not None:
-                yield Given(name, kind, _tensor_map(name, value, about))
+            assert isinstance(value, Descriptor), name
+            fields = next(maps, None)
+            if fields is not None:
+                yield Given(name, kind, _tensor_map(name, value, fields))
             else:
                 yield from _parts(name, kind, value)
             for size in value.shape:
@@ -55,10 +155,10 @@ def _flat(
             for step in value.strides:
                 yield Given(name, "i64", step)
         elif kind != "constexpr":
-            yield Given(str(name), kind, value)
+            yield Given(name, kind, value)
 
 
-def _parts(name: str, kind: str, value: Any) -> Iterator[Given]:
+def _parts(name: str, kind: str, value: Descriptor) -> Iterator[Given]:
     """A tensor descriptor where TMA does not exist."""
     element = kind.partition("<")[2].partition("[")[0]
     yield Given(name, f"*{element}", value.base)
@@ -72,35 +172,43 @@ def _parts(name: str, kind: str, value: Any) -> Iterator[Given]:
 _CODES = {each.code: each.name for each in element_types() if not each.tf32}
 
 
-def _tensor_map(name: str, value: Any, about: dict[str, Any]) -> Struct:
+def _tensor_map(name: str, value: Descriptor, fields: MapFields) -> Struct:
     """A tensor descriptor where TMA exists, as Triton's own launcher encodes it."""
-    if about["fp4_padded"]:
-        raise Error(
+    if fields["fp4_padded"]:
+        raise BadCall(
             f"{name} has elements of 4 bits, which a copy of sm_100 spreads over 16 "
             "bytes for each 8; such copies do not run here. Load the packed bytes with "
             "a descriptor of uint8"
         )
-    dtype = _CODES[about["elem_type"]]
+    dtype = _CODES[fields["elem_type"]]
     if getattr(value, "round_f32_to_tf32", False):
         dtype = "tf32"
     made = TensorMap(
         dtype,
         tuple(reversed(value.shape)),
-        tuple(reversed([step * about["elem_size"] for step in value.strides[:-1]])),
-        swizzle=(0, 32, 64, 128)[about["swizzle"]],
+        tuple(reversed([step * fields["elem_size"] for step in value.strides[:-1]])),
+        swizzle=(0, 32, 64, 128)[fields["swizzle"]],
         l2=128,
         fill="nan" if value.padding == "nan" else "zeros",
-        **_box(value, about),
+        **_box(value, fields),
     )
     place = _pointer(value.base, name)
+    assert isinstance(place, Pointer), name
     return Struct(made.encode(), ((0, place),), ALIGNMENT)
 
 
-def _box(value: Any, about: dict[str, Any]) -> dict[str, Any]:
-    """What a copy takes: a box, or a column of pixels.  Triton names W last."""
-    if not about.get("is_im2col"):
-        return {"box": tuple(reversed(about["block_size"]))}
-    pixels, channels = about["block_size"]
+class _Box(TypedDict, total=False):
+    box: tuple[int, ...]
+    im2col: Im2col
+    element_strides: tuple[int, ...]
+
+
+def _box(value: Descriptor, fields: MapFields) -> _Box:
+    """What a copy moves: a box, or a column of pixels.  Triton names W last."""
+    if not fields.get("is_im2col"):
+        return {"box": tuple(reversed(fields["block_size"]))}
+    assert isinstance(value, Im2colDescriptor)
+    pixels, channels = fields["block_size"]
     lower, upper = (
         tuple(reversed(corner))
         for corner in (value.pixel_box_lower_corner, value.pixel_box_upper_corner)
@@ -111,33 +219,33 @@ def _box(value: Any, about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pointer(value: Any, name: str) -> Any:
+def _pointer(value: object, name: str) -> Pointer | int:
     """A pointer to an array's memory."""
     if isinstance(value, TensorWrapper):
         value = value.base
     if value is None or (isinstance(value, int) and value == 0):
         return 0
-    if not hasattr(value, "data_ptr"):
-        raise Error(
+    if not isinstance(value, Tensor):
+        raise BadCall(
             f"{name} is a pointer; give an array or a CPU tensor, not "
             f"{type(value).__name__} {value!r}"
         )
     where = str(getattr(value, "device", "cpu"))
     if not where.startswith("cpu"):
-        raise Error(
+        raise BadCall(
             f"{name} is on {where}; here kernels run on the CPU: give {name}.cpu(), or "
             "leave on_cpu() to run on the GPU"
         )
     return _memory(value)
 
 
-def _memory(value: Any) -> Pointer:
+def _memory(value: Tensor) -> Pointer:
     """The bytes from the lowest to the highest element, in place, and the first one.
 
     A step may be negative: then the pointer is not where the memory starts.  An axis
     with the step 0 hides how far a tensor goes.  Libraries that gather and scatter, as
     FlagGems does, give their kernels such a view, and the true step as a number: the
-    kernel goes along the axis itself, behind the last element of the view.  A view does
+    kernel goes along the axis itself, past the last element of the view.  A view does
     not say what it was made from, so its memory ends where its storage does.
     """
     axes = list(zip(value.shape, value.stride(), strict=True))
@@ -150,7 +258,7 @@ def _memory(value: Any) -> Pointer:
     if any(n > 1 and step == 0 for n, step in axes):
         above = max(above, _storage_end(value) - start)
     memory = (ctypes.c_uint8 * (below + above)).from_address(start - below)
-    found: NDArray[Any] = np.ctypeslib.as_array(memory)
+    found: NDArray[np.generic] = np.ctypeslib.as_array(memory)
     if _in_order(axes):  # reports then name elements by their index
         found = found.view(f"V{size}").reshape([n for n, _ in axes])
     flags = getattr(value, "flags", None)
@@ -158,8 +266,8 @@ def _memory(value: Any) -> Pointer:
     return Pointer(found, below)
 
 
-def _storage_end(value: Any) -> int:
-    """The address behind a tensor's storage; 0 if that is not known."""
+def _storage_end(value: Tensor) -> int:
+    """The address past the end of a tensor's storage; 0 if it is not known."""
     if not hasattr(value, "untyped_storage"):
         return 0
     storage = value.untyped_storage()
@@ -176,7 +284,7 @@ def _in_order(axes: list[tuple[int, int]]) -> bool:
     return True
 
 
-_FLOATS: dict[str, Any] = {
+_FLOATS: dict[str, type[np.float16 | np.float32 | np.float64]] = {
     "fp16": np.float16,
     "fp32": np.float32,
     "f32": np.float32,
@@ -184,8 +292,10 @@ _FLOATS: dict[str, Any] = {
 }
 
 
-def _number(value: Any, kind: str, name: str) -> bytes:
+def _number(value: object, kind: str, name: str) -> bytes:
     """A number as the bytes of a Triton type."""
+    if not isinstance(value, Number):
+        raise BadCall(f"{name} is an {kind}; given {value!r} of {type(value).__name__}")
     if kind == "bf16":  # Triton's own launcher cuts it off
         return np.float32(value).tobytes()[2:]
     if kind in _FLOATS:

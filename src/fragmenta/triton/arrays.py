@@ -1,10 +1,10 @@
-"""How does a Triton kernel take NumPy arrays?"""
+"""Lets Triton kernels take NumPy arrays."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
 from fragmenta.arrays.checks import refuse_masks
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 
 
-class _Array(np.ndarray[Any, Any]):
+class _Array(np.ndarray[tuple[int, ...], np.dtype[np.generic]]):
     """A NumPy array with the methods of a tensor that Triton calls."""
 
     def data_ptr(self) -> int:
@@ -24,7 +24,11 @@ class _Array(np.ndarray[Any, Any]):
     def element_size(self) -> int:
         return self.itemsize
 
-    def stride(self, axis: int | None = None) -> Any:
+    @overload
+    def stride(self, axis: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, axis: int) -> int: ...
+    def stride(self, axis: int | None = None) -> tuple[int, ...] | int:
         steps = tuple(step // self.itemsize for step in self.strides)
         return steps if axis is None else steps[axis]
 
@@ -37,19 +41,19 @@ class _Array(np.ndarray[Any, Any]):
     def clone(self) -> _Array:
         return self.copy()
 
-    def copy_(self, other: NDArray[Any]) -> _Array:
+    def copy_(self, other: NDArray[np.generic]) -> _Array:
         self[...] = other
         return self
 
 
-def as_tensor(value: Any) -> Any:
+def as_tensor(value: object) -> object:
     """An argument as Triton takes it."""
     if isinstance(value, np.ndarray):
         if isinstance(value, _Array):
             return value
         refuse_masks(value)
         if value.dtype.hasobject or not value.dtype.isnative:
-            raise Error(
+            raise BadCall(
                 f"a kernel needs numbers in native byte order, not {value.dtype}"
             )
         return value.view(_Array)
@@ -57,12 +61,13 @@ def as_tensor(value: Any) -> Any:
         return value.item()
     if isinstance(value, (tuple, list)):
         inner = [as_tensor(each) for each in value]
-        return type(value)(*inner) if hasattr(value, "_fields") else type(value)(inner)
+        kind: Callable[..., object] = type(value)
+        return kind(*inner) if hasattr(value, "_fields") else kind(inner)
     return value
 
 
-_RUNS: dict[type, Callable[..., Any]] = {}
-"""How Triton runs each kind of kernel itself."""
+_RUNS: dict[type, Callable[..., object]] = {}
+"""Triton's own method ``run`` of each kind of kernel."""
 
 
 def take_arrays() -> None:
@@ -79,9 +84,9 @@ def give_back() -> None:
     _RUNS.clear()
 
 
-def _taking_arrays(run: Callable[..., Any]) -> Callable[..., Any]:
+def _taking_arrays(run: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(run)
-    def with_arrays(self: Any, *args: Any, **options: Any) -> Any:
+    def with_arrays(self: object, *args: object, **options: object) -> object:
         # A tuner keeps its benchmarker; the next launch may be on a GPU.
         vars(self).pop("do_bench", None)
         try:

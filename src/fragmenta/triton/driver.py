@@ -1,21 +1,22 @@
-"""What does Triton take for a GPU, and how is a kernel launched there?"""
+"""A driver for Triton that compiles for a GPU and launches on the CPU."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fragmenta.api.kernels import Kernel, Result, parse
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import (
-    Error,
+    BadCall,
+    BadFile,
     KernelError,
     MissingPackage,
     missing,
@@ -34,20 +35,23 @@ except ImportError as why:
         f"fragmenta.triton needs Triton: {missing('triton', why)}"
     ) from None
 
-from fragmenta.triton.arguments import flat
+from fragmenta.triton.arguments import Kind, Metadata, flat
 from fragmenta.triton.arrays import give_back, take_arrays
+
+if TYPE_CHECKING:
+    import torch
 
 PER_MILLISECOND = 1000
 """How many executed warp instructions count as a millisecond."""
 OPTIONS = ("schedule", "watch", "limits")
-"""What may be said about launches."""
+"""The options of a launch that may be given."""
 
 
 # ── switching it on and off ─────────────────────────────────────────────────
 
 
 @contextmanager
-def on_cpu(target: str = "sm_80", **options: Any) -> Iterator[CPU]:
+def on_cpu(target: str = "sm_80", **options: object) -> Iterator[CPU]:
     """In this block, Triton kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
@@ -78,7 +82,7 @@ def on_cpu(target: str = "sm_80", **options: Any) -> Iterator[CPU]:
         _remove(cpu)
 
 
-def install(target: str = "sm_80", **options: Any) -> CPU:
+def install(target: str = "sm_80", **options: object) -> CPU:
     """From now on, Triton kernels run here; :func:`uninstall` ends it.
 
     The options are those of :func:`on_cpu`.
@@ -102,16 +106,16 @@ def uninstall() -> None:
     >>> uninstall()
     Traceback (most recent call last):
     ...
-    fragmenta.errors.Error: nothing to undo: fragmenta.triton is not installed
+    fragmenta.errors.BadCall: nothing to undo: fragmenta.triton is not installed
     """
     if not _INSTALLED:
-        raise Error("nothing to undo: fragmenta.triton is not installed")
+        raise BadCall("nothing to undo: fragmenta.triton is not installed")
     _remove(_INSTALLED[-1].cpu)
 
 
 class _Installed(NamedTuple):
     cpu: CPU
-    before: Any
+    before: DriverBase | None
     """The driver that Triton had; None if it had not looked for one."""
 
 
@@ -143,16 +147,16 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
     80
     """
 
-    def __init__(self, target: str = "sm_80", **options: Any) -> None:
+    def __init__(self, target: str = "sm_80", **options: object) -> None:
         super().__init__()
         for name in options:
             if name not in OPTIONS:
-                raise Error(
+                raise BadCall(
                     f"a launch of Triton has the options {one_of(OPTIONS)}; given "
                     f"{name!r}{nearest(name, OPTIONS)}"
                 )
-        self.options = options
-        """How launches are watched."""
+        self.options: dict[str, Any] = options
+        """The options of each launch."""
         found = number(check_target(target))
         # From sm_90 on, Triton always writes for the target with the suffix.
         self.target = f"sm_{found}a" if found >= 90 else f"sm_{found}"
@@ -168,12 +172,12 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
         """Whether Triton may choose it by itself."""
         return False
 
-    def get_current_target(self) -> Any:
+    def get_current_target(self) -> GPUTarget:
         """What to compile for."""
         return GPUTarget("cuda", number(self.target), 32)
 
     def get_current_device(self) -> str:
-        """Under this name Triton keeps what it has compiled."""
+        """The name under which Triton keeps compiled kernels."""
         return f"fragmenta {self.target}"
 
     def set_current_device(self, device: object) -> None:
@@ -187,28 +191,28 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
         """The numbers of the target."""
         return divmod(number(self.target), 10)
 
-    def get_active_torch_device(self) -> Any:
-        """Where PyTorch's tensors must be."""
+    def get_active_torch_device(self) -> torch.device:
+        """The device that PyTorch's tensors must be on."""
         import torch
 
         return torch.device("cpu")
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """Only launchers in C++ ask for this."""
-        raise Error("fragmenta.triton launches without C++")
+        """Only launchers in C++ call this."""
+        raise BadCall("fragmenta.triton launches without C++")
 
-    # What is measured are instructions.
+    # Benchmarks count instructions.
 
-    def get_benchmarker(self) -> Callable[..., Any]:
+    def get_benchmarker(self) -> Callable[..., float | list[float]]:
         """For ``@triton.autotune``: runs a configuration once and counts."""
         return self._measure
 
     def _measure(
         self,
-        call: Callable[[], Any],
+        call: Callable[[], object],
         quantiles: Sequence[float] | None = None,
-        **_: Any,
-    ) -> Any:
+        **_: object,
+    ) -> float | list[float]:
         start, end = _Event(), _Event()
         start.record()
         call()
@@ -229,7 +233,7 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
 
 def _current() -> CPU:
     if not _INSTALLED:
-        raise Error(
+        raise BadCall(
             "this kernel was compiled for fragmenta.triton, which is not installed "
             "any more; use on_cpu() or install()"
         )
@@ -250,7 +254,7 @@ class _Event:
 
 
 class _Interface:
-    """The part of ``torch.cuda`` that measuring needs."""
+    """The part of ``torch.cuda`` that benchmarks use."""
 
     Event = _Event
 
@@ -259,7 +263,7 @@ class _Interface:
         """All launches have ended."""
 
 
-# Bytes of shared memory that a block can have, and processors of a GPU of the kind:
+# Kilobytes of shared memory that a block can have, and multiprocessors of the GPU:
 # V100, T4, A100, RTX 3090, Orin, L40S, H200, B200, B300, Thor, RTX 5090, Spark.
 _PROPERTIES = {
     70: (96, 80),
@@ -278,7 +282,7 @@ _PROPERTIES = {
 
 
 class _Utilities:
-    """What Triton asks of a driver's library."""
+    """The functions of a driver's library that Triton calls."""
 
     def __init__(self, architecture: int) -> None:
         nearest = max((n for n in _PROPERTIES if n <= architecture), default=70)
@@ -298,8 +302,8 @@ class _Utilities:
     ) -> tuple[None, str, int, int, int]:
         """No module, a name; as registers, the most that a thread can have.
 
-        The launcher has the PTX.  What Triton takes for a module it would unload with
-        the driver of that time, which may be a GPU's.
+        The launcher has the PTX.  Triton would unload a module with the driver that is
+        active at that time, which may be a GPU's.
         """
         return None, name, 255, 0, 1024
 
@@ -307,10 +311,17 @@ class _Utilities:
 # ── a launch ────────────────────────────────────────────────────────────────
 
 
+class Source(Protocol):
+    """What Triton compiled a kernel from."""
+
+    name: str
+    signature: Mapping[object, Kind]
+
+
 class _Launcher:
     """Launches one compiled kernel."""
 
-    def __init__(self, source: Any, metadata: Any) -> None:
+    def __init__(self, source: Source, metadata: Metadata) -> None:
         self.signature = dict(source.signature)
         self.metadata = metadata
         self.kernel = _kernel(source, metadata)
@@ -323,16 +334,16 @@ class _Launcher:
         stream: object,
         function: object,
         packed: object,
-        launch: Any,
-        enter: Callable[[Any], Any] | None,
-        leave: Callable[[Any], Any] | None,
-        *arguments: Any,
+        launch: object,
+        enter: Callable[[object], object] | None,
+        leave: Callable[[object], object] | None,
+        *arguments: object,
     ) -> None:
         cpu = _current()
         if enter is not None:
             enter(launch)
         named = list(flat(self.signature.items(), arguments, self.metadata))
-        given = [each.bytes_or_pointer() for each in named]
+        given: list[object] = [each.bytes_or_pointer() for each in named]
         # Triton counts programs, each of which is a cluster of blocks along x.
         grid = int(x) * self.metadata.num_ctas, int(y), int(z)
         if all(grid):
@@ -342,7 +353,11 @@ class _Launcher:
             leave(launch)
 
     def _run(
-        self, cpu: CPU, grid: tuple[int, int, int], given: list[Any], names: list[str]
+        self,
+        cpu: CPU,
+        grid: tuple[int, int, int],
+        given: list[object],
+        names: list[str],
     ) -> None:
         made = self.metadata
         kernel = replace(self.kernel, names=tuple(names), language="triton")
@@ -366,8 +381,8 @@ class _Launcher:
         if cpu.last.output:
             sys.stdout.write(cpu.last.output)
 
-    def _scratch(self, blocks: int, known: int) -> list[Any]:
-        """The memory that a kernel wants beside its arguments."""
+    def _scratch(self, blocks: int, known: int) -> list[object]:
+        """The scratch memory that a kernel takes after its arguments."""
         sizes = (
             self.metadata.global_scratch_size,
             getattr(self.metadata, "profile_scratch_size", 0),
@@ -378,12 +393,12 @@ class _Launcher:
         ]
 
 
-def _kernel(source: Any, metadata: Any) -> Kernel:
+def _kernel(source: Source, metadata: Metadata) -> Kernel:
     """The kernel of the PTX that Triton keeps in its cache."""
     files = get_cache_manager(metadata.hash).get_group(f"{source.name[:150]}.json")
     paths = [path for path in (files or {}).values() if path.endswith(".ptx")]
     if not paths:
-        raise Error(
+        raise BadFile(
             f"Triton kept no PTX of {metadata.name}; unset TRITON_STORE_BINARY_ONLY"
         )
     return _loaded(paths[0], metadata.name)

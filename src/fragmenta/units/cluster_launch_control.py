@@ -1,13 +1,11 @@
-"""How does a cluster ask for the work of one that has not begun?
+"""``clusterlaunchcontrol``: a cluster asks for the work of one that has not begun.
 
-``clusterlaunchcontrol.try_cancel`` asks that a cluster of the grid is not started, so
-that the asking one does its work.  It may be refused at any time, and here it always
-is: every cluster of the grid is started.  A kernel gives the same result both ways.
+``try_cancel`` asks that a cluster of the grid is not started, so that the asking one
+does its work.  It may be refused at any time, and here it always is: every cluster of
+the grid is started.  A kernel gives the same result both ways.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,8 @@ from fragmenta.ptx.effects import effect
 from fragmenta.simt.layout import POISON
 from fragmenta.units.copy_events import issue
 from fragmenta.units.events import Event, carries_out, numbers
-from fragmenta.units.machine import Thread, Warp, stopped
+from fragmenta.units.faults import stopped
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.work import (
     Block,
     Copy,
@@ -40,7 +39,7 @@ class Request(Copy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         goal: int,
         mbarrier: int,
@@ -64,7 +63,7 @@ class Request(Copy):
         return [each.range for each in self._places]
 
     def write(self) -> None:
-        """No."""
+        """Write the answer: no cluster was cancelled."""
         for each in self._places:
             each.put(np.zeros(ANSWER, np.uint8))
 

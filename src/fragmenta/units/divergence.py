@@ -1,16 +1,14 @@
-"""Do lanes wait at an aligned instruction for others that will not come?
+"""Finds lanes that passed an ``.aligned`` instruction by.
 
-All lanes of a warp have to execute an ``.aligned`` instruction together.  Lanes that
-took another way may still come, or end before: neither is a mistake.  It is one if they
-go on behind the instruction without having executed it.
+All lanes of a warp have to execute it together.  Lanes that took another way may still
+come, or end before: neither is a mistake.  It is one if they reach code after the
+instruction without having executed it.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx import rules
-from fragmenta.ptx.flow import blocks
+from fragmenta.ptx.flow import BasicBlock, blocks
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
 from fragmenta.units.events import Event, carries_out, numbers
@@ -63,7 +61,7 @@ def apart(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _missed(function: Function, here: int, there: int) -> bool:
-    """Whether lanes at ``there`` cannot come to ``here``, but behind it."""
+    """Whether lanes at ``there`` cannot reach ``here``, but what comes after it."""
     flow = blocks(function)
     at = {i: n for n, each in enumerate(flow) for i in range(each.start, each.end)}
     if here not in at or there not in at:
@@ -76,7 +74,7 @@ def _missed(function: Function, here: int, there: int) -> bool:
     return bool(reached & behind - _ends(function, flow))
 
 
-def _reachable(flow: list[Any], start: int) -> set[int]:
+def _reachable(flow: list[BasicBlock], start: int) -> set[int]:
     found, waiting = {start}, [start]
     while waiting:
         for each in flow[waiting.pop()].after:
@@ -86,7 +84,7 @@ def _reachable(flow: list[Any], start: int) -> set[int]:
     return found
 
 
-def _ends(function: Function, flow: list[Any]) -> set[int]:
+def _ends(function: Function, flow: list[BasicBlock]) -> set[int]:
     """Blocks in which nothing is done but ending."""
     return {
         number

@@ -1,7 +1,6 @@
-"""What do fences, changes of tensor maps and ``setmaxnreg`` do?
+"""Fences, changes of tensor maps, and ``setmaxnreg``.
 
-Memory is always up to date here, so a fence changes nothing but what the watching
-knows.
+Memory is always up to date here, so a fence changes only what an observer knows.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.units import tensor_maps
 from fragmenta.units.events import Event, carries_out, numbers, together
-from fragmenta.units.machine import Stop, Warp, stopped
+from fragmenta.units.faults import Stop, stopped
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import ChangedMap, Step
 
 

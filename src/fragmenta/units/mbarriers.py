@@ -1,12 +1,10 @@
-"""What does an mbarrier count, and who waits for its phases?
+"""Mbarriers: what they count, and the instructions that arrive and wait.
 
 A phase is over when no arrival and no byte is pending.  Phases are counted up for ever
 here; an instruction sees only whether the number is even or odd.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import (
@@ -18,8 +16,10 @@ from fragmenta.simt.layout import (
 )
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, carries_out, together
-from fragmenta.units.machine import Block, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.port import Clock, Step, Waited
+from fragmenta.units.work import Work
 
 MOST = (1 << 20) - 1
 """The most arrivals, and the most bytes above or below zero."""
@@ -33,9 +33,9 @@ class Mbarrier:
         self.expected = self.pending = count
         self.phase = self.bytes = 0
         self.slot = slot
-        """Its number among those of the block, for the watching."""
-        self.work: list[Any] = []
-        """Copies under way that it counts."""
+        """Its number among those of the block, for the observer."""
+        self.work: list[Work] = []
+        """Copies in flight that it counts."""
         self.clock: Clock | None = None
         """What those who arrived in this phase had done; the observer's."""
         self.clocks: dict[int, Clock | None] = {}
@@ -55,9 +55,9 @@ class Mbarrier:
         self.write()
 
     def busy(self) -> str:
-        """Why it must not be given up now; nothing if it may be."""
+        """Why it must not be made invalid now; nothing if it may be."""
         if self.work:
-            return "copies are under way that it counts"
+            return "copies are in flight that it counts"
         if self.waiting:
             return "somebody waits for it"
         if self.pending != self.expected or self.bytes:
@@ -73,7 +73,7 @@ class Mbarrier:
         return f"the mbarrier at {self.offset:#x}"
 
     def state(self) -> int:
-        """Its 64 bits; a kernel cannot tell them from the hardware's."""
+        """Its 64 bits.  The hardware's are not known; no valid kernel reads them."""
         return (
             (self.phase & 0xFFFFFF) << 40
             | (self.bytes & 0xFFFFF) << 20
@@ -86,7 +86,7 @@ class Mbarrier:
         self.block.shared[self.offset : self.offset + 8] = list(data)
 
     def intact(self) -> bool:
-        """Whether nobody has written over it."""
+        """Whether its bits are in shared memory as it left them."""
         there = self.block.shared[self.offset : self.offset + 8].tobytes()
         return int.from_bytes(there, "little") == self.state() ^ _MARK
 

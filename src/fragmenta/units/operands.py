@@ -1,8 +1,8 @@
-"""Which bytes of shared memory does a ``wgmma`` read?
+"""The bytes of shared memory that a ``wgmma`` reads.
 
-A descriptor says where A or B is.  What the tensor cores read are *units* of 16 bytes,
-which no swizzle takes apart.  All warps of a warpgroup read B.  Of A, each warp reads
-its own 16 rows.
+A descriptor says where A or B is.  The Tensor Cores read *units* of 16 bytes, which no
+swizzle takes apart.  All warps of a warpgroup read B.  Of A, each warp reads its own 16
+rows.
 
 Many descriptors differ only in their start: a loop over k, or over stages.  A swizzle
 repeats every 1024, 512 or 256 bytes.  So where the units are is computed once for all
@@ -121,6 +121,6 @@ def _elements(
 
 
 def _fixed(of: NDArray[_Number]) -> NDArray[_Number]:
-    """The same array for everybody: nobody may change it."""
+    """The same array, read-only: all callers share it."""
     of.flags.writeable = False
     return of

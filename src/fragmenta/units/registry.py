@@ -1,4 +1,4 @@
-"""The modules that carry out events.  Importing them fills the table of handlers."""
+"""The list of the units.  Importing it fills the table of what carries out events."""
 
 from __future__ import annotations
 
@@ -18,3 +18,6 @@ from fragmenta.units import (  # noqa: F401 - each carries out some events
     unwritten,
     wgmma,
 )
+from fragmenta.units.events import refusal
+
+__all__ = ["refusal"]

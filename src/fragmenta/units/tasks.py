@@ -6,9 +6,9 @@ Bulk copies are in groups of a thread, ``cp.async`` in groups of the threads of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fragmenta.ptx.effects import effect
+from fragmenta.units.machine import Thread
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.work import Work
 
@@ -21,12 +21,13 @@ class Arrival(Work):
     def __init__(
         self,
         site: int,
-        thread: Any,
+        thread: Thread,
         mbarrier: Mbarrier,
         count: int,
         before: Sequence[Work],
     ) -> None:
-        super().__init__(site, thread)
+        super().__init__(site)
+        self.thread = thread
         self.mbarrier, self.count, self.before = mbarrier, count, before
         self.mbarriers = (mbarrier,)
         mbarrier.work.append(self)

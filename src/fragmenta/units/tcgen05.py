@@ -1,8 +1,8 @@
-"""What do the Tensor Cores of a block, or of a pair of blocks, do, and when?
+"""``tcgen05.mma`` and ``tcgen05.commit``: the Tensor Cores of a block, or of a pair.
 
 A thread issues products and copies into tensor memory.  They are done in the order in
-which that thread issued them, some time before the mbarrier of a ``tcgen05.commit``
-behind them is told.  Their operands are read then, not when they are issued.
+which that thread issued them, before the mbarrier of a later ``tcgen05.commit`` is
+signalled.  Their operands are read when they are done, not when they are issued.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from fragmenta.registers.tensor import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, Operand, carries_out, numbers
-from fragmenta.units.machine import Stop, Thread, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import (
     Mbarrier,
     find,
@@ -35,7 +36,7 @@ from fragmenta.units.mbarriers import (
 from fragmenta.units.port import Step
 from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05_sources import sources
-from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_cells import Cells, TensorMemory
 from fragmenta.units.tmem_operands import (
     check_cells,
     check_target,
@@ -59,7 +60,7 @@ class Queue:
         self.uncommitted: list[Queued] = []
         """Work that no commit covers yet."""
         self.commits: list[Commit] = []
-        """Commits whose mbarriers are not told yet, the oldest first."""
+        """Commits whose mbarriers are not signalled yet, the oldest first."""
 
     def run_before(self, last: Queued) -> None:
         """Do everything before a piece of work, which leaves the queue, too."""
@@ -70,9 +71,7 @@ class Queue:
 
 def queue(warp: Warp, lane: int) -> Queue:
     """The queue of a thread."""
-    key = ("tcgen05", "queue", warp.number, lane)
-    found: Queue = warp.block.groups.setdefault(key, Queue())
-    return found
+    return warp.block.queues.setdefault((warp.number, lane), Queue())
 
 
 class Queued(Work):
@@ -81,8 +80,8 @@ class Queued(Work):
     op: Op
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
-        super().__init__(event.site, Thread(warp, lane))
-        self.event, self.hides = event, False
+        super().__init__(event.site)
+        self.thread, self.event, self.hides = Thread(warp, lane), event, False
         self.cluster, self.queue = warp.block.cluster, queue(warp, lane)
         self.blocks = pair(warp, event, 1 << lane)
         for each in self.blocks:
@@ -136,7 +135,7 @@ class Queued(Work):
         """The end of the kernel, because of this work."""
         return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
 
-    def _memory(self, cells: Cells) -> Any:
+    def _memory(self, cells: Cells) -> TensorMemory:
         return memory(self.thread.warp, self.event, self.cluster.blocks[cells.rank])
 
     # ── the memories of one block, or of both ───────────────────────────────
@@ -260,7 +259,7 @@ def mma(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def issue(task: Queued, lanes: int) -> None:
-    """Work is under way; ``lanes`` are all that execute the instruction."""
+    """Put work in flight; ``lanes`` are all that execute the instruction."""
     warp, lane = task.thread
     task.threads = lanes.bit_count()
     check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
@@ -299,7 +298,7 @@ class Commit(Arrival):
 
 @carries_out("tcgen05.commit")
 def commit(warp: Warp, event: Event, lanes: int) -> int:
-    """Tell an mbarrier, or one in each of several blocks, when the work is done."""
+    """Signal an mbarrier, or one in each of several blocks, when the work is done."""
     cluster = warp.block.cluster
     mbarriers = {lane: _mbarriers(warp, event, lane) for lane in numbers(lanes)}
     _check_arrivals(warp, event, lanes, mbarriers)
@@ -322,8 +321,8 @@ def _check_arrivals(
     warp: Warp, event: Event, lanes: int, mbarriers: dict[int, list[Mbarrier]]
 ) -> None:
     """Report that more lanes commit together than an mbarrier expects."""
-    told = Counter(each for found in mbarriers.values() for each in found)
-    for each, threads in told.items():
+    arrivals = Counter(each for found in mbarriers.values() for each in found)
+    for each, threads in arrivals.items():
         if threads > each.expected:
             expected = counted(each.expected, "arrival")
             warp.report(
@@ -361,6 +360,6 @@ def fence_before(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("tcgen05.fence::after_thread_sync")
 def fence_after(warp: Warp, event: Event, lanes: int) -> int:
-    """Work after it is ordered behind what synchronised threads."""
+    """Work after it is ordered after what synchronised threads."""
     warp.block.cluster.port.fence(Step(warp, event, lanes))
     return lanes

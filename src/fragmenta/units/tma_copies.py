@@ -1,4 +1,4 @@
-"""What does a copy by a tensor map move?
+"""Copies by a tensor map.
 
 ``cp.async.bulk.tensor`` loads a box to the shared memory of one block or of several, or
 stores one; ``cp.reduce.async.bulk.tensor`` combines a box with global memory.  Machine
@@ -19,7 +19,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -34,12 +34,13 @@ from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.shared.tiles import PATTERN
 from fragmenta.simt.boxes import Copy as Kind
 from fragmenta.simt.boxes import Problem, run_box
+from fragmenta.units.faults import CopyFault
+from fragmenta.units.machine import Thread
 from fragmenta.units.tensor_maps import decoded, map_used, shown
 from fragmenta.units.work import (
     Block,
     Bytes,
     Copy,
-    CopyFault,
     Range,
     Starts,
     destinations,
@@ -78,7 +79,7 @@ class TensorCopy(Copy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -173,7 +174,7 @@ class TensorCopy(Copy):
 
     @cached_property
     def extent(self) -> tuple[int, int] | None:
-        """The first byte of the tensor that is moved, and the one behind the last."""
+        """The first byte of the tensor that is moved, and the one past the last."""
         if not self.kind.im2col:
             store = not self.kind.loads
             parts = [extent(self.map, box, store=store) for box in self.boxes]
@@ -273,7 +274,7 @@ class TensorLoad(TensorCopy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -340,7 +341,7 @@ class TensorStore(TensorCopy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -397,7 +398,7 @@ class TensorPrefetch(TensorCopy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -421,7 +422,7 @@ class Footprint(NamedTuple):
     ranges: list[Range]
     """Without the address of the window."""
     end: int
-    """The first byte behind all of them."""
+    """The first byte past all of them."""
 
 
 @lru_cache(maxsize=1024)
@@ -472,7 +473,7 @@ def rows(
 def extent(
     map: TensorMap, coordinates: Sequence[int], *, store: bool = False
 ) -> tuple[int, int] | None:
-    """The first byte of a tiled box in the tensor, and the one behind the last.
+    """The first byte of a tiled box in the tensor, and the one past the last.
 
     >>> map = TensorMap("f16", (256, 100), (512,), box=(64, 8), address=4096)
     >>> extent(map, (224, 98)), extent(map, (256, 0))

@@ -1,19 +1,20 @@
-"""How do the warps of a block allocate and free tensor memory?
+"""``tcgen05.alloc`` and ``tcgen05.dealloc``: allocation of tensor memory.
 
 One warp allocates for its block.  For a pair of blocks, one warp of each does, and both
-get the same address.  The address is written to shared memory by the warp itself, so
-that a barrier shows it to the others.
+get the same address.  The warp itself writes the address to shared memory, so that a
+barrier is enough for the others to read it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, carries_out, first
-from fragmenta.units.machine import Block, Stop, Warp, WrongAddress
+from fragmenta.units.faults import Stop, WrongAddress
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.mbarriers import shared_address
 from fragmenta.units.port import Columns, Step
 from fragmenta.units.tmem_cells import TensorMemory
@@ -28,25 +29,19 @@ _WORD = 4
 """Bytes of an address of tensor memory."""
 
 
+class Request(NamedTuple):
+    """A block of a pair asks for columns."""
+
+    columns: int
+    address: int | None = None
+    """Where they are, once the other block has asked, too."""
+
+
 def _memory(block: Block) -> TensorMemory:
     """The tensor memory of a block that may be about to allocate."""
     if block.tensor is None:
         block.tensor = TensorMemory(late=not block.cluster.schedule.eager)
-    found: TensorMemory = block.tensor
-    return found
-
-
-def _checked(warp: Warp, event: Event, lanes: int) -> None:
-    """Refuse what is known by its spelling only, and what the target lacks."""
-    check_target(warp, event, lanes, named_op(event.mnemonic))
-    if "exclusive" in event.words:
-        raise Stop(
-            rules.TENSOR_MEMORY,
-            event.site,
-            warp,
-            lanes,
-            f"{event.mnemonic}: it is not known how a GPU allocates with .exclusive",
-        )
+    return block.tensor
 
 
 # ── alloc ───────────────────────────────────────────────────────────────────
@@ -55,14 +50,13 @@ def _checked(warp: Warp, event: Event, lanes: int) -> None:
 @carries_out("tcgen05.alloc")
 def alloc(warp: Warp, event: Event, lanes: int) -> int:
     """Allocate columns; the lanes wait while there is no room."""
-    _checked(warp, event, lanes)
+    check_target(warp, event, lanes, named_op(event.mnemonic))
     lane = first(lanes)
     given, columns = (each.value(warp, lane) for each in event.operands)
     place = _place(warp, event, lanes, given)
     blocks = pair(warp, event, lanes)
-    requests: dict[int, Any] = warp.block.cluster.barriers.setdefault("tcgen05", {})
     if len(blocks) == 2:
-        found = _meet(warp, event, lanes, requests, blocks, columns)
+        found = _meet(warp, event, lanes, blocks, columns)
     else:
         found = _take(warp, event, lanes, blocks, columns)
     waiting = _memory(warp.block).waiting
@@ -119,34 +113,32 @@ def _meet(
     warp: Warp,
     event: Event,
     lanes: int,
-    requests: dict[int, Any],
     blocks: tuple[Block, ...],
     columns: int,
 ) -> int | None:
-    """Allocate for both blocks of a pair, once a warp of each has asked.
-
-    A request is the number of columns, and then the address that was given.
-    """
-    own = warp.block.rank
+    """Allocate for both blocks of a pair, once a warp of each has asked."""
+    own, requests = warp.block.rank, warp.block.cluster.requests
     other = own ^ 1
-    if own in requests and requests[own][2] is not None:
-        return int(requests.pop(own)[2])
-    requests[own] = (warp.number, columns, None)
+    mine = requests.get(own)
+    if mine is not None and mine.address is not None:
+        del requests[own]
+        return mine.address
+    requests[own] = Request(columns)
     there = requests.get(other)
-    if there is None or there[2] is not None:
+    if there is None or there.address is not None:
         return None
-    if there[1] != columns:
+    if there.columns != columns:
         raise Stop(
             rules.TENSOR_MEMORY,
             event.site,
             warp,
             lanes,
             f"both blocks of a pair allocate the same number of columns; given "
-            f"{columns} here, and {there[1]} in block {other} of the cluster",
+            f"{columns} here, and {there.columns} in block {other} of the cluster",
         )
     found = _take(warp, event, lanes, blocks, columns)
     if found is not None:
-        requests[other] = (there[0], columns, found)
+        requests[other] = Request(columns, found)
         del requests[own]
     return found
 
@@ -157,7 +149,7 @@ def _meet(
 @carries_out("tcgen05.dealloc")
 def dealloc(warp: Warp, event: Event, lanes: int) -> int:
     """Free columns of the own block."""
-    _checked(warp, event, lanes)
+    check_target(warp, event, lanes, named_op(event.mnemonic))
     address, columns = (each.value(warp, first(lanes)) for each in event.operands)
     of = memory(warp, event)
     pair(warp, event, lanes)

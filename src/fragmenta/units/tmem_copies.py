@@ -1,6 +1,6 @@
-"""How does shared memory get into tensor memory?
+"""``tcgen05.cp``: copies from shared to tensor memory.
 
-``tcgen05.cp`` is work of the Tensor Cores, as products are.
+The Tensor Cores make them, in order with products.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from fragmenta.ptx.effects import effect
 from fragmenta.registers.tensor import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.tensor_memory.copying import copies, copy
-from fragmenta.tensor_memory.moves import shift as shifted
-from fragmenta.units.events import Event, carries_out, first, numbers
-from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.events import Event, carries_out, numbers
+from fragmenta.units.machine import Warp
 from fragmenta.units.tcgen05 import Queued, issue
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import named_op
@@ -67,15 +66,4 @@ def cp(warp: Warp, event: Event, lanes: int) -> int:
     """A copy by each lane; usually there is one."""
     for lane in numbers(lanes):
         issue(Fill(warp, event, lane), lanes)
-    return lanes
-
-
-@carries_out("tcgen05.shift")
-def shift(warp: Warp, event: Event, lanes: int) -> int:
-    """Refused: nobody says in which direction it moves rows."""
-    address = event.operands[0].value(warp, first(lanes))
-    try:
-        shifted(event.mnemonic, None, address)  # type: ignore[arg-type]
-    except Error as error:
-        raise Stop(rules.FAULT, event.site, warp, lanes, str(error)) from error
     return lanes

@@ -1,4 +1,4 @@
-"""How do warps load and store tensor memory?
+"""``tcgen05.ld`` and ``tcgen05.st``: a warp loads and stores tensor memory.
 
 ``tcgen05.ld`` fills registers when it is issued, whatever the schedule is.  By the
 manual they hold nothing before ``wait::ld``.  But ptxas makes every instruction that
@@ -11,7 +11,7 @@ that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
 from fragmenta.tensor_memory.reaching import WARPS, reached
 from fragmenta.units.events import Event, Operand, carries_out, numbers
-from fragmenta.units.machine import Stop, Thread, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
@@ -64,7 +65,7 @@ class Move(Work):
     """A load or a store of a warp that was issued."""
 
     def __init__(self, warp: Warp, event: Event, op: Op, to: Way) -> None:
-        super().__init__(event.site, Thread(warp, -1))
+        super().__init__(event.site)
         self.warp, self.memory = warp, memory(warp, event)
         self.cluster = warp.block.cluster
         self.op, self.way = op, to
@@ -201,9 +202,10 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     cluster, block = warp.block.cluster, warp.block
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
-    block.groups.setdefault(("tcgen05", kind, warp.number), []).append(task)
+    block.moves.setdefault((kind, warp.number), []).append(task)
     cluster.port.issue(Step(warp, event, lanes), task)
     if kind == "ld":
+        task.started = True
         task.finish()
     else:
         cluster.start(task)
@@ -248,8 +250,7 @@ def _given(
 
 
 def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
-    tasks: list[Any] = warp.block.groups.pop(("tcgen05", kind, warp.number), [])
-    for each in tasks:
+    for each in warp.block.moves.pop((kind, warp.number), []):
         each.finish()
     step = Step(warp, event, lanes)
     warp.block.cluster.port.acquire(step, Waited(f"wait::{kind}"))

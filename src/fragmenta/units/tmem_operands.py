@@ -1,4 +1,4 @@
-"""Which tensor memory, and which cells of it, does an instruction mean?"""
+"""Operands in tensor memory: which memory, and which cells of it, they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.registers.tensor import TensorAddress, TensorFragment
 from fragmenta.units.events import Event
-from fragmenta.units.machine import Block, Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 
 
@@ -34,7 +35,7 @@ def complete(mnemonic: str, idesc: int) -> Op:
 
 def memory(warp: Warp, event: Event, block: Block | None = None) -> TensorMemory:
     """The tensor memory of a block, of the own one if no other is given."""
-    found: TensorMemory | None = (block or warp.block).tensor
+    found = (block or warp.block).tensor
     if found is None:
         raise Stop(
             rules.TENSOR_MEMORY,

@@ -1,13 +1,13 @@
-"""What do the tensor cores of a warpgroup do, and when?
+"""Warpgroups: four warps, and the products that their Tensor Cores run.
 
 A warpgroup is four warps.  Each of them issues every ``wgmma.mma_async``, in the same
 order, but not at the same time.  A product can run when all four have issued it, and
 products run in the order in which they were issued.  A warp that waits for a group goes
 on when the products of that group, and all before them, have run.
 
-The machine may run a product as soon as it can, or late.  To make a difference, a
-warpgroup that is late hides D: from the moment a warp issues a product until it has
-run, the warp's registers of D hold ``POISON``.  Their true values are kept aside.
+A schedule may run a product as soon as it can be run, or late.  A warpgroup that is
+late hides D: from the moment a warp issues a product until it has run, the warp's
+registers of D hold ``POISON``.  Their true values are kept aside.
 A, metadata and shared memory are read when the product runs.
 """
 
@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class Registers:
         places = np.array(offsets, np.int64) // 4
         self._shape = len(offsets), LANES
         first = int(places[0])
-        #: A view of them, if one is behind the other.
+        #: A view of them, if one follows the other.
         self._view: NDArray[np.uint32] | None = None
         if (np.diff(places) == LANES).all():
             self._view = words[first : first + places.size * LANES].reshape(self._shape)
@@ -208,7 +208,7 @@ class Wgmma(Work):
         number: int,
         group: int,
     ) -> None:
-        super().__init__(site, None)
+        super().__init__(site)
         self._of = of
         self.located = located
         self.given = given
@@ -553,5 +553,5 @@ class Warpgroup:
         )
 
 
-def _address(memory: NDArray[Any]) -> int:
+def _address(memory: NDArray[np.generic]) -> int:
     return int(memory.__array_interface__["data"][0])

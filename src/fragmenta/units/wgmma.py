@@ -1,10 +1,11 @@
-"""How do the warps of a warpgroup issue products, and wait for them?"""
+"""``wgmma``: the warps of a warpgroup issue products, and wait for them."""
 
 from __future__ import annotations
 
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Stop, Warp
+from fragmenta.units.faults import Stop
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.warpgroups import (
     ALL,
@@ -37,7 +38,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     cluster = warp.block.cluster
     warpgroup = group(warp)
     if warp.held is not None:
-        return _held(warp, lanes)
+        return _held(warp, warp.held, lanes)
     located = cluster.machine.located(event, Located.from_list)
     step = Step(warp, event, lanes)
     cluster.port.touch(step, located)
@@ -58,9 +59,9 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     return lanes
 
 
-def _held(warp: Warp, lanes: int) -> int:
+def _held(warp: Warp, product: int, lanes: int) -> int:
     """A warp that has issued a product goes on when the others have, too."""
-    if group(warp).behind(warp.held):
+    if group(warp).behind(product):
         return 0
     warp.held = None
     return lanes

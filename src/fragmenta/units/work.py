@@ -2,46 +2,32 @@
 
 A piece of :class:`Work` is made when its instruction is issued, and whatever is wrong
 with its operands is raised then.  It is in flight until :meth:`Work.finish`: the work
-before it is done, the source is read, the work leaves the collection of its cluster,
-the result is written, and mbarriers are signalled.  All of this may happen much later
-than the issue.
+before it is done, the source is read, the work is no longer in flight, the result is
+written, and mbarriers are signalled.  All of this may happen much later than the issue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
-from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.layout import POISON, RANK_BITS
+from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
 if TYPE_CHECKING:
+    from fragmenta.units import machine
+    from fragmenta.units.machine import Thread
     from fragmenta.units.mbarriers import Mbarrier
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
-
-
-class CopyFault(Error):
-    """A copy that hardware refuses, or that has no defined result.
-
-    ``rule`` is the row of what is wrong.
-    """
-
-    def __init__(self, rule: Rule, message: str) -> None:
-        super().__init__(rule, message)  # both, for pickling
-        self.rule = rule
-
-    def __str__(self) -> str:
-        return str(self.args[1])
 
 
 # ── who ─────────────────────────────────────────────────────────────────────
@@ -131,7 +117,7 @@ def pieces(space: str, rank: int, starts: Starts, size: int) -> list[Range]:
     return found
 
 
-def poisoned(address: Any) -> Any:
+def poisoned(address: Starts) -> Bytes:
     """The bytes of the poison at these addresses.
 
     >>> [hex(x) for x in poisoned(np.arange(4)).tolist()]
@@ -260,22 +246,23 @@ class Work:
     """The line of its instruction in the table of effects."""
     mbarriers: Sequence[Mbarrier] = ()
     """The mbarriers that it signals, once it is in flight."""
-    cluster: Any = None
-    """The cluster that it is in flight in; None before its issue."""
+    cluster: machine.Cluster
+    """The cluster that it is in flight in, once it is started."""
+    started = False
     was_read = done = False
     number = -1
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False
-    """Whether another lane issued the same work with the same instruction."""
+    """Whether another lane issued an equal copy with the same instruction."""
     clock: Clock | None = None
     """What its issuer knew; the observer's."""
 
-    def __init__(self, site: int, thread: Any) -> None:
-        self.site, self.thread = site, thread
+    def __init__(self, site: int) -> None:
+        self.site = site
 
     @property
     def completes(self) -> str:
-        """What tells that it is done: see :mod:`fragmenta.ptx.effects`."""
+        """How it completes: see :mod:`fragmenta.ptx.effects`."""
         return self.effect.done_by
 
     @property
@@ -291,7 +278,7 @@ class Work:
     # ── what differs ────────────────────────────────────────────────────────
 
     def poison(self) -> None:
-        """Fill what it will write, so that whoever is too early sees it."""
+        """Fill what it will write with poison, which an early read then gets."""
 
     def finish_before(self) -> None:
         """Finish the work that is done before this one."""
@@ -303,7 +290,7 @@ class Work:
         """Put what was read where it goes."""
 
     def signal(self) -> None:
-        """Tell the mbarriers that it is done."""
+        """Signal the mbarriers."""
 
     # ── what is the same ────────────────────────────────────────────────────
 
@@ -320,7 +307,7 @@ class Work:
         self.finish_before()
         self.take()
         self.done = True
-        if self.cluster is not None:
+        if self.started:
             self.cluster.finished(self)
         self.write()
         self.signal()
@@ -328,7 +315,7 @@ class Work:
 
 def done_at_once(site: int) -> Work:
     """Work that compiled code did when it was issued."""
-    made = Work(site, None)
+    made = Work(site)
     made.was_read = made.done = True
     return made
 
@@ -336,7 +323,7 @@ def done_at_once(site: int) -> Work:
 class Copy(Work):
     """A copy, whatever its instruction is.
 
-    Its subclasses take addresses, coordinates and sizes as numbers.
+    Subclasses take addresses, coordinates and sizes as numbers.
     """
 
     name = "copy"
@@ -352,9 +339,9 @@ class Copy(Work):
     map_range: Range | None = None
     """The tensor map that it reads through the tensormap proxy, if it is in memory."""
 
-    def __init__(self, block: Block, thread: Any, site: int) -> None:
-        super().__init__(site, thread)
-        self.block = block
+    def __init__(self, block: Block, thread: Thread, site: int) -> None:
+        super().__init__(site)
+        self.block, self.thread = block, thread
 
     @property
     def goals(self) -> list[Range]:

@@ -1,1 +1,1 @@
-"""How does a fragment look?  Tables for terminals, papers and programs."""
+"""Tables, pictures and the explorer page: how fragments and launches are shown."""

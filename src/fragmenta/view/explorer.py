@@ -1,8 +1,7 @@
-"""Can I look at it and play with it?
+"""Opens the explorer, a web page for looking at instructions.
 
-The explorer is one web page that needs nothing else: no server, no network.  It
-is built from ``explorer/`` and shipped in this folder; see
-:mod:`fragmenta.view.explorer_data` for what it knows.
+The page needs no server and no network.  It is built from ``explorer/`` and shipped in
+this folder; see :mod:`fragmenta.view.explorer_data` for what it knows.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _FIRST = '<meta name="first-instruction" content="{}">'
 
 
 def page(op: Instruction | None = None) -> str:
-    """The page, complete, as text; with an instruction it begins there.
+    """The complete page as text; with an instruction, it opens there.
 
     >>> import fragmenta as fm
     >>> page().splitlines()[0]

@@ -1,13 +1,12 @@
-"""What does the explorer page know?
+"""The data of the explorer page.
 
-Two records, compressed into the page.  The *catalogue* has every instruction
-with its operands, each as the one line of its layout: the page works out by
-itself who holds what.  The *sources* are the CUDA and PTX of every instruction,
-unpacked only when somebody looks; they repeat each other so much that each line
-is kept once.
+The page has two compressed records.  The *catalogue* has every instruction with its
+operands, each as the one line of its layout, from which the page computes which lane
+holds what.  The *sources* are the CUDA and PTX of every instruction, and are unpacked
+when they are shown.  They have many lines in common, so each line is kept once.
 
-Nothing here is typed in.  ``python -m fragmenta.view.explorer_data`` brings the
-page up to date after the catalogue or what is emitted has changed.
+All of it is computed.  ``python -m fragmenta.view.explorer_data`` updates the page
+after a change of the catalogue or of the emitted code.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from fragmenta.cuda.source.emit import to_cuda, to_ptx
-from fragmenta.errors import Error, LayoutError, one_of
+from fragmenta.errors import BadFile, LayoutError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import by_architecture
-from fragmenta.isa.spoken import UNNAMED_F16, meaning, vocabulary
+from fragmenta.isa.synonyms import UNNAMED_F16, meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS
 from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
@@ -47,18 +45,18 @@ PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
 POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums", "sass")
 
-JsonRecord = dict[str, Any]
+JsonRecord = dict[str, object]
 
 
 class Pool:
-    """Things that many instructions share, each kept once."""
+    """Values that many instructions share, each kept once."""
 
     def __init__(self) -> None:
-        self.items: list[Any] = []
+        self.items: list[object] = []
         self._index: dict[str, int] = {}
 
-    def add(self, item: Any) -> int:
-        """The number of an item, new or known.
+    def add(self, item: object) -> int:
+        """The number of an item; a new item is added.
 
         >>> pool = Pool()
         >>> [pool.add(item) for item in ("a", "b", "a")]
@@ -75,7 +73,7 @@ class Pool:
 
 
 def catalogue_record() -> JsonRecord:
-    """Every instruction that holds matrices, and what they share."""
+    """All instructions with fragments, and the pools that they share."""
     pools = {name: Pool() for name in POOLS}
     types: dict[str, JsonRecord] = {}
     held = holding()
@@ -100,18 +98,19 @@ def catalogue_record() -> JsonRecord:
 
 
 def _meant(word: str) -> JsonRecord:
-    """What a word as people say it means: what is not empty of it."""
+    """The fields of a synonym's meaning that are not empty."""
     found = meaning(word)
     assert found is not None
     about = {name: value for name, value in asdict(found).items() if value}
     del about["word"]
     if word in UNNAMED_F16:
         about["unnamed"] = "f16"
-    return json.loads(json.dumps(about))  # type: ignore[no-any-return]
+    plain: JsonRecord = json.loads(json.dumps(about))
+    return plain
 
 
 def holding() -> list[Instruction]:
-    """The page is about who holds what: nothing else is on it.
+    """The instructions of the page: those with fragments.
 
     A ``tcgen05.mma`` has matrices only with a descriptor.  There are millions of them;
     the page has some of each kind, group and layout.
@@ -122,7 +121,7 @@ def holding() -> list[Instruction]:
     return [*others, *_multiplications(), *moves]
 
 
-# The types of A and D that look different or that are asked for most.
+# The types of A and D that look different, or that are used most.
 _TYPES = """
 kind     | A    | D
 f16      | f16  | f32
@@ -143,7 +142,7 @@ _WIDTH = 64
 
 
 def _multiplications() -> list[Instruction]:
-    """For each kind, group and M: N of 64, and the largest."""
+    """For each kind, group and M, those with N = 64 and with the largest N."""
     found = []
     choices = ((1, False), (2, False), (1, True))
     for (group, ws), sp, line in product(choices, (False, True), read(_TYPES)):
@@ -161,7 +160,7 @@ def _multiplications() -> list[Instruction]:
                     ws=ws,
                     sp=sp,
                 )
-                # Where the metadata is has to be known, or A could not be read.
+                # Without the place of the metadata, A cannot be drawn.
                 if not sp or "metadata" in op.fragments:
                     found.append(op)
     return found
@@ -210,14 +209,14 @@ def _tensor(op: Instruction, words: Pool) -> JsonRecord:
     return {
         "letter": op.layout_letter,
         "ctas": op.cta_group,
-        "says": [each.told for each in op.descriptor.fields() if each.code],
+        "says": [each.text for each in op.descriptor.fields() if each.code],
         "columns": {name: at.column for name, at in addresses.items()},
         "path": _path(op, words),
     }
 
 
 def _path(op: Instruction, words: Pool) -> JsonRecord:
-    """What stands at the way from shared memory to registers, and the loads of D."""
+    """The words of the path from shared memory to registers, and the loads of D."""
     found = path(op)
     lists = ["shared", "copies", "inputs", "multiplies", "result", "loaded", "notes"]
     return {
@@ -240,7 +239,7 @@ def _requirement(op: Instruction) -> JsonRecord:
     }
 
 
-def _machine_code(op: Instruction) -> list[list[Any]]:
+def _machine_code(op: Instruction) -> list[list[object]]:
     """What the assembler writes: targets, names with numbers, others, expanded to."""
     return [
         [targets, [list(each) for each in code.code], code.others, code.expanded or ""]
@@ -280,7 +279,7 @@ def _linear(part: Fragment) -> str:
 
 
 def _pattern(metadata: Metadata) -> JsonRecord:
-    """Each of the sixteen codes: what it keeps, or what is wrong with it."""
+    """Each of the sixteen codes: the positions it keeps, or why it is illegal."""
     kept = metadata.granularity
     legal = kept.codes(ordered=False)
     return {
@@ -327,7 +326,7 @@ def packed(record: JsonRecord) -> str:
 
 
 def unpacked(text: str) -> JsonRecord:
-    """The record again.
+    """The inverse of :func:`packed`.
 
     >>> unpacked(packed({"families": ["mma"]}))
     {'families': ['mma']}
@@ -341,10 +340,10 @@ def _slot(name: str) -> re.Pattern[str]:
 
 
 def records_of(page: str) -> JsonRecord:
-    """What a page holds, by the names in :data:`RECORDS`."""
+    """The records of a page, by the names in :data:`RECORDS`."""
     found = {name: _slot(name).search(page) for name in RECORDS}
     if missing := [name for name, match in found.items() if match is None]:
-        raise Error(f"this page has no script for {one_of(missing, 'and')}")
+        raise BadFile(f"this page has no script for {one_of(missing, 'and')}")
     return {name: unpacked(match[2]) for name, match in found.items() if match}
 
 
@@ -353,7 +352,7 @@ def refreshed(page: str, records: Iterable[tuple[str, JsonRecord]]) -> str:
     for name, record in records:
         match = _slot(name).search(page)
         if match is None:
-            raise Error(f"this page has no script for {name}")
+            raise BadFile(f"this page has no script for {name}")
         page = page[: match.start(2)] + packed(record) + page[match.end(2) :]
     return page
 

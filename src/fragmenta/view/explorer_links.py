@@ -1,8 +1,8 @@
-"""What does the explorer show for an instruction that it does not have?
+"""Finds what the explorer shows for an instruction that it does not have.
 
 A ``tcgen05.mma`` has matrices only with a descriptor, and the explorer has some of
 them.  Qualifiers such as ``collector::a::fill`` change no layout, so it leaves them
-out.  A ``tcgen05.commit`` holds nothing: there is nothing to draw.
+out.  A ``tcgen05.commit`` has no fragments, so there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _kind(op: Instruction) -> tuple[str, ...]:
 
 
 def others(ops: Sequence[Instruction]) -> dict[str, int]:
-    """The names that the explorer does not have: which of its ops it shows, or -1."""
+    """For names that the explorer does not have: the number of what it shows, or -1."""
     held = Held(ops)
     number = {name: at for at, name in enumerate(held.known)}
     found = {}

@@ -1,14 +1,13 @@
-"""What does the explorer page know about shared memory?
+"""The explorer's data about shared memory.
 
-The tables that descriptors and swizzles are made of.  Which side may be major, and with
-which swizzles, is asked of the rules themselves.  The page works out from all this, and
-from the lines of layouts, what lies where and what an access costs.
+These are the tables of descriptors and swizzles.  The possible major sides and their
+swizzles come from the rules themselves.  From this and from the lines of layouts, the
+page computes what lies where and what an access costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from fragmenta.errors import AddressError
 from fragmenta.isa.table import read
@@ -30,7 +29,7 @@ _TYPES = {
 }
 
 
-def memory_record() -> dict[str, Any]:
+def memory_record() -> dict[str, object]:
     """The tables by name."""
     packed = {
         words: {"bits": each.bits, "row": each.row_bytes}
@@ -74,7 +73,7 @@ def _name(swizzle: int | str | None) -> str:
     return "" if swizzle is None else str(swizzle)
 
 
-def _allowed() -> Iterator[dict[str, Any]]:
+def _allowed() -> Iterator[dict[str, object]]:
     """For each family, bits of an element and major side: the swizzles.
 
     >>> [line["swizzles"] for line in _allowed() if line["bits"] == 32]

@@ -1,4 +1,4 @@
-"""Which numbers does the explorer page compute with?
+"""The numeric models with which the explorer page computes.
 
 The page has the loops; every parameter is here, and comes from the tables of
 :mod:`fragmenta.arithmetic.models` and :mod:`fragmenta.registers.dtype`.  Targets that
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import fields
-from typing import Any
+from typing import TypedDict
 
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.trace import NAN_BITS
@@ -21,9 +21,27 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.registers.dtype import DType, largest
 
-JsonRecord = dict[str, Any]
+JsonRecord = dict[str, object]
 
-# What the page needs of a model: not for whom it is, which the page knows.
+
+class Way(TypedDict):
+    """How some targets compute an instruction."""
+
+    how: str
+    source: str
+    model: JsonRecord | int | None
+    """The parameters, or their number in a pool; None if they are not known."""
+    targets: list[str]
+
+
+class Ways(TypedDict):
+    """All ways to compute an instruction, and the target that is shown first."""
+
+    usual: str
+    ways: list[Way]
+
+
+# The parameters of a model; the page already knows which instructions it is for.
 _KEPT = tuple(
     each.name
     for each in fields(Model)
@@ -57,7 +75,7 @@ def type_record(of: DType) -> JsonRecord:
 
 
 def rounding_words() -> JsonRecord:
-    """How each rounding is called.
+    """The name of each rounding.
 
     >>> rounding_words()["rz"]
     'toward zero'
@@ -66,14 +84,16 @@ def rounding_words() -> JsonRecord:
 
 
 def model_record(model: Model) -> JsonRecord:
-    """The parameters of one way to compute; those that say nothing are left out.
+    """The parameters of a model, without those that are zero or empty.
 
     >>> from fragmenta.arithmetic import model
     >>> half = model_record(model("sm_80", "f16", "f16", "f32", "f32", 16))
     >>> half["products"], half["fraction"], "order" in half
     (8, 24, False)
     """
-    record = {name: getattr(model, name) for name in _KEPT if getattr(model, name)}
+    record: JsonRecord = {
+        name: getattr(model, name) for name in _KEPT if getattr(model, name)
+    }
     if not model.reordered:
         del record["order"]
     if model.form == "grouped":
@@ -81,22 +101,27 @@ def model_record(model: Model) -> JsonRecord:
     return record
 
 
-def ways(op: Instruction) -> JsonRecord:
-    """How each target computes the instruction, and the target one begins with.
+def ways(op: Instruction) -> Ways:
+    """How each target computes the instruction, and the target that is shown first.
 
-    A way is not known where nobody has published one; then it says why.
+    Where no model is published, ``source`` says why.
 
     >>> import fragmenta as fm
     >>> found = ways(fm.mma("m16n8k16", a="f16", d="f32"))
     >>> found["usual"], [each["targets"][0] for each in found["ways"]]
     ('sm_90a', ['sm_80', 'sm_90', 'sm_100'])
     """
-    found: dict[str, JsonRecord] = {}
+    found: dict[str, Way] = {}
     for target in op.requires.targets:
-        told = summing(op, target)
-        way: JsonRecord = {"how": told.how, "source": told.source, "model": None}
-        with suppress(Error):  # then its source says why
-            way["model"] = model_record(numeric_model(op, target))
-        same = found.setdefault(json.dumps(way), {**way, "targets": []})
-        same["targets"].append(target)
+        words = summing(op, target)
+        model: JsonRecord | None = None
+        with suppress(Error):  # there is none; its source says why
+            model = model_record(numeric_model(op, target))
+        way: Way = {
+            "how": words.how,
+            "source": words.source,
+            "model": model,
+            "targets": [],
+        }
+        found.setdefault(json.dumps(way), way)["targets"].append(target)
     return {"usual": chosen_target(op, None), "ways": list(found.values())}

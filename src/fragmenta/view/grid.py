@@ -1,4 +1,4 @@
-"""Which cells does a picture of a fragment show?
+"""Selects the cells that the picture of a fragment shows.
 
 A picture is one grid for each matrix and each choice of the selectors.  Small
 operands are shown whole.  Large ones repeat themselves, and a picture leaves
@@ -11,21 +11,23 @@ repetitions out, by three rules taken in this order along each direction:
 3. If still more than ``most`` are left, of more than four neighbours in one
    register the first two and the last are shown.
 
-In tensor memory, of the lanes of a warp or of the columns that go on in the same way,
-the first and the last are shown.
+In tensor memory, of the lanes of a warp or of columns that continue regularly, the
+first and the last are shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array
+from fragmenta.errors import ShapeError
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.places import reaching_warp
 
@@ -37,7 +39,7 @@ Shown = NDArray[np.bool_]
 Cells = list[list[int]]
 
 REPEATS = 32
-"""Lines that are shown whatever they repeat."""
+"""Lines that are always shown, even if they repeat."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Grid:
-    """One matrix of a fragment: who holds each element, and what is shown.
+    """One matrix of a fragment: the place of each element, and what is shown.
 
     >>> import fragmenta as fm
     >>> grid = next(grids(fm.find("mma.m16n8k64.s4.s4").a))
@@ -75,6 +77,8 @@ class Grid:
     """Neighbours in a row that share a register."""
     down: int
     """Neighbours in a column that share a register."""
+    values: list[list[str]] | None = None
+    """What each element is, if that is drawn, too."""
 
     @property
     def cells(self) -> bool:
@@ -87,20 +91,31 @@ class Grid:
         return self.across * self.down > 1
 
     def head(self, row: int, col: int) -> str:
-        """Whose frame it is: ``T13``, with the column where elements share a cell."""
+        """The lane of a frame, ``T13``, with the column where elements share a cell."""
         column = f" C{self.register[row][col]}" if self.cells and self.boxed else ""
         return f"T{self.lane[row][col]}{column}"
 
     def label(self, row: int, col: int) -> str:
         """The element as the manual writes it; copies after a comma.
 
-        In tensor memory, it is the column and the element in the cell.
+        In tensor memory, it is the column and the element in the cell.  Where values
+        are drawn, it is the value.
         """
+        if self.values is not None:
+            return self.values[row][col]
         if self.cells:
             several = self.fragment.elements > 1
             element = f"E{self.element[row][col]}" if several else ""
             return element if self.boxed else f"C{self.register[row][col]}{element}"
         return self.fragment.letter + ",".join(map(str, self.numbers[row][col]))
+
+    @property
+    def widest(self) -> int:
+        """The length of the longest label."""
+        if self.values is not None:
+            return max(len(text) for line in self.values for text in line)
+        # All digits of the last element are the largest, so it has the longest name.
+        return len(self.label(-1, -1))
 
     def bits(self, row: int, col: int) -> tuple[int, int]:
         """The lowest and the highest bit of an element in its register."""
@@ -109,13 +124,16 @@ class Grid:
         return low, low + self.fragment.dtype.bits - 1
 
     def describe(self, row: int, col: int) -> str:
-        """All there is to say about one element.
+        """The complete description of one element.
 
         >>> import fragmenta as fm
         >>> next(grids(fm.find("mma.m16n8k64.s4.s4").a)).describe(3, 17)
         'A[3, 17]: lane 14, register 0, bits 7:4, a1'
         """
         part = self.fragment
+        if self.values is not None:
+            place = replace(self, values=None).describe(row, col)
+            return f"{place} = {self.values[row][col]}"
         if isinstance(part, TensorFragment):
             return _describe_cell(part, row, col)
         index = [self.at[n] for n in part.layout.data[:-2] if n in self.at]
@@ -148,8 +166,16 @@ def _describe_cell(part: TensorFragment, row: int, col: int) -> str:
     return f"{part.name}[{row}, {col}]: {cell}, warp {reached}{copies}"
 
 
-def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[Grid]:
+def grids(
+    fragment: Fragment,
+    most: int = 64,
+    first: bool = False,
+    values: ArrayLike | None = None,
+) -> Iterator[Grid]:
     """The grids of a fragment; ``first`` stops at the selectors' first choice.
+
+    With ``values``, an array in the shape of the fragment, nothing is left out: values
+    do not repeat themselves.
 
     >>> import fragmenta as fm
     >>> d = fm.find("wgmma.m64n256k16.f32.f16").d
@@ -172,7 +198,10 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
     outermost, lane, inner = "PTC" if cells else "WLR"
     warp, element = held.get(outermost, zero), held.get("E", zero)
     number = held[inner] * fragment.elements + element
+    texts = None if values is None else value_texts(fragment, values)
     rows, cols = slots(fragment, row, most), slots(fragment, col, most)
+    if texts is not None:
+        rows, cols = (tuple(map(Slot, range(n))) for n in fragment.shape[-2:])
     across, down = shared_by(fragment, col), shared_by(fragment, row)
     shown = [
         range(1 if first and key in fragment.selectors else layout.sizes[key])
@@ -180,11 +209,11 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
     ]
     skipped = fragment.skipped if isinstance(fragment, TensorFragment) else 0
     for at in product(*shown):
-        here: tuple[Any, ...] = (*at, slice(None), slice(None), 0)
-        told = zip(keys, at, strict=True)
+        here: tuple[int | slice, ...] = (*at, slice(None), slice(None), 0)
+        chosen = zip(keys, at, strict=True)
         yield Grid(
             fragment,
-            {k: v for k, v in told if layout.sizes[k] > 1},
+            {k: v for k, v in chosen if layout.sizes[k] > 1},
             rows,
             cols,
             warp[here].tolist(),
@@ -194,11 +223,39 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
             number[at].tolist(),
             across,
             down,
+            None if texts is None else texts[at[: len(outer)]].tolist(),
         )
 
 
+def value_texts(fragment: Fragment, values: ArrayLike) -> NDArray[np.object_]:
+    """Each value as it is drawn; what the operand cannot hold is refused.
+
+    >>> import fragmenta as fm
+    >>> value_texts(fm.mma("m8n8k4", a="f64").a, np.full((8, 4), 1 / 3))[0, 0]
+    '0.3333'
+    >>> e = fm.mma("m16n8k64", a="s4", sp="sp").metadata.fragment
+    >>> value_texts(e, np.full((16, 8), 4))[0, 0]
+    '0100'
+    """
+    given, of = as_array(values), fragment.dtype
+    if given.shape != fragment.shape:
+        size = " x ".join(map(str, fragment.shape))
+        stored = " as stored" if fragment.stored > 1 else ""
+        raise ShapeError(
+            f"{fragment.name} is {size}{stored}; given values of shape {given.shape}"
+        )
+    bits = of.encode(given)
+    if fragment.layout.data[-1] == "chunk":
+        told = [f"{int(code):04b}" for code in bits.flat]
+    elif of.is_integer or of.kind in ("bit", "raw"):
+        told = [str(int(each)) for each in of.decode(bits).flat]
+    else:
+        told = [f"{each:.4g}" for each in of.to_float64(bits).flat]
+    return np.array(told, object).reshape(given.shape)
+
+
 def _used(fragment: Fragment) -> Index:
-    """The flat places of what the operand has of its layout, at address 0."""
+    """The flat places of the part of the layout that the operand has, at address 0."""
     layout = fragment.layout
     if not isinstance(fragment, TensorFragment):
         return layout.place_index()
@@ -215,8 +272,8 @@ def _used(fragment: Fragment) -> Index:
 def _axes(layout: Layout, places: Index) -> dict[str, Index]:
     """Warp, lane, register and element of flat places.
 
-    ``numpy.unravel_index`` would say the same in one call, but NumPy 2.4 answers
-    wrongly for large arrays whose last axis has one entry.
+    ``numpy.unravel_index`` would do the same, but that of NumPy 2.4 is wrong for large
+    arrays whose last axis has one entry.
     """
     found = {}
     for name, size in reversed(layout.axes):
@@ -247,7 +304,7 @@ def shared_by(fragment: Fragment, coordinate: str) -> int:
     if not isinstance(fragment, TensorFragment) or not fragment.windows:
         return length
     window = fragment.windows[fragment.layout.data.index(coordinate)]
-    # What begins inside a cell and goes on in the next has no frames of one size.
+    # Elements that begin inside a cell and continue in the next have no fixed frame.
     crosses = window.first and window.first + window.size > length
     return 1 if crosses or window.size == 1 else length
 
@@ -272,7 +329,7 @@ def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
 
 
 def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[Slot]:
-    """Of each run of lanes in a warp, or of columns, the first lines and the last."""
+    """The first lines and the last of each run of lanes in a warp, or of columns."""
     at = fragment.layout.data.index(coordinate)
     size, length = fragment.shape[at], shared_by(fragment, coordinate)
     shown = np.ones(size, dtype=bool)
@@ -289,7 +346,7 @@ def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[Slot]
 
 
 def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
-    """Where, among lanes, rows turn to other elements of the same cells."""
+    """The lanes from which rows hold other elements of the same cells."""
     before, found = 1, list[int]()
     for digit in dict(fragment.layout.coordinates)[coordinate]:
         if digit.axis == "E" and before > 1:
@@ -299,7 +356,7 @@ def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
 
 
 def _going_on(fragment: TensorFragment, coordinate: str) -> tuple[str, int]:
-    """How many indices go on in lanes of one warp, or in columns."""
+    """How many indices continue in lanes of one warp, or in columns."""
     kind, block = "", 1
     for digit in dict(fragment.layout.coordinates)[coordinate]:
         if digit.axis == "E":

@@ -1,11 +1,8 @@
-"""Which colour has a lane?
+"""The colour of each lane, in pictures, in the terminal and in the explorer.
 
-The same one everywhere: in pictures, in the terminal, and in the explorer, which
-gets it with its catalogue.
-
-Eight hues for the eight groups of four lanes, four shades for the lanes of a
-group.  The hues stay apart for the common forms of colour blindness; every
-shade is light enough for black text, or dark enough for white text.
+There are eight hues for the eight groups of four lanes, and four shades for the lanes
+of a group.  The hues differ for the common forms of colour blindness, too; every shade
+is light enough for black text, or dark enough for white text.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ Colour = tuple[int, int, int]
 
 @cache
 def lane_colour(lane: int, dark: bool = False) -> Colour:
-    """Red, green and blue of a lane, to write on in black (dark: in white).
+    """Red, green and blue of a lane, as a background for black (dark: white) text.
 
     >>> lane_colour(0), lane_colour(3), lane_colour(3, dark=True)
     ((111, 168, 220), (200, 222, 242), (36, 51, 68))
@@ -61,7 +58,7 @@ def hex_colour(lane: int, dark: bool = False) -> str:
 def ink(group: int, dark: bool = False) -> str:
     """The hue of a group of lanes as a line on the page, in light and in dark.
 
-    On a light page it is as dark as thin lines need: WCAG asks for a contrast of 3.
+    On a light page it is dark enough for thin lines: WCAG requires a contrast of 3.
 
     >>> ink(0), ink(0, dark=True)
     ('#5c8bb7', '#6fa8dc')
@@ -88,7 +85,7 @@ def terminal_style(lane: int) -> str:
 
 
 def contrast(one: Colour, other: Colour) -> float:
-    """How well one colour reads on another: from 1 to 21, as WCAG counts.
+    """The contrast of two colours, from 1 to 21, as WCAG defines it.
 
     >>> round(contrast((0, 0, 0), (255, 255, 255)))
     21
@@ -105,7 +102,7 @@ def _luminance(colour: Colour) -> float:
     return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-# What is not a lane: the page, text, remarks, the frames of registers, the lines
+# Colours of other things: the page, text, remarks, the frames of registers, the lines
 # between elements, and the bands that name chunks and warps.
 _REST = {
     "page": ("fill", "#ffffff", "#0d1017"),
@@ -118,7 +115,7 @@ _REST = {
 
 
 def inks(dark: bool = False) -> dict[str, str]:
-    """The colours of what is not a lane, by name.
+    """The colours of everything but lanes, by name.
 
     >>> inks()["page"], inks(dark=True)["outline"]
     ('#ffffff', '#d3dae1')
@@ -130,8 +127,8 @@ def inks(dark: bool = False) -> dict[str, str]:
 def css(scope: str) -> str:
     """The style sheet of a picture, in light and in dark.
 
-    ``scope`` keeps the rules inside the picture: style sheets of a picture in
-    a page hold for the whole page.
+    ``scope`` keeps the rules inside the picture; otherwise the style sheet of a picture
+    would apply to its whole page.
 
     >>> css("svg.fm").splitlines()[0]
     'svg.fm .p{fill:#ffffff}'

@@ -1,9 +1,9 @@
-"""Which way do the numbers of a ``tcgen05.mma`` go?
+"""The path of data through a ``tcgen05.mma``, in words and as a picture.
 
-From shared memory into tensor memory, through the Tensor Core into D, and from there
-into the registers of each warp.  What a box says, and which instructions stand at the
-arrows, is computed from the instruction: its fragments, the copies that scales need,
-the loads that fetch all columns of D.  The explorer shows the same words.
+Data go from shared memory into tensor memory, through the Tensor Core into D, and from
+there into the registers of each warp.  The text of the boxes, and the instructions at
+the arrows, are computed from the instruction: its fragments, the copies of its scales,
+and the loads that fetch all columns of D.  The explorer shows the same words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.registers.words import container
@@ -64,14 +64,14 @@ def loads(op: Instruction) -> list[Load]:
 
 @dataclass(frozen=True)
 class Path:
-    """What stands in the boxes and at the arrows, stage by stage."""
+    """The text of the boxes and arrows, stage by stage."""
 
     shared: tuple[str, ...]
     copies: tuple[str, ...]
     inputs: tuple[str, ...]
     """What is in tensor memory before the multiplication."""
     bypass: str
-    """What does not need tensor memory, and how it gets to the multiplication."""
+    """The operands that bypass tensor memory, and how they are read."""
     multiplies: tuple[str, ...]
     result: tuple[str, ...]
     loaded: tuple[str, ...]
@@ -82,7 +82,7 @@ class Path:
 
 
 def path(op: Instruction) -> Path:
-    """The way from shared memory to registers, in words.
+    """The path from shared memory to registers, in words.
 
     >>> import fragmenta as fm
     >>> found = path(fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4"))
@@ -94,7 +94,7 @@ def path(op: Instruction) -> Path:
     registers: 32 lanes x 64 registers
     """
     if not op.tensor_memory or op.descriptor is None:
-        raise Error(f"{op} is no tcgen05.mma with a shape: it has no path to draw")
+        raise BadCall(f"{op} is no tcgen05.mma with a shape: it has no path to draw")
     count = sum(load.op.fragment("R").registers for load in loads(op))
     word = "register" if count == 1 else "registers"
     inputs = tuple(_inputs(op))
@@ -113,7 +113,7 @@ def path(op: Instruction) -> Path:
 
 
 def path_svg(op: Instruction) -> str:
-    """The picture of the way from shared memory to registers.
+    """The picture of the path from shared memory to registers.
 
     >>> import fragmenta as fm
     >>> picture = path_svg(fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4"))

@@ -1,4 +1,4 @@
-"""What is a picture in Python?  Its text, which notebooks show and files keep."""
+"""A picture: SVG text that notebooks show and ``save`` writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which words is a place told?
+"""Names of places in registers and in tensor memory.
 
 A place in registers is a warp, a lane and a register; ``T13:a5`` is the lane and the
 manual's number of an element in it.  A place in tensor memory is a CTA of a pair, a
@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.registers.tensor import TensorAddress, TensorFragment
 
@@ -20,11 +23,11 @@ if TYPE_CHECKING:
 Record = dict[str, int]
 
 WARP = 32
-_TOLD = {"cta": "CTA"}
+_NAMES = {"cta": "CTA"}
 
 
 def axes(fragment: Fragment) -> list[str]:
-    """What a place is made of, outermost first.
+    """The axes of a place, outermost first.
 
     >>> import fragmenta as fm
     >>> axes(fm.mma("m16n8k16", a="f16", d="f32").a)
@@ -49,7 +52,9 @@ def records(fragment: Fragment, address: int | TensorAddress = 0) -> Iterator[Re
         yield from fragment.rows()
         return
     at = TensorAddress.of(address)
-    fragment.where(*(0,) * len(fragment.shape), address=at)  # refuses what cannot be
+    fragment.where(
+        *(0,) * len(fragment.shape), address=at
+    )  # refuses impossible addresses
     for record in fragment.rows():
         base = record.pop("base", 0)
         if base == at.lane // 16:
@@ -71,17 +76,20 @@ def number(fragment: Fragment, register: int, low: int) -> int:
     return register * fragment.elements + low // fragment.container.bits
 
 
-def told(place: Mapping[str, int]) -> str:
+def in_words(place: Mapping[str, int]) -> str:
     """A place in words.
 
-    >>> told({"cta": 1, "lane": 5, "column": 7})
+    >>> in_words({"cta": 1, "lane": 5, "column": 7})
     'CTA 1, lane 5, column 7'
     """
-    return ", ".join(f"{_TOLD.get(name, name)} {at}" for name, at in place.items())
+    return ", ".join(f"{_NAMES.get(name, name)} {at}" for name, at in place.items())
 
 
-def reaching_warp(lane: Any) -> Any:
-    """The warp of a warpgroup that reaches a lane of tensor memory; or of many lanes.
+Lane = TypeVar("Lane", int, NDArray[np.int64])
+
+
+def reaching_warp(lane: Lane) -> Lane:
+    """The warp of a warpgroup that reaches a lane of tensor memory, or each of many.
 
     >>> reaching_warp(33)
     1

@@ -1,8 +1,8 @@
-"""How does one number depend on another?
+"""Line plots, such as errors over the length of a sum.
 
-A plot of lines, which differ in colour and in the shape of their marks.  Errors over
-the length of a sum are the usual case, so both axes are logarithmic unless linear ones
-are asked for.  No error at all has a place of its own, below the least one.
+Lines differ in colour and in the shape of their marks.  Both axes are logarithmic
+unless linear ones are requested.  An error of zero has a place of its own, below the
+least one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.errors import ShapeError, ValueRangeError
 from fragmenta.execution.compare import Compared
 from fragmenta.view.palette import ink
 from fragmenta.view.picture import Picture
@@ -34,7 +34,7 @@ class _Line(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """One direction: what is at both ends, and where there are numbers."""
+    """An axis: the values at both ends, and the places of its numbers."""
 
     low: float
     high: float
@@ -57,8 +57,8 @@ def line_plot(
 ) -> Picture:
     """Lines by their labels, each with its numbers by their place along x.
 
-    ``x`` says what is counted there, the title what the numbers are, ``note`` how they
-    were made.
+    ``x`` is the label of the axis, the title says what the numbers are, and ``note``
+    how they were made.
 
     >>> picture = line_plot({"f32": {64: 3e-7, 256: 1e-6}}, "relative error")
     >>> str(picture)[:4], str(picture).count("<polyline")
@@ -67,12 +67,12 @@ def line_plot(
     found = [_Line(label, sorted(at.items())) for label, at in lines.items()]
     numbers = [value for line in found for point in line.points for value in point]
     if not numbers:
-        raise Error("there is nothing to plot: no line has a point")
+        raise ShapeError("there is nothing to plot: no line has a point")
     if wrong := [n for n in numbers if not math.isfinite(n) or (log and n < 0)]:
         what = "logarithmic axes take finite numbers from 0" if log else "finite only"
-        raise Error(f"{what}; given {wrong[0]!r}")
+        raise ValueRangeError(f"{what}; given {wrong[0]!r}")
     if log and not all(place for line in found for place, _ in line.points):
-        raise Error("logarithmic axes take places above 0; given 0")
+        raise ShapeError("logarithmic axes take places above 0; given 0")
     head = down([words(title, "g t"), *([words(note, "k s")] if note else [])], 4)
     legend = down((_key(place, line.label) for place, line in enumerate(found)), 2)
     body = down([head, _plot(found, x, log), legend], 10)

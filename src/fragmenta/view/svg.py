@@ -1,10 +1,10 @@
-"""What does a fragment look like?
+"""The picture of a fragment or of an instruction, as SVG.
 
-The matrix as on paper: each cell names the lane and the element, ``T13`` and
-``a5`` as in the manual's figures.  Colours are lanes, frames are registers.  A
-picture is plain text, made of small :class:`Drawing` objects put side by side
-and on top of each other; which lines of a large operand it shows is decided in
-:mod:`fragmenta.view.grid`.
+The matrix is drawn as on paper: each cell names the lane and the element, ``T13`` and
+``a5`` as in the manual's figures.  Colours are lanes, frames are registers.  A picture
+is plain text, made of small :class:`Drawing` objects put side by side and on top of
+each other; :mod:`fragmenta.view.grid` selects the lines that it shows of a large
+operand.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from fragmenta.errors import Error, MissingPackage, missing, one_of
+from fragmenta.errors import BadCall, MissingPackage, missing, one_of
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view import palette
 from fragmenta.view.grid import Grid, Slot, grids
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from fragmenta.isa.instruction import Instruction
     from fragmenta.registers.fragment import Fragment
 
 FORMATS = ("svg", "png", "pdf")
 
 _LETTER = 5.6  # the width of a letter of 9 pixels
-_GAP = 18  # what a gap takes
+_GAP = 18  # the width of a gap
 _MARGIN = 14
 _STYLE = """
 svg.fm text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
@@ -89,15 +91,17 @@ def words(text: str, style: str = "k t") -> Drawing:
 # ── a whole picture ─────────────────────────────────────────────────────────
 
 
-def fragment_svg(fragment: Fragment) -> str:
+def fragment_svg(fragment: Fragment, values: ArrayLike | None = None) -> str:
     """The picture of one operand: every matrix, every choice of selectors.
+
+    With ``values``, a cell has its value in the place of its name.
 
     >>> import fragmenta as fm
     >>> picture = fragment_svg(fm.find("mma.m16n8k64.s4.s4").a)
     >>> picture[:5], "A[3, 17]: lane 14, register 0, bits 7:4, a1" in picture
     ('<svg ', True)
     """
-    shown = list(grids(fragment))
+    shown = list(grids(fragment, values=values))
     layout = words(str(fragment.layout), "k s")
     head = down([words(_heading(fragment), "g t"), layout], 4)
     panels = _panels(fragment, shown)
@@ -135,7 +139,7 @@ def instruction_svg(op: Instruction) -> str:
     b = down(upper, 18) if upper else _shared(op)
     lower = max(a.height, results[0].height)
     d = across(results)
-    # The corner of the L is empty: B stands on D, A leans against it.
+    # B is above D and A is beside it, so one corner stays empty.
     body = Drawing(
         a.width + 34 + max(b.width, d.width),
         b.height + 22 + lower,
@@ -148,7 +152,7 @@ def instruction_svg(op: Instruction) -> str:
 
 
 def _notes(op: Instruction) -> list[str]:
-    """What the picture of an instruction does not show by itself."""
+    """Notes below the picture of an instruction."""
     lines = ["T13 is lane 13, a5 its element 5; a frame is one register"]
     for part in op.fragments.values():
         for name in part.selectors:
@@ -193,7 +197,7 @@ def _heading(*parts: Fragment) -> str:
 
 @dataclass(frozen=True)
 class _Least:
-    """What columns have at least, so that those of two operands are in line."""
+    """The least width of columns, so that those of two operands are aligned."""
 
     width: float = 0
     left: float = 0
@@ -208,7 +212,7 @@ def _drawn(part: Fragment) -> list[Grid]:
 
 
 def _columns(parts: Sequence[Fragment]) -> _Least:
-    """Columns of D stand below those of B: the widest decides for all."""
+    """The common width of the columns of B and D, which are aligned."""
     shown = [grid for part in parts for grid in _drawn(part)]
     return _Least(max(_cell(each)[0] for each in shown), max(map(_left, shown)))
 
@@ -348,9 +352,8 @@ def _left(grid: Grid) -> float:
 
 
 def _cell(grid: Grid) -> tuple[float, float]:
-    """Width and height of a cell: who shares a lane's name needs less room."""
-    # All digits of the last element are the largest, so it has the longest name.
-    label = len(grid.label(-1, -1)) * _LETTER + 5
+    """Width and height of a cell; it is smaller where elements share a lane's name."""
+    label = grid.widest * _LETTER + 5
     head = len(grid.head(-1, -1)) * _LETTER + 5
     if grid.fragment.layout.data[-1] == "chunk":
         return 30, 28
@@ -363,7 +366,7 @@ def _cell(grid: Grid) -> tuple[float, float]:
 
 
 def _beside(grid: Grid) -> float:
-    """What the name of a frame takes where elements stand beside it."""
+    """The width of a frame's name where elements stand beside it."""
     return max(24, len(grid.head(-1, -1)) * _LETTER + 6)
 
 
@@ -403,9 +406,9 @@ def _chunks(grid: Grid, cols: _Track, left: float, y: float) -> Iterator[str]:
         text = f"k {first}–{last}"
         text = text if len(text) * 4.4 < size else f"{first}–{last}"
         text = text if len(text) * 4.4 < size else f"{first}–"
-        told = f"chunk {chunk}: {rule.kept} of columns {first} to {last} are stored"
+        title = f"chunk {chunk}: {rule.kept} of columns {first} to {last} are stored"
         yield (
-            f'<g><title>{told}</title><rect class="b" x="{x + left + 0.8:g}" '
+            f'<g><title>{title}</title><rect class="b" x="{x + left + 0.8:g}" '
             f'y="{y - 12:g}" width="{size - 1.6:g}" height="14" rx="3"/>'
             f'<text class="u t" x="{x + left + size / 2:g}" y="{y - 2.5:g}">'
             f"{text}</text></g>"
@@ -449,7 +452,7 @@ def _band(text: str, y: float, size: float) -> str:
 
 
 def _cells(grid: Grid, rows: _Track, cols: _Track) -> Iterator[str]:
-    """The registers in their lanes' colours, then what is in them."""
+    """The registers in their lanes' colours, then their elements."""
     fills: list[str] = []
     cells: list[str] = []
     elements: list[str] = []
@@ -489,11 +492,11 @@ def _element(
     elements: list[str],
     bits: list[str],
 ) -> Iterator[str]:
-    """One element: a cell to point at, its name, and bits where they matter."""
+    """One element: a cell with a tooltip, its name, and its bits where needed."""
     (r, c), part = at, grid.fragment
     row, col = rows.slots[r], cols.slots[c]
     x, y, width, height = cols.starts[c], rows.starts[r], cols.sizes[c], rows.sizes[r]
-    # Beside or below the name of the lane, which its elements share.
+    # Beside or below the name of the lane that the elements share.
     if grid.down > 1:
         beside = _beside(grid)
         x, width, base = x + beside - 1, width - beside + 1, y + 10.5
@@ -548,7 +551,7 @@ def convert(svg: str, format: str) -> bytes:
     if format == "svg":
         return svg.encode()
     if format not in FORMATS:
-        raise Error(f"a picture is written as {one_of(FORMATS)}; given {format!r}")
+        raise BadCall(f"a picture is written as {one_of(FORMATS)}; given {format!r}")
     try:
         import cairosvg
     except (ImportError, OSError) as why:  # OSError: the system lacks libcairo

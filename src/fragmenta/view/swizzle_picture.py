@@ -1,9 +1,8 @@
-"""What does a swizzle look like?
+"""The picture of a tile in shared memory, once for each swizzle.
 
-Rows of a tile in shared memory, once for each swizzle.  A line of the picture is all
-banks, a cell is 16 bytes and names the row and the unit of that row.  Each unit of a
-row has a colour, so a column of one colour is a bank conflict.  The explorer draws the
-same picture.
+A line of the picture is all banks, a cell is 16 bytes and names the row and the unit of
+that row.  Each unit of a row has a colour, so a column of one colour is a bank
+conflict. The explorer draws the same picture.
 """
 
 from __future__ import annotations

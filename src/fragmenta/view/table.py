@@ -1,9 +1,9 @@
-"""Which lane holds which element, written out?
+"""Tables of a fragment: which lane holds which element.
 
-A fragment by matrix: rows and columns as on paper, each cell the lane and the
-element number of the manual's figures, ``T13:a5``, or the lane and the column of
-tensor memory, ``T13:C5``.  A fragment by lane: one line per lane and register, its
-elements with the lowest bits first.
+A table by matrix has rows and columns as on paper; each cell is the lane and the
+element number of the manual's figures, ``T13:a5``, or the lane and the column of tensor
+memory, ``T13:C5``.  A table by lane has one line per lane and register, with the
+elements in order of their bits, lowest first.
 
 Both begin as a list of :class:`Sheet`, which every format then writes.
 """
@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.registers.tensor import TensorAddress
 from fragmenta.view import places
 from fragmenta.view.places import Record
@@ -33,7 +33,7 @@ FORMATS = ("text", "csv", "markdown", "json")
 
 @dataclass(frozen=True)
 class Sheet:
-    """One grid of cells, and which matrix or selector it is for."""
+    """One grid of cells, with its matrix and selectors."""
 
     at: Mapping[str, int]
     head: tuple[str, ...]
@@ -47,7 +47,7 @@ def table(
     width: int = 80,
     address: int | TensorAddress = 0,
 ) -> str:
-    """A fragment as a table; ``width`` is what text may take.
+    """A fragment as a table; ``width`` is the most columns of text.
 
     ``address`` is that of an operand in tensor memory.
 
@@ -77,7 +77,7 @@ def table(
 def _check(what: str, given: str, allowed: tuple[str, ...]) -> None:
     if given not in allowed:
         hint = nearest(str(given), allowed)
-        raise Error(f"{what}={given!r} is not one of {one_of(allowed)}{hint}")
+        raise BadCall(f"{what}={given!r} is not one of {one_of(allowed)}{hint}")
 
 
 # ── runs of neighbours ──────────────────────────────────────────────────────
@@ -87,7 +87,7 @@ def _check(what: str, given: str, allowed: tuple[str, ...]) -> None:
 class Span:
     """Neighbouring elements, lowest bits first, in one register of one lane.
 
-    In tensor memory a span goes on in the next column, if the elements do.
+    In tensor memory a span continues in the next column if the elements do.
     """
 
     at: dict[str, int]
@@ -107,11 +107,11 @@ class Span:
         inner = f"{axis} {start}"
         if self.until > start:
             inner = f"{axis}s {start}..{self.until}"
-        return ", ".join([*([places.told(dict(outer))] if outer else []), inner])
+        return ", ".join([*([places.in_words(dict(outer))] if outer else []), inner])
 
     @property
-    def record(self) -> dict[str, Any]:
-        """Where it is, for programs."""
+    def record(self) -> dict[str, int | list[int]]:
+        """Its place, for JSON."""
         *_, (axis, start) = self.at.items()
         many = {axis: [start, self.until]} if self.until > start else {}
         return {**self.at, **many, "bits": [self.low, self.high]}
@@ -122,7 +122,7 @@ def spans(
 ) -> Iterator[Span]:
     """Join records of :func:`places.records` that count up one coordinate.
 
-    ``join`` lets a span in tensor memory go on in the next column.
+    ``join`` lets a span in tensor memory continue in the next column.
 
     >>> import fragmenta as fm
     >>> b = fm.find("mma.m16n8k64.s4.s4").b
@@ -221,8 +221,8 @@ def _by_matrix(fragment: Fragment, at: TensorAddress) -> list[Sheet]:
             )
             for r in range(sizes[row])
         ]
-        told = {k: v for k, v in zip(keys, chosen, strict=True) if sizes[k] > 1}
-        sheets.append(Sheet(told, head, body))
+        selected = {k: v for k, v in zip(keys, chosen, strict=True) if sizes[k] > 1}
+        sheets.append(Sheet(selected, head, body))
     return sheets
 
 
@@ -232,7 +232,7 @@ def _by_matrix(fragment: Fragment, at: TensorAddress) -> list[Sheet]:
 def _by_lane(fragment: Fragment, at: TensorAddress, whole: bool) -> Sheet:
     """One row per lane and register; ``whole`` gives each element a cell.
 
-    In tensor memory, elements that go on in the next column share a row.
+    In tensor memory, elements that continue in the next column share a row.
     """
     named = places.axes(fragment)
     if named[-1] == "column" and not whole:
@@ -273,7 +273,7 @@ def _held(fragment: Fragment, records: list[Record], whole: bool) -> list[str]:
 
 
 def _csv(sheets: list[Sheet]) -> str:
-    """All sheets as one; what tells them apart is in the first columns."""
+    """All sheets as one; the first columns say which sheet a line is of."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     keys = tuple(sheets[0].at)
@@ -317,7 +317,7 @@ def _legend(fragment: Fragment, at: TensorAddress, corner: str) -> list[str]:
         return []
     last = list(places.records(fragment, at))[-1]
     *outer, inner = places.axes(fragment)
-    place = places.told({axis: last[axis] for axis in outer})
+    place = places.in_words({axis: last[axis] for axis in outer})
     where = f"{inner} {last[inner]}"
     if fragment.elements > 1:
         where += f", bits {last['high']}:{last['low']}"
@@ -390,12 +390,13 @@ def _json(fragment: Fragment, by: str, at: TensorAddress) -> str:
 
 def _json_elements(
     fragment: Fragment, records: Iterable[Record]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     data = fragment.layout.data
-    found: dict[tuple[int, ...], list[dict[str, Any]]] = {}
+    found: dict[tuple[int, ...], list[dict[str, object]]] = {}
+    skipped = {*data, "low", "high"}
     for record in records:
-        place: dict[str, Any] = {k: v for k, v in record.items() if k not in data}
-        place["bits"] = [place.pop("low"), place.pop("high")]
+        place: dict[str, object] = {k: v for k, v in record.items() if k not in skipped}
+        place["bits"] = [record["low"], record["high"]]
         if "register" in record:
             place["i"] = places.number(fragment, record["register"], record["low"])
         found.setdefault(tuple(record[each] for each in data), []).append(place)
@@ -407,11 +408,14 @@ def _json_elements(
 
 def _json_registers(
     fragment: Fragment, records: Iterable[Record]
-) -> list[dict[str, Any]]:
-    found: dict[tuple[int, ...], dict[str, Any]] = {}
+) -> list[dict[str, object]]:
+    found: dict[tuple[int, ...], list[dict[str, object]]] = {}
+    axes = places.axes(fragment)
     for record in records:
-        axes = {axis: record.pop(axis) for axis in places.axes(fragment)}
-        line = found.setdefault(tuple(axes.values()), {**axes, "elements": []})
+        at = tuple(record.pop(axis) for axis in axes)
         extent = [record.pop("low"), record.pop("high")]
-        line["elements"].append({"bits": extent, **record})
-    return list(found.values())
+        found.setdefault(at, []).append({"bits": extent, **record})
+    return [
+        {**dict(zip(axes, at, strict=True)), "elements": elements}
+        for at, elements in found.items()
+    ]

@@ -1,9 +1,9 @@
-"""What does tensor memory look like with the operands of an instruction in it?
+"""The picture of tensor memory with the operands of an instruction in it.
 
 Lanes run downwards, in four bands: those that the warps of a warpgroup reach.  Columns
 run to the right, and each operand has some of them.  A block is a part of an operand
-that goes on in the same way; it is found from the fragment, not drawn by hand.  Its
-stripes are lanes, four of one hue, in the colours of the registers that load them.
+that continues regularly; it is computed from the fragment.  Its stripes are lanes, four
+of one hue, in the colours of the registers that load them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Block:
     rows: Extent
     cols: Extent
 
-    def told(self, part: TensorFragment) -> str:
-        """All there is to say about it."""
+    def describe(self, part: TensorFragment) -> str:
+        """Its complete description."""
         row, col = part.layout.data[-2:]
         cta = f"CTA {self.cta}, " if part.pair else ""
         return (
@@ -63,7 +63,7 @@ def _extent(name: str, extent: Extent) -> str:
 def arrangement(op: Instruction) -> dict[str, TensorAddress]:
     """Addresses at which all operands fit: D first, then the others, four by four.
 
-    Kernels choose their own; a picture needs some.
+    Kernels choose their own addresses; these are for the picture.
 
     >>> import fragmenta as fm
     >>> op = fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4")
@@ -79,12 +79,12 @@ def arrangement(op: Instruction) -> dict[str, TensorAddress]:
 
 
 def blocks(part: TensorFragment, at: TensorAddress) -> list[Block]:
-    """The parts of an operand that go on in the same way.
+    """The parts of an operand that continue regularly.
 
     >>> import fragmenta as fm
     >>> d = fm.tcgen05("m64n32k16", a="f16", d="f32").d
     >>> for block in blocks(d, TensorAddress(0, 8))[:2]:
-    ...     print(block.told(d))
+    ...     print(block.describe(d))
     D, rows 0–15, cols 0–31: lanes 0–15, columns 8–39, warp 0
     D, rows 16–31, cols 0–31: lanes 32–47, columns 8–39, warp 1
     """
@@ -255,7 +255,7 @@ def _block(
     part: TensorFragment, block: Block, x: float, top: float, width: float
 ) -> Iterator[str]:
     start, end = block.lanes
-    yield f"<g><title>{escape(block.told(part))}</title>"
+    yield f"<g><title>{escape(block.describe(part))}</title>"
     for lane in range(start, end + 1, 4):
         height = min(4, end + 1 - lane) * _LANE
         yield _rect(f"l{lane % 32 + 1}", x, top + _y(lane), width, height)
@@ -275,7 +275,7 @@ def _rect(style: str, x: float, y: float, width: float, height: float) -> str:
 def _label(
     part: TensorFragment, block: Block, x: float, y: float, width: float, height: float
 ) -> Iterator[str]:
-    """Which rows and columns it holds, on a plate that reads well on all colours."""
+    """The rows and columns that it holds, on a plate that is legible on all colours."""
     row, col = part.layout.data[-2:]
     lines = [_extent(row, block.rows), _extent(col, block.cols)]
     room = 5.8 * max(map(len, lines)) + 8

@@ -1,8 +1,9 @@
-"""What does a fragment look like in a terminal?
+"""The picture of a fragment in a terminal.
 
-One line for each row of the matrix; a box is what one register holds of it,
-``T13 a4-7``, or one cell of tensor memory, ``T13 C5``, in the colour of its lane.
-Wide matrices are cut into blocks.  Without colours the same text is a plain table.
+There is one line for each row of the matrix; a box is the part of it that one register
+holds, ``T13 a4-7``, or one cell of tensor memory, ``T13 C5``, in the colour of its
+lane. Wide matrices are cut into blocks.  Without colours the same text is a plain
+table.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fragmenta.view.grid import Grid, Slot, grids
 from fragmenta.view.palette import terminal_style
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from rich.text import Text
 
     from fragmenta.registers.fragment import Fragment
@@ -26,7 +28,7 @@ Colored = tuple[str, int | None]
 _CHUNK_NOTE = "e3 is bits 15:12 of the word: idx1 in bits 15:14, idx0 in bits 13:12"
 
 
-def plain(fragment: Fragment, width: int = 80) -> str:
+def plain(fragment: Fragment, width: int = 80, values: ArrayLike | None = None) -> str:
     r"""The picture as text.
 
     >>> import fragmenta as fm
@@ -42,11 +44,15 @@ def plain(fragment: Fragment, width: int = 80) -> str:
           6 T24 a0 T25 a0 T26 a0 T27 a0
           7 T28 a0 T29 a0 T30 a0 T31 a0
     """
-    lines = ("".join(text for text, _ in line) for line in _lines(fragment, width))
+    lines = (
+        "".join(text for text, _ in line) for line in _lines(fragment, width, values)
+    )
     return "\n".join(line.rstrip() for line in lines)
 
 
-def painted(fragment: Fragment, width: int = 80) -> Text:
+def painted(
+    fragment: Fragment, width: int = 80, values: ArrayLike | None = None
+) -> Text:
     """The picture for rich to print: each box in the colour of its lane.
 
     >>> import fragmenta as fm
@@ -57,7 +63,7 @@ def painted(fragment: Fragment, width: int = 80) -> Text:
     from rich.text import Text
 
     rows = []
-    for line in _lines(fragment, width):
+    for line in _lines(fragment, width, values):
         styled = [
             (text, "" if lane is None else terminal_style(lane)) for text, lane in line
         ]
@@ -66,7 +72,9 @@ def painted(fragment: Fragment, width: int = 80) -> Text:
     return Text("\n").join(rows)
 
 
-def _lines(fragment: Fragment, width: int) -> Iterator[list[Colored]]:
+def _lines(
+    fragment: Fragment, width: int, values: ArrayLike | None
+) -> Iterator[list[Colored]]:
     size = " x ".join(map(str, fragment.shape))
     stored = " as stored" if fragment.stored > 1 else ""
     head = f"{fragment.name}: {fragment.dtype} {size}{stored}, "
@@ -81,7 +89,7 @@ def _lines(fragment: Fragment, width: int) -> Iterator[list[Colored]]:
         if isinstance(fragment, TensorFragment):
             note = "E" + note[1:].replace("word", "cell")
         yield [(note, None)]
-    for grid in grids(fragment):
+    for grid in grids(fragment, values=values):
         if grid.at:
             yield []
             yield [(grid.title(), None)]
@@ -157,6 +165,9 @@ def _box(grid: Grid, row: Slot, box: list[Slot]) -> Colored:
     if first.hidden:
         return "…", None
     lane = grid.lane[row.index][first.index]
+    if grid.values is not None:
+        texts = [grid.label(row.index, slot.index) for slot in box]
+        return " ".join([grid.head(row.index, first.index), *texts]), lane
     if grid.cells:
         return _cell(grid, row.index, first.index, last.index), lane
     ends = zip(

@@ -1,25 +1,27 @@
-"""What did a cluster of a launch do, as a picture?
+"""The picture of what a cluster of a launch did.
 
 From left to right are the events of the cluster; rows are its warps, its copies, the
-products of its warpgroups, and its mbarriers (:mod:`happenings`).  The two accesses of
-a problem are marked with its number and joined by a line.
+products of its warpgroups, and its mbarriers (:mod:`timeline_rows`).  The two accesses
+of a problem are marked with its number and joined by a line.
 """
 
 from __future__ import annotations
 
 from html import escape
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, one_of
-from fragmenta.races.report.history import Mark, Recorded
-from fragmenta.view.happenings import Band, Bar, Happenings, Key, Row, Tick
+from fragmenta.errors import BadCall, ShapeError, one_of
+from fragmenta.races.report.history import Recorded
+from fragmenta.races.report.stories import story_of
+from fragmenta.units.findings import Finding
 from fragmenta.view.picture import Picture
 from fragmenta.view.svg import Drawing, document, down, words
+from fragmenta.view.timeline_rows import Band, Bar, ClusterRows, Key, Row, Tick
 
 MOST_EVENTS = 320
-"""Events that are drawn, unless others are asked for."""
+"""The most events that are drawn by default."""
 MOST_MARKS = 9
 MOST_ROWS = 96
 _LEFT, _RIGHT = 116, 972
@@ -47,6 +49,14 @@ _LEGEND = (
 )
 
 
+class Watched(Protocol):
+    """The result of a launch, with the events of some of its clusters."""
+
+    @property
+    def recorded(self) -> list[Recorded]:
+        """The events, by cluster."""
+
+
 class Timeline(Picture):
     """A picture of a cluster; notebooks show it."""
 
@@ -54,41 +64,44 @@ class Timeline(Picture):
 
 
 def timeline(
-    result: Any, cluster: int | None = None, start: Any = None, stop: Any = None
+    result: Watched,
+    cluster: int | None = None,
+    start: int | None = None,
+    stop: int | None = None,
 ) -> Timeline:
     """The picture of one cluster of a launch, or of some of its events."""
     recorded = _chosen(result.recorded, cluster)
-    seen = Happenings(recorded)
+    seen = ClusterRows(recorded)
     return Timeline(_Picture(seen, _window(seen, start, stop)).draw())
 
 
 def _chosen(every: list[Recorded], cluster: int | None) -> Recorded:
     if not every:
-        raise Error(
+        raise BadCall(
             "there is nothing to draw: the launch was not watched (watch=False)"
         )
     if cluster is None:
-        marked = [each for each in every if each.marks]
-        told = [each for each in marked if any(m.story for m in each.marks)]
-        return (told or marked or every)[0]
+        marked = [each for each in every if each.problems]
+        placed = [each for each in marked if any(map(story_of, each.problems))]
+        return (placed or marked or every)[0]
     for each in every:
         if each.cluster == cluster:
             return each
     have = one_of(sorted({each.cluster for each in every}), "and")
-    raise Error(
+    raise BadCall(
         f"the events of cluster {cluster} were not kept; those of the first and of "
         f"some with problems are: {have}"
     )
 
 
-def _window(seen: Happenings, start: Any, stop: Any) -> tuple[int, int]:
+def _window(seen: ClusterRows, start: int | None, stop: int | None) -> tuple[int, int]:
     """The events to draw: as given, or around the first problem."""
     for each in (start, stop):
         if each is not None and (not is_whole(each) or each < 0):
-            raise Error(f"events are counted from 0; given {each!r}")
+            raise ShapeError(f"events are counted from 0; given {each!r}")
     if start is None and stop is None and seen.last > MOST_EVENTS:
         times = [
-            time for mark in seen.recorded.marks[:1] for time in _times(seen, mark)
+            time for mark in seen.recorded.problems[:1] for time in _times(seen, mark)
         ]
         middle = int(sum(times) / len(times)) if times else 0
         start = max(0, min(middle - MOST_EVENTS // 2, seen.last - MOST_EVENTS))
@@ -96,12 +109,15 @@ def _window(seen: Happenings, start: Any, stop: Any) -> tuple[int, int]:
     first = int(start or 0)
     last = seen.last if stop is None else min(int(stop), seen.last)
     if first >= last:
-        raise Error(f"the cluster has events 0 to {seen.last}; given {first} to {stop}")
+        raise ShapeError(
+            f"the cluster has events 0 to {seen.last}; given {first} to {stop}"
+        )
     return first, last
 
 
-def _times(seen: Happenings, mark: Mark) -> list[float]:
-    agents = () if mark.story is None else (mark.story.now, mark.story.before)
+def _times(seen: ClusterRows, mark: Finding) -> list[float]:
+    story = story_of(mark)
+    agents = () if story is None else (story.now, story.before)
     points = [seen.point(each) for each in agents]
     return [each.time for each in points if each is not None]
 
@@ -114,16 +130,16 @@ class _Place(NamedTuple):
 class _Picture:
     """Draws the rows of a cluster, between two events."""
 
-    def __init__(self, seen: Happenings, window: tuple[int, int]) -> None:
+    def __init__(self, seen: ClusterRows, window: tuple[int, int]) -> None:
         self.seen, (self.first, self.last) = seen, window
         self.middles: dict[Key, float] = {}
         """The height of each row's middle."""
         self.left_out = 0
         self._taken: set[tuple[int, int]] = set()
-        """Where marks are."""
+        """The places of the marks."""
 
     def x(self, time: float) -> float:
-        """Where a time is."""
+        """The horizontal place of a time."""
         share = (time - self.first) / (self.last - self.first)
         return _LEFT + min(1.0, max(0.0, share)) * (_RIGHT - _LEFT)
 
@@ -236,15 +252,15 @@ class _Picture:
     def _marks(self) -> tuple[str, list[Drawing]]:
         """The marks of problems, and the lines below that explain them."""
         parts, listed = [], []
-        told: set[tuple[Any, ...]] = set()
-        for mark in self.seen.recorded.marks:
+        drawn: set[tuple[object, ...]] = set()
+        for mark in self.seen.recorded.problems:
             lines = self._lines(mark)
             # A race is one in either order, and a line of an unrolled loop is one line.
             pair = (mark.rule, *sorted(lines))
-            if mark.severity == "info" or pair in told or len(told) == MOST_MARKS:
+            if mark.severity == "info" or pair in drawn or len(drawn) == MOST_MARKS:
                 continue
-            told.add(pair)
-            places, number = self._places(mark), len(told)
+            drawn.add(pair)
+            places, number = self._places(mark), len(drawn)
             parts.append(_link(places, number))
             where = f": {' and '.join(lines)}" if lines else ""
             listed.append(words(f"{number}  {mark.rule}{where}"))
@@ -252,17 +268,18 @@ class _Picture:
             listed.append(words(f"{self.left_out} more rows are not drawn", "k s"))
         return "".join(parts), listed
 
-    def _lines(self, mark: Mark) -> list[str]:
+    def _lines(self, mark: Finding) -> list[str]:
         """The lines of a problem."""
         sites = [each for each in (mark.site, mark.other) if each is not None]
         names = self.seen.names
         return [names.place(each) for each in sites if names.instruction(each)]
 
-    def _places(self, mark: Mark) -> list[_Place]:
-        if mark.story is None:
+    def _places(self, mark: Finding) -> list[_Place]:
+        story = story_of(mark)
+        if story is None:
             return []
         found = []
-        for agent in (mark.story.now, mark.story.before):
+        for agent in (story.now, story.before):
             point = self.seen.point(agent)
             if point is None or point.key not in self.middles:
                 continue
@@ -271,7 +288,7 @@ class _Picture:
         return found
 
     def _free(self, x: float, y: float) -> _Place:
-        """A place for a mark, beside those that are there."""
+        """A free place for a mark, to the right of others."""
         while (round(x / 13), round(y)) in self._taken:
             x += 13
         self._taken.add((round(x / 13), round(y)))

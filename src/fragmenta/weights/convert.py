@@ -1,4 +1,4 @@
-"""How do the codes in a word become the elements of registers?
+"""Converts the codes in a word to the elements of registers.
 
 Elements of one register are as far apart in the word as in the register, so one mask
 cuts out all of them.  A code of up to 8 bits is then made a float without a
@@ -61,7 +61,7 @@ class Conversion(NamedTuple):
 
 
 def conversion(bits: int, operand: str, to: str | None, zero: int | None) -> Conversion:
-    """The conversion that is asked for; what does not exist is refused."""
+    """The conversion by its name; what does not exist is refused."""
     wanted = operand if to is None else str(to)
     allowed = next((family for family in _FAMILIES if operand in family), ())
     if any(bits >= _TYPES[name] for name in allowed):

@@ -1,4 +1,4 @@
-"""How does the format marlin-24 of compressed-tensors store a weight?
+"""The format marlin-24 of compressed-tensors.
 
 Integers of 4 or 8 bits, their scales and the codes, each in the order in which the
 kernel of Marlin 2:4 reads them.  Integers and scales have the order ``sparse_marlin``

@@ -1,4 +1,4 @@
-"""How is a large weight reordered quickly?
+"""Reorders large weights, block by block.
 
 The highest digits of an offset usually count tiles of the matrix.  So a weight is cut
 into blocks that are small enough for the cache, and all blocks have the same index.

@@ -1,4 +1,4 @@
-"""In which order are the elements of a weight stored?
+"""The orders in which libraries store the elements of a weight.
 
 Three lines say it.  The first is the fragment of the instruction.  The second is the
 order in memory, here of ``mma.m16n8k16`` with two steps of k in 8 bytes::

@@ -1,4 +1,4 @@
-"""What does a lane hold of a weight, and how many steps does one load take?"""
+"""What a lane holds of a weight, and how many steps one load takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a weight stored so that a lane loads several fragments at once?
+"""Weights stored so that a lane loads several fragments at once.
 
 A :class:`Shuffle` is the order of a whole weight in memory.  It is made of the fragment
 of an instruction, a line for the order in memory and a line for the order in a word;
@@ -235,7 +235,7 @@ offset9 offset1 offset3 offset4 offset10
         given = as_array(W)
         if given.shape[-2:] != self.shape:
             raise ShapeError(
-                f"{self._told} takes a weight of {_size(self.shape)}; given shape "
+                f"{self._title} takes a weight of {_size(self.shape)}; given shape "
                 f"{given.shape}"
             )
         moved = self._blocks.gather(codes_of(given, self.bits))
@@ -257,7 +257,7 @@ offset9 offset1 offset3 offset4 offset10
         whole = given.ndim == 1 and given.size == prod(self.word_shape)
         if not whole and given.shape[-2:] != self.word_shape:
             raise ShapeError(
-                f"{self._told} has words of {_size(self.word_shape)}; given shape "
+                f"{self._title} has words of {_size(self.word_shape)}; given shape "
                 f"{given.shape}"
             )
         batch = () if whole else given.shape[:-2]
@@ -436,7 +436,7 @@ offset9 offset1 offset3 offset4 offset10
         return named(str(given), (sizes["k"], sizes["n"]), self.bits)
 
     @property
-    def _told(self) -> str:
+    def _title(self) -> str:
         return f"{self.name} of {self.bits} bits"
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""How does a kernel repack a weight, load it and convert it?
+"""CUDA functions that repack a weight, load it and convert it.
 
 The text is CUDA C++ that needs no header.  All indices in it are computed from the
 layouts of a :class:`~fragmenta.weights.shuffling.Shuffle`; sizes are constants.

@@ -1,4 +1,4 @@
-"""What does a CUDA C++ ``wmma`` kernel compute?
+"""``nvcuda::wmma`` of CUDA C++, executed.
 
 The names, arguments and rules are those of ``nvcuda::wmma`` in the CUDA C++
 programming guide.  So a kernel can be tried line by line on the CPU::

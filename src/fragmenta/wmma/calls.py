@@ -1,4 +1,4 @@
-"""How do loads, stores and products of fragments behave?
+"""Loads, stores and products of fragments.
 
 These are the functions of ``nvcuda::wmma``; :mod:`fragmenta.wmma` has an example.
 """

@@ -1,4 +1,4 @@
-"""What is in a ``nvcuda::wmma::fragment``?
+"""``nvcuda::wmma::fragment``: what it holds, and where.
 
 A fragment is declared by its use, shape, type and layout in memory.  The CUDA C++
 programming guide does not specify which of its entries is which element, so its

@@ -1,4 +1,4 @@
-"""Which bytes of memory does a load or store access, and are they allowed?
+"""The bytes that a load or store accesses, checked.
 
 A load or store of ``wmma`` takes a pointer and a leading dimension.  Here the pointer
 is an array and an offset, or a :class:`pointer`, which counts as in C++.  Everything

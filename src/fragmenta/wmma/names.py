@@ -1,4 +1,4 @@
-"""Which names does ``nvcuda::wmma`` have, and which target is used?
+"""The names of ``nvcuda::wmma``, and the target that is used.
 
 The module has uses, layouts, element types and bit operations with their CUDA names,
 and the target that calls compute for.
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fragmenta.arrays.checks import is_among
-from fragmenta.errors import Error, UnknownType, nearest, one_of
+from fragmenta.errors import Error, UnknownType, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.dtype import DType, dtype, nearest_type
 from fragmenta.wmma.memory import RULES
 
 
@@ -130,7 +130,7 @@ def element_type(given: object) -> DType:
         found = _of_numpy(given)
     if found not in NAMES:
         allowed = one_of((names[0] for names in NAMES.values()), "and")
-        hint = nearest(str(given), _BY_NAME)
+        hint = nearest_type(str(given), _BY_NAME)
         raise UnknownType(
             f"no fragment has elements of {given}{hint}; there are {allowed}"
         )

@@ -1,4 +1,4 @@
-"""Which instructions touch memory, and how is each of them given hostile operands?
+"""The instructions that touch memory, and hostile operands for each of them.
 
 The list is derived: lines of the table of opcodes with an address among their operands,
 and instructions of the catalogue that take an address, a descriptor or tensor memory.

@@ -1,4 +1,4 @@
-"""Are registers written before they are read, and warps together where they must be?"""
+"""Registers are written before they are read, and warps are converged where they must be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a kernel of the corpus compiled and launched, and what is said about it?"""
+"""Compiles and launches the kernels of the corpus of hazards, and collects the reports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from fragmenta.evidence import arguments as inputs
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt.empties import empty
 from tests.ptx.hazards import tensor_results, tile_results
-from tests.ptx.hazards.cases import EMPTY, Case, Row
+from tests.ptx.hazards.cases import EMPTY, SOURCES, Case, Row
 
-SOURCES = Path(__file__).parent / "sources"
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
 BOX, SIZE = (16, 8), (32, 16)
 TARGETS = {"plain": "sm_80", "tiles": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
@@ -177,6 +176,8 @@ def recording() -> dict[str, Any]:
 def computed(case: Case) -> list[bytes]:
     """The bytes of the arrays as NumPy computes them."""
     given = made(case.row)
+    if case.row.leaves is not None:
+        return [np.asarray(each, np.uint32).tobytes() for each in case.row.leaves]
     RESULTS[case.row.entry](*given)
     return left(case.row, [each for each in given if isinstance(each, np.ndarray)])
 

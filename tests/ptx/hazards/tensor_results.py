@@ -1,4 +1,4 @@
-"""What must the right kernels with tensor memory leave in memory?
+"""The results that the right kernels with tensor memory must leave.
 
 They multiply small whole numbers, so that every order of sums has the same result.
 """

@@ -1,4 +1,4 @@
-"""Does a report about tensor memory say what really is the matter?
+"""Reports about tensor memory name the real cause.
 
 One small kernel multiplies zeros.  A number that it is given makes one mistake in it.
 """

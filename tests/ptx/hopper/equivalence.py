@@ -1,4 +1,4 @@
-"""Which mutants are silent, and why?
+"""Explains the mutants that are not reported.
 
 ``equivalent.toml`` lists those that are no mistakes, and those that are missed, each
 with a reason that can be checked by hand.

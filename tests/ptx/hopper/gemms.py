@@ -1,4 +1,4 @@
-"""Which launches of the project's own kernels have to give the GPU's bits?
+"""The launches of the project's own kernels that must give the GPU's bits.
 
 A :class:`Gemm` is one launch of ``gemm.cu``: the kernel, a small shape, and how the
 inputs are drawn.  Every type, tile, epilogue and way to store stands in :data:`GEMMS`

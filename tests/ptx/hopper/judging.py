@@ -1,4 +1,4 @@
-"""Which mistakes of a kernel are seen when it runs?
+"""Judges a run of a kernel with a mistake: reported, wrong result, or neither.
 
     python -m tests.ptx.hopper.judging "bf16 f16 dense" --schedules eager lazy 1
     python -m tests.ptx.hopper.judging --all --corpus --jobs 15 --output mutants.json

@@ -1,4 +1,4 @@
-"""How is one of the project's own kernels launched without a GPU?
+"""Launches the project's own kernels without a GPU.
 
 With the values that the launcher gives to a GPU: only the tensor maps and the pointers
 are of arrays here.

@@ -1,4 +1,4 @@
-"""Which small mistakes can a kernel's synchronisation have?
+"""Mutants: kernels with one small mistake in their synchronisation.
 
 A :class:`Mutant` is a PTX text in which ONE instruction that synchronises is removed or
 weakened.  A checker that is worth its name sees every one of them, unless the mutant

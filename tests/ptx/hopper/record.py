@@ -1,4 +1,4 @@
-"""What does an H200 leave in D after each launch of the project's own kernels?
+"""Records what an H200 leaves in D after each launch of the project's own kernels.
 
     python -m tests.ptx.hopper.record prepare FOLDER   # PTX into machine code
     python -m tests.ptx.hopper.record run FOLDER FILE  # on the machine with the GPU

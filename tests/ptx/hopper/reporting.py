@@ -1,4 +1,4 @@
-"""What came of all mutants, and how is it told?
+"""Collects and prints the verdicts on all mutants.
 
 ``docs/verification/mutants.json`` is what the command of :mod:`judging` wrote.  The
 table in ``docs/hazards.md`` is made from it:

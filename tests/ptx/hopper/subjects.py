@@ -1,4 +1,4 @@
-"""Which launches' mutants are judged?
+"""The launches whose mutants are judged.
 
 Launches of the project's own kernels with small tiles, and one recorded launch of each
 kernel of the corpus that synchronises.

@@ -1,4 +1,4 @@
-"""Do the project's own kernels give an H200's bits, in every schedule?
+"""The project's own kernels give an H200's bits, in every schedule.
 
 ``make hopper`` runs all launches, ``make test`` a dozen.
 """

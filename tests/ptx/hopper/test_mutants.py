@@ -1,4 +1,4 @@
-"""Are the mutants what they say, and are they seen?"""
+"""The mutants have the mistakes that they name, and these are reported."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How is a line of the table that the engine carries out itself written as PTX?"""
+"""Writes lines of the opcode table that the engine carries out itself as PTX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does ``cvt`` mean for floating-point numbers, in exact fractions?"""
+"""The meaning of ``cvt`` for floating-point numbers, in exact fractions."""
 
 from __future__ import annotations
 

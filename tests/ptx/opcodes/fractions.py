@@ -1,4 +1,4 @@
-"""What do floating-point instructions mean, in exact fractions?
+"""The meaning of floating-point instructions, in exact fractions.
 
 An independent statement, one number at a time: a number is decoded, the exact result is
 computed as a fraction and rounded once.  What IEEE 754 leaves open is stated here as it

@@ -1,4 +1,4 @@
-"""Which numbers are the forms of the table tried on?
+"""The numbers that the forms of the table are tried on.
 
 One pool for each kind of operand and place among the operands.  All pools follow from
 a seed.  The first half has special numbers, every pair of them in the first two places;

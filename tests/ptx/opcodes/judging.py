@@ -1,4 +1,4 @@
-"""How is a line of the table of opcodes put before ptxas?
+"""Passes the lines of the opcode table to ptxas.
 
 ``forms`` writes out every instruction that a line allows: each choice of qualifiers,
 with and without optional operands, with some immediates and selectors.  ``statement``

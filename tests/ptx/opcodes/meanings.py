@@ -1,4 +1,4 @@
-"""What does the PTX manual say that the instructions compute?
+"""What the PTX manual says that the instructions compute.
 
 Each function states it for one input in Python's integers, bit by bit where the
 manual does.  Operands and results are bits without a sign; ``q`` are the qualifiers.

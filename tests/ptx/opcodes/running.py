@@ -1,4 +1,4 @@
-"""What do the functions of the table compute, when they are compiled here?
+"""Runs the functions of the table, compiled on the CPU.
 
 Many forms are compiled at once, each as a function that goes through all inputs, some
 lanes at a time.  Compilation is not optimised, as in the engine.

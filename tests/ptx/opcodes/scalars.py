@@ -1,4 +1,4 @@
-"""What does the H200 compute for every form of the table of opcodes?
+"""Records what the H200 computes for every form of the opcode table.
 
 Three steps, the second of them on a machine with the GPU::
 

@@ -1,4 +1,4 @@
-"""Which operands are the approximate instructions tried on, and how are they run?
+"""Operands for the approximate instructions, and how these are run.
 
 The operands of a recording are made again wherever it is replayed.  So a recording holds
 only results: every 32nd in full, and a checksum of each 128.

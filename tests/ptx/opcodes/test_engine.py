@@ -1,4 +1,4 @@
-"""Does the engine give the functions of the table what they need, and keep what they give?
+"""The engine passes operands to the functions of the table, and keeps their results.
 
 The code around each form is that of the kernels that were launched on the GPU.
 """

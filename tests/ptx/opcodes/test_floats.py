@@ -1,4 +1,4 @@
-"""Do the floating-point instructions give the exact result, rounded once?"""
+"""The floating-point instructions give the exact result, rounded once."""
 
 from functools import cache
 from itertools import product

@@ -1,4 +1,4 @@
-"""Does each function of the table compute what the manual says, and what the H200 does?"""
+"""Each function of the table computes what the manual says, and what the H200 does."""
 
 import itertools
 from dataclasses import replace

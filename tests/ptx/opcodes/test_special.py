@@ -1,4 +1,4 @@
-"""Do the approximate instructions give the H200's bits, and does ptxas write the same?
+"""The approximate instructions give the H200's bits, and ptxas writes the same.
 
 The recording was made by ``tests/ptx/special_check.py``, which compares all operands.
 """

@@ -1,4 +1,4 @@
-"""What does the PTX manual say that the video instructions compute?
+"""What the PTX manual says that the video instructions compute.
 
 As ``meanings.py``; selectors are among the qualifiers.  What ptxas writes for one number
 with ``.sat``, a scale, or a second operation min or max is something else: None.

@@ -1,4 +1,4 @@
-"""Does the rule for fused products and sums say what ptxas does?
+"""The rule for fused products and sums is that of ptxas.
 
 The cases are judged by the machine code that ptxas writes for them.  What is expected
 is written as three numbers: how many fma, mul, and add or sub there are in the end.

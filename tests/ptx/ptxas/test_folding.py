@@ -1,4 +1,4 @@
-"""Are the approximations of constants those that ptxas writes into machine code?"""
+"""The approximations of constants are those that ptxas writes into machine code."""
 
 from __future__ import annotations
 

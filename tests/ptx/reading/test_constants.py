@@ -1,4 +1,4 @@
-"""Are constants computed as ptxas computes them?
+"""Constants are computed as ptxas computes them.
 
 All results here are those of ptxas 13.0, read from its cubins.
 """

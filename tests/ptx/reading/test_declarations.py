@@ -1,4 +1,4 @@
-"""Is everything declared as it is written?"""
+"""Declarations are read as they are written."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Are the files that compilers write read completely?
+"""The files that compilers write are read completely.
 
 ``files`` has nvcc's and Triton's output for kernels written for this test; the CUDA
 sources stand beside it.

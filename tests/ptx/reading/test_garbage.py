@@ -1,4 +1,4 @@
-"""Does any text raise something else than the one error?"""
+"""Any text is read, or raises the one error."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Does ptxas read what is read here, and refuse what is refused here?"""
+"""ptxas reads what is read here, and refuses what is refused here."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Does every instruction know the line of the source that it was compiled from?"""
+"""Every instruction knows the line of the source that it was compiled from."""
 
 from __future__ import annotations
 

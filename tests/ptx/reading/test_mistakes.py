@@ -1,4 +1,4 @@
-"""Is a mistake one error that says where it is, what was found and what may stand?"""
+"""A mistake is one error, with its place, what was found and what may stand there."""
 
 import pickle
 

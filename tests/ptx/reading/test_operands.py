@@ -1,4 +1,4 @@
-"""Is every form of an operand read as what it is?"""
+"""Every form of an operand is read as what it is."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does every name mean what the innermost block says?"""
+"""A name has the meaning of the innermost block that declares it."""
 
 from fragmenta.ptx.module import Address, Label, Register, Symbol
 from tests.ptx.reading.texts import kernel

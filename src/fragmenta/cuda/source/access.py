@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from fragmenta.cuda.source.page import legal_values, signature, template
+from fragmenta.cuda.source.formatting import legal_values, signature, template
 from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import register_class
 from fragmenta.registers import expressions
@@ -311,7 +311,7 @@ def _loops(access: FragmentAccess, direction: str) -> list[str]:
     lines = [f"int {name} = {text};" for name, text in access.coordinates.items()]
     several = access.run < part.elements
     at = access.offset
-    if several or access.matrices:  # too long to stand in brackets
+    if several or access.matrices:  # too long for an index
         lines, at = [*lines, f"int at = {at};"], "at"
     move = _load if direction == "load" else _store
     lines += move(access, held, at)

@@ -14,6 +14,7 @@ from itertools import groupby
 from fragmenta import __version__
 from fragmenta.cuda.source import entry, tensor_kernel, tensor_usage
 from fragmenta.cuda.source.access import REGISTERS
+from fragmenta.cuda.source.formatting import WIDTH, broken, check_identifier, comment
 from fragmenta.cuda.source.fragments import (
     fragment_piece,
     function_tag,
@@ -21,7 +22,6 @@ from fragmenta.cuda.source.fragments import (
 )
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.page import WIDTH, broken, check_identifier, comment
 from fragmenta.cuda.source.ptx import PLAIN, Options, check_options
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.instruction import Instruction

@@ -2,7 +2,7 @@
 
 Registers come from global memory and go back there,
 as :meth:`fragmenta.Fragment.pack` lays them out: (lanes, registers).
-What an instruction wants in shared memory is copied there first.
+Operands in shared memory are copied there first.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from math import prod
 
 from fragmenta.cuda.source import kernel, ptx, tensor_entry, tiled
+from fragmenta.cuda.source.formatting import WIDTH, comment, wrapped
 from fragmenta.cuda.source.inline import describe
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP, Entry, Parameter
-from fragmenta.cuda.source.page import WIDTH, comment, wrapped
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.reasons import lacking
+from fragmenta.isa.operand_lists import is_written
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.taking import is_written
 from fragmenta.isa.target import check_target
+from fragmenta.isa.unsupported import lacking
 
 _ALL_LANES = "bar.warp.sync 0xffffffff;"
 

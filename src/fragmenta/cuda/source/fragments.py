@@ -7,8 +7,8 @@ its layout's line, and the same in the words of the PTX manual.
 from __future__ import annotations
 
 from fragmenta.cuda.source.access import FragmentAccess, load, store
+from fragmenta.cuda.source.formatting import WIDTH, comment
 from fragmenta.cuda.source.helpers import Piece
-from fragmenta.cuda.source.page import WIDTH, comment
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from fragmenta.cuda.source import ptx, tensor_words
+from fragmenta.cuda.source import ptx, tensor_comments
 from fragmenta.cuda.source.access import REGISTERS
-from fragmenta.cuda.source.helpers import Piece, tensor_needs
-from fragmenta.cuda.source.page import (
+from fragmenta.cuda.source.formatting import (
     WIDTH,
     broken,
     comment,
@@ -24,10 +23,11 @@ from fragmenta.cuda.source.page import (
     template,
     wrapped,
 )
+from fragmenta.cuda.source.helpers import Piece, tensor_needs
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.operand_lists import destination, is_written
 from fragmenta.isa.tables.moves import row_bytes
-from fragmenta.isa.taking import destination, is_written
 
 _SPARSITY = ("mdata", "cdata", "data")
 _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane", *_SPARSITY)
@@ -49,7 +49,7 @@ def function_name(op: Instruction) -> str:
     text = text.replace("cta_group::", "cta").replace(".mbarrier::arrive::one", "")
     text = text.replace("sp::ordered_metadata", "sp_ordered").replace("b8x16.", "")
     name = re.sub(r"[.:]+", "_", text)
-    return "_".join([name, *tensor_words.described(op)])
+    return "_".join([name, *tensor_comments.described(op)])
 
 
 _IMPLIED = ("alayout", "blayout", "scale_vec", "stype")
@@ -160,7 +160,7 @@ class Argument:
         if self.template and self.operand.values:
             return legal_values(self.name, self.operand.values)
         if self.operand.ptx == "columns":
-            return tensor_words.legal_columns(self.name)
+            return tensor_comments.legal_columns(self.name)
         return ""
 
 
@@ -356,7 +356,7 @@ def describe(
     """Comment lines: the mnemonic, its requirements, what it does, its layouts."""
     first, *more = broken(str(op), WIDTH - 5)
     lines = [f"// {first}", *(f"//   {line}" for line in more)]
-    does = tensor_words.does(op, options) or _does(op, a_registers)
+    does = tensor_comments.does(op, options) or _does(op, a_registers)
     lines += [*comment(does), *comment(_needs(op))]
     if op.unit == "mma":  # the notes of the others stand below
         lines += [line for note in op.notes for line in comment(note)]
@@ -445,7 +445,7 @@ def _moves(op: Instruction) -> str:
 
 def _legend(op: Instruction) -> str:
     if op.tensor_memory:
-        return tensor_words.legend(op)
+        return tensor_comments.legend(op)
     axes = {axis for part in op.fragments.values() for axis, _ in part.layout.axes}
     warp = ("W, ", "the warp, ") if "W" in axes else ("", "")
     said = (

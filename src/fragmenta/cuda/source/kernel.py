@@ -174,7 +174,7 @@ class Entry:
     # ── global memory and registers ─────────────────────────────────────────
 
     def point(self, array: str, index: str = "", stride: int | str = 0) -> None:
-        """``%base``: where an array is, or an item of so many bytes in it."""
+        """``%base``: the address of an array, or of an item of some bytes in it."""
         self.do(f"ld.param.u64 %base, [p_{array}];", "cvta.to.global.u64 %base, %base;")
         if index:
             self.step("%base", index, stride)

@@ -20,8 +20,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.cuda.source.formatting import (
+    check_identifier,
+    comment,
+    signature,
+    wrapped,
+)
 from fragmenta.cuda.source.helpers import Piece, needed
-from fragmenta.cuda.source.page import check_identifier, comment, signature, wrapped
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.expressions import STYLES, Run, held, joined, terms, total

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source.formatting import comment
 from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, Entry, Parameter
-from fragmenta.cuda.source.page import comment
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.registers.tensor import COLUMNS, LANES
 

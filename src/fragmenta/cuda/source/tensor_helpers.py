@@ -6,7 +6,7 @@ mbarriers and fill shared memory.
 
 from __future__ import annotations
 
-from fragmenta.cuda.source.page import comment, signature
+from fragmenta.cuda.source.formatting import comment, signature
 from fragmenta.isa.instruction_descriptor import TABLES, type_codes
 from fragmenta.isa.table import read
 from fragmenta.shared.fields import CONSTANT, MODES_OF, TCGEN05_FIELDS
@@ -227,6 +227,6 @@ def idesc(kind: str) -> str:
         f"__device__ __forceinline__ constexpr unsigned tcgen05_idesc_{kind}",
         parameters,
     )
-    told = f"The instruction descriptor of kind::{kind}. {'; '.join(said)}."
+    about = f"The instruction descriptor of kind::{kind}. {'; '.join(said)}."
     body = f"    return {text};"
-    return "\n".join([*comment(told), opening, "{", body, "}"]) + "\n"
+    return "\n".join([*comment(about), opening, "{", body, "}"]) + "\n"

@@ -17,9 +17,9 @@ from functools import cached_property
 
 from fragmenta.cuda.source import tensor_moves
 from fragmenta.cuda.source.access import expression, summand
+from fragmenta.cuda.source.formatting import comment, signature, wrapped
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import function_name, instruction_piece
-from fragmenta.cuda.source.page import comment, signature, wrapped
 from fragmenta.cuda.source.ptx import Options
 from fragmenta.cuda.source.tensor_moves import STEPS
 from fragmenta.cuda.source.tensor_tiles import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fragmenta.cuda.source.access import expression, summand
-from fragmenta.cuda.source.page import wrapped
+from fragmenta.cuda.source.formatting import wrapped
 from fragmenta.cuda.source.tensor_moves import STEPS, column_of, lane_of, stored_bits
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment

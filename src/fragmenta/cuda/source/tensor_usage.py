@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fragmenta.cuda.source.access import REGISTERS
+from fragmenta.cuda.source.formatting import WIDTH, wrapped
 from fragmenta.cuda.source.helpers import Piece
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.page import WIDTH, wrapped
 from fragmenta.cuda.source.ptx import Options, check_options
 from fragmenta.cuda.source.tensor_moves import around
 from fragmenta.isa.instruction import Instruction

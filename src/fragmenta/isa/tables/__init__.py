@@ -1,1 +1,1 @@
-"""Which instructions does each family have?  A row reads like the manual."""
+"""The tables of all families.  A row reads like the manual."""

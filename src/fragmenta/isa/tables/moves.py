@@ -39,7 +39,7 @@ stmatrix  | m16n8  | trans | 8    | 16   | matrix = R*  row = E0 L0 L1  col = L2
 movmatrix | m8n8   |       | 8    | 8    | matrix = R*  row = L2 L3 L4  col = E0 L0 L1
 movmatrix | m8n8   | trans | 8    | 8    | matrix = R*  row = E0 L0 L1  col = L2 L3 L4
 """
-#: Bytes of a row of a matrix in memory, if nothing else is said.
+#: Bytes of a row of a matrix in memory, unless a row of the table says otherwise.
 ROW_BYTES = 16
 
 # Narrow elements that become bytes when they are loaded: the bits of an element, the

@@ -1,4 +1,4 @@
-"""``tcgen05``: how is tensor memory allocated, loaded, stored, copied to, waited for?"""
+"""``tcgen05``: allocate, load, store, copy to and wait for tensor memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in tensor memory are the operands of ``tcgen05.mma``?
+"""The layouts of the operands of ``tcgen05.mma`` in tensor memory.
 
 The manual gives the ways in which D is spread over tensor memory letters, A to G.  A in
 tensor memory is in the lanes of the rows of D.

@@ -1,4 +1,4 @@
-"""Which lane of tensor memory does each register of ``tcgen05.ld`` and ``.st`` hold?
+"""The registers of ``tcgen05.ld`` and ``.st``: which lane and column each one holds.
 
 The fragment R is what one warp moves.  ``row`` counts the lanes of tensor memory from
 the lane of the address, ``col`` the columns from its column.  ``.16x32bx2`` makes two

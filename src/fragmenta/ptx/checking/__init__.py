@@ -1,25 +1,24 @@
-"""Is a PTX file right?
+"""The check of PTX files: what ptxas would refuse, and what is worth knowing.
 
 check(module)      everything that is wrong with a module
 check_text(text)   the same for a text, a mistake in which is one problem
 check_line(text)   the same for one instruction
 
-problem            what is a problem?
-context            what does every rule have to know?
-instructions       what is wrong with one instruction?
-mnemonics          which line of the table of opcodes does a mnemonic follow?
-operands           do the operands fit the line?
-registers          which registers and constants may an operand be?
-requirements       do the version and the target have it?
-tensor             what does the catalogue say about a Tensor Core instruction?
-names              does everything exist that it names?
-functions          what is wrong with a function?
-flow               which instruction can come after which?
-effects            what does an instruction read and write?
-reaching           is a register read before it is written?
-divergence         can all threads of a warp run it together?
-memory             is there enough shared memory?
-places             where in the text does it stand?
+problem            one problem, and how it is shown
+context            what every rule needs
+instructions       checks of one instruction
+mnemonics          the line of the table of opcodes that a mnemonic follows
+operands           checks of operands against the line
+registers          the registers and constants that an operand may be
+requirements       the version and the targets that it needs
+tensor             Tensor Core instructions, by the catalogue
+names              whether all names exist
+functions          checks of a function
+register_effects   what an instruction reads and writes
+reaching           registers that are read before they are written
+divergence         aligned instructions that a part of a warp runs
+memory             limits of shared memory
+places             places in the text
 checker            all of it, for a module
 texts              all of it, for a text or a line
 """

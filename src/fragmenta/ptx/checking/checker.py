@@ -1,4 +1,4 @@
-"""What is wrong with a PTX module?"""
+"""The check of a whole module."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _function(
 ) -> Iterator[Problem]:
     """Everything about a function.
 
-    How registers and threads flow through it is looked at only if every instruction is
+    How registers and threads flow through it is checked only if every instruction is
     right.  ``good`` has what was found to be right before, without the names.
     """
     names = Names(context, function) if context.declared else None

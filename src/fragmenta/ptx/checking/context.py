@@ -1,4 +1,4 @@
-"""What does every rule have to know?"""
+"""What every rule of the check needs: the module, targets, and what was reported."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Context:
     """Whether registers and names are declared; not so in a single instruction."""
     function: Function | None = None
     said: set[object] = field(default_factory=set)
-    """What need not be said again in this function."""
+    """What was reported in this function, and is not reported again."""
 
     def within(self, function: Function) -> Context:
         """The same for one function."""
         return replace(self, function=function, said=set())
 
     def first(self, remark: object) -> bool:
-        """Whether something is to be said for the first time in this function."""
+        """Whether something is reported for the first time in this function."""
         known = remark in self.said
         self.said.add(remark)
         return not known

@@ -1,9 +1,9 @@
-"""Can all threads of a warp run an instruction together?
+"""Finds aligned instructions that only a part of a warp runs.
 
-Only what is certain is said.  A register that is written once, from ``%tid.x`` or
+Only what is certain is reported.  A register that is written once, from ``%tid.x`` or
 ``%laneid`` and constants, has known values in every lane.  If a branch depends on it
-and lanes of one warp go different ways, then what stands between the branch and the
-block where all ways meet again runs with a part of the warp.  ``elect.sync`` chooses
+and lanes of one warp take different paths, then the code between the branch and the
+block where all paths meet again runs with a part of the warp.  ``elect.sync`` chooses
 one lane.
 """
 
@@ -29,7 +29,7 @@ from fragmenta.ptx.module import (
 
 WARP = 32
 _WARPS = 4
-"""How many warps are looked at, if the kernel does not say how many it has."""
+"""How many warps are checked, if the kernel does not say how many it has."""
 Lanes: TypeAlias = tuple[int, ...]
 """One value for each thread of the first warps."""
 
@@ -196,7 +196,7 @@ class Divergence:
     # ── places ──────────────────────────────────────────────────────────────
 
     def partial(self, made: Sequence[BasicBlock]) -> Iterator[tuple[int, int]]:
-        """Instructions that run with a part of a warp, and the branch that is why."""
+        """Instructions that a part of a warp runs, and the branch that splits it."""
         code = self.function.instructions
         if not any(map(is_aligned, code)):
             return
@@ -227,7 +227,7 @@ def _whole(number: int, signed: bool) -> int:
 
 
 def _region(made: Sequence[BasicBlock], branch: int, meet: int | None) -> list[int]:
-    """The blocks between a branch and the block where its ways meet."""
+    """The blocks between a branch and the block where its paths meet."""
     seen: set[int] = set()
     stack = list(made[branch].after)
     while stack:

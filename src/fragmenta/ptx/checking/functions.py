@@ -1,4 +1,4 @@
-"""What is wrong with a function whose instructions are all right?"""
+"""Checks of a function whose instructions are all right."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fragmenta.ptx.flow import blocks
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.rules import INFO, WARNING
 
-#: What is said about a register that is read too early.
+#: The words for a register that is read too early.
 _WHEN = {
     "never": "never written",
     "later": "written only later",
-    "maybe": "not written on every way to here",
+    "maybe": "not written on every path to here",
 }
 
 
 _COPIES = ("mov", "selp")
-"""What a compiler moves without using it is of no harm."""
+"""A compiler may move an unwritten value without using it."""
 
 
 def flow(function: Function, context: Context) -> Iterator[Problem]:
@@ -57,7 +57,7 @@ def cta_groups(function: Function, context: Context) -> Iterator[Problem]:
 def _early(
     function: Function, context: Context, found: list[Unwritten]
 ) -> Iterator[Problem]:
-    """One problem for each instruction; one in all for what may be right."""
+    """One problem for each instruction; a single one for all that may be right."""
     given = {each.name for each in function.parameters}  # some are registers
     together: dict[tuple[object, ...], list[Unwritten]] = {}
     for each in found:

@@ -1,4 +1,4 @@
-"""What is wrong with one instruction?"""
+"""Checks of one instruction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fragmenta.isa.target import Version
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking import mnemonics, requirements, tensor
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, told
+from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, quoted
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.checking.registers import fits
@@ -32,7 +32,7 @@ from fragmenta.ptx.rules import ERROR, WARNING
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
-    """Everything about an instruction but the names in it."""
+    """All problems of an instruction, except those of names."""
     guard = of.guard.of if isinstance(of.guard, Not) else of.guard
     if guard is not None and guard.type not in ("pred", ""):
         message = f"a guard is a predicate; {guard.name} is declared as .{guard.type}"
@@ -102,7 +102,7 @@ def _remarked(of: Instruction, context: Context, remark: tensor.Remark) -> Probl
 
 
 def _reordered(of: Instruction, context: Context, manual: str) -> Problem:
-    """What is said about modifiers in another order than the manual's."""
+    """The problem for modifiers in another order than the manual's."""
     message = f"ptxas takes {of.mnemonic}, but the manual has another order"
     hint = f"the manual has {manual}"
     return context.problem(of, rules.MODIFIER_ORDER, message, hint)
@@ -163,7 +163,7 @@ def _lacks(of: Instruction, match: Match, context: Context) -> Iterator[Problem]
         for target in context.targets:
             if need.targets is not None and target not in need.targets:
                 message = f"{target} does not have {need.what}"
-                hint = f"it needs {requirements.told(need.text)}"
+                hint = f"it needs {requirements.listed(need.text)}"
                 yield context.problem(of, rules.TARGET, message, hint)
                 return
 
@@ -202,7 +202,7 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
         if not _passes(formal, actual):
             kind = f".v{formal.elements} " * (formal.elements != 1) + f".{formal.type}"
             message = f"{demangled(formal.name)} of {called.shown} is a {kind} register"
-            message += f"; given {told(actual)}"
+            message += f"; given {quoted(actual)}"
             yield context.problem(of, rules.REGISTER, message)
 
 

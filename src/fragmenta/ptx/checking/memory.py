@@ -1,4 +1,4 @@
-"""Does a kernel have more shared memory than its target allows?"""
+"""The limits of shared memory, and how much of it a kernel has."""
 
 from __future__ import annotations
 

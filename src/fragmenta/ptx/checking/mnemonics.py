@@ -1,4 +1,4 @@
-"""Which lines of the table does a mnemonic follow; and if none, what is wrong with it?
+"""Finds the lines of the table that a mnemonic follows, or what is wrong with it.
 
 ptxas takes most modifiers in any order.  So does this module; only types, state spaces
 and priorities have an order of their own, and the words that make the name of the

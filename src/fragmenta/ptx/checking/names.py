@@ -1,4 +1,4 @@
-"""Does everything exist that an instruction names?"""
+"""Checks that all names in an instruction exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Names:
         self.context, self.function = context, function
         module = context.module
         given = {each.name: each for each in (*function.parameters, *function.returns)}
-        # They are not put together: a module may have thousands, and as many functions.
+        # They are not merged: a module may have thousands, and as many functions.
         self._variables = (given, function.variables, module.variables)
         self._tables: tuple[Mapping[str, object], ...] = (
             *self._variables,

@@ -1,4 +1,4 @@
-"""Do the operands of an instruction fit a line of the table?"""
+"""Checks the operands of an instruction against a line of the table."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _count(qualifiers: Mapping[str, str], slot: Slot) -> int:
 
 
 def _no(slot: Slot, allowed: str, operand: Operand) -> Finding:
-    return Finding(rules.OPERAND, f"{slot.name} is {allowed}; given {told(operand)}")
+    return Finding(rules.OPERAND, f"{slot.name} is {allowed}; given {quoted(operand)}")
 
 
 # ── registers and constants ─────────────────────────────────────────────────
@@ -283,7 +283,7 @@ def _selected(of: Instruction, slot: Slot, operand: Part | Negative) -> Finding 
     part = isinstance(inner, Part) and inner.which not in slot.selectors
     if not minus and not part:
         return None
-    name = told(inner if part else operand)
+    name = quoted(inner if part else operand)
     return Finding(rules.OPERAND, f"{slot.name} of {of.mnemonic} cannot be {name}")
 
 
@@ -430,7 +430,7 @@ def _address(
     of: Instruction, match: Match, slot: Slot, operand: Operand
 ) -> Finding | None:
     if not isinstance(operand, Address):
-        wrong = f"{slot.name} is an address in [ ]; given {told(operand)}"
+        wrong = f"{slot.name} is an address in [ ]; given {quoted(operand)}"
         lax = "bulk" in of.qualifiers and isinstance(operand, Register)
         return Finding(rules.OPERAND, wrong, severity=WARNING if lax else "")
     base = operand.base
@@ -540,7 +540,7 @@ _KINDS: dict[str, _Check] = {
 
 
 def _together(of: Instruction, match: Match) -> Iterator[Finding]:
-    """What no operand is wrong with alone."""
+    """Problems of several operands together."""
     found = match.qualifiers
     if of.opcode == "mov" and not found.get("vec"):
         yield from _both_vectors(of)
@@ -592,7 +592,7 @@ def _threads(of: Instruction) -> Iterator[Finding]:
         )
 
 
-def told(operand: Operand) -> str:
+def quoted(operand: Operand) -> str:
     """An operand as a message quotes it."""
     if isinstance(operand, Register | Special | Symbol):
         return operand.name
@@ -605,14 +605,14 @@ def told(operand: Operand) -> str:
     if isinstance(operand, Sink):
         return "_"
     if isinstance(operand, Vector):
-        return operand.name or "{" + ", ".join(map(told, operand.items)) + "}"
+        return operand.name or "{" + ", ".join(map(quoted, operand.items)) + "}"
     if isinstance(operand, Part):
-        return f"{told(operand.of)}.{operand.which}"
+        return f"{quoted(operand.of)}.{operand.which}"
     if isinstance(operand, Negative):
-        return f"-{told(operand.of)}"
+        return f"-{quoted(operand.of)}"
     if isinstance(operand, Pair):
-        return f"{told(operand.first)}|{told(operand.second)}"
+        return f"{quoted(operand.first)}|{quoted(operand.second)}"
     if isinstance(operand, Address):
-        base = operand.base if isinstance(operand.base, int) else told(operand.base)
+        base = operand.base if isinstance(operand.base, int) else quoted(operand.base)
         return f"[{base}]"
     return type(operand).__name__.lower()

@@ -1,4 +1,4 @@
-"""Where in the text does a part of an instruction stand?"""
+"""Finds the place of a part of an instruction in the text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Places:
 
     @staticmethod
     def operands_text(statement: str) -> str:
-        """What stands behind the mnemonic of a statement."""
+        """What stands after the mnemonic of a statement."""
         head = _HEAD.match(statement)
         return statement[head.end() :].strip() if head else ""
 
@@ -81,7 +81,7 @@ class Places:
         return self.of(start, found.end() if found else 1)
 
     def qualifier(self, of: Instruction, index: int) -> Place:
-        """One word behind the opcode, by its number, with its dot."""
+        """One word after the opcode, by its number, with its dot."""
         start, text = self.statement(of)
         head = _HEAD.match(text)
         found = list(re.finditer(r"\.[\w:]+", head[0])) if head else []

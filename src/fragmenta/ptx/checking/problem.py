@@ -34,13 +34,13 @@ def _place(source: Source | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Another place that a problem has to do with."""
+    """Another place that a problem involves."""
 
     line: int
     text: str
     """The line of the PTX text."""
     message: str
-    """What it has to do with it."""
+    """How it is involved."""
     source: Source | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Problem:
     block: tuple[int, int, int] | None = None
     """The first block that showed it."""
     related: tuple[Related, ...] = ()
-    """The other places that it has to do with."""
+    """The other places that it involves."""
 
     def to_dict(self) -> dict[str, Any]:
         """The problem as plain values, for JSON."""
@@ -102,8 +102,8 @@ class Problem:
         """The story in lines that fit, below its rule and its place."""
         where = self.source.words if self.source else f"PTX line {self.line}"
         lines = [*self.message.removeprefix(f"{self.rule}: ").split("\n"), self.hint]
-        told = [wrapped(f"  {each}", width, "") for each in lines if each]
-        return "\n".join([wrapped(f"{self.rule}, {where}", width, "  "), *told])
+        said = [wrapped(f"  {each}", width, "") for each in lines if each]
+        return "\n".join([wrapped(f"{self.rule}, {where}", width, "  "), *said])
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"

@@ -1,8 +1,8 @@
-"""Is a register read before it was written?
+"""Finds registers that are read before they are written.
 
 A write under a predicate counts as a write: what is read later is often guarded by the
-same predicate.  A register that is written on some ways only is often right too, where
-the other ways cannot be taken; so the two cases are told apart.
+same predicate.  A register that is written on some paths only is often right too, where
+the other paths cannot be taken; so the two cases have different severities.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Unwritten(NamedTuple):
     register: Register
     when: str
     """``never``: nowhere in the function; ``later``: not before the first time that the
-    instruction runs; ``maybe``: not on every way."""
+    instruction runs; ``maybe``: not on every path."""
 
 
 def unwritten(
@@ -40,14 +40,14 @@ def unwritten(
         anywhere |= each
     known = _known_at(made, order, writes)
     maybe = _maybe_at(made, order, writes)
-    told: set[int] = set()
+    reported: set[int] = set()
     for number in sorted(order):
         have, may = known[number], maybe[number]
         for index in range(made[number].start, made[number].end):
             for register in effects[index].reads:
                 bit = 1 << register.number
-                if not have & bit and register.number not in told and register.type:
-                    told.add(register.number)
+                if not have & bit and register.number not in reported and register.type:
+                    reported.add(register.number)
                     when = "later" if anywhere & bit else "never"
                     yield Unwritten(index, register, "maybe" if may & bit else when)
             for register in effects[index].writes:
@@ -58,8 +58,8 @@ def unwritten(
 def _known_at(
     made: Sequence[BasicBlock], order: Sequence[int], writes: Sequence[int]
 ) -> dict[int, int]:
-    """The registers that every way to a block has written, as bits."""
-    known = dict.fromkeys(order, -1)  # everything, until a way shows otherwise
+    """The registers that every path to a block has written, as bits."""
+    known = dict.fromkeys(order, -1)  # everything, until a path shows otherwise
     known[order[0]] = 0
     changed = True
     while changed:
@@ -78,7 +78,7 @@ def _known_at(
 def _maybe_at(
     made: Sequence[BasicBlock], order: Sequence[int], writes: Sequence[int]
 ) -> dict[int, int]:
-    """The registers that some way to a block has written, without any loop."""
+    """The registers that some path to a block has written, without any loop."""
     place = {number: position for position, number in enumerate(order)}
     found: dict[int, int] = {}
     for number in order:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.isa.taking import is_written, slots
+from fragmenta.isa.operand_lists import is_written, slots
 from fragmenta.ptx.checking import mnemonics, tensor
 from fragmenta.ptx.module import (
     Address,
@@ -61,7 +61,7 @@ def _written(mnemonic: str, count: int) -> frozenset[int] | None:
         op = tensor.named(mnemonic)
         if isinstance(op, tensor.Remark):
             return None
-        # wgmma reads D too, unless scale-d is 0: nothing is said about that.
+        # wgmma reads D too, unless scale-d is 0: D counts as written only.
         firsts = [slot[0] for slot in slots(op.operands)]
         return frozenset(i for i, each in enumerate(firsts) if is_written(op, each))
     found = mnemonics.reading(mnemonic).matches

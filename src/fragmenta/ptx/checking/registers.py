@@ -1,4 +1,4 @@
-"""Which registers and constants may an operand of a type be?
+"""The registers and constants that an operand of a type may be.
 
 The manual's rules, as ptxas applies them: a register fits if it has the size of the
 type and its kind; ``.b`` fits every kind.  ``ld``, ``st`` and ``cvt`` take wider
@@ -49,7 +49,7 @@ def fits(register: str, of: str, wider: bool = False, vector: bool = False) -> b
     >>> fits("b64", "u16"), fits("b64", "u16", wider=True)
     (False, True)
     """
-    if not register or not of:  # not declared, or not known: nothing can be said
+    if not register or not of:  # not declared, or not known: any type is accepted
         return True
     have, want = kind(register), kind(of)
     if "pred" in (have, want):

@@ -1,7 +1,7 @@
-"""Does the file's PTX version, and its target, have the instruction?
+"""The PTX version and the targets that an instruction needs.
 
 A line of the table of opcodes may say what it needs.  Some words need more than their
-line does; the table here has them.  All of it is what ptxas says.
+line does; the table here has them.  All of it was read from ptxas.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def needs(of: Instruction, match: Match) -> Iterator[Need]:
             )
 
 
-def told(text: str) -> str:
+def listed(text: str) -> str:
     """The targets of a need as a message names them.
 
-    >>> told("sm_90"), told("sm_90a 100a/f")
+    >>> listed("sm_90"), listed("sm_90a 100a/f")
     ('sm_90 and later', 'sm_90a, sm_100a/f')
     """
     words = []
@@ -105,5 +105,5 @@ def told(text: str) -> str:
 
 
 def known(target: str) -> bool:
-    """Whether a target is one that the tables speak of."""
+    """Whether a target is in the tables."""
     return target in TARGETS

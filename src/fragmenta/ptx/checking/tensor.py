@@ -1,7 +1,7 @@
-"""Is a Tensor Core instruction in the catalogue, and do its operands fit it?
+"""Checks Tensor Core instructions against the catalogue.
 
-The catalogue of :mod:`fragmenta.isa` is the judge, with the words that
-:func:`fragmenta.instruction` has for the same mistakes.
+The catalogue of :mod:`fragmenta.isa` decides.  The messages are those of
+:func:`fragmenta.instruction` for the same mistakes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import cache
 from typing import NamedTuple
 
 from fragmenta.errors import BadOperands, UnknownInstruction, one_of
-from fragmenta.isa import operands, taking
+from fragmenta.isa import operand_checks, operand_lists
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.instruction import Operand as Taken
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.reasons import why_not
 from fragmenta.isa.target import TARGETS, expand
+from fragmenta.isa.unsupported import why_not
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.registers import kind
 from fragmenta.ptx.module import (
@@ -118,13 +118,15 @@ def fit(
     why: BadOperands | None = None
     any_address = all(each.ptx != "tensor" for each in op.operands)
     simple = [
-        _plain(_as_bits(each, number > 0 or not taking.destination(op)), any_address)
+        _plain(
+            _as_bits(each, number > 0 or not operand_lists.destination(op)), any_address
+        )
         for number, each in enumerate(of.operands)
     ]
     lax = [_FLOAT.sub("0f00000000", each) for each in simple]
     for given in (", ".join(simple), ", ".join(lax), text):
         try:
-            return operands.fitting(op, given, guard=name, declared=types)
+            return operand_checks.fitting(op, given, guard=name, declared=types)
         except BadOperands as refusal:
             if why is None or "is not a list of operands" not in str(refusal):
                 why = refusal
@@ -158,7 +160,7 @@ def unsupported(
     for number, each in enumerate(given):
         lacks = [t for t in targets if each.targets and t not in expand(each.targets)]
         if lacks:
-            name = taking.word(op, each)
+            name = operand_lists.word(op, each)
             have = one_of(expand(each.targets), "and")
             message = f"{lacks[0]} does not have {name} of {op}"
             return Remark(rules.TARGET, message, f"{have} have it", number)
@@ -172,11 +174,11 @@ def spelled(of: Instruction) -> str:
 
 def _wrong_one(op: Tensor, message: str) -> int | None:
     """The number of the operand that a message is about."""
-    for each in taking.lists(op):
+    for each in operand_lists.lists(op):
         number = -1
         for operand in each:
             number += not operand.name.startswith("thread_")  # in the braces before
-            if message.startswith(f"{op}: {taking.word(op, operand)} is "):
+            if message.startswith(f"{op}: {operand_lists.word(op, operand)} is "):
                 return number
     return None
 

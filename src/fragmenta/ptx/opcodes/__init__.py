@@ -1,4 +1,4 @@
-"""Which PTX instructions are there, and what does each of them mean?
+"""The table of opcodes: which PTX instructions there are, and what each computes.
 
 Importing this package fills the table of opcodes.
 """

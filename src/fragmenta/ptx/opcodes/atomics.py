@@ -1,6 +1,6 @@
-"""Which instructions change memory in one step?
+"""Atomic instructions: their lines in the table.
 
-The engine carries them out itself.
+Their code is written by :mod:`fragmenta.simt.atomics`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which operations on integers do the opcodes share?
+"""Operations on integers that the opcodes share.
 
-A value holds bits; whether they are signed is said by each function here.  Every
+A value holds bits; each function says whether they are signed.  Every
 function works on vectors of any number of lanes and on single numbers.  Functions
-that LLVM has as one instruction or intrinsic are emitted as that: the engine does not
-optimise the code it compiles.
+that LLVM has as one instruction or intrinsic are emitted as that: the code of a
+kernel is compiled without optimisation.
 """
 
 from __future__ import annotations

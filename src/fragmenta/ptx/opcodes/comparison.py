@@ -1,4 +1,4 @@
-"""What do the instructions that compare and select compute?
+"""Instructions that compare and select.
 
 Halves (``f16``) are compared as integers of the same order, so that no processor needs
 to know them; ``bf16`` is the upper half of a ``f32``.

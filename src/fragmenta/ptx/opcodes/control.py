@@ -1,6 +1,6 @@
-"""Which instructions decide what runs next?
+"""Instructions that decide what runs next: their lines in the table.
 
-The engine carries them out itself.
+Their code is written by :mod:`fragmenta.simt.control`.
 """
 
 from __future__ import annotations

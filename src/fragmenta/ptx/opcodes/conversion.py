@@ -1,4 +1,4 @@
-"""What does ``cvt`` compute between floating-point types, and to and from integers?
+"""``cvt`` between floating-point types, and to and from integers.
 
 Conversions that kernels use all the time are a few vector instructions.  All others
 take a number apart and round it with integers.
@@ -30,7 +30,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.ptx.opcodes.half import rounded, value_of
 from fragmenta.ptx.opcodes.rounding import (
-    FORMS,
+    FORMATS,
     canonical,
     encode,
     parts_of_float,
@@ -52,7 +52,7 @@ def integer_type(name: str) -> Type:
 
 def types_of(q: Qualifiers) -> tuple[str, str]:
     """The types of the result and of the operand."""
-    named = [q[word] for word in q if word in FORMS or word in ("dtype", "atype")]
+    named = [q[word] for word in q if word in FORMATS or word in ("dtype", "atype")]
     return named[0], named[-1]
 
 
@@ -64,7 +64,7 @@ def source(q: Qualifiers, a: Value, of: str) -> Value:
     if of in ("f16", "bf16"):
         return value_of(a, of)
     if of == "f32" and q.get("ftz") and not q.get("f16"):
-        a = without_subnormals(a, FORMS["f32"])
+        a = without_subnormals(a, FORMATS["f32"])
     return float_of(a)
 
 
@@ -144,12 +144,12 @@ def from_integers_rounded(q: Qualifiers, a: Value) -> Value:
     if q.get("sat"):
         positive = a > 0 if signed else a != 0
         a = select(positive, a.lift(1), 0)
-    return finished(encode(parts_of_integer(a, signed=signed), FORMS[of], mode), of)
+    return finished(encode(parts_of_integer(a, signed=signed), FORMATS[of], mode), of)
 
 
 def finished(bits: Value, of: str) -> Value:
     """64 bits cut to the width of a type."""
-    return convert(bits, _WIDTHS[FORMS[of].sign_at + 1])
+    return convert(bits, _WIDTHS[FORMATS[of].sign_at + 1])
 
 
 # ── between f32, f64 and 16 bits ────────────────────────────────────────────
@@ -193,7 +193,7 @@ def wider(q: Qualifiers, a: Value) -> Value:
     if to == "f64":
         return canonical(convert(x, F64), [convert(x, F64)])
     bits = canonical(x, [])
-    return without_subnormals(bits, FORMS["f32"]) if q.get("ftz") else bits
+    return without_subnormals(bits, FORMATS["f32"]) if q.get("ftz") else bits
 
 
 def without_tiny(q: Qualifiers, x: Value, bits: Value, mode: str) -> Value:
@@ -224,7 +224,7 @@ def single(q: Qualifiers, a: Value) -> Value:
     if q.get("sat"):
         bits = bits_of(convert(saturated(x), F32))
     else:
-        nan = convert(truncated_nan(x, FORMS["f32"]), I32)
+        nan = convert(truncated_nan(x, FORMATS["f32"]), I32)
         bits = select(is_nan(x), nan, bits_of(convert(x, F32)))
     return without_tiny(q, x, bits, "rn")
 
@@ -241,7 +241,7 @@ def narrow(q: Qualifiers, a: Value) -> Value:
     to, of = types_of(q)
     x = source(q, a, of)
     bits = rounded(saturated(x) if q.get("sat") else x, to)
-    return without_negative(bits, FORMS[to]) if q.get("relu") else bits
+    return without_negative(bits, FORMATS[to]) if q.get("relu") else bits
 
 
 @opcodes("""
@@ -278,12 +278,12 @@ def rounded_any(q: Qualifiers, a: Value) -> Value:
     if q.get("sat"):
         x = saturated(x)
     finite = bool(q.get("satfinite"))
-    bits = encode(parts_of_float(x), FORMS[to], q["rnd"] or "rn", finite=finite)
+    bits = encode(parts_of_float(x), FORMATS[to], q["rnd"] or "rn", finite=finite)
     if of == "f64":
-        bits = select(is_nan(x), truncated_nan(x, FORMS[to]), bits)
+        bits = select(is_nan(x), truncated_nan(x, FORMATS[to]), bits)
     word = finished(bits, to)
     if q.get("relu"):
-        word = without_negative(word, FORMS[to])
+        word = without_negative(word, FORMATS[to])
     return without_tiny(q, x, word, q["rnd"]) if to == "f32" else word
 
 
@@ -336,9 +336,9 @@ def integral(q: Qualifiers, a: Value) -> Value:
 def tensor_float(q: Qualifiers, a: Value) -> Value:
     """An f32 rounded to tf32, which has the upper 19 bits of its register."""
     finite = bool(q.get("satfinite"))
-    bits = encode(parts_of_float(float_of(a)), FORMS["tf32"], q["rnd"], finite=finite)
+    bits = encode(parts_of_float(float_of(a)), FORMATS["tf32"], q["rnd"], finite=finite)
     word = convert(bits << 13, I32)
-    return without_negative(word, FORMS["f32"]) if q.get("relu") else word
+    return without_negative(word, FORMATS["f32"]) if q.get("relu") else word
 
 
 @opcodes(

@@ -1,4 +1,4 @@
-"""What do the instructions that count, find and move bits compute?"""
+"""Instructions that count, find and move bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the instructions for f32 and f64 compute?
+"""Instructions for f32 and f64.
 
 Rounding to nearest is the host's own arithmetic, which follows IEEE 754.  What IEEE 754
 leaves open was seen on an H200: which NaN is written, and what ``.ftz`` flushes.
@@ -23,8 +23,8 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.ptx.opcodes.rounding import (
-    FORMS,
-    Form,
+    FORMATS,
+    FloatFormat,
     canonical,
     directed,
     saturated,
@@ -54,9 +54,9 @@ _NAN_ORDER = {
 }
 
 
-def form_of(bits: Value) -> Form:
+def format_of(bits: Value) -> FloatFormat:
     """The format of a scalar f32 or f64 operand, by its width."""
-    return FORMS["f32" if scalar_type(bits.type) == I32 else "f64"]
+    return FORMATS["f32" if scalar_type(bits.type) == I32 else "f64"]
 
 
 def computed(q: Qualifiers, operation: str, *given: Value) -> Value:
@@ -65,7 +65,7 @@ def computed(q: Qualifiers, operation: str, *given: Value) -> Value:
         single = {name: word for name, word in q.items() if name != "f32x2"}
         pairs = [recast(x, I32) for x in given]
         return recast(computed(single, operation, *pairs), I64)
-    form = form_of(given[0])
+    form = format_of(given[0])
     if q.get("ftz"):
         given = tuple(without_subnormals(x, form) for x in given)
     floats = [float_of(x) for x in given]
@@ -187,7 +187,7 @@ def sqrt(q: Qualifiers, a: Value) -> Value:
 
 def _unary(q: Qualifiers, a: Value, bits: Value) -> Value:
     if q.get("ftz"):
-        bits = without_subnormals(bits, form_of(a))
+        bits = without_subnormals(bits, format_of(a))
     return canonical(float_of(bits), [float_of(a)])
 
 
@@ -197,7 +197,7 @@ def _unary(q: Qualifiers, a: Value, bits: Value) -> Value:
 """)
 def neg(q: Qualifiers, a: Value) -> Value:
     """The number with the other sign."""
-    return _unary(q, a, a ^ -(1 << form_of(a).sign_at))
+    return _unary(q, a, a ^ -(1 << format_of(a).sign_at))
 
 
 @opcodes("""
@@ -206,7 +206,7 @@ def neg(q: Qualifiers, a: Value) -> Value:
 """)
 def absolute(q: Qualifiers, a: Value) -> Value:
     """The number without its sign."""
-    return _unary(q, a, a & ((1 << form_of(a).sign_at) - 1))
+    return _unary(q, a, a & ((1 << format_of(a).sign_at) - 1))
 
 
 @opcodes("""
@@ -214,7 +214,7 @@ def absolute(q: Qualifiers, a: Value) -> Value:
 """)
 def copysign(q: Qualifiers, a: Value, b: Value) -> Value:
     """b with the sign of a."""
-    sign = 1 << form_of(a).sign_at
+    sign = 1 << format_of(a).sign_at
     return (a & -sign) | (b & (sign - 1))
 
 
@@ -223,7 +223,7 @@ def copysign(q: Qualifiers, a: Value, b: Value) -> Value:
 """)
 def testp(q: Qualifiers, a: Value) -> Value:
     """Whether a number is of a kind."""
-    form = form_of(a)
+    form = format_of(a)
     magnitude = a & ((1 << form.sign_at) - 1)
     infinity, least = form.largest + 1, 1 << form.fraction_bits
     tests: dict[str, Callable[[], Value]] = {
@@ -257,7 +257,7 @@ def extreme(name: str, x: Value, y: Value, *, nan: bool) -> Value:
 
 
 def _extreme(q: Qualifiers, name: str, a: Value, b: Value) -> Value:
-    form = form_of(a)
+    form = format_of(a)
     if q.get("ftz"):
         a, b = without_subnormals(a, form), without_subnormals(b, form)
     sign = -(1 << form.sign_at)

@@ -1,4 +1,4 @@
-"""What does ``cvt`` compute to and from floats of 8 bits and less?
+"""``cvt`` to and from floats of 8 bits and less.
 
 Two such floats are packed into 16 bits, one in each byte, or into 8 bits for e2m1.  The
 first operand, or the upper half of the operand, is the upper one of the result.
@@ -22,8 +22,8 @@ from fragmenta.jit.trace import (
 from fragmenta.ptx.opcodes.bits import reverse_bits
 from fragmenta.ptx.opcodes.half import rounded, value_of
 from fragmenta.ptx.opcodes.rounding import (
-    FORMS,
-    Form,
+    FORMATS,
+    FloatFormat,
     encode,
     parts_of_float,
     without_negative,
@@ -31,7 +31,7 @@ from fragmenta.ptx.opcodes.rounding import (
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 
 
-def small_value(bits: Value, form: Form) -> Value:
+def small_value(bits: Value, form: FloatFormat) -> Value:
     """The f32 value of a small float, which i32 holds with zeros above."""
     magnitude = bits & ((1 << form.sign_at) - 1)
     scaled = float_of(magnitude << (23 - form.fraction_bits)) * 2.0 ** (127 - form.bias)
@@ -43,7 +43,7 @@ def small_value(bits: Value, form: Form) -> Value:
     return float_of(word | ((bits >> form.sign_at) << 31))
 
 
-def small_bits(q: Qualifiers, x: Value, form: Form) -> Value:
+def small_bits(q: Qualifiers, x: Value, form: FloatFormat) -> Value:
     """An f32 rounded to a small float, as i32; too large a number becomes the largest."""
     bits = convert(encode(parts_of_float(x), form, "rn", finite=True), I32)
     if not q.get("relu"):
@@ -64,7 +64,7 @@ def joined(upper: Value, lower: Value, width: int) -> Value:
 
 
 def _packed(q: Qualifiers, upper: Value, lower: Value) -> Value:
-    form = FORMS[q["dtype"].removesuffix("x2")]
+    form = FORMATS[q["dtype"].removesuffix("x2")]
     first, second = small_bits(q, upper, form), small_bits(q, lower, form)
     if form.sign_at < 4:
         return convert(joined(first, second, 4), I8)
@@ -144,21 +144,21 @@ def small_from_half(q: Qualifiers, a: Value) -> Value:
 )
 def half_from_small(q: Qualifiers, a: Value) -> Value:
     """Two small floats as f16 or bf16, which have all their values."""
-    form = FORMS[q["atype"].removesuffix("x2")]
+    form = FORMATS[q["atype"].removesuffix("x2")]
     width = 4 if form.sign_at < 4 else 8
     word = convert(a, I32, signed=False)
     parts = word >> width, word & ((1 << width) - 1)
     to = "f16" if q.get("f16x2") else "bf16"
     bits = [rounded(small_value(part, form), to) for part in parts]
     if q.get("satfinite"):
-        bits = [_finite(each, FORMS[to]) for each in bits]
+        bits = [_finite(each, FORMATS[to]) for each in bits]
     if q.get("relu"):
-        bits = [without_negative(each, FORMS[to]) for each in bits]
+        bits = [without_negative(each, FORMATS[to]) for each in bits]
     upper, lower = (convert(each, I32, signed=False) for each in bits)
     return joined(upper, lower, 16)
 
 
-def _finite(bits: Value, form: Form) -> Value:
+def _finite(bits: Value, form: FloatFormat) -> Value:
     """The bits of 16-bit floats, infinity replaced by the largest number."""
     infinite = (bits & 0x7FFF) == form.largest + 1
     return select(infinite, bits - 1, bits)
@@ -239,7 +239,7 @@ def stochastic_pair(q: Qualifiers, a: Value, b: Value, rbits: Value) -> Value:
     unused = 3 if of == "f16" else 0
     randoms = (rbits >> 16) << (16 + unused), rbits << (16 + unused)
     upper, lower = (
-        _stochastic(q, float_of(x), FORMS[of], random)
+        _stochastic(q, float_of(x), FORMATS[of], random)
         for x, random in zip((a, b), randoms, strict=True)
     )
     return joined(upper, lower, 16)
@@ -261,7 +261,7 @@ def stochastic_four(q: Qualifiers, *given: Value | tuple[Value, ...]) -> Value:
     # What stands in braces comes as one tuple, or one by one.
     flat = [x for each in given for x in (each if isinstance(each, tuple) else [each])]
     *numbers, rbits = flat
-    form = FORMS[q["dtype"].removesuffix("x4")]
+    form = FORMATS[q["dtype"].removesuffix("x4")]
     width = 4 if form.sign_at < 4 else 8
     backward = reverse_bits(rbits)
     randoms = backward << 16, rbits, backward, rbits << 16
@@ -272,7 +272,7 @@ def stochastic_four(q: Qualifiers, *given: Value | tuple[Value, ...]) -> Value:
     return convert(word, I16) if width == 4 else word
 
 
-def _stochastic(q: Qualifiers, x: Value, form: Form, random: Value) -> Value:
+def _stochastic(q: Qualifiers, x: Value, form: FloatFormat, random: Value) -> Value:
     finite = form.sign_at < 8 or bool(q.get("satfinite"))
     bits = encode(parts_of_float(x), form, "rs", finite=finite, random=random)
     word = convert(bits, I32)

@@ -1,4 +1,4 @@
-"""What do the instructions for f16 and bf16 compute, alone, in pairs and with f32?
+"""Instructions for f16 and bf16, alone, in pairs and with f32.
 
 Sums and products are computed in f32 and rounded again.  That is exact: f32 has more
 than twice the precision of both formats, and two bits more.  A fused product and sum
@@ -23,7 +23,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.ptx.opcodes.floating import computed, extreme
 from fragmenta.ptx.opcodes.rounding import (
-    FORMS,
+    FORMATS,
     bfloat_bits,
     bfloat_value,
     half_bits,
@@ -61,7 +61,7 @@ def elementwise(emit: Callable[..., Value]) -> Callable[..., Value]:
         of = type_of(q)
         single = [recast(x, I16) for x in given]
         if q.get("ftz"):
-            single = [without_subnormals(x, FORMS[of]) for x in single]
+            single = [without_subnormals(x, FORMATS[of]) for x in single]
         return recast(emit(q, of, *single), scalar_type(given[0].type))
 
     each.__doc__ = emit.__doc__
@@ -75,7 +75,7 @@ def _finished(q: Qualifiers, of: str, x: Value) -> Value:
     """An f32 value rounded, with ``.sat``, ``.relu`` and ``.ftz``."""
     bits = rounded(saturated(x) if q.get("sat") else x, of)
     if q.get("relu"):
-        bits = without_negative(bits, FORMS[of])
+        bits = without_negative(bits, FORMATS[of])
     if not q.get("ftz"):
         return bits
     # Seen on an H200: flushed is what 11 bits and any exponent do not round up.
@@ -174,7 +174,7 @@ def fma(q: Qualifiers, of: str, a: Value, b: Value, c: Value) -> Value:
 
 
 def _canonical(bits: Value, of: str) -> Value:
-    infinity = FORMS[of].largest + 1
+    infinity = FORMATS[of].largest + 1
     return select((bits & 0x7FFF) > infinity, 0x7FFF, bits)
 
 

@@ -1,4 +1,4 @@
-"""What do the integer arithmetic instructions compute?
+"""Integer arithmetic.
 
 Packed types (``u16x2``, ``s8x4``) have several numbers in one register; each of them is
 treated as a lane of its own.

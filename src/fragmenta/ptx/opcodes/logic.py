@@ -1,4 +1,4 @@
-"""What do the logic and shift instructions compute?"""
+"""Logic and shift instructions."""
 
 from __future__ import annotations
 

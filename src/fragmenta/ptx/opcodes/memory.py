@@ -1,6 +1,6 @@
-"""Which instructions load, store, and speak about addresses?
+"""Loads, stores, and instructions about addresses: their lines in the table.
 
-The engine carries them out itself.  Where a word excludes another one (a cache
+Their code is written by :mod:`fragmenta.simt.accessing`.  Where a word excludes another one (a cache
 operator excludes ``.volatile``), there are two lines.
 """
 

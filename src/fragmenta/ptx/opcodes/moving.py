@@ -1,6 +1,6 @@
-"""What do the instructions that move and resize integers compute?
+"""Instructions that move and resize integers.
 
-An instruction may write a register that is wider than its type.  The engine then
+An instruction may write a register that is wider than its type.  The emitter then
 extends the result as the type says, with its sign or with zeros.
 """
 

@@ -13,9 +13,9 @@ from fragmenta.errors import one_of
 from fragmenta.isa.table import read
 from fragmenta.isa.target import expand
 
-# ``has``: an instruction is meant that has one word of each group; ``*`` stands for the
+# ``has``: the instruction has one word of each group; ``*`` stands for the
 # rest of a word.  What is on a target since a later version than 9.4 has that of the
-# target.  Tests put the example before ptxas, for all targets and versions.
+# target.  Tests give the example to ptxas, for all targets and versions.
 TABLE = """
 opcode   | has                                         | ptx | targets         | example
 cvt      | ue5m3x2                                     | 9.4 | sm_107a sm_107f | cvt.rn.satfinite.ue5m3x2.f32 %h1, %f1, %f2;
@@ -77,7 +77,7 @@ LINES = tuple(
 
 @cache
 def not_covered(mnemonic: str) -> str:
-    """What is said about an instruction of a newer form; nothing about others.
+    """The message for an instruction of a newer form; empty for others.
 
     >>> print(not_covered("cvt.rn.satfinite.ue5m3x2.f32"))
     cvt with .ue5m3x2 exists since PTX 9.4, on sm_107a and sm_107f; it is not covered here

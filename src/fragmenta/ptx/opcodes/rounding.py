@@ -1,6 +1,6 @@
-"""How is a number rounded to a floating-point format?
+"""Rounds numbers to floating-point formats.
 
-Two ways lead to a result in any rounding mode.  Arithmetic in the host's own formats is
+There are two methods for any rounding mode.  Arithmetic in the host's own formats is
 done by the host, with its rounding mode set (:func:`directed`).  Every other value is
 taken apart into sign, significand and exponent (:class:`Parts`), and rounded with
 integers (:func:`encode`).
@@ -38,7 +38,7 @@ from fragmenta.jit.trace import (
 # ── formats ─────────────────────────────────────────────────────────────────
 
 
-class Form(NamedTuple):
+class FloatFormat(NamedTuple):
     """A floating-point format."""
 
     exponent_bits: int
@@ -59,22 +59,22 @@ class Form(NamedTuple):
         return self.exponent_bits + self.fraction_bits
 
 
-def _ieee(exponent_bits: int, fraction_bits: int, nan: int) -> Form:
+def _ieee(exponent_bits: int, fraction_bits: int, nan: int) -> FloatFormat:
     infinity = ((1 << exponent_bits) - 1) << fraction_bits
-    return Form(exponent_bits, fraction_bits, nan, infinity - 1)
+    return FloatFormat(exponent_bits, fraction_bits, nan, infinity - 1)
 
 
-FORMS = {
+FORMATS = {
     "f64": _ieee(11, 52, 0xFFF8000000000000),
     "f32": _ieee(8, 23, 0x7FFFFFFF),
     "tf32": _ieee(8, 10, 0x3FFFF),
     "f16": _ieee(5, 10, 0x7FFF),
     "bf16": _ieee(8, 7, 0x7FFF),
     "e5m2": _ieee(5, 2, 0x7F),
-    "e4m3": Form(4, 3, 0x7F, 0x7E),
-    "e3m2": Form(3, 2, 0x1F, 0x1F),
-    "e2m3": Form(2, 3, 0x1F, 0x1F),
-    "e2m1": Form(2, 1, 0x7, 0x7),
+    "e4m3": FloatFormat(4, 3, 0x7F, 0x7E),
+    "e3m2": FloatFormat(3, 2, 0x1F, 0x1F),
+    "e2m3": FloatFormat(2, 3, 0x1F, 0x1F),
+    "e2m1": FloatFormat(2, 1, 0x7, 0x7),
 }
 """The formats by their PTX names; tf32 without the 13 low bits of its register."""
 
@@ -119,7 +119,7 @@ def parts_of_integer(x: Value, *, signed: bool) -> Parts:
 
 def encode(
     x: Parts,
-    form: Form,
+    form: FloatFormat,
     mode: str,
     *,
     finite: bool = False,
@@ -155,7 +155,7 @@ def _word(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
 
 
-def _sign(form: Form) -> int:
+def _sign(form: FloatFormat) -> int:
     return _word(1 << form.sign_at)
 
 
@@ -192,7 +192,9 @@ def _away(
     return away
 
 
-def _limited(x: Parts, word: Value, form: Form, mode: str, finite: bool) -> Value:
+def _limited(
+    x: Parts, word: Value, form: FloatFormat, mode: str, finite: bool
+) -> Value:
     """A magnitude, or what stands for one that is too large."""
     infinity = form.largest + 1
     over = compare_unsigned(">", word, form.largest)
@@ -299,7 +301,7 @@ def _directed_function(
 # ── what all floating-point instructions share ──────────────────────────────
 
 
-def without_subnormals(bits: Value, form: Form) -> Value:
+def without_subnormals(bits: Value, form: FloatFormat) -> Value:
     """The bits of floats, subnormals replaced by a zero of the same sign: ``.ftz``."""
     exponent = ((1 << form.exponent_bits) - 1) << form.fraction_bits
     sign = -(1 << form.sign_at)
@@ -329,7 +331,7 @@ def saturated(x: Value) -> Value:
     return float_of(select(bits > infinity, 0, smaller(larger(bits, 0), one)))
 
 
-def truncated_nan(x: Value, form: Form) -> Value:
+def truncated_nan(x: Value, form: FloatFormat) -> Value:
     """The f64 NaN x in a smaller format: sign and upper bits, made quiet; i64."""
     magnitude = bits_of(x) & ((1 << 63) - 1)
     fraction = (magnitude >> (52 - form.fraction_bits)) & (
@@ -340,7 +342,7 @@ def truncated_nan(x: Value, form: Form) -> Value:
     return select(bits_of(x) < 0, word | (1 << form.sign_at), word)
 
 
-def without_negative(bits: Value, form: Form) -> Value:
+def without_negative(bits: Value, form: FloatFormat) -> Value:
     """The bits of floats, negative ones replaced by +0: ``.relu``; NaN stays NaN."""
     magnitude = bits & ((1 << form.sign_at) - 1)
     infinity = ((1 << form.exponent_bits) - 1) << form.fraction_bits

@@ -1,4 +1,4 @@
-"""What do the approximate instructions compute: reciprocals, roots, powers, waves?
+"""Approximate instructions: reciprocals, roots, powers, sines.
 
 Each is one operation of the special function unit (:mod:`.special_unit`), alone or with
 a few multiplications around it.  The sequences are those that ptxas 13.0 writes for
@@ -31,7 +31,7 @@ from fragmenta.jit.trace import (
 from fragmenta.ptx.opcodes import special_unit as unit
 from fragmenta.ptx.opcodes.floating import computed
 from fragmenta.ptx.opcodes.half import type_of, value_of
-from fragmenta.ptx.opcodes.rounding import FORMS, without_subnormals
+from fragmenta.ptx.opcodes.rounding import FORMATS, without_subnormals
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 
 _LEAST = 0x00800000
@@ -57,7 +57,7 @@ def _times_ftz(x: Value, factor: Number) -> Value:
     It is rounded to 24 bits before that is decided, not to the fewer bits of a
     subnormal number.
     """
-    a, b = (without_subnormals(each, FORMS["f32"]) for each in (x, x.lift(factor)))
+    a, b = (without_subnormals(each, FORMATS["f32"]) for each in (x, x.lift(factor)))
     product = convert(float_of(a), F64) * convert(float_of(b), F64)  # exact
     tiny = abs(product) < 2.0**-126 - 2.0**-151
     return select(tiny, (a ^ b) & -0x80000000, _times(a, b))
@@ -117,7 +117,7 @@ def div(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 # The two factors of a quotient.  They are no instructions of PTX: the assembler may
-# fuse their product with a sum, see :mod:`fragmenta.ptx.opcodes.quotients`.
+# fuse their product with a sum, see :mod:`fragmenta.ptx.ptxas.quotients`.
 @opcodes(
     """
     _factors.approx{.ftz}.f32   d, p:f32, a, b

@@ -1,4 +1,4 @@
-"""What are the coefficients of the special function unit?
+"""The coefficients of the special function unit.
 
 The unit computes ``(c0 * 2**place + bias + c1 * l + c2 * square(l)) >> shift``, where
 ``l`` are the low bits of the operand.  Its high bits choose a row.  A row is three
@@ -87,7 +87,7 @@ RCP = Table(
     bias=0x7E7,
     shift=15,
 )
-"""1 / x for x in [1, 2): the reciprocal has 23 bits behind its first."""
+"""1 / x for x in [1, 2): the reciprocal has 23 bits after its first."""
 
 RSQ = Table(
     "RSQ",
@@ -251,7 +251,7 @@ LG2 = Table(
     bias=0x345,
     shift=2,
 )
-"""log2(x) for x in [1, 2), with 36 bits behind the point."""
+"""log2(x) for x in [1, 2), with 36 bits after the point."""
 
 SIN = Table(
     "SIN",
@@ -283,7 +283,7 @@ SIN = Table(
     bias=0x0,
     shift=0,
 )
-"""sin(x) for x in [0, 1) quarter turns, with 37 bits behind the point."""
+"""sin(x) for x in [0, 1) quarter turns, with 37 bits after the point."""
 
 TANH = Table(
     "TANH",
@@ -310,4 +310,4 @@ TANH = Table(
     bias=0x0,
     shift=0,
 )
-"""tanh(x) / 2**e for e = -8 to 2 and x in [2**e, 2**(e + 1)), 40 bits behind the point."""
+"""tanh(x) / 2**e for e = -8 to 2 and x in [2**e, 2**(e + 1)), 40 bits after the point."""

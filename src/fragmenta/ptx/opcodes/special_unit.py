@@ -1,4 +1,4 @@
-"""What does the special function unit compute, bit for bit?
+"""The special function unit, bit for bit.
 
 These are the operations of ``MUFU`` in an H200's machine code, by their names there.
 Each takes and returns the bits of numbers, i32.  A number is looked up in three steps:
@@ -97,7 +97,7 @@ def _fields(x: Value) -> tuple[Value, Value, Value]:
 
 
 def _cut(x: Value, point: Value | int) -> Value:
-    """A non-negative i64 with so many bits behind the point as f32, cut to 24 bits."""
+    """A non-negative i64 with so many bits after the point as f32, cut to 24 bits."""
     # An f64 holds it exactly: it has at most 53 bits.
     bits = bits_of(convert(x, F64)) >> 29
     exponent = _word(bits) - ((point + (1023 - 127)) << 23)
@@ -120,7 +120,7 @@ def rcp(x: Value) -> Value:
 
 
 def _reciprocal(fraction: Value) -> Value:
-    """1 / (1 + fraction), with 24 bits behind the point."""
+    """1 / (1 + fraction), with 24 bits after the point."""
     low = fraction & 0xFFFF
     table = tables.RCP
     return _word(interpolated(table, fraction >> 16, low, low << 1) >> table.shift)
@@ -132,7 +132,7 @@ def _segment(odd: Value, fraction: Value) -> Value:
 
 
 def _inverse_root(odd: Value, fraction: Value) -> Value:
-    """1 / sqrt(1 + fraction) or 1 / sqrt(2 + 2 * fraction), 24 bits behind the point."""
+    """1 / sqrt(1 + fraction) or 1 / sqrt(2 + 2 * fraction), 24 bits after the point."""
     table = tables.RSQ
     found = interpolated(table, _segment(odd, fraction), fraction & 0x1FFFF)
     # The one result that is a power of two.
@@ -166,7 +166,7 @@ def sqrt(x: Value) -> Value:
 
 
 def _fixed(exponent: Value, fraction: Value, most: int) -> Value:
-    """A magnitude with 23 bits behind the point, cut; ``exponent`` is not biased."""
+    """A magnitude with 23 bits after the point, cut; ``exponent`` is not biased."""
     significand = fraction | _LEAST
     left = significand << smaller(larger(exponent, 0), most)
     right = significand >> smaller(larger(0 - exponent, 0), 31)

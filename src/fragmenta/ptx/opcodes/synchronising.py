@@ -1,6 +1,6 @@
-"""Which instructions make threads wait, exchange values, or copy behind their back?
+"""Instructions that wait, exchange values or copy asynchronously: their lines.
 
-The engine carries them out itself.
+Handlers in :mod:`fragmenta.simt` write their code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ shfl.sync.mode.b32                  d|p, a, b:b32, c:b32, membermask:u32  ; mode
 """)
 
 # ── mbarrier ────────────────────────────────────────────────────────────────
-# The bits of a state are the hardware's secret.  Here they are other bits.
+# The bits of a state are not documented.  Here they are other bits.
 
 declare("""
 ; scope = cta cluster ; target = sm_80 ; ptx = 7.0 ; name = init inval expect_tx complete_tx arrive arrive_drop test_wait parity try_wait pending_count

@@ -1,4 +1,4 @@
-r"""How is one PTX instruction written in the table of opcodes, and found again?
+r"""The notation of the table of opcodes, and the look-up in it.
 
 A line of the table is written as the manual writes the syntax of an instruction,
 then, after semicolons, the words that may stand for each name::
@@ -9,7 +9,7 @@ then, after semicolons, the words that may stand for each name::
 A qualifier whose name is not explained stands for itself, as ``.ftz`` does.  Braces
 may be left out in the instruction.  An operand has the type of the instruction, which
 is the qualifier called ``type`` or else the last one that is a type; another type is
-written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
+written after a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
 ``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
 or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
 operand that may be left out, ``[a]`` an address.
@@ -84,7 +84,7 @@ class Slot:
 
 
 class Piece(NamedTuple):
-    """One word behind a dot in a line of the table."""
+    """One word after a dot in a line of the table."""
 
     name: str
     words: tuple[str, ...]
@@ -100,11 +100,11 @@ class Syntax:
     opcode: str
     operands: tuple[Slot, ...]
     emit: Callable[..., Any] | None = None
-    """What it computes: see :func:`opcodes`."""
+    """The function that computes it: see :func:`opcodes`."""
     large: bool = False
     fidelity: str = "ieee"
     pieces: tuple[Piece, ...] = ()
-    """The words behind the opcode, in order."""
+    """The words after the opcode, in order."""
     since: str = ""
     """The first PTX version that has it, if the assembler asks for one."""
     targets: str = ""
@@ -222,7 +222,7 @@ def declare(
     words: Mapping[str, str] | None = None,
     computes: bool = False,
 ) -> None:
-    """Add lines to the table; without ``emit`` the engine itself carries them out.
+    """Add lines to the table; without ``emit`` a handler in ``simt`` writes their code.
 
     ``computes``: it does nothing but compute in each lane, as all with ``emit`` do.
     """

@@ -1,4 +1,4 @@
-"""Which instructions belong to the Tensor Cores?
+"""The opcodes of the Tensor Cores.
 
 The catalogue in :mod:`fragmenta.isa` says what they look like; the table of opcodes
 has no lines for them.

@@ -1,4 +1,4 @@
-"""What do the video instructions compute?
+"""Video instructions.
 
 They select bytes or halves of their operands, compute with more bits than those have,
 saturate, and then merge the result into a part of ``c`` or combine it with ``c``.  The

@@ -92,7 +92,7 @@ def _computes(instruction: Instruction) -> bool:
 
 
 def cuts(instruction: Instruction) -> bool:
-    """Whether a piece of code ends behind an instruction."""
+    """Whether a piece of code ends after an instruction."""
     words = set(instruction.qualifiers)
     match instruction.opcode:
         case "bra" | "brx" | "ret" | "exit" | "call" | "trap" | "brkpt" | "pmevent":

@@ -1,16 +1,16 @@
-"""What does PTX text say?
+"""The reader of PTX text.
 
 parse(text)   the module of a text
 load(path)    the module of a file
 
-lexer         which word comes next, and where does it stand?
-expressions   what is the value of a constant?
-scopes        what does a name stand for, here?
-operands      what is an operand?
-declarations  what does a declaration declare?
-headers       what stands before the body of a function?
-statements    what does the body of a function say?
-file          what does a whole file say?
+lexer         words and their places
+expressions   constant expressions
+scopes        names and nested blocks
+operands      operands
+declarations  variables, parameters, registers
+headers       what precedes the body of a function
+statements    the body of a function
+file          a whole file
 """
 
 from fragmenta.ptx.reading.file import load, parse

@@ -1,4 +1,4 @@
-"""What does a declaration declare: variables, parameters, registers?"""
+"""Reads declarations: variables, parameters, registers."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def register_names(
 
 
 def _count(cursor: Cursor) -> int | None:
-    """Take the ``<100>`` behind a name, if it is there."""
+    """Take the ``<100>`` after a name, if it is there."""
     if not cursor.accept("<"):
         return None
     count = cursor.number()
@@ -199,7 +199,7 @@ def variables(cursor: Cursor, of: Head) -> Iterator[tuple[Variable, int]]:
 
 
 def _initialised(cursor: Cursor, of: Head, name: str) -> Variable:
-    """Take the dimensions and the initial value behind a name."""
+    """Take the dimensions and the initial value after a name."""
     sizes = _dimensions(cursor)
     elements = _elements(sizes)
     if not cursor.accept("="):
@@ -384,7 +384,7 @@ def parameter(cursor: Cursor) -> Variable:
     if cursor.word not in (".param", ".reg"):
         cursor.fail("'.param'", "'.reg'", "')'")
     of = head(cursor, cursor.step()[1:])
-    if cursor.word == ".align":  # of a parameter, it may also stand behind the type
+    if cursor.word == ".align":  # of a parameter, it may also stand after the type
         of.align = _align(cursor)
     if cursor.accept(".ptr"):
         of.attributes.append("ptr")

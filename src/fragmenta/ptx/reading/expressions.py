@@ -1,4 +1,4 @@
-"""What is the value of a constant?
+"""Reads constant expressions and computes their values.
 
 Integers are 64 bits wide, signed or unsigned as in C: a literal is unsigned with the
 suffix U or if it needs the highest bit, and an operation is unsigned if an operand is.
@@ -193,7 +193,7 @@ def _number(cursor: Cursor) -> Value:
 
 
 def _parenthesised(cursor: Cursor) -> Value:
-    """What stands behind an opening parenthesis: a cast, or an expression."""
+    """What stands after an opening parenthesis: a cast, or an expression."""
     if cursor.kind != "directive":
         value = expression(cursor)
         cursor.expect(")", "an operator")

@@ -1,4 +1,4 @@
-"""What does a whole PTX file say?"""
+"""Reads a whole PTX file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.ptx.module import Function, Module, Variable
 from fragmenta.ptx.reading import declarations
 from fragmenta.ptx.reading.headers import pragma, signature
@@ -77,7 +77,7 @@ def load(path: str | PathLike[str]) -> Module:
     ('sm_100a', (9, 0), 'empty.ptx')
     """
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
-        raise Error(f"path is the name of a PTX file; given {path!r}")
+        raise BadCall(f"path is the name of a PTX file; given {path!r}")
     data = Path(path).read_bytes()
     return parse(data.decode("utf-8-sig", errors="replace"), str(path))
 
@@ -143,7 +143,7 @@ class Reader:
         return words
 
     def address_size(self) -> int:
-        """Take the number behind ``.address_size``."""
+        """Take the number after ``.address_size``."""
         at, size = self.cursor.at, self.cursor.number("32 or 64")
         if size not in (32, 64):
             self.text.fail(at, f"'{size}'", ["32", "64"])

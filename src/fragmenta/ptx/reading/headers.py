@@ -1,4 +1,4 @@
-"""What stands before the body of a function?"""
+"""Reads what precedes the body of a function."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _attributes(cursor: Cursor) -> list[str]:
 
 
 def _values(cursor: Cursor) -> list[int] | list[str]:
-    """Take a directive and the numbers behind it."""
+    """Take a directive and the numbers after it."""
     if cursor.word == ".pragma":
         return pragma(cursor)
     if cursor.word == ".attribute":

@@ -1,4 +1,4 @@
-"""Which word comes next, and where does it stand?
+"""Splits PTX text into words, and knows the place of each.
 
 Comments are blanked first, so that every place in the text keeps its offset.  The
 frequent statements are then read by one regular expression each; :class:`Cursor` reads
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 MNEMONIC = re.compile(r"[a-zA-Z]\w*(?:\s*\.\w+(?:::\w+)*(?::\d+)?)*", re.ASCII)
 _LONGEST_LINE, _MARGIN = 100, 40
 MOST_DEPTH = 100
-"""How deep brackets may be nested; no compiler comes near."""
+"""How deep brackets may be nested; compilers stay far below."""
 
 
 class Text:

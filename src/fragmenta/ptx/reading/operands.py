@@ -1,4 +1,4 @@
-"""What is an operand?
+"""Reads operands.
 
 Most operands are written many times, and nearly all have one of a few forms: a name, a
 number, an address or a vector of those.  :func:`quick` finds these with one regular
@@ -158,7 +158,7 @@ def _named(cursor: Cursor, names: Names) -> Operand:
 
 
 def _part(cursor: Cursor, names: Names, name: str) -> Operand:
-    """Take the ``.x`` behind a name."""
+    """Take the ``.x`` after a name."""
     at, which = cursor.at, cursor.step()[1:]
     part = names.part(name, which)
     if part is None:
@@ -261,7 +261,7 @@ def _argument(cursor: Cursor, names: Names) -> Operand:
 
 
 def guard(cursor: Cursor, names: Names) -> Register | Not:
-    """Take the predicate that stands behind an ``@``."""
+    """Take the predicate that stands after an ``@``."""
     negated = cursor.accept("!")
     found = _register(cursor, names, "a predicate")
     return Not(found) if negated else found

@@ -1,7 +1,7 @@
-"""What does a name stand for, here?
+"""Resolves names: registers, variables and labels of nested blocks.
 
 A name belongs to the innermost ``{ }`` that declares it.  Registers and variables are
-known from their declaration on, labels in the whole block: they are settled when the
+known from their declaration on, labels in the whole block: they are resolved when the
 function ends.
 """
 

@@ -1,4 +1,4 @@
-"""What does the body of a function say?
+"""Reads the body of a function.
 
 One regular expression takes an instruction whose operands have frequent forms.  All
 else is read word by word: declarations, labels, blocks, calls, and mistakes.
@@ -66,7 +66,7 @@ def _pieces(text: str) -> list[str]:
 
 
 class Body:
-    """Reads the body of one function, from behind its opening brace."""
+    """Reads the body of one function, from after its opening brace."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Body:
         if mnemonic[:3] == "bra":  # what a branch names can only be a label
             name = _WHOLE_NAME.fullmatch(text.rstrip())
             return (names.unknown(name[0]),) if name else None
-        # Outside of braces, commas part operands; "[a, b]" is then of no frequent form.
+        # Outside of braces, a comma ends an operand; "[a, b]" is read word by word.
         words = text.split(",") if "{" not in text else _pieces(text)
         known = names.scope.known
         for word in map(str.strip, words):
@@ -246,7 +246,7 @@ class Body:
         return symbol
 
     def table(self, name: str, at: int) -> None:
-        """Take the names behind ``.branchtargets`` or ``.calltargets``."""
+        """Take the names after ``.branchtargets`` or ``.calltargets``."""
         cursor = self.cursor
         cursor.step()
         found: list[str] = []
@@ -295,7 +295,7 @@ class Body:
         inner, outer = tuple(numbers[:3]), tuple(numbers[3:])
         caller = None
         if found[4] is not None:
-            # A caller that was itself put in place of a call came before.
+            # A caller that was itself inlined came before.
             caller = self.locations.get(outer) or self._location(outer, None)
         self.source = self._location(inner, caller)
         self.locations[inner] = self.source

@@ -1,6 +1,6 @@
 """Which registers of a function can hold undefined bits, and where they come from.
 
-A bit is undefined if it comes from a register that was not written on some way, or from
+A bit is undefined if it comes from a register that some path has not written, or from
 memory.  What is computed from such registers is followed, too; all others are known to
 be defined before the kernel runs.
 """

@@ -1,12 +1,17 @@
-"""What happened in a cluster, in order?
+"""The history of a cluster: a note for every event that its observer saw.
 
-An :class:`Observer` notes every event here.  Of a cluster in which a problem was found
-the notes are kept: for the words of the report, and for the picture of the launch.
+The notes of a cluster with a problem are kept, for the words of the report and for the
+picture of the launch.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from fragmenta.ptx.module import Module
+from fragmenta.simt.compiled import Compiled
+from fragmenta.units.findings import Finding
 
 MOST = 20_000
 """Notes of one cluster; what happens later is not noted."""
@@ -22,7 +27,8 @@ class Note(NamedTuple):
     time: int
     """The number of the event in its cluster."""
     what: str
-    """``wait``, ``vain``, ``arrive``, ``phase``, ``copy``, ``done``, ``product`` …"""
+    """``wait``, ``try`` (a wait that fails), ``arrive``, ``phase``, ``copy``, ``done``,
+    ``product`` …"""
     rank: int
     warp: int
     lanes: int
@@ -30,14 +36,17 @@ class Note(NamedTuple):
     epoch: int
     """Of the warp, for its own accesses."""
     about: tuple[Any, ...]
+    """For what has to do with an mbarrier: its rank, its offset, the phase.  For work:
+    its agents and epochs; for a copy also its number, what it counts at, its bytes, and
+    the ranks that it writes to."""
 
 
 class History:
     """The notes of the cluster that runs, and those that are kept."""
 
     def __init__(self) -> None:
-        self.notes: list[tuple[Any, ...]] = []
-        self.kept: dict[int, list[tuple[Any, ...]]] = {}
+        self.notes: list[Note] = []
+        self.kept: dict[int, list[Note]] = {}
         """The notes of clusters with a problem, and of the first one, by number."""
 
     def begin(self) -> None:
@@ -49,20 +58,28 @@ class History:
         if (problem and len(self.kept) < MOST_KEPT) or not self.kept:
             self.kept[cluster] = self.notes
 
-    def add(self, *note: Any) -> None:
-        """Note something: the fields of a :class:`Note`."""
+    def add(self, note: Note) -> None:
+        """Add a note, if there is room."""
         if len(self.notes) < MOST:
             self.notes.append(note)
-
-    def told(self) -> list[Note]:
-        """The notes of the cluster that runs."""
-        return [Note(*each) for each in self.notes]
 
 
 # ── looking back ────────────────────────────────────────────────────────────
 
 
-def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Any) -> int:
+class Access(Protocol):
+    """An access, by where and when it was made."""
+
+    @property
+    def site(self) -> int:
+        """Its instruction."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its agent."""
+
+
+def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Access) -> int:
     """The time of an access: of its issue, or after the last event of its warp.
 
     ``warp`` is -1 for an agent that is no warp.  The time is -1 if it is not known.
@@ -78,7 +95,7 @@ def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Any) -> 
 
 
 def issuer(
-    notes: list[Note], agent: int, access: Any, goal: int
+    notes: list[Note], agent: int, access: Access, goal: int
 ) -> tuple[int, int, int] | None:
     """The rank, the warp and the lanes that issued a copy to the block of a rank."""
     for each in notes:
@@ -87,7 +104,7 @@ def issuer(
     return None
 
 
-def _is(note: Note, agent: int, access: Any) -> bool:
+def _is(note: Note, agent: int, access: Access) -> bool:
     """Whether a note is about the work that an access belongs to."""
     return note.site == access.site and (agent, access.epoch) in note.about[0]
 
@@ -112,34 +129,16 @@ def waits_of(
 # ── what a launch keeps ─────────────────────────────────────────────────────
 
 
-class Mark(NamedTuple):
-    """A problem in a cluster."""
-
-    rule: str
-    severity: str
-    site: int
-    other: int | None
-    block: int
-    """The number of the block in the grid."""
-    story: Any
-    """The two accesses: a ``seen.Story``, or nothing."""
-
-
 class Recorded(NamedTuple):
-    """What happened in one cluster of a launch."""
+    """The history of one cluster of a launch, with the problems that it had."""
 
     cluster: int
     blocks: tuple[tuple[int, int, int], ...]
     """Where its blocks are in the grid, by rank."""
     warps: int
     schedule: str | int
-    raw: list[tuple[Any, ...]]
-    marks: list[Mark]
-    module: Any
-    """Gives the module."""
-    compiled: Any
-
-    @property
-    def notes(self) -> list[Note]:
-        """What happened, in order."""
-        return [Note(*each) for each in self.raw]
+    notes: list[Note]
+    """What happened, in order."""
+    problems: list[Finding]
+    module: Callable[[], Module]
+    compiled: Compiled

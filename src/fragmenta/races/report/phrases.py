@@ -6,11 +6,10 @@ Words in braces are filled in by :mod:`telling`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.errors import ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ATOMIC, FENCED, Rule
+from fragmenta.races.report.stories import Agent
 from fragmenta.races.shadow.layout import Apart
 
 AGENTS = {
@@ -83,7 +82,7 @@ SPOKEN = {
         FENCED: "cuda.threadfence() and an atomic flag",
     },
 }
-"""What repairs are called in the language that a kernel was written in."""
+"""The words for repairs in the language that a kernel was written in."""
 
 
 def spoken(text: str, language: str) -> str:
@@ -151,7 +150,7 @@ _FENCE = (
 
 
 def repair(
-    rule: Rule, space: str, now_write: bool, now: Any, before: Any, apart: int
+    rule: Rule, space: str, now_write: bool, now: Agent, before: Agent, apart: int
 ) -> str:
     """What would order two accesses, and all others that are as far ``apart``."""
     same_warp = (now.rank, now.number) == (before.rank, before.number)
@@ -203,18 +202,18 @@ WIDER = {
 }
 
 
-def wider(apart: int, now: Any, before: Any) -> str:
-    """That threads farther apart than these two do the same."""
+def wider(apart: int, now: Agent, before: Agent) -> str:
+    """The remark that threads farther apart than these two do the same."""
     if now.block != before.block:
         return ""
     near = now.rank != before.rank, now.number != before.number
-    for each, told in (
+    for each, clear in (
         (Apart.GROUP, False),
         (Apart.BLOCK, near[0]),
         (Apart.WARP, any(near)),
     ):
         if apart & each:
-            return "" if told else WIDER[each]
+            return "" if clear else WIDER[each]
     return ""
 
 

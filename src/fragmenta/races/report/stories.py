@@ -1,17 +1,22 @@
-"""What happened before a problem, as far as it explains it.
+"""Stories of problems: who took part, and which waits came before.
 
-Compiled code notes who took part in a problem, and no more.  When a cluster ends, the
-notes of its events say who had issued a copy, and which waits came before.
+Compiled code notes the two accesses of a problem.  When a cluster ends, the notes of
+its events add who had issued a copy, and which waits came before.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fragmenta.races.report.history import Note, issuer, moment, waits_of
+from fragmenta.races.shadow.detected import Detected
+from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
+
+if TYPE_CHECKING:
+    from fragmenta.races.observer import Observer
 
 LATEST = 1 << 62
 
@@ -74,68 +79,67 @@ class Story(NamedTuple):
     """Of whoever did the later access, for what concerns the earlier one."""
 
 
-NOBODY = Story(-1, Agent("warp", 0, 0, -1, 0, -1), None, None)
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Collision(Finding):
     """A problem of one access of memory, and mostly of an earlier one."""
 
-    space: str = "shared"
-    story: Story = NOBODY
-    owner: int = 0
-    """The rank of the block whose shared memory it is."""
-    first: int = 0
-    """The first address."""
-    last: int = 0
-    """The address after the last."""
-    now_write: bool = False
-    was_write: bool = False
-    same_value: bool = False
-    """Whether both wrote the same value."""
-    one_store: bool = False
-    """Whether both are lanes of one instruction."""
-    partly: bool = False
-    """Whether a part of what was read was written."""
+    noted: Noted
+    """What the race detector noted."""
+    story: Story
+
+    @property
+    def owner(self) -> int:
+        """The rank of the block whose shared memory it is."""
+        return self.noted.first >> RANK_BITS
 
 
-Key = tuple[int, int, int]
+def story_of(found: Finding) -> Story | None:
+    """The story of a problem of two accesses; None for other problems."""
+    return found.story if isinstance(found, Collision) else None
 
 
-def key(found: Any) -> Key:
-    """By what a problem is known."""
-    return found.case, found.now.site, -1 if found.before is None else found.before.site
+class Stories:
+    """The stories of the problems of a cluster in shared memory."""
 
-
-class Seen:
-    """The stories of a cluster's problems."""
-
-    def __init__(self, observer: Any) -> None:
+    def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self.stories: dict[Key, Story] = {}
-        self._noted = 0
+        self._stories: dict[tuple[Detected, int, int], Story] = {}
+        self._used = self._count = 0
+
+    def of(self, problem: Noted) -> Story:
+        """The story of a problem."""
+        return self._stories[problem.key]
 
     def keep(self, problem: bool) -> None:
-        """Write down the stories of problems that are new.
+        """Keep the stories of problems that are new.
 
         ``problem`` says that there are others in the cluster.
         """
         observer = self.observer
-        new = observer.watch.noted != self._noted
-        self._noted = observer.watch.noted
-        found = observer.watch.found() if new else []
+        found = self._new()
         if observer.cluster.alone:  # nothing is noted, and several blocks have run
             numbers = {observer.number_of(each) for each in found} or {0}
             for number in sorted(numbers):
                 observer.history.keep(number, True)
         else:
-            observer.history.keep(observer.cluster.number, new or problem)
-        notes = observer.history.told() if found else []
+            observer.history.keep(observer.cluster.number, bool(found) or problem)
+        notes = observer.history.notes
         for each in found:
-            if key(each) not in self.stories:
-                self.stories[key(each)] = self._story(each, notes)
+            if each.key not in self._stories:
+                self._stories[each.key] = self._story(each, notes)
 
-    def _story(self, found: Any, notes: list[Note]) -> Story:
+    def _new(self) -> list[Noted]:
+        """All problems, if there are more than before; otherwise none."""
+        watch = self.observer.watch
+        if watch.problems.used == self._used:
+            return []
+        self._used, found = watch.problems.used, watch.found()
+        if len(found) == self._count:
+            return []
+        self._count = len(found)
+        return found
+
+    def _story(self, found: Noted, notes: list[Note]) -> Story:
         goal = found.first >> RANK_BITS
         now = self.agent(found.now, notes, goal)
         before = None
@@ -144,7 +148,7 @@ class Seen:
         wait = None if before is None else self._wait(now, before, notes)
         return Story(self.observer.number_of(found), now, before, wait)
 
-    def agent(self, access: Any, notes: list[Note], goal: int) -> Agent:
+    def agent(self, access: Moment, notes: list[Note], goal: int) -> Agent:
         """Who did an access of the shared memory of the block with rank ``goal``."""
         watch = self.observer.watch
         kind, rank, number = watch.describe(access.agent)
@@ -168,7 +172,7 @@ class Seen:
         until = now.time if now.time >= 0 else LATEST
 
         def early(note: Note) -> bool:
-            """Whether it came before: one that is enough came too late."""
+            """Whether it is too early a wait to order the two accesses."""
             if before.kind != "mbarrier" or note.about[2] < before.epoch:
                 return True
             return now.kind == "warp" and not note.lanes >> max(0, now.lane) & 1
@@ -185,7 +189,7 @@ class Seen:
         lanes = 0
         for each in alike:
             lanes |= each.lanes
-        tried = any(each.what == "vain" and each.about == last.about for each in notes)
+        tried = any(each.what == "try" and each.about == last.about for each in notes)
         arrived = [
             each.site
             for each in notes

@@ -1,4 +1,4 @@
-"""The reports: problems of a launch in words.
+"""The reports: the problems of a launch in words.
 
 A message says who did what, where, to which memory; what it collides with; and which
 wait or barrier would have ordered the two.  The hint says what repairs it.  All phrases
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from fragmenta.errors import one_of, ranges
 from fragmenta.ptx import rules
@@ -18,6 +17,7 @@ from fragmenta.ptx.module import Source
 from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
 from fragmenta.races.report import phrases
 from fragmenta.races.report.stories import Agent, Collision, Wait
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.simt import layout
 from fragmenta.simt.naming import Names, block_words, counted, element, place
 from fragmenta.units.findings import Finding, Launched
@@ -36,8 +36,8 @@ def tell_all(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
     accesses that race in either order.
     """
     tellers: dict[int, Teller] = {}
-    together: dict[tuple[Any, ...], list[tuple[Teller, Finding]]] = {}
-    # Of two accesses the one that reads tells more.
+    together: dict[tuple[str, ...], list[tuple[Teller, Finding]]] = {}
+    # Of two accesses, the one that reads is reported: it explains more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
         if id(launch) not in tellers:
             tellers[id(launch)] = Teller(launch)
@@ -48,7 +48,7 @@ def tell_all(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
 
 
 def order(problem: Problem) -> tuple[int, bool, int]:
-    """By what problems are sorted: the cause before what may follow from it."""
+    """The key by which problems are sorted: a cause before what may follow from it."""
     severity = SEVERITIES.index(problem.severity)
     return severity, named(problem.rule).consequence, problem.line
 
@@ -59,16 +59,16 @@ def _tell_once(some: list[tuple[Teller, Finding]]) -> Problem:
     apart = 0
     for _, each in some:
         apart |= each.apart
-    told = teller.tell(replace(first, apart=apart))
-    return replace(told, count=sum(each.count for _, each in some))
+    problem = teller.tell(replace(first, apart=apart))
+    return replace(problem, count=sum(each.count for _, each in some))
 
 
 def _writes(found: Finding) -> bool:
-    return isinstance(found, Collision) and found.now_write
+    return isinstance(found, Collision) and found.noted.now_write
 
 
-def _key(problem: Problem) -> tuple[Any, ...]:
-    """By what problems are one: rule and lines, those of the source if there are."""
+def _key(problem: Problem) -> tuple[str, ...]:
+    """What equal problems have in common: rule and lines, if possible of the source."""
     places: list[Problem | Related] = [problem, *problem.related]
     where = [str(each.source.words if each.source else each.line) for each in places]
     if named(problem.rule).symmetric:
@@ -84,7 +84,7 @@ def _with_count(problem: Problem) -> Problem:
 
 
 class Teller:
-    """Tells the problems of one launch."""
+    """Puts the problems of one launch into words."""
 
     def __init__(self, launch: Launched) -> None:
         self.launch = launch
@@ -145,7 +145,7 @@ class Teller:
         what = found.rule.other
         return (Related(line, self._text(line).strip(), what, instruction.source),)
 
-    # ── what an event said itself ───────────────────────────────────────────
+    # ── problems that have a message ─────────────────────────────────────────
 
     def _said(self, found: Finding) -> tuple[str, str]:
         hint = found.rule.repair if found.repair is None else found.repair
@@ -173,25 +173,25 @@ class Teller:
     # ── two accesses ────────────────────────────────────────────────────────
 
     def _accesses(self, found: Collision) -> tuple[str, str]:
-        story = found.story
+        story, noted = found.story, found.noted
         now, before = story.now, story.before
-        verb = "writes" if found.now_write else "reads"
+        verb = "writes" if noted.now_write else "reads"
         memory = self._memory(found)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule is rules.UNINITIALISED:
-            what = phrases.PARTLY if found.partly else phrases.UNWRITTEN
+            what = phrases.PARTLY if noted.partly else phrases.UNWRITTEN
             uses = self._uses(found)
             return f"{start}, {what}{uses}", found.rule.repair
         if before is None:
-            rest = phrases.SEVERAL if found.now_write else phrases.SOMEBODY
+            rest = phrases.SEVERAL if noted.now_write else phrases.SOMEBODY
             return f"{start}; {rest}", found.rule.repair
         phrase = found.rule.before
-        if found.same_value:
+        if noted.case.same_value:
             phrase = phrases.SAME_VALUE
-        elif found.one_store:
+        elif noted.case is Detected.ONE_STORE:
             phrase = phrases.ONE_STORE
         other = self._agent(before, now)
-        verb = "wrote" if found.was_write else "read"
+        verb = "wrote" if noted.was_write else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
         if found.rule.symmetric:
             rest += phrases.wider(found.apart, now, before)
@@ -201,11 +201,11 @@ class Teller:
 
     def _uses(self, found: Finding) -> str:
         """Where the value that was read is used, if that was followed."""
-        told: dict[str, None] = {}
+        uses: dict[str, None] = {}
         for kind, (function, index) in found.uses:
             at = self.names.module.functions[function].instructions[index]
-            told[f"{phrases.USES[kind]} at {place(at)}"] = None
-        some = list(told)
+            uses[f"{phrases.USES[kind]} at {place(at)}"] = None
+        some = list(uses)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
         harmless = phrases.HARMLESS if found.severity == INFO else ""
         if found.alike:
@@ -248,15 +248,16 @@ class Teller:
         return "" if who.rank == than.rank else f" of block {who.rank} of the cluster"
 
     def _memory(self, found: Collision) -> str:
-        first, last = found.first, found.last
-        if found.space == "shared":
+        first, last = found.noted.first, found.noted.last
+        if found.noted.case.space == "shared":
+            low = (1 << layout.RANK_BITS) - 1
             owner = found.owner
             of = (
                 ""
                 if owner == found.story.now.rank
                 else f" of block {owner} of the cluster"
             )
-            return self.names.shared_range(first, last) + of
+            return self.names.shared_range(first & low, last & low) + of
         slot, offset = first >> layout.SLOT_BITS, first & (1 << layout.SLOT_BITS) - 1
         for each in self.launch.places:
             if each.slot == slot:
@@ -306,17 +307,17 @@ class Teller:
         )
 
     def _repair(self, found: Collision, now: Agent, before: Agent) -> str:
-        if found.same_value:
+        case, writes = found.noted.case, found.noted.now_write
+        if case.same_value:
             return ""
-        if found.one_store:
+        if case is Detected.ONE_STORE:
             return phrases.ONE_LANE
-        writes = found.now_write
         mbarrier = ""
         if before.mbarrier is not None:
             offset = before.mbarrier[1]
             mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
         phrase = phrases.repair(
-            found.rule, found.space, writes, now, before, found.apart
+            found.rule, case.space, writes, now, before, found.apart
         )
         return phrase.format(
             access="the write" if writes else "the read",

@@ -1,6 +1,6 @@
-"""Which accesses of shared memory take more passes than they need?
+"""Bank conflicts: accesses of shared memory that take more passes than they need.
 
-Machine code counts the passes of the first executions of each instruction, and keeps
+Compiled code counts the passes of the first executions of each instruction, and keeps
 the addresses of the worst one.  From these, Python finds out whether a swizzle or a
 padding of the rows would help.
 """
@@ -8,18 +8,20 @@ padding of the rows would help.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
     Code,
     Memory,
     Value,
+    Variable,
     convert,
     select,
     shift_unsigned,
@@ -58,11 +60,19 @@ def counted_banks(access: Access) -> Routine:
     """
     name = f"watch.banks.{access.bytes}.a{access.address}"
 
-    def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
         table = pointer_at(code, block, layout.BLOCK_BANKS)
         there = Value(code.builder, code.builder.ptrtoint(table, I64)) != 0
-        with code.when(there & (given[2] != 0)):
-            _count(code, access, table, *given)
+        with code.when(there & (lanes != 0)):
+            _count(code, access, table, register, offset, lanes, number)
 
     def build(module: ir.Module) -> None:
         define(module, name, [POINTER, POINTER, POINTER, I64, I32, I32], trace)
@@ -73,8 +83,8 @@ def counted_banks(access: Access) -> Routine:
 def _count(
     code: Code,
     access: Access,
-    table: Any,
-    register: Any,
+    table: Raw,
+    register: Raw,
     offset: Value,
     lanes: Value,
     number: Value,
@@ -102,7 +112,7 @@ def _count(
             b.store(kept.raw, goal).align = 4
 
 
-def _passes(code: Code, words: int, starts: Any, lanes: Value) -> tuple[Value, Value]:
+def _passes(code: Code, words: int, starts: Raw, lanes: Value) -> tuple[Value, Value]:
     """The passes of an access, and how many it needs at least.
 
     So many lanes are served together that they take at most one word of each bank.
@@ -129,7 +139,12 @@ def _passes(code: Code, words: int, starts: Any, lanes: Value) -> tuple[Value, V
 
 
 def _take(
-    code: Code, word: Value, taken: Any, counts: Memory, used: Any, worst: Any
+    code: Code,
+    word: Value,
+    taken: Raw,
+    counts: Memory,
+    used: Variable,
+    worst: Variable,
 ) -> None:
     """A lane takes a word, if no lane before it took the same."""
     b = code.builder
@@ -176,11 +191,11 @@ class Banks(NamedTuple):
 
 
 class BankCounts:
-    """What was counted in all contexts of a launch."""
+    """The counts of all contexts of a launch."""
 
     def __init__(self, sites: int) -> None:
         self._sites = sites
-        self._tables: list[NDArray[Any]] = []
+        self._tables: list[NDArray[np.void]] = []
 
     def attach(self, block: NDArray[np.uint8]) -> None:
         """Let the block of a context count."""
@@ -205,7 +220,7 @@ class BankCounts:
                 yield Banks(site, executions, passes, least, cost, hint)
 
 
-def worst_of(line: Any) -> tuple[NDArray[np.int64], int]:
+def worst_of(line: np.void) -> tuple[NDArray[np.int64], int]:
     """The addresses of the worst execution, -1 for idle lanes, and the width."""
     active = int(line["lanes"]) >> np.arange(LANES) & 1
     # A rank in the cluster is in the bits above; the banks are the same there.

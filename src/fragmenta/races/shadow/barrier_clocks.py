@@ -1,14 +1,15 @@
-"""What do lanes get to know at barriers and fences?
+"""Happens-before at barriers and fences, in compiled code.
 
-Each barrier has two clocks, for odd and even phases: some lanes may not have passed one
-phase yet when others arrive in the next.
+Lanes that arrive at a barrier publish what they know to its clock; lanes that pass it
+acquire that.  Each barrier has two clocks, for odd and even phases: some lanes may not
+have passed one phase yet when others arrive in the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
@@ -21,9 +22,9 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import (
+from fragmenta.races.shadow.order import (
     Head,
-    Warp,
+    WarpClocks,
     acquire,
     clear,
     clock_row,
@@ -43,15 +44,15 @@ MODES = {"sync": 0, "arrive": 1, "red": 2}
 """The modes of a barrier as ``BAR_BEFORE`` takes them."""
 
 
-def watching(code: Code, block: Any, then: Callable[[Head], None]) -> None:
-    """Do something only if the block is watched."""
+def watching(code: Code, block: Raw, then: Callable[[Head], None]) -> None:
+    """Write code that runs only if the block is watched."""
     pointer = pointer_at(code, block, engine.BLOCK_WATCH)
     b = code.builder
     with b.if_then(b.icmp_unsigned("!=", pointer, pointer.type(None))):
         then(Head(code, pointer))
 
 
-def _clock(code: Code, head: Head, number: Value, phase: Value) -> Any:
+def _clock(code: Code, head: Head, number: Value, phase: Value) -> Raw:
     """The clock of a phase of a barrier."""
     b = code.builder
     index = convert(number * 2 + (phase & 1), I64)
@@ -60,9 +61,9 @@ def _clock(code: Code, head: Head, number: Value, phase: Value) -> Any:
 
 
 def _groups(
-    code: Code, numbers: Any, lanes: Value, each: Callable[[Value, Value], Value]
+    code: Code, numbers: Raw, lanes: Value, each: Callable[[Value, Value], Value]
 ) -> None:
-    """Do something for each barrier that lanes are at.
+    """Write code that runs for each barrier that lanes are at.
 
     ``each`` gets the barrier and the lanes at it, and returns those that are done.
     """
@@ -79,14 +80,14 @@ def _groups(
         again(rest.value != 0)
 
 
-def _live(code: Code, warp: Any) -> Value:
+def _live(code: Code, warp: Raw) -> Value:
     return field(code, warp, engine.LIVE, I32)[0]
 
 
 def _before(
-    code: Code, warp: Any, block: Any, numbers: Any, lanes: Value, mode: Value
+    code: Code, warp: Raw, block: Raw, numbers: Raw, lanes: Value, mode: Value
 ) -> None:
-    """Lanes that come to a barrier tell its clock what they know."""
+    """Lanes that come to a barrier publish to its clock what they know."""
 
     def then(head: Head) -> None:
         new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
@@ -103,8 +104,8 @@ def _before(
 
 def _arrive(
     code: Code,
-    warp: Warp,
-    block: Any,
+    warp: WarpClocks,
+    block: Raw,
     number: Value,
     lanes: Value,
     live: Value,
@@ -117,21 +118,21 @@ def _arrive(
     publish(warp, lanes, live, clock_row(code, clock))
 
 
-def _present(code: Code, warp: Warp, block: Any, number: Value) -> Any:
+def _present(code: Code, warp: WarpClocks, block: Raw, number: Value) -> Raw:
     """The clock of the present phase of a barrier."""
     place = number * engine.BARRIER_BYTES + (engine.BLOCK_BARRIERS + 8)
     phase = field(code, code.builder.gep(block, [place.raw]), 0, I32)[0]
     clock = _clock(code, warp.head, number, phase)
     about = field(code, clock, layout.CLOCK_PHASE, I32)
     waiting = field(code, clock, layout.CLOCK_WAITING, I32)
-    # Lanes that still have to pass an earlier phase need what it says.
+    # Lanes that still have to pass an earlier phase need its clock.
     with code.when((about[0] != phase) & (waiting[0] == 0)):
         clear(code, warp.head, clock_row(code, clock))
     about[0] = phase
     return clock
 
 
-def _exit(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+def _exit(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     """Lanes end.  ``__syncthreads`` waits for the others until then.
 
     So what they did precedes what comes after the barrier, as if they arrived there.
@@ -149,7 +150,7 @@ def _exit(code: Code, warp: Any, block: Any, lanes: Value) -> None:
         watching(code, block, then)
 
 
-def _exited(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> Value:
+def _exited(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> Value:
     """The lanes that pass barrier 0, if others ended before it; once for those."""
     found = code.variable(passed.lift(0))
     first = convert(warps.first_lane(passed), I64) & (LANES - 1)
@@ -168,8 +169,8 @@ def _exited(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> V
     return found.value
 
 
-def _after(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> None:
-    """Lanes that pass a barrier get to know what its clock says."""
+def _after(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> None:
+    """Lanes that pass a barrier acquire what its clock knows."""
 
     def then(head: Head) -> None:
         clocks, live = warp_of(code, head, warp), _live(code, warp)
@@ -192,17 +193,17 @@ def _after(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> No
     watching(code, block, then)
 
 
-def _all_met(code: Code, warp: Warp) -> None:
+def _all_met(code: Code, warp: WarpClocks) -> None:
     """All lanes of a warp passed together: each knows what all did before."""
     every = warp.epoch[0].lift(-1)
     sync_warp(warp, every, every)
 
 
-def _warp_sync(code: Code, warp: Any, block: Any, passed: Value) -> None:
+def _warp_sync(code: Code, warp: Raw, block: Raw, passed: Value) -> None:
     """Lanes go on from ``bar.warp.sync``, or from an instruction of all lanes.
 
-    Of the lanes that met, some may go on later.  The first that go on do what is to be
-    done for all of them.
+    Of the lanes that met, some may go on later.  The first that go on update the clocks
+    for all of them.
     """
 
     def then(head: Head) -> None:
@@ -229,7 +230,7 @@ def _warp_sync(code: Code, warp: Any, block: Any, passed: Value) -> None:
     watching(code, block, then)
 
 
-def _fence(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+def _fence(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     """Lanes execute ``fence.proxy.async``."""
 
     def then(head: Head) -> None:
@@ -238,8 +239,8 @@ def _fence(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     watching(code, block, then)
 
 
-def _renew(code: Code, block: Any) -> None:
-    """A new block begins: nobody has accessed anything, and nobody knows anything."""
+def _renew(code: Code, block: Raw) -> None:
+    """A new block begins: clear its shadow and its clocks."""
 
     def then(head: Head) -> None:
         number = field(code, block, engine.BLOCK_INDEX, I64)[0]
@@ -267,7 +268,7 @@ def _renew(code: Code, block: Any) -> None:
     watching(code, block, then)
 
 
-def _zero(code: Code, memory: Any, size: Value) -> None:
+def _zero(code: Code, memory: Raw, size: Value) -> None:
     warps.clear_memory(code.builder, memory, size.raw)
 
 
@@ -282,7 +283,7 @@ EXIT = routine("watch.exit", _exit, [P, P, I32], None)
 """Called before lanes end: warp, block, lanes."""
 EXITED = routine("watch.exited", _exited, [P, P, P, I32], I32)
 """Called after a barrier of all threads: warp, block, barriers of the lanes, lanes that
-passed; the lanes that tell."""
+passed; the lanes that report."""
 WARP_SYNC = routine("watch.warp.sync", _warp_sync, [P, P, I32], None)
 """Called after ``bar.warp.sync`` and instructions of all lanes: warp, block, lanes."""
 FENCE_ASYNC = routine("watch.fence.async", _fence, [P, P, I32], None)

@@ -1,26 +1,26 @@
-"""What happens when there are too many sets of readers?
+"""Garbage collection of the sets of readers, in compiled code.
 
-Sets that no word names any more are given up, and the others move together.  A set has
-a greater number than the set it was made from, so one pass upwards can renumber all.
+Sets that no word names any more are dropped, and the others move together.  A set has a
+greater number than the set it was made from, so one pass upwards can renumber all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import Head
+from fragmenta.races.shadow.order import Head
 from fragmenta.races.shadow.readers import bucket_of, cell_at, is_set
 from fragmenta.races.shadow.shared_records import epoch_of, with_part
 from fragmenta.simt.library import field
 from fragmenta.simt.warps import P, place, routine
 
 FULL = layout.CELLS // 2
-"""So many sets are too many."""
+"""With more sets than this, they are collected."""
 
 
 class _Sets:
@@ -31,7 +31,7 @@ class _Sets:
         self.used = field(code, self.raw, layout.SETS_USED, I32)
         self.heads = field(code, place(code, self.raw, layout.SETS_HEADS), 0, I32)
 
-    def _part(self, number: Value, offset: int, of: Any) -> Memory:
+    def _part(self, number: Value, offset: int, of: Type) -> Memory:
         return field(self.code, cell_at(self.code, self.raw, number), offset, of)
 
     def entry(self, number: Value) -> Memory:
@@ -50,7 +50,7 @@ class _Sets:
 def _each_read(
     code: Code, head: Head, do: Callable[[Memory, Value, Value], None]
 ) -> None:
-    """Do something with each record in the cluster that names a set."""
+    """Write code that runs for each record in the cluster that names a set."""
     b = code.builder
     first = head.pointer(layout.HEAD_FIRST)
     with code.loop(convert(head.word(layout.HEAD_BLOCKS), I64)) as rank:
@@ -62,7 +62,7 @@ def _each_read(
                 do(reads, word, record)
 
 
-def _collect(code: Code, head_at: Any) -> None:
+def _collect(code: Code, head_at: Raw) -> None:
     head = Head(code, head_at)
     sets = _Sets(code, head)
     last = convert(sets.used[0], I64)
@@ -77,7 +77,7 @@ def _collect(code: Code, head_at: Any) -> None:
     with code.loop(last) as step, code.when(sets.mark(last - step)[0] != 0):
         sets.mark(convert(sets.rest(last - step)[0], I64))[0] = one
     count = _renumber(code, sets, last)
-    # If nearly all are needed, it is better to forget who read.
+    # If nearly all are needed, who read is forgotten.
     keep = count < FULL * 3 // 4
 
     def renamed(reads: Memory, word: Value, record: Value) -> None:
@@ -116,7 +116,7 @@ def _rebuild(code: Code, sets: _Sets) -> None:
 
 
 COLLECT = routine("watch.collect", _collect, [P], None)
-"""Give up sets that nobody needs: the head of any block of the cluster."""
+"""Drops sets that no word names: the head of any block of the cluster."""
 
 
 def make_room(code: Code, head: Head) -> None:

@@ -1,4 +1,4 @@
-"""How are 32 lanes checked at once whose words lie side by side?
+"""The fast path for 32 lanes whose words of shared memory are side by side.
 
 The records of all words are compared with the first one.  If they are alike, a decision
 about the first holds for all of them.  If they are not, or if something may be wrong,
@@ -7,7 +7,7 @@ each lane is checked alone.
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import AbstractContextManager
 
 from fragmenta.jit.trace import (
     I32,
@@ -24,8 +24,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.jit.trace import LANES as TOGETHER
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import Head, Warp
 from fragmenta.races.shadow.layout import Lanes
+from fragmenta.races.shadow.order import Head, WarpClocks
 from fragmenta.races.shadow.readers import call_added, each_reader, is_set
 from fragmenta.races.shadow.shared_check import settled, shadow
 from fragmenta.races.shadow.shared_records import (
@@ -52,7 +52,7 @@ class Line:
         self,
         code: Code,
         head: Head,
-        warp: Warp,
+        warp: WarpClocks,
         size: int,
         kind: str,
         lanes: Value,
@@ -69,9 +69,8 @@ class Line:
         names = [i * LANES // self.count << layout.LANE_AT for i in range(self.count)]
         self.names = code.table(names, I64)
         self.mine = self._mine(site)
-        row = warp.common()
         own = lanes.lift(1) << convert(first, I32)
-        self.viewer = Viewer(row, head.row, warp.agent, own)
+        self.viewer = Viewer(warp.common_plane(), warp.agent, own)
         self.first = convert(first, I64)
 
     def _mine(self, site: Value) -> Value:
@@ -92,7 +91,7 @@ class Line:
         return good if self.size == 4 else self.whole & good
 
     def done(self) -> Value:
-        """Check and take down the accesses; whether that was possible."""
+        """Check and record the accesses; whether that was possible."""
         code = self.code
         records = shadow(code, self.head)
         base = shift_unsigned(self.start & ((1 << 24) - 1), 2)
@@ -111,7 +110,7 @@ class Line:
             self._general(here, firsts, name, result)
         return result.value > 0
 
-    def _each(self) -> Any:
+    def _each(self) -> AbstractContextManager[Value]:
         return self.code.loop(self.count, step=TOGETHER)
 
     def _active(self, at: Value, value: Value) -> Value:
@@ -171,7 +170,7 @@ class Line:
         """Whether all writes before are known."""
         ever = 0 if self.writes else layout.EVER_FIELD
         even = compare_unsigned("==", unlike & (_ALIKE | ever), 0)
-        seen = settled(self.head, self.viewer, first)
+        seen = settled(self.viewer, first)
         if self.writes:
             seen = seen | compare_unsigned("==", mask_of(first), 0)
         else:
@@ -190,7 +189,7 @@ class Line:
         ) == 0
         none = mask_of(first) == 0
         own = (strange & (_WHO | layout.LANE_FIELD)) == 0
-        clear = even & (none | settled(self.head, self.viewer, first))
+        clear = even & (none | settled(self.viewer, first))
         fine = code.variable(convert(clear | own, I32, signed=False))
         following = code.variable(self.mine)
         with code.when(even & is_set(first) & ~none):
@@ -215,14 +214,14 @@ class Line:
         fine = code.variable(self.lanes.lift(1))
 
         def visit(entry: Value) -> None:
-            seen = settled(self.head, self.viewer, entry)
+            seen = settled(self.viewer, entry)
             fine.value = select(seen, fine.value, 0)
 
         each_reader(code, self.head, record, visit)
         return fine.value
 
     def _store(self, here: list[Memory], reads: Value) -> None:
-        """Take down the accesses of all words."""
+        """Record the accesses of all words."""
         with self._each() as at:
             names = self.names.lanes(at)
             if self.writes:

@@ -1,15 +1,16 @@
-"""How is the access of one lane checked quickly, if nothing is special?
+"""The fast path for an access of shared memory by one lane.
 
-The usual cases are decided here; ``done`` says no in all others, and then the complete
+The usual cases are decided here.  In all others, ``done`` is false, and the complete
 check follows.  Lanes side by side that read the same address are one access.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
@@ -24,8 +25,8 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import Head, Warp
 from fragmenta.races.shadow.layout import Lanes
+from fragmenta.races.shadow.order import Head, WarpClocks
 from fragmenta.races.shadow.readers import call_added, is_set
 from fragmenta.races.shadow.shared_check import settled, shadow
 from fragmenta.races.shadow.shared_records import (
@@ -92,7 +93,7 @@ class Quick(NamedTuple):
         seen = even_write & self._write_seen(write, mine, mask)
         none = mask_of(read) == 0
         own = ((read ^ mine) & _WHO) == 0
-        clear = none | settled(self.head, self.viewer, read) | (own & ~several)
+        clear = none | settled(self.viewer, read) | (own & ~several)
         clear = clear & even_read
         if self.writes:
             if self.size < 4:
@@ -150,7 +151,7 @@ class Quick(NamedTuple):
     def _write_seen(self, write: Value, mine: Value, mask: Value) -> Value:
         """Whether the last write is known to the lane, and bytes were written."""
         own: Value = ((write ^ mine) & _WHO) == 0
-        known = settled(self.head, self.viewer, write) | own
+        known = settled(self.viewer, write) | own
         if self.writes:
             # Other bytes that the same lane just wrote stay in the record.
             keeps: Value = ((write ^ mine) & layout.EPOCH_FIELD) != 0
@@ -175,12 +176,12 @@ class Quick(NamedTuple):
         same: Value = (total & _ALIKE) == 0
         return first, same
 
-    def _at(self, records: Memory, number: Value, count: int) -> Any:
+    def _at(self, records: Memory, number: Value, count: int) -> Raw:
         b = self.code.builder
         place = b.gep(records.raw, [number.raw])
         return b.bitcast(place, ir.VectorType(I64, count).as_pointer())
 
-    def _load(self, records: Memory, number: Value, count: int) -> Any:
+    def _load(self, records: Memory, number: Value, count: int) -> Raw:
         loaded = self.code.builder.load(self._at(records, number, count))
         loaded.align = 8
         return loaded
@@ -196,7 +197,7 @@ class Quick(NamedTuple):
 
 
 def quick(
-    code: Code, head: Head, warp: Warp, size: int, writes: bool, site: Value
+    code: Code, head: Head, warp: WarpClocks, size: int, writes: bool, site: Value
 ) -> Quick:
     """What all lanes of an access have in common."""
     zero = site.lift(0)
@@ -205,7 +206,7 @@ def quick(
     return Quick(
         code,
         head,
-        Viewer(warp.common(), head.row, warp.agent, zero),
+        Viewer(warp.common_plane(), warp.agent, zero),
         size,
         writes,
         base,

@@ -1,24 +1,26 @@
-"""Which accesses of global memory are not ordered?
+"""Routines that check accesses of global memory, in compiled code.
 
 A routine is called just before a load, a store or an atomic operation, for the same
-lanes.  It compares the lanes with the records of the words that they access, writes
-down what is wrong, and leaves records of its own.  Usually the words of a warp are side
-by side and all were accessed last by the same instruction: then one look at the table
-of accesses is enough.
+lanes.  It compares the lanes with the records of the words that they access, notes
+problems, and leaves records of its own.  Usually the words of a warp are side by side
+and all were accessed last by the same instruction: then one look at the table of
+accesses is enough.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I8,
     I32,
     I64,
     Code,
     Value,
+    Variable,
     compare_unsigned,
     convert,
     intrinsic,
@@ -27,8 +29,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import global_check, global_records
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.global_check import CLOCKS, Order
 from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD, Flags
+from fragmenta.races.shadow.problem_table import REPORT
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import (
@@ -51,13 +53,12 @@ from fragmenta.simt.memory import (
 )
 from fragmenta.simt.warps import first_lane, to_word
 
-Kind = Literal["read", "write", "atomic", "strong-read", "strong-write"]
 _FLAGS = {
     "read": Flags(0),
     "write": Flags.WRITE,
     "atomic": Flags.WRITE | Flags.STRONG | Flags.ATOMIC,
-    "strong-read": Flags.STRONG,
-    "strong-write": Flags.WRITE | Flags.STRONG,
+    "strong read": Flags.STRONG,
+    "strong write": Flags.WRITE | Flags.STRONG,
 }
 _INTEGERS = {8: I8, 16: ir.IntType(16), 32: I32, 64: I64}
 
@@ -68,23 +69,22 @@ class _Site(NamedTuple):
     code: Code
     access: Access
     flags: Flags
-    warp: Any
-    block: Any
-    ledger: Any
+    warp: Raw
+    block: Raw
+    ledger: Raw
     lanes: Value
     number: Value
     """The site."""
     own: Value
     """The id of this access."""
-    spilled: Any
+    spilled: Raw
     """The lanes' addresses."""
-    registers: tuple[Any, ...]
-    order: Order
+    registers: tuple[Raw, ...]
 
     def call(self, name: str, *given: Value) -> Value:
-        """Ask one of the functions of :mod:`judging`."""
+        """Call one of the functions of :mod:`global_check`."""
         b = self.code.builder
-        function = b.module.globals[global_check.called(name, self.order)]
+        function = b.module.globals[global_check.called(name)]
         rest = [each.raw for each in given]
         called = b.call(function, [self.warp, self.block, self.ledger, *rest])
         return Value(b, called)
@@ -98,10 +98,10 @@ class _Shadow(NamedTuple):
     unwritten: Value
 
 
-def watched_global(
-    access: Access, kind: Kind, *, cta: bool = False, order: Order = CLOCKS
-) -> Routine:
+def watched_global(access: Access, kind: str, *, cta: bool = False) -> Routine:
     """The routine that checks an access; it returns nothing.
+
+    ``kind`` is a key of ``layout.KINDS``, but not ``cp.async``.
 
     It takes what the routine of the access takes, without the registers unless it is a
     store.  ``cta`` says that the scope of the access is the block.  Lanes whose address
@@ -111,16 +111,27 @@ def watched_global(
     stores = kind.endswith("write")
     access = access if stores else access.bare
     flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
-    name = f"watch.{kind}{'.cta' if cta else ''}.{order.name}.{access.name}"
+    scope = ".cta" if cta else ""
+    name = f"watch.{kind.replace(' ', '.')}{scope}.{access.name}"
 
-    def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+        *registers: Raw,
+    ) -> None:
         ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
         there = Value(code.builder, code.builder.ptrtoint(ledger, I64)) != 0
-        with code.when(there & (given[2] != 0)):
-            _watch(code, access, flags, order, warp, block, ledger, *given)
+        place = register, offset, lanes, number
+        with code.when(there & (lanes != 0)):
+            _watch(code, access, flags, warp, block, ledger, *place, *registers)
 
     def build(module: ir.Module) -> None:
-        global_check.declare(module, order)
+        global_check.declare(module)
         registers = [POINTER] * access.elements if stores else []
         parameters = [POINTER, POINTER, POINTER, I64, I32, I32]
         define(module, name, [*parameters, *registers], trace)
@@ -128,7 +139,7 @@ def watched_global(
     return Routine(name, build)
 
 
-GLOBAL_SUPPORT = (global_check.functions(CLOCKS),)
+GLOBAL_SUPPORT = (global_check.CHECKS, REPORT)
 """Routines that must be linked wherever ``watched_global`` is used."""
 
 
@@ -136,15 +147,14 @@ def _watch(
     code: Code,
     access: Access,
     flags: Flags,
-    order: Order,
-    warp: Any,
-    block: Any,
-    ledger: Any,
-    register: Any,
+    warp: Raw,
+    block: Raw,
+    ledger: Raw,
+    register: Raw,
     offset: Value,
     lanes: Value,
     number: Value,
-    *registers: Any,
+    *registers: Raw,
 ) -> None:
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
@@ -168,7 +178,6 @@ def _watch(
             number,
             spilled,
             registers,
-            order,
         )
         own = site.call("intern", number, number.lift(int(flags)))
         site = site._replace(own=own)
@@ -190,7 +199,7 @@ def _watch(
                 _lane(site, lane)
 
 
-def _shadow(code: Code, ledger: Any, address: Value) -> _Shadow:
+def _shadow(code: Code, ledger: Raw, address: Value) -> _Shadow:
     """The shadows of the segment of an address."""
     slot = shift_unsigned(address, layout.SLOT_BITS)
     safe = select(compare_unsigned("<", slot, layout.SLOTS), slot, 0)
@@ -202,8 +211,10 @@ def _shadow(code: Code, ledger: Any, address: Value) -> _Shadow:
 # ── words side by side ──────────────────────────────────────────────────────
 
 
-def _dense(site: _Site, shadow: _Shadow, where: Where, one: Value, done: Any) -> None:
-    """All lanes, side by side: as vectors, if one id is behind all records."""
+def _dense(
+    site: _Site, shadow: _Shadow, where: Where, one: Value, done: Variable
+) -> None:
+    """All lanes, side by side: as vectors, if all records have one id."""
     code, size = site.code, site.access.bytes
     start = one - where.start
     count = min(LANES, LANES * size // WORD)
@@ -284,7 +295,7 @@ class _Records:
         self.pattern = constants(site.code, pattern)
         self.first = first_of(self.raw)
         self.id = shift_unsigned(self.first, ID_SHIFT)
-        """The id behind all of them, if they are of one."""
+        """The id of all of them, if they have one id."""
         self.empty = _none(self.raw)
         splat = (self.id << ID_SHIFT).in_all_lanes(count)
         self.match = _none((self.raw ^ self.pattern) ^ splat)
@@ -404,7 +415,7 @@ def _compare(
     lane: Value,
     record: Value,
     mask: Value,
-    rule: Detected,
+    case: Detected,
 ) -> None:
     """Report an access that is not ordered after the one in a record."""
     code = site.code
@@ -422,12 +433,12 @@ def _compare(
         )
         with code.when(verdict != 1):
             name = select(
-                verdict == 3, verdict.lift(Detected.MIXED), verdict.lift(rule)
+                verdict == 3, verdict.lift(Detected.MIXED), verdict.lift(case)
             )
             found = code.variable(
                 select(verdict == 2, verdict.lift(Detected.SCOPE), name)
             )
-            if rule is Detected.WRITE_WRITE and not site.flags & Flags.ATOMIC:
+            if case is Detected.WRITE_WRITE and not site.flags & Flags.ATOMIC:
                 equal = _equal(site, where, address, lane, before, earlier)
                 plain = verdict == 0
                 found.value = select(
@@ -436,7 +447,6 @@ def _compare(
             site.call(
                 "report",
                 found.value,
-                site.number,
                 before,
                 site.own,
                 earlier,
@@ -474,7 +484,7 @@ def _equal(
 def _initialised(
     site: _Site, shadow: _Shadow, where: Where, address: Value, lane: Value
 ) -> None:
-    """Look at bytes that nobody may have written yet."""
+    """Check bytes that may not be written yet."""
     b, code = site.code.builder, site.code
     with code.when(shadow.unwritten != 0):
         begin = (shadow.unwritten + (address - where.start)).raw
@@ -491,7 +501,6 @@ def _initialised(
                 site.call(
                     "report",
                     nothing.lift(Detected.GLOBAL_UNINITIALISED),
-                    site.number,
                     nothing,
                     site.own,
                     nothing,

@@ -1,13 +1,13 @@
-"""How is an access of global memory written down?
+"""The shadow of global memory: its records, the table of accesses, and the ledger.
 
 Every word of 4 bytes that a kernel may write has two *records* of 32 bits: its last
 write and its last read.  A record is ``id:23 | lane:5 | mask:4``: the mask are the
-bytes of the word, the id is a line of the *table of accesses*, which says who it was:
-the group of blocks that share clocks (a cluster), the agent, its epoch, the instruction
-and its kind.  A record is stored by one instruction of the host, so that two threads
-of the host never leave half of one.
+bytes of the word, the id is a line of the *table of accesses*.  That line has the group
+of blocks that share clocks (a cluster), the agent, its epoch, the instruction and its
+kind.  A record is stored by one instruction of the host, so that two threads of the
+host never leave half of one.
 
-A *ledger* is what one context needs to find all that; a block has a pointer to it.
+A *ledger* has the pointers to all of that; each block has one.
 """
 
 from __future__ import annotations
@@ -35,17 +35,10 @@ NEXT = 16  #: pointer to an i32: the first line that is free
 LIMIT = 24  #: i32: how many lines there are
 CLUSTERED = 28  #: i32: 1 if GROUP is the group; otherwise it is the number of the block
 GROUP = 32  #: i32
-FIRST_AGENT = 36  #: i32: the agent of the block's first warp
 FOREIGN = 40  #: pointer to what the group knows of other groups
 FOREIGN_OF = 48  #: i64: the group that this is true for; -1: none
-ROW = 56  #: i32: agents in each array of a clock
-FULL = 60  #: i32: 1 after an access found no free line
-STATES = 64  #: pointer to the clocks of the block's warps
-PROBLEMS = 72  #: pointer to the problems found
-FOUND = 80  #: i32: how many
-LOST = 84  #: i32: how many there was no room for
-STAMPS = 88  #: pointer to when warps first acquired: their number, then stamps
-STATE_BYTES = 96  #: i64: bytes of the clocks of a warp
+STAMPS = 56  #: pointer to when warps first acquired: their number, then stamps
+FULL = 64  #: i32: 1 after an access found no free line
 CACHE = 128  #: lines that were used last: group and epoch, warp and site, id
 CACHE_LINES = 1024
 CACHE_BYTES = 16
@@ -76,25 +69,6 @@ class Flags(IntFlag):
     WRITE = 8
     ASYNC = 16
     """By the copy engine, or another agent that is not a thread."""
-
-
-PROBLEM = np.dtype(
-    [
-        ("rule", "i4"),
-        ("site", "i4"),
-        ("site_before", "i4"),
-        ("id", "i4"),
-        ("id_before", "i4"),
-        ("lane", "i4"),
-        ("lane_before", "i4"),
-        ("apart", "i4"),
-        ("address", "i8"),
-        ("block", "i8"),
-        ("count", "i8"),
-    ]
-)
-"""A problem that machine code found: the first of its rule and its two sites."""
-MOST_PROBLEMS = 64
 
 
 def record(number: int, lane: int, mask: int) -> int:

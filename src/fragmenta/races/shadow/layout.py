@@ -1,10 +1,10 @@
-"""Where is what the watching knows?
+"""The memory layout of the race detector: clocks, shared shadow, heads of blocks.
 
-An *agent* is whoever accesses memory: a warp, or a piece of hardware that works for
-warps.  The agents of a cluster are numbered.  A *clock row* says of each agent which of
-its accesses are known to have happened: all lanes' with an epoch below ``base``, and
-those of the lanes in ``mask`` with an epoch below ``extra``.  A row is three arrays of
-i32, for the generic proxy, and three more for the async proxy.
+An *agent* accesses memory: a warp, or a unit that works for warps.  The agents of a
+cluster are numbered.  A *clock row* is a vector clock.  It says for each agent which of
+its accesses happened before: those of all lanes with an epoch below ``base``, and those
+of the lanes in ``mask`` with an epoch below ``extra``.  A row is three arrays of i32,
+for the generic proxy, and three more for the async proxy.
 
 The *shadow* of shared memory has two records of 64 bits for each word of 4 bytes: the
 last write, and the last read or a set of reads.
@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.errors import ShapeError
 
 # ── records of accesses ─────────────────────────────────────────────────────
 
@@ -47,7 +47,7 @@ class Lanes(IntEnum):
     SEVERAL = 1
     """At least two lanes, each of them all bytes."""
     ANY = 2
-    """At least one lane for each byte, nobody knows which."""
+    """At least one lane for each byte; which one was not recorded."""
     HALVES = 3
     """The lane that it names for the first two bytes, the next lane for the others."""
     BYTES = 4
@@ -121,7 +121,7 @@ EVER_FIELD = field_mask(EVER_AT, EVER_BITS)
 WRITES, STRONG, READS = 1, 2, 4
 """Bits of a kind of access."""
 COPY = 16
-"""With them: it is done by ``cp.async``, for the lanes of a warp."""
+"""Added to these bits: ``cp.async`` makes the access for the lanes of a warp."""
 KINDS = {
     "read": READS,
     "write": WRITES,
@@ -131,7 +131,7 @@ KINDS = {
     "cp.async": WRITES | COPY,
 }
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
-another; ``strong write`` is also for an exchange whose old value nobody needs."""
+another; ``strong write`` is also for an exchange whose old value is not used."""
 
 
 class Apart(IntFlag):
@@ -170,7 +170,7 @@ HEAD_BARRIER_BYTES = 80  #: i64: bytes of one clock; each barrier has two
 HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
 HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
-HEAD_STRICT = 152  #: i32: 1 if also what sources disagree on is reported
+HEAD_STRICT = 152  #: i32: 1 if rules are reported that shipped kernels break
 HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
 HEAD_BYTES = 192
 
@@ -186,26 +186,6 @@ STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 CLOCK_PHASE = 0  #: i32: the phase it is about
 CLOCK_WAITING = 4  #: i32: lanes that arrived in some phase and did not pass yet
 CLOCK_ROW = 64
-
-# Problems: a table with open addressing.
-PROBLEMS = 512
-PROBLEMS_USED = 0  #: i32: how many there are
-PROBLEMS_LOST = 4  #: i32: how many found no place
-PROBLEMS_TABLE = 64
-PROBLEM_BYTES = 64
-PROBLEM_RULE = 0  #: i32: 0 if the place is free
-PROBLEM_COUNT = 4  #: i32: how often
-PROBLEM_LOW = 8  #: i32: the first address, with the rank from bit 24 up
-PROBLEM_HIGH = 12  #: i32: the address after the last
-PROBLEM_SITE = 16  #: i32
-PROBLEM_AGENT = 20  #: i32
-PROBLEM_LANE = 24  #: i32
-PROBLEM_EPOCH = 28  #: i32
-PROBLEM_BEFORE = 32  #: i64: the record of the access before; 0 if there was none
-PROBLEM_FLAGS = (
-    40  #: i32: 1: this access writes, 2: the one before did, 4: partly, Apart
-)
-PROBLEM_CLUSTER = 44  #: i32
 
 # Sets of readers: each is a record and the set without it.
 CELLS = 1 << 15
@@ -235,19 +215,9 @@ MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
 
 
-def knows(row: Any, agent: int, lane: int, epoch: int) -> bool:
-    """Whether one plane of a clock row knows what a lane of an agent did in an epoch.
-
-    >>> knows([[3], [5], [0b10]], 0, 0, 2), knows([[3], [5], [0b10]], 0, 0, 4)
-    (True, False)
-    """
-    base, extra, mask = (int(each[agent]) for each in row)
-    return epoch < base or (epoch < extra and bool(mask >> lane & 1))
-
-
 @dataclass(frozen=True)
 class Plan:
-    """How many there are of everything in a cluster."""
+    """The sizes of a cluster: its blocks, warps, agents and clocks."""
 
     blocks: int
     warps: int
@@ -273,7 +243,7 @@ class Plan:
         for each in self.counts:
             found.append(found[-1] + self.blocks * each)
         if found[-1] > MOST_AGENTS:
-            raise Error(
+            raise ShapeError(
                 f"{self.blocks} blocks of {self.warps} warps with {self.mbarriers} "
                 f"mbarriers have {found[-1]} agents; at most {MOST_AGENTS} are watched"
             )

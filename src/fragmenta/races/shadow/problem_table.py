@@ -1,18 +1,19 @@
-"""Which problems were found?
+"""The table in which compiled code notes problems, in shared and in global memory.
 
-Compiled code notes a problem in a table: one entry for each rule, site and site of the
-access before.  Python reads the table at the end.
+Each cluster that runs has one table.  It has one entry for each case, site and site of
+the earlier access, in the order in which they were found.  Equal problems are counted.
+Python reads the table when the cluster or the launch ends.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from llvmlite import ir
 
-from fragmenta.jit.llvm import Raw
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     I32,
     I64,
@@ -23,30 +24,54 @@ from fragmenta.jit.trace import (
     select,
     smaller,
 )
-from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import Head
 from fragmenta.races.shadow.detected import BY_NUMBER, Detected
-from fragmenta.races.shadow.layout import Lanes
-from fragmenta.races.shadow.shared_records import site_of
-from fragmenta.simt.library import field
-from fragmenta.simt.warps import repeat
+from fragmenta.races.shadow.layout import APART
+from fragmenta.simt.compiled import aligned
+from fragmenta.simt.library import POINTER, field
+from fragmenta.simt.warps import P, repeat, routine
+
+MOMENT = np.dtype(
+    [(name, "i4") for name in ("site", "group", "agent", "lane", "epoch")]
+)
+"""An access.  The site is -1 if there is none."""
+ENTRY = np.dtype(
+    [
+        ("case", "i4"),
+        ("flags", "i4"),
+        ("count", "i8"),
+        ("first", "i8"),
+        ("last", "i8"),
+        ("now", MOMENT),
+        ("before", MOMENT),
+    ]
+)
+NOW_WRITES, WAS_WRITE, PARTLY = 1, 2, 4
+"""Bits of the flags, beside those of ``layout.Apart``."""
+
+MOST = 4096
+BUCKETS = 2 * MOST
+"""Some are always free, so that a search ends."""
+USED = 0  #: i32: how many entries there are
+LOST = 4  #: i32: how many problems found no place
+BUCKETS_AT = 64  #: BUCKETS x i32: the number of an entry, or 0
+ENTRIES_AT = BUCKETS_AT + 4 * BUCKETS  #: entry 1 is here
+TABLE_BYTES = ENTRIES_AT + MOST * ENTRY.itemsize
 
 
 class Moment(NamedTuple):
     """An access that takes part in a problem."""
 
     site: int
+    group: int
+    """The cluster; in shared memory, how many clusters were watched before it."""
     agent: int
     lane: int
-    """-1 if it was several lanes, or if nobody knows."""
+    """-1 if it was several lanes, or if that is not known."""
     epoch: int
 
 
-AccessT = TypeVar("AccessT", bound=tuple[Any, ...])
-
-
 @dataclass(frozen=True)
-class Noted(Generic[AccessT]):
+class Noted:
     """A problem as a race detector noted it, in shared or in global memory."""
 
     case: Detected
@@ -54,127 +79,192 @@ class Noted(Generic[AccessT]):
     """The first address; in shared memory with the rank of the block from bit 24 up."""
     last: int
     """The address after the last."""
-    now: AccessT
-    before: AccessT | None
-    """None if nobody had written, or if several groups had read."""
+    now: Moment
+    before: Moment | None
+    """None if nothing was written before, or if several groups had read."""
     count: int
-    """How many words it was found in, all in all."""
+    """In how many words it was found, all in all."""
     was_write: bool
     now_write: bool
-    cluster: int
-    """The cluster that it was first found in; in shared memory, how many clusters were
-    watched before it."""
     partly: bool = False
     """Whether a part of what was read was written."""
     apart: int = 0
     """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
 
+    @property
+    def key(self) -> tuple[Detected, int, int]:
+        """What equal problems have in common."""
+        earlier = -1 if self.before is None else self.before.site
+        return self.case, self.now.site, earlier
 
-class Problem(NamedTuple):
-    """A problem in machine code."""
 
-    rule: Value
-    low: Value
-    high: Value
+class ProblemTable:
+    """The memory of a table, and what it says."""
+
+    def __init__(self) -> None:
+        self.memory = aligned(TABLE_BYTES)
+        self._words = self.memory.view(np.int32)
+
+    @property
+    def address(self) -> int:
+        """Where compiled code finds it."""
+        return int(self.memory.ctypes.data)
+
+    @property
+    def used(self) -> int:
+        """How many entries there are."""
+        return int(self._words[USED // 4])
+
+    @property
+    def lost(self) -> int:
+        """How many problems found no place."""
+        return int(self._words[LOST // 4])
+
+    def found(self, space: str) -> list[Noted]:
+        """The problems in ``shared`` or ``global`` memory, in the order of finding."""
+        entries = self.memory[ENTRIES_AT:].view(ENTRY)[: self.used]
+        every = [_decoded(*each) for each in entries.tolist()]
+        return [each for each in every if each.case.space == space]
+
+
+def _decoded(
+    case: int,
+    flags: int,
+    count: int,
+    first: int,
+    last: int,
+    now: tuple[int, ...],
+    before: tuple[int, ...],
+) -> Noted:
+    return Noted(
+        BY_NUMBER[case],
+        first,
+        last,
+        Moment(*now),
+        Moment(*before) if before[0] >= 0 else None,
+        count,
+        bool(flags & WAS_WRITE),
+        bool(flags & NOW_WRITES),
+        bool(flags & PARTLY),
+        flags & APART,
+    )
+
+
+# ── in compiled code ────────────────────────────────────────────────────────
+
+
+class MomentValues(NamedTuple):
+    """An access as compiled code notes it; the fields of :class:`Moment`."""
+
     site: Value
+    group: Value
     agent: Value
     lane: Value
     epoch: Value
-    before: Value
+
+
+class ProblemValues(NamedTuple):
+    """A problem as compiled code notes it."""
+
+    case: Value
+    first: Value
+    last: Value
+    now: MomentValues
+    before: MomentValues
     flags: Value
 
 
-def report(code: Code, head: Head, problem: Problem) -> None:
-    """Note a problem, or count it if it is known."""
+def report(code: Code, table: Raw, problem: ProblemValues, *, widen: bool) -> None:
+    """Note a problem, or count it if it is known; :data:`REPORT` must be linked.
+
+    With ``widen``, the range of a known problem grows by one that is beside it.
+    """
     b = code.builder
-    table = head.pointer(layout.HEAD_PROBLEMS)
-    used = field(code, table, layout.PROBLEMS_USED, I32)
-    lost = field(code, table, layout.PROBLEMS_LOST, I32)
-    earlier = site_of(problem.before)
-    hashed = (problem.rule * 31 + problem.site) * 8191 + earlier
-    index = code.variable(hashed & (layout.PROBLEMS - 1))
-    left = code.variable(hashed.lift(layout.PROBLEMS))
+    made = b.bitcast(code.array(I64, ENTRY.itemsize // 8), POINTER)
+    zero = code.constant(0, I32)
+    _put(code, made, "case", I32, problem.case)
+    _put(code, made, "flags", I32, problem.flags)
+    _put(code, made, "count", I64, code.constant(1, I64))
+    _put(code, made, "first", I64, problem.first)
+    _put(code, made, "last", I64, problem.last)
+    for name, moment in (("now", problem.now), ("before", problem.before)):
+        for part, value in moment._asdict().items():
+            field(code, made, _offset(name, part), I32)[0] = value
+    function = b.module.globals.get(REPORT.name)
+    if function is None:
+        kind = ir.FunctionType(ir.VoidType(), [P, P, I32])
+        function = ir.Function(b.module, kind, REPORT.name)
+    b.call(function, [table, made, zero.lift(int(widen)).raw])
+
+
+def _offset(name: str, part: str = "") -> int:
+    """Where a field of an entry is."""
+    assert ENTRY.fields is not None
+    assert MOMENT.fields is not None
+    inner = MOMENT.fields[part][1] if part else 0
+    return int(ENTRY.fields[name][1] + inner)
+
+
+def _put(code: Code, entry: Raw, name: str, of: Type, value: Value) -> None:
+    field(code, entry, _offset(name), of)[0] = value
+
+
+def _report(code: Code, table: Raw, made: Raw, widen: Value) -> None:
+    """Find the entry of a problem by its hash, and count it, or add one."""
+    b = code.builder
+    buckets = field(code, table, BUCKETS_AT, I32)
+    key = [_offset("case"), _offset("now", "site"), _offset("before", "site")]
+    case, site, earlier = (field(code, made, each, I32)[0] for each in key)
+    hashed = (case * 31 + site) * 8191 + earlier
+    index = code.variable(hashed & (BUCKETS - 1))
     with repeat(code) as again:
-        step = convert(index.value, I64) * layout.PROBLEM_BYTES + layout.PROBLEMS_TABLE
-        place = b.gep(table, [step.raw])
-        rule = field(code, place, layout.PROBLEM_RULE, I32)
-        before = field(code, place, layout.PROBLEM_BEFORE, I64)
-        same = (rule[0] == problem.rule) & (site_of(before[0]) == earlier)
-        same = same & (field(code, place, layout.PROBLEM_SITE, I32)[0] == problem.site)
-        free = rule[0] == 0
-        with code.when(free):
-            _note(code, head, place, problem)
-            used[0] = used[0] + 1
+        bucket = convert(index.value, I64)
+        number = buckets[bucket]
+        # Number 0 names memory before the first entry, which may be read.
+        entry = b.gep(table, [_entry_at(number).raw])
+        same = number != 0
+        for offset, value in zip(key, (case, site, earlier), strict=True):
+            same = same & (field(code, entry, offset, I32)[0] == value)
+        free = number == 0
         with code.when(same):
-            _count(code, place, problem)
-        index.value = (index.value + 1) & (layout.PROBLEMS - 1)
-        left.value = left.value - 1
-        with code.when(~free & ~same & (left.value == 0)):
-            lost[0] = lost[0] + 1
-        again(~free & ~same & (left.value > 0))
+            _count(code, entry, made, widen)
+        with code.when(free):
+            _add(code, table, bucket, made)
+        index.value = (index.value + 1) & (BUCKETS - 1)
+        again(~free & ~same)
 
 
-def _note(code: Code, head: Head, place: Raw, problem: Problem) -> None:
-    one = problem.rule.lift(1)
-    for offset, value in (
-        (layout.PROBLEM_RULE, problem.rule),
-        (layout.PROBLEM_COUNT, one),
-        (layout.PROBLEM_LOW, problem.low),
-        (layout.PROBLEM_HIGH, problem.high),
-        (layout.PROBLEM_SITE, problem.site),
-        (layout.PROBLEM_AGENT, problem.agent),
-        (layout.PROBLEM_LANE, problem.lane),
-        (layout.PROBLEM_EPOCH, problem.epoch),
-        (layout.PROBLEM_FLAGS, problem.flags),
-        (layout.PROBLEM_CLUSTER, head.word(layout.HEAD_CLUSTER)),
-    ):
-        field(code, place, offset, I32)[0] = value
-    field(code, place, layout.PROBLEM_BEFORE, I64)[0] = problem.before
+def _entry_at(number: Value) -> Value:
+    return (convert(number, I64) - 1) * ENTRY.itemsize + ENTRIES_AT
 
 
-def _count(code: Code, place: Raw, problem: Problem) -> None:
-    count = field(code, place, layout.PROBLEM_COUNT, I32)
+def _add(code: Code, table: Raw, bucket: Value, made: Raw) -> None:
+    """Copy a new problem into the table, if there is room."""
+    b = code.builder
+    used, lost = (field(code, table, each, I32) for each in (USED, LOST))
+    room = used[0] < MOST
+    with code.when(room):
+        used[0] = used[0] + 1
+        field(code, table, BUCKETS_AT, I32)[bucket] = used[0]
+        entry = b.gep(table, [_entry_at(used[0]).raw])
+        for offset in range(0, ENTRY.itemsize, 8):
+            field(code, entry, offset, I64)[0] = field(code, made, offset, I64)[0]
+    with code.when(~room):
+        lost[0] = lost[0] + 1
+
+
+def _count(code: Code, entry: Raw, made: Raw, widen: Value) -> None:
+    """Count a problem that is known."""
+    count = field(code, entry, _offset("count"), I64)
     count[0] = count[0] + 1
-    flags = field(code, place, layout.PROBLEM_FLAGS, I32)
-    flags[0] = flags[0] | (problem.flags & layout.APART)
-    low = field(code, place, layout.PROBLEM_LOW, I32)
-    high = field(code, place, layout.PROBLEM_HIGH, I32)
-    adjacent = (problem.low <= high[0]) & (problem.high >= low[0])
-    low[0] = select(adjacent, smaller(low[0], problem.low), low[0])
-    high[0] = select(adjacent, larger(high[0], problem.high), high[0])
+    flags, new = (field(code, each, _offset("flags"), I32) for each in (entry, made))
+    flags[0] = flags[0] | (new[0] & APART)
+    low, high = (field(code, entry, _offset(e), I64) for e in ("first", "last"))
+    first, last = (field(code, made, _offset(e), I64)[0] for e in ("first", "last"))
+    beside = (first <= high[0]) & (last >= low[0]) & (widen != 0)
+    low[0] = select(beside, smaller(low[0], first), low[0])
+    high[0] = select(beside, larger(high[0], last), high[0])
 
 
-def decode(table: NDArray[np.uint8]) -> list[Noted[Moment]]:
-    """The problems of a table, in the order of their sites."""
-    rows = table[layout.PROBLEMS_TABLE :].reshape(-1, layout.PROBLEM_BYTES)
-    words = rows.view(np.int32)
-    found = []
-    for row in np.flatnonzero(words[:, layout.PROBLEM_RULE // 4]):
-        rule, count, low, high, site, agent, lane, epoch = words[row, :8].tolist()
-        flags, cluster = words[row, layout.PROBLEM_FLAGS // 4 :][:2].tolist()
-        record = int(rows[row].view(np.uint64)[layout.PROBLEM_BEFORE // 8])
-        now = Moment(site, agent, lane, epoch)
-        found.append(
-            Noted(
-                BY_NUMBER[rule],
-                low,
-                high,
-                now,
-                _moment(record),
-                count,
-                bool(flags & 2),
-                bool(flags & 1),
-                cluster,
-                bool(flags & 4),
-                flags & layout.APART,
-            )
-        )
-    return sorted(found, key=lambda each: (each.now.site, each.case.name, each.first))
-
-
-def _moment(record: int) -> Moment | None:
-    if not record:
-        return None
-    before = layout.unpack(record)
-    named = before.lanes in (Lanes.ONE, Lanes.STRONG_ONE)
-    return Moment(before.site, before.agent, before.lane if named else -1, before.epoch)
+REPORT = routine("watch.report", _report, [P, P, I32], None)
+"""Notes a problem: the table, an entry, and whether a known range grows."""

@@ -1,17 +1,18 @@
-"""Who has read a word?
+"""Sets of readers of a word of shared memory, in compiled code.
 
 A record of reads is about one warp or agent, or it names a set.  A set is a record and
-a smaller set.  Equal sets have equal numbers: so one step from set to set does for all
-words that were read in the same way.  The lane in a set's record is that of the word.
+a smaller set.  Equal sets have equal numbers, so a step from one set to the next is
+computed once for all words that were read in the same way.  The lane in the record of a
+set is that of the word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
@@ -23,8 +24,8 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import Head
 from fragmenta.races.shadow.layout import Lanes
+from fragmenta.races.shadow.order import Head, Plane
 from fragmenta.races.shadow.shared_records import (
     Viewer,
     agent_of,
@@ -49,7 +50,7 @@ def is_set(record: Value) -> Value:
     return several
 
 
-def cell_at(code: Code, sets: Any, number: Value) -> Any:
+def cell_at(code: Code, sets: Raw, number: Value) -> Raw:
     """The memory of a set."""
     b = code.builder
     step = convert(number, I64) * layout.CELL_BYTES + layout.SETS_CELLS
@@ -59,7 +60,7 @@ def cell_at(code: Code, sets: Any, number: Value) -> Any:
 def each_reader(
     code: Code, head: Head, record: Value, visit: Callable[[Value], None]
 ) -> None:
-    """Do something with the record of each reader."""
+    """Write code that runs for the record of each reader."""
     sets = head.pointer(layout.HEAD_SETS)
     several = is_set(record)
     number = code.variable(select(several, epoch_of(record), 0))
@@ -154,7 +155,7 @@ _SAME = layout.EPOCH_FIELD | layout.AGENT_FIELD
 
 
 def _includes(entry: Value, new: Value, word_lane: Value) -> Value:
-    """Whether a reader in a set says all that a new read of the same epoch would."""
+    """Whether a reader in a set covers a new read of the same epoch."""
     there, here = lanes_of(entry), lanes_of(new)
     alike = (there == here) & (word_lane == lane_in(new))
     several = (there == int(Lanes.SEVERAL)) & (here <= int(Lanes.SEVERAL))
@@ -219,8 +220,8 @@ def _together(viewer: Viewer, old: Value, new: Value, unknown: Value) -> Value:
     # A later piece of work of an agent that is not a warp ends later.
     earlier = with_part(union, layout.EPOCH_AT, layout.EPOCH_BITS, epoch_of(old))
     work = select(now, union, select(covers, new, earlier))
-    # Nobody knows whether a vague record is about the same lane.
-    base = viewer.components(agent_of(old))[0]
+    # A vague record may be about the same lane.
+    base = viewer.plane.of(agent_of(old))[0]
     anyone = (lanes_of(old) == int(Lanes.ANY)) | (
         lanes_of(old) == int(Lanes.STRONG_ANY)
     )
@@ -235,10 +236,10 @@ def _together(viewer: Viewer, old: Value, new: Value, unknown: Value) -> Value:
 
 
 def _added(
-    code: Code, head: Any, row: Any, agent: Value, own: Value, old: Value, new: Value
+    code: Code, head: Raw, row: Raw, agent: Value, own: Value, old: Value, new: Value
 ) -> Value:
     top = Head(code, head)
-    viewer = Viewer(field(code, row, 0, I32), top.row, agent, own)
+    viewer = Viewer(Plane(field(code, row, 0, I32), top.row), agent, own)
     return added(code, top, viewer, old, new)
 
 
@@ -253,7 +254,7 @@ def call_added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -
     if function is None:
         kind = ir.FunctionType(I64, [P, P, I32, I32, I64, I64])
         function = ir.Function(b.module, kind, ADDED.name)
-    row = b.bitcast(viewer.row.raw, P)
+    row = b.bitcast(viewer.plane.row.raw, P)
     given = [head.raw, row, viewer.agent.raw, viewer.own.raw, old.raw, new.raw]
     return Value(b, b.call(function, given))
 

@@ -1,7 +1,7 @@
-"""Is an access of a word in order?
+"""The complete check of an access of a word of shared memory, in compiled code.
 
 An access is compared with the last write, and a write also with the reads since then.
-Then it takes its place in the shadow.
+Then it is recorded in the shadow.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from typing import NamedTuple
 
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.clocks import Head
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart, Lanes
-from fragmenta.races.shadow.problem_table import Problem, report
+from fragmenta.races.shadow.order import Head
+from fragmenta.races.shadow.problem_table import (
+    PARTLY,
+    WAS_WRITE,
+    MomentValues,
+    ProblemValues,
+    report,
+)
 from fragmenta.races.shadow.readers import added, each_reader, is_set
 from fragmenta.races.shadow.shared_records import (
     Viewer,
@@ -75,16 +81,17 @@ class Word(NamedTuple):
 
 def shadow(code: Code, head: Head) -> tuple[Memory, Memory]:
     """The records of writes and of reads."""
-    return tuple(  # type: ignore[return-value]
+    writes, reads = (
         field(code, head.pointer(offset), 0, I64)
         for offset in (layout.HEAD_WRITES, layout.HEAD_READS)
     )
+    return writes, reads
 
 
 def check(
     code: Code, head: Head, now: Now, word: Word, equal: Callable[[], Value] | None
 ) -> None:
-    """Check an access of a word, and take it down.
+    """Check an access of a word, and record it.
 
     ``equal`` says whether the bytes that are written are there already, or those that
     other lanes write by the same instruction.
@@ -95,7 +102,7 @@ def check(
     with code.when(now.has(layout.READS) & (missing != 0)):
         rule = missing.lift(int(Detected.UNINITIALISED))
         # The range is as wide as the access, so that those side by side are one.
-        partly = select(missing == word.mask, missing.lift(0), 4)
+        partly = select(missing == word.mask, missing.lift(0), PARTLY)
         _report(code, head, now, word, rule, write.lift(0), word.mask, partly)
     overlap = word.mask & mask_of(write)
     with code.when(overlap != 0):
@@ -116,7 +123,7 @@ def check(
 
 
 def _strict(head: Head) -> Value:
-    """Whether also what sources disagree on is reported."""
+    """Whether rules are reported that shipped kernels break."""
     strict: Value = head.word(layout.HEAD_STRICT) != 0
     return strict
 
@@ -151,7 +158,7 @@ def _after_write(
                 other = select(together, rule.lift(int(Detected.ONE_STORE)), rule)
                 note = rule.lift(int(Detected.SAME_VALUE))
                 chosen.value = select(same != 0, note, other)
-        _report(code, head, now, word, chosen.value, write, overlap, 2)
+        _report(code, head, now, word, chosen.value, write, overlap, WAS_WRITE)
     if now.fenced is not None:
         contested = _is(head, agent, "cp.async") & _strict(head)
         generic = (_is(head, agent, "warp") | contested) & now.through
@@ -159,7 +166,7 @@ def _after_write(
             seen = known(now.fenced, write, lane_in(write), overlap)
             with code.when(~seen):
                 rule = agent.lift(int(Detected.MISSING_PROXY_FENCE))
-                _report(code, head, now, word, rule, write, overlap, 2)
+                _report(code, head, now, word, rule, write, overlap, WAS_WRITE)
 
 
 def _after_reads(
@@ -174,10 +181,10 @@ def _after_reads(
         ordered = known(now.viewer, entry, lane, common) | strong
         with code.when((common != 0) & ~ordered):
             agent = agent_of(entry)
-            under_way = _is(head, agent, "wgmma") | _is(head, agent, "bulk-read")
-            under_way = under_way | _is(head, agent, "tcgen05")
+            in_flight = _is(head, agent, "wgmma") | _is(head, agent, "bulk-read")
+            in_flight = in_flight | _is(head, agent, "tcgen05")
             rule = select(
-                under_way,
+                in_flight,
                 agent.lift(int(Detected.OVERWRITE_WHILE_READ)),
                 int(Detected.SHARED_RACE),
             )
@@ -233,7 +240,8 @@ def _report(
 ) -> None:
     """Note a problem with some bytes of a word.
 
-    ``was`` is 2 after a write, 4 if a part of the bytes was written.
+    ``was`` is ``WAS_WRITE`` after a write, ``PARTLY`` if a part of the bytes was
+    written.
     """
     skipped = select(
         (bytes_ & 1) != 0,
@@ -253,24 +261,45 @@ def _report(
             select((bytes_ & 2) != 0, bytes_.lift(2), bytes_.lift(1)),
         ),
     )
-    one = (now.lanes == int(Lanes.ONE)) | (now.lanes == int(Lanes.STRONG_ONE))
     flags = (now.kind & layout.WRITES) | now.kind.lift(was)
-    flags = flags | _apart(head, now, before)
     report(
         code,
-        head,
-        Problem(
+        head.pointer(layout.HEAD_PROBLEMS),
+        ProblemValues(
             rule,
-            word.address + skipped,
-            word.address + end,
-            now.site,
-            now.agent,
-            select(one, now.lane, -1),
-            now.epoch,
-            before & as_signed(~layout.EVER_FIELD, 64),
-            flags,
+            convert(word.address + skipped, I64),
+            convert(word.address + end, I64),
+            *_moments(head, now, before),
+            flags | _apart(head, now, before),
         ),
+        widen=True,
     )
+
+
+def _moments(head: Head, now: Now, before: Value) -> tuple[MomentValues, MomentValues]:
+    """The access, and the one of a record before it."""
+    group, none = head.word(layout.HEAD_CLUSTER), now.lane.lift(-1)
+    this = MomentValues(
+        now.site,
+        group,
+        now.agent,
+        select(_is_one(now.lanes), now.lane, none),
+        now.epoch,
+    )
+    earlier = MomentValues(
+        select(before == 0, none, site_of(before)),
+        group,
+        agent_of(before),
+        select(_is_one(lanes_of(before)), lane_in(before), none),
+        epoch_of(before),
+    )
+    return this, earlier
+
+
+def _is_one(lanes: Value) -> Value:
+    """Whether a record is about one lane, which it names."""
+    one: Value = (lanes == int(Lanes.ONE)) | (lanes == int(Lanes.STRONG_ONE))
+    return one
 
 
 def _apart(head: Head, now: Now, before: Value) -> Value:
@@ -282,9 +311,9 @@ def _apart(head: Head, now: Now, before: Value) -> Value:
     return warp | select(same, nothing, int(Apart.BLOCK))
 
 
-def settled(head: Head, viewer: Viewer, record: Value) -> Value:
-    """Whether an access is known whatever lanes it is about; not for sets."""
+def settled(viewer: Viewer, record: Value) -> Value:
+    """Whether an access of any lanes happened before; never true for a set."""
     agent = agent_of(record)
     safe = select(is_set(record), agent.lift(0), agent)
-    before: Value = epoch_of(record) < viewer.row[convert(safe, I64)]
+    before = viewer.plane.knows_all(safe, epoch_of(record))
     return before & ~is_set(record)

@@ -1,4 +1,4 @@
-"""How are accesses of shared memory checked?
+"""Routines that check accesses of shared memory, in compiled code.
 
 ``watched`` makes a routine that is called just before a load or a store.  If the lanes
 access words side by side that were accessed in one way before, one check does for all.
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     I1,
     I8,
@@ -30,9 +30,10 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import fast_line, fast_word, layout
 from fragmenta.races.shadow.barrier_clocks import watching
-from fragmenta.races.shadow.clocks import Head, warp_at, warp_of
 from fragmenta.races.shadow.collection import COLLECT, make_room
 from fragmenta.races.shadow.layout import KINDS, Lanes
+from fragmenta.races.shadow.order import Head, Plane, WarpClocks, warp_at, warp_of
+from fragmenta.races.shadow.problem_table import REPORT
 from fragmenta.races.shadow.readers import ADDED
 from fragmenta.races.shadow.shared_check import Now, Word, check, settled, shadow
 from fragmenta.races.shadow.shared_records import Viewer, kept_epoch, kept_site
@@ -78,15 +79,15 @@ def _word(
 
 def _lane(
     code: Code,
-    head_at: Any,
-    block: Any,
+    head_at: Raw,
+    block: Raw,
     number: Value,
     lanes: Value,
     address: Value,
     size: Value,
     kind: Value,
     site: Value,
-    values: Any,
+    values: Raw,
 ) -> None:
     head = Head(code, head_at)
     rank = convert(shift_unsigned(address, 24), I32)
@@ -115,10 +116,8 @@ def _now(
     code: Code, head: Head, number: Value, lanes: Value, kind: Value, site: Value
 ) -> Now:
     """An access by lanes of a warp."""
-    b = code.builder
     warp = warp_at(code, head, number)
-    only = (lanes & ~warp.elect[0]) == 0
-    row = Memory(b, b.select(only.raw, warp.elected().raw, warp.common().raw), I32)
+    known = Plane(warp.row_of_all(lanes), head.row)
     several = ones(lanes) > 1
     own = select(several, lanes.lift(0), lanes)
     plain = select(several, lanes.lift(int(Lanes.SEVERAL)), int(Lanes.ONE))
@@ -126,7 +125,7 @@ def _now(
     copy = (kind & layout.COPY) != 0
     agent, epoch = _copier(code, head, warp, number, copy)
     return Now(
-        Viewer(row, head.row, warp.agent, own, warp.copier, warp.waited),
+        Viewer(known, warp.agent, own, warp.copier, warp.waited),
         None,
         agent,
         kept_epoch(epoch),
@@ -139,7 +138,7 @@ def _now(
 
 
 def _copier(
-    code: Code, head: Head, warp: Any, number: Value, copy: Value
+    code: Code, head: Head, warp: WarpClocks, number: Value, copy: Value
 ) -> tuple[Value, Value]:
     """Who accesses, and when: the warp, or its ``cp.async``."""
     first = head.word(layout.HEAD_KINDS + 4)
@@ -153,9 +152,9 @@ def _copier(
 
 def _equal(
     code: Code,
-    block: Any,
+    block: Raw,
     local: Value,
-    values: Any,
+    values: Raw,
     lane: Value,
     address: Value,
     at: Value,
@@ -197,7 +196,7 @@ def _equal(
 class _Written:
     """What the lanes write by one instruction, and where."""
 
-    def __init__(self, code: Code, values: Any) -> None:
+    def __init__(self, code: Code, values: Raw) -> None:
         self._code = code
         self._element = convert(field(code, values, 0, I32)[0], I64)
         self._register = convert(field(code, values, 4, I32)[0], I64)
@@ -205,7 +204,7 @@ class _Written:
         self._addresses = self._pointer(field(code, values, 16, I64)[0], I64)
         self._places = field(code, values, 24, I64)
 
-    def _pointer(self, at: Value, of: ir.Type) -> Any:
+    def _pointer(self, at: Value, of: Type) -> Raw:
         return self._code.builder.inttoptr(at.raw, of.as_pointer())
 
     def is_at(self, lane: Value, address: Value) -> Value:
@@ -226,21 +225,28 @@ LANE = routine("watch.lane", _lane, [P, P, I32, I32, I64, I32, I32, I32, P], Non
 block, block, number of the warp, lanes, address, bytes, bits of the kind, site, values.
 """
 
-SUPPORT = (LANE, ADDED, COLLECT)
+
+def _build(module: ir.Module) -> None:
+    """The functions that ``watched`` calls; those that others call come first."""
+    for each in (ADDED, COLLECT, LANE):
+        each.build(module)
+
+
+SUPPORT = (Routine("watch.shared", _build), REPORT)
 """Routines that must be linked wherever ``watched`` or ``check_lane`` is used."""
 
 
 def check_lane(
     code: Code,
     head: Head,
-    block: Any,
-    warp: Any,
+    block: Raw,
+    warp: Raw,
     lanes: Value,
     address: Value,
     size: int,
     kind: str,
     site: Value,
-    values: Any = None,
+    values: Raw | None = None,
 ) -> None:
     """Check an access by one lane, or a read of several, of a shared address.
 
@@ -254,14 +260,14 @@ def check_lane(
 def _call_lane(
     code: Code,
     head: Head,
-    block: Any,
+    block: Raw,
     number: Value,
     lanes: Value,
     address: Value,
     size: int,
     kind: str,
     site: Value,
-    values: Any,
+    values: Raw | None,
 ) -> None:
     b = code.builder
     function = b.module.globals.get(LANE.name)
@@ -298,12 +304,21 @@ def watched(access: memory.Access, kind: str) -> Routine:
     access = access if stores else access.bare
     name = f"watch.{kind.replace(' ', '.')}.{access.name}"
 
-    def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
-        watching(
-            code,
-            block,
-            lambda head: _warp(code, access, kind, head, warp, block, *given),
-        )
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        site: Value,
+        *registers: Raw,
+    ) -> None:
+        def check(head: Head) -> None:
+            place = register, offset, lanes, site
+            _warp(code, access, kind, head, warp, block, *place, *registers)
+
+        watching(code, block, check)
 
     def build(module: ir.Module) -> None:
         registers = [POINTER] * access.elements if stores else []
@@ -318,13 +333,13 @@ def _warp(
     access: memory.Access,
     kind: str,
     head: Head,
-    warp: Any,
-    block: Any,
-    register: Any,
+    warp: Raw,
+    block: Raw,
+    register: Raw,
     offset: Value,
     lanes: Value,
     site: Value,
-    *registers: Any,
+    *registers: Raw,
 ) -> None:
     make_room(code, head)
     at = memory.addresses(code, register, access.address, offset)
@@ -376,7 +391,7 @@ def _lanes(
     kind: str,
     fast: fast_word.Quick,
     lanes: Value,
-    spilled: Any,
+    spilled: Raw,
     slow: Callable[[Value, Value], None],
 ) -> None:
     """Check lanes one by one, but lanes side by side that read the same together."""
@@ -405,10 +420,10 @@ def _lanes(
 def _values(
     code: Code,
     access: memory.Access,
-    registers: tuple[Any, ...],
+    registers: tuple[Raw, ...],
     lanes: Value,
-    spilled: Any,
-) -> Any:
+    spilled: Raw,
+) -> Raw:
     """What lanes write, and where: sizes, lanes, addresses, then registers."""
     b = code.builder
     kept = b.bitcast(code.array(I64, 3 + access.elements), POINTER)
@@ -426,8 +441,8 @@ def _values(
 
 def _touch(
     code: Code,
-    head_at: Any,
-    starts: Any,
+    head_at: Raw,
+    starts: Raw,
     count: Value,
     size: Value,
     kind: Value,
@@ -435,7 +450,7 @@ def _touch(
     epoch: Value,
     lane: Value,
     site: Value,
-    clock: Any,
+    clock: Raw,
 ) -> None:
     """An agent that is not a warp accesses bytes at each of several offsets."""
     b = code.builder
@@ -447,7 +462,8 @@ def _touch(
     step = select(two, head.row * 3, 0)
     second = Memory(b, b.gep(row.raw, [step.raw]), I32)
     nobody = agent.lift(-1)
-    views = [Viewer(each, head.row, nobody, agent.lift(0)) for each in (row, second)]
+    planes = [Plane(each, head.row) for each in (row, second)]
+    views = [Viewer(each, nobody, agent.lift(0)) for each in planes]
     now = Now(
         views[0],
         views[1],
@@ -460,7 +476,7 @@ def _touch(
         two,
     )
     offsets = field(code, starts, 0, I32)
-    memo = _Memo(code, head, now)
+    memo = _Memo(code, now)
     with code.loop(count) as index:
         begin = convert(offsets[index], I64, signed=False)
         end = begin + convert(size, I64)
@@ -490,8 +506,8 @@ class _Memo:
     Only accesses that are known for all lanes are remembered.
     """
 
-    def __init__(self, code: Code, head: Head, now: Now) -> None:
-        self.code, self.head, self.now = code, head, now
+    def __init__(self, code: Code, now: Now) -> None:
+        self.code, self.now = code, now
         none = code.constant(-1, I64)
         self.before = [code.variable(none) for _ in range(2)]
         self.after = [code.variable(none) for _ in range(2)]
@@ -517,14 +533,14 @@ class _Memo:
     def keep(self, word: Word, records: tuple[Value, Value]) -> None:
         """Remember what was done, if it was in order."""
         write, reads = records
-        now, head = self.now, self.head
+        now = self.now
         fenced = now.fenced or now.viewer
-        fine = settled(head, now.viewer, write) & settled(head, fenced, write)
+        fine = settled(now.viewer, write) & settled(fenced, write)
         ever = (write & layout.EVER_FIELD) == layout.EVER_FIELD
         fine = (fine & ever & ((write & layout.MASK_FIELD) != 0)) | (
             (write == 0) & now.has(layout.WRITES)
         )
-        quiet = (reads == 0) | settled(head, now.viewer, reads)
+        quiet = (reads == 0) | settled(now.viewer, reads)
         fine = fine & (quiet | ~now.has(layout.WRITES)) & (word.mask == 15)
         none = write.lift(-1)
         self.before[0].value = select(fine, self._shape(write), none)

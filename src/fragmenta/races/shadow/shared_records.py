@@ -1,6 +1,7 @@
-"""What does a record of an access say, and is the access known?
+"""Records of accesses of shared memory, in compiled code.
 
-All functions here are traced: records are values of 64 bits in machine code.
+A record has 64 bits; :mod:`layout` has its fields.  :func:`known` says whether the
+access of a record happened before another one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import NamedTuple
 from fragmenta.jit.trace import (
     I32,
     I64,
-    Memory,
     Value,
     compare_unsigned,
     convert,
@@ -21,6 +21,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import Lanes
+from fragmenta.races.shadow.order import Plane
 from fragmenta.simt.library import as_signed
 
 
@@ -45,7 +46,7 @@ def lane_in(record: Value) -> Value:
 
 
 def lanes_of(record: Value) -> Value:
-    """Which lanes it is about; one of ``Lanes``."""
+    """The class of its lanes: one of ``Lanes``."""
     return part(record, layout.CLASS_AT, layout.CLASS_BITS)
 
 
@@ -68,7 +69,7 @@ def with_part(record: Value, at: int, bits: int, value: Value) -> Value:
 def packed(
     site: Value, epoch: Value, agent: Value, lane: Value, lanes: Value, mask: Value
 ) -> Value:
-    """A new record; nothing is said about bytes ever written."""
+    """A new record, without the bytes that were ever written."""
     record = convert(site, I64, signed=False) << layout.SITE_AT
     for value, at in (
         (epoch, layout.EPOCH_AT),
@@ -99,11 +100,10 @@ def is_strong(lanes: Value) -> Value:
 
 
 class Viewer(NamedTuple):
-    """Who asks whether an access is known."""
+    """Who makes the later access, and what it knows."""
 
-    row: Memory
-    """What it knows: one plane of a clock row."""
-    length: Value
+    plane: Plane
+    """What it knows, through one proxy."""
     agent: Value
     """Its agent, or -1 if it knows nothing by itself."""
     own: Value
@@ -113,20 +113,15 @@ class Viewer(NamedTuple):
     waited: Value | None = None
     """Its lane has waited for its own ``cp.async`` before this epoch."""
 
-    def components(self, agent: Value) -> tuple[Value, Value, Value]:
-        """What it knows of an agent: base, extra, mask."""
-        at = convert(agent, I64)
-        return self.row[at], self.row[at + self.length], self.row[at + self.length * 2]
-
 
 def known(viewer: Viewer, record: Value, lane: Value, overlap: Value) -> Value:
-    """Whether the access of these bytes is known to have happened.
+    """Whether the access of these bytes happened before.
 
-    If a record does not say which lanes it is about, the answer is yes as long as
-    there may be such lanes.
+    If a record does not name its lanes, it counts as known if any lanes that are known
+    may be those.
     """
     agent, epoch, lanes = agent_of(record), epoch_of(record), lanes_of(record)
-    base, extra, mask = viewer.components(agent)
+    base, extra, mask = viewer.plane.of(agent)
     mine = agent == viewer.agent
     available = select(epoch < extra, mask, 0) | select(mine, viewer.own, 0)
     if viewer.copier is not None and viewer.waited is not None:

@@ -1,0 +1,72 @@
+"""Which commands are there?
+
+One line per command: its name, the module that has it, and what it does.  The
+order here is the order of ``fragmenta --help``, which reads nothing but this
+table; the module of a command is imported when that command is asked for.  The
+line also opens the command's own help.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Listed(NamedTuple):
+    """Where a command is, and what it does."""
+
+    module: str
+    does: str
+
+
+COMMANDS = {
+    "list": Listed("catalogue", "List instructions, one per line."),
+    "show": Listed("describe", "Show everything about one instruction."),
+    "formula": Listed(
+        "describe", "Print formulas as the PTX manual does, or as CUDA or Python."
+    ),
+    "where": Listed("lookup", "Show which lane, register and bits hold an element."),
+    "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),
+    "table": Listed("lookup", "Print a whole fragment as a table."),
+    "which": Listed(
+        "lookup", "Show what feeds one element of D, or what a SASS name means."
+    ),
+    "draw": Listed("draw", "Draw an instruction or one operand, here or in a file."),
+    "explore": Listed(
+        "explore",
+        "Open the explorer, an offline web page, or write it to a file.",
+    ),
+    "idesc": Listed(
+        "descriptors", "Read or write the instruction descriptor of a tcgen05.mma."
+    ),
+    "run": Listed(
+        "compute", "Multiply matrices of any size, bit for bit as on the GPU."
+    ),
+    "explain": Listed("compute", "Show step by step how one element of D is computed."),
+    "compare": Listed(
+        "compare", "Compare the errors of instructions on several targets."
+    ),
+    "quantize": Listed(
+        "quantize", "Quantise a matrix to elements and scales, and show the error."
+    ),
+    "sparsity": Listed(
+        "sparse", "Check that a matrix is as sparse as an instruction needs."
+    ),
+    "metadata": Listed(
+        "sparse", "Show which columns metadata words keep, and illegal codes."
+    ),
+    "shuffle": Listed(
+        "weights", "Reorder a quantised weight so that lanes load it with wide loads."
+    ),
+    "shared": Listed("shared", "Show a tile in shared memory and its bank conflicts."),
+    "check": Listed("check", "Check PTX files, or one instruction, without running."),
+    "launch": Listed(
+        "launch", "Run a kernel of a PTX file on the CPU, with the bits of a GPU."
+    ),
+    "emit": Listed("emit", "Write CUDA C++ or PTX code for an instruction."),
+    "verify": Listed("gpu", "Compare every bit of the GPU's results with the CPU's."),
+    "record": Listed("gpu", "Record the GPU's results in files that replay can check."),
+    "replay": Listed(
+        "gpu", "Recompute recorded results on the CPU and compare every bit."
+    ),
+    "throughput": Listed("gpu", "Measure how fast the GPU issues instructions."),
+}
