@@ -61,7 +61,7 @@ def test_a_kernel_multiplies(name):
 
 def test_a_kernel_is_right_however_late_the_work_is_done():
     op = fm.tcgen05("m128n16k32", a="f16", sp=True)
-    found, right = launch(op, schedules=["eager", "lazy", 3])
+    found, right = launch(op, schedule=["eager", "lazy", 3])
     assert (found == right).all()
 
 

@@ -26,8 +26,8 @@ def result(name: str, **options: Any) -> ptx.Result:
         row.block,
         given,
         cluster=row.cluster,
-        limit=2_000_000,
-        **{"problems": "report", "schedule": "lazy", **options},
+        limits=ptx.Limits(instructions=2_000_000),
+        **{"watch": "report", "schedule": "lazy", **options},
     )
     return found
 
@@ -119,7 +119,7 @@ def test_errors_come_first() -> None:
 
 def test_the_exception_tells_the_errors() -> None:
     with pytest.raises(ptx.KernelHazard) as raised:
-        result("plain-exchange-1", problems="raise")
+        result("plain-exchange-1", watch=True)
     text = str(raised.value)
     assert raised.value.source.startswith("plain.cu:")
     assert raised.value.line == raised.value.problems[0].line > 0

@@ -56,7 +56,7 @@ def kernel(body: str, place: str, file: str = "k.cu", name: str = "k") -> ptx.Ke
 def race(made: ptx.Kernel, grid: int = 1, block: int = 64, out: Any = None) -> Problem:
     """The error of a launch."""
     given = np.zeros((64, 64), np.uint32) if out is None else out
-    found = made.launch(grid, block, [given], problems="report").hazards
+    found = made.launch(grid, block, [given], watch="report").hazards
     return next(each for each in found if each.severity == "error")
 
 
@@ -237,7 +237,7 @@ def test_illegal_metadata_names_lane_code_and_row() -> None:
         made.launch(1, 32, [0x44440444])
     assert raised.value.kind == "metadata"
     assert "lane 0, nibble 3 (row 0, chunk 3): code 0000" in str(raised.value)
-    found = made.launch(1, 32, [0x44440444], problems="report").hazards
+    found = made.launch(1, 32, [0x44440444], watch="report").hazards
     assert "code 0000" in found[-1].message
 
 

@@ -135,7 +135,7 @@ class LaunchWatch:
             story.before is not None and story.before.kind == "cp.async"
         )
         if rule is rules.MISSING_PROXY_FENCE and contested:
-            severity = WARNING  # only with strict=True: shipped kernels do without
+            severity = WARNING  # only with watch="strict": shipped kernels do without
         made = Collision(
             rule,
             self._site(now.site),

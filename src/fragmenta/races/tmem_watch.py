@@ -8,7 +8,7 @@ a warp has issued has these agents, numbered by warp:
 ``tcgen05.st``      stores, likewise
 ``tcgen05.fence``   everything before a ``tcgen05.fence::before_thread_sync``
 
-The last one is used only with ``strict=True``: compilers leave these fences out.
+The last one is used only with ``watch="strict"``: compilers leave these fences out.
 """
 
 from __future__ import annotations
