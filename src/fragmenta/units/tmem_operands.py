@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fragmenta.errors import Error
+from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
@@ -23,7 +23,7 @@ def named_op(mnemonic: str) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(mnemonic)
     if isinstance(found, Remark):
-        raise Error(found.message)
+        raise UnknownInstruction(found.message)
     return found
 
 
