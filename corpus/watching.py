@@ -1,4 +1,4 @@
-"""What is launched: every kernel, how long it took, and what the watcher said.
+"""Collects what is launched: every kernel, its time, and the reports about it.
 
 All front ends launch through :meth:`fragmenta.ptx.Kernel.launch`, so that is where
 launches are seen.

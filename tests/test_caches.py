@@ -66,7 +66,7 @@ def shared_objects(make: Callable[..., Any]) -> list[str]:
     said = make.__annotations__.get("return", "Any")
     text = said if isinstance(said, str) else getattr(said, "__name__", str(said))
     # The type of the elements of an array is no object that is shared.
-    text = re.sub(r"np\.dtype\[\w+\]|NDArray\[[\w.]+\]", "NDArray", text)
+    text = re.sub(r"np\.dtype\[[\w.]+\]|NDArray\[[\w.]+\]", "NDArray", text)
     known = vars(inspect.getmodule(make))
     names = (each for each in re.findall(r"[\w.]+", text) if each.strip("."))
     wrong = [each for each in names if each not in VALUES]

@@ -181,7 +181,7 @@ what it does is seen in a kernel: fm.ptx.parse
         return explain(self, A, B, C, row=row, col=col, **scales, target=target)
 
     def on_device(
-        self, *operands: Any, gpu: GPU | None = None, **options: Any
+        self, *operands: object, gpu: GPU | None = None, **options: object
     ) -> Words:
         """As ``execute``, on the GPU; see :mod:`fragmenta.cuda.tools.launch`.
 

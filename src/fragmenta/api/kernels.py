@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,11 +55,11 @@ class Kernel(records.Kernel):
 
     def verify(
         self,
-        grid: Any,
-        block: Any,
-        arguments: Any = (),
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        arguments: Iterable[object] = (),
         *,
-        cluster: Any = None,
+        cluster: int | Sequence[int] | None = None,
         cooperative: bool = False,
         shared: int = 0,
         target: str | None = None,

@@ -267,11 +267,11 @@ class Verified:
 
 def verify(
     kernel: Kernel,
-    grid: Extent,
-    block: Extent,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
     arguments: Iterable[object] = (),
     *,
-    cluster: Extent | None = None,
+    cluster: int | Sequence[int] | None = None,
     cooperative: bool = False,
     shared: int = 0,
     target: str | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Context, Shape, word
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.naming import Names, counted, illegal_code
-from fragmenta.units.machine import Block, Cluster
-from fragmenta.units.mbarriers import Mbarrier
+
+if TYPE_CHECKING:
+    from fragmenta.units.machine import Block, Cluster
+    from fragmenta.units.mbarriers import Mbarrier
 
 
 class Place(NamedTuple):
@@ -270,7 +272,7 @@ def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
     if block.tensor is None:
         return about
     of = f"block {_tuple(place.shape.block_at(block.index))}"
-    asked = cluster.barriers.get("tcgen05", {})
+    asked = cluster.requests
     for number, columns in block.tensor.waiting.items():
         about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
         if block.rank in asked and block.rank ^ 1 not in asked:

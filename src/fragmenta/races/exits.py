@@ -10,9 +10,9 @@ from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.races.order import knows
 from fragmenta.races.shadow.layout import SET, unpack
+from fragmenta.units.copy_groups import Queue
 from fragmenta.units.findings import Finding
 from fragmenta.units.machine import Block, Warp
-from fragmenta.units.tasks import Queue
 from fragmenta.units.warpgroups import WARPS, Warpgroup
 
 if TYPE_CHECKING:

@@ -29,13 +29,13 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.clusters import Barrier
+from fragmenta.units.cluster_barrier import Barrier
+from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, first
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
-from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
 from fragmenta.units.warpgroups import Wgmma

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, is_among
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.table import read
@@ -151,7 +151,7 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
     [33, 12, 4, 0]
     """
     if not is_among(form, _FORMATS):
-        raise Error(f"formats are {one_of(_FORMATS, 'and')}; given {form!r}")
+        raise BadCall(f"formats are {one_of(_FORMATS, 'and')}; given {form!r}")
     bits, shift = _FORMATS[form]
     given = as_array(rows)
     if given.dtype != np.uint8 or not given.ndim or given.shape[-1] % UNIT:
@@ -170,5 +170,5 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
 def _copying(op: Instruction | str) -> Instruction:
     found = instruction(op)
     if found.moves != "copy":
-        raise Error(f"tcgen05.cp copies to tensor memory; given {found}")
+        raise BadCall(f"tcgen05.cp copies to tensor memory; given {found}")
     return found

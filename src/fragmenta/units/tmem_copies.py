@@ -1,6 +1,6 @@
-"""How does shared memory get into tensor memory?
+"""``tcgen05.cp``: copies from shared to tensor memory.
 
-``tcgen05.cp`` is work of the Tensor Cores, as products are.
+The Tensor Cores make them, in order with products.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _reached(op: Op, lane: int) -> tuple[tuple[int, ...], int]:
 
 @carries_out("tcgen05.cp")
 def cp(warp: Warp, event: Event, lanes: int) -> int:
-    """A copy by each lane; usually there is one."""
+    """Issue a copy for each lane; usually there is one."""
     for lane in numbers(lanes):
         issue(Fill(warp, event, lane), lanes)
     return lanes
