@@ -153,7 +153,8 @@ def test_threads_get_one_object(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_caches_of_launches_are_among_them() -> None:
     wanted = """simt.wgmma_operands._located simt.compiled.Compiled.memory
     simt.compiled.Compiled.code simt.boxes.compiled
-    execution.warp.warp_function races.shared_watch.machine arrays.threads._pool"""
+    execution.warp.warp_function races.order.functions
+    races.shared_shadow.functions arrays.threads._pool"""
     assert {f"fragmenta.{each}" for each in wanted.split()} <= set(SHARED)
 
 

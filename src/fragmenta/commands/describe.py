@@ -45,7 +45,7 @@ from fragmenta.isa.tcgen05_words import SCALES
 from fragmenta.registers import notation
 from fragmenta.registers.expressions import Direction, Expressions, Language
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 
 # ── show ────────────────────────────────────────────────────────────────────
 

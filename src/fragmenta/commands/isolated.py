@@ -29,9 +29,15 @@ from fragmenta import errors
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import cores
 from fragmenta.commands.launch_arguments import LaunchOptions
-from fragmenta.errors import Error, KernelFault, KernelHazard, LimitReached
+from fragmenta.errors import (
+    Error,
+    KernelError,
+    KernelFault,
+    KernelHazard,
+    LimitReached,
+)
 from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.limits import machine_memory, size_text
+from fragmenta.launch.limits import Limits, machine_memory, size_text
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
@@ -83,8 +89,8 @@ def launch(
     asked = Asked(
         module.text, module.name, kernel.name, sizes, list(values), options, timeline
     )
-    limits = options.get("seconds"), options.get("memory")
-    done = _run(pickle.dumps(tuple(asked)), *limits)
+    limits = options.get("limits", Limits())
+    done = _run(pickle.dumps(tuple(asked)), limits.seconds, limits.memory)
     head, rest = _split(done)
     _put(arrays_of(values), head.pop("arrays", []), rest)
     if "error" in head:
@@ -204,11 +210,11 @@ def _put(arrays: list[Array], sizes: list[int], data: bytes) -> None:
 def _error(head: Json) -> Error:
     """The error that the child raised."""
     kind: object = getattr(errors, str(head["error"]), Error)
-    if not isinstance(kind, type) or not issubclass(kind, KernelFault):
+    if not isinstance(kind, type) or not issubclass(kind, KernelError):
         return _plain(kind, head)
     problems = [_problem(each) for each in head.get("problems", [])]
     if issubclass(kind, KernelHazard):
-        made: KernelFault = KernelHazard(head["message"], head["kind"], problems)
+        made: KernelError = KernelHazard(head["message"], head["kind"], problems)
     else:
         made = kind(head["message"], head["kind"])
         made.problems, made.before = problems, head["before"]
@@ -317,7 +323,7 @@ def answer(asked: Asked, out: BinaryIO) -> None:
             "problems": [_problem_json(each) for each in result.problems],
             "timeline": str(draw_timeline(result)) if timeline else "",
         }
-    except KernelFault as fault:
+    except KernelError as fault:
         head = {
             "error": type(fault).__name__,
             "message": fault.message,

@@ -50,11 +50,12 @@ from fragmenta.commands.output import (
     width,
 )
 from fragmenta.commands.problems import check_sarif, of_fault, problem_text, write_sarif
-from fragmenta.errors import BadCall, KernelFault, KernelHazard, one_of, shortened
+from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.kernel import load as load_ptx
-from fragmenta.launch.limits import OUTPUT, SECONDS
+from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
+from fragmenta.launch.options import Watch
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
 from fragmenta.ptx.checking.problem import Problem, counts
@@ -214,19 +215,15 @@ def launch(
     _check_timeline(timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
+    watch = Watch("report" if timeline else problems, strict)
     options: LaunchOptions = {
         "target": target,
-        "limit": limit,
-        "strict": strict,
         "shared": shared,
         "contract": not no_contract,
-        "check": not no_check,
-        "problems": "report" if timeline else problems,
+        "watch": False if no_check else watch,
         "cooperative": cooperative,
         "cluster": None if cluster is None else sides(cluster, "--cluster"),
-        "seconds": seconds,
-        "memory": memory,
-        "output": printed,
+        "limits": Limits(seconds, memory, printed, limit),
         **schedule_options(schedule, schedules),
     }
     before = [each.value.tobytes() for each in given]
@@ -239,7 +236,7 @@ def launch(
                 result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
                 result = found.launch(*sizes, values, progress=progress, **options)
-    except KernelFault as fault:
+    except KernelError as fault:
         write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
         if sarif_file != "-":
             _print_fault(file, fault, as_json)
@@ -469,7 +466,7 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
-def _print_fault(file: str, fault: KernelFault, as_json: bool) -> None:
+def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     """Print a fault as compilers print errors, or as JSON."""
     if as_json:
         emit_json(

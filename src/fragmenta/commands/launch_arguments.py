@@ -34,6 +34,8 @@ from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.kernel import load as load_ptx
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.options import Watch
 from fragmenta.registers.dtype import nearest_type
 
 # ── options ─────────────────────────────────────────────────────────────────
@@ -114,34 +116,28 @@ def sides(text: str, option: str) -> tuple[int, ...]:
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """Which of the two options of schedules is given."""
+    """The schedule, if one is given, or several."""
 
-    schedule: str | int
-    schedules: list[str | int]
+    schedule: str | int | list[str | int]
 
 
 class LaunchOptions(ScheduleOptions):
     """The options that ``kernel.launch`` gets from the command line."""
 
     target: str | None
-    limit: int | None
-    strict: bool
     shared: int
     contract: bool
-    check: bool
-    problems: str
+    watch: bool | Watch
     cooperative: bool
     cluster: tuple[int, ...] | None
-    seconds: float | None
-    memory: int | None
-    output: int | None
+    limits: Limits
 
 
 def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
     """The schedules of a launch, as ``kernel.launch`` takes them.
 
     >>> schedule_options(None, "eager,lazy,7")
-    {'schedules': ['eager', 'lazy', 7]}
+    {'schedule': ['eager', 'lazy', 7]}
     """
     if one is not None and several is not None:
         raise BadCall("--schedule and --schedules cannot both be given")
@@ -150,7 +146,7 @@ def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
         return int(text) if text.isdecimal() and len(text) < 10 else text
 
     if several is not None:
-        return {"schedules": [read(each.strip()) for each in several.split(",")]}
+        return {"schedule": [read(each.strip()) for each in several.split(",")]}
     return {} if one is None else {"schedule": read(one)}
 
 

@@ -25,7 +25,7 @@ from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment, Place
-from fragmenta.registers.tensor import Cell, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import Cell, TensorAddress, TensorFragment
 from fragmenta.view import places
 from fragmenta.view import table as tables
 from fragmenta.view.places import number as numbered

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
-from fragmenta.errors import BadCall, KernelFault, KernelHazard
+from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.ptx.checking.problem import Problem, Related, wrapped
 from fragmenta.ptx.module import Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
@@ -56,7 +56,7 @@ def _underlined(problem: Problem) -> tuple[str, str]:
     return f"    {line}", f"    {' ' * start}^{'~' * (length - 1)}"
 
 
-def of_fault(fault: KernelFault) -> list[Problem]:
+def of_fault(fault: KernelError) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
     if isinstance(fault, KernelHazard):
         return fault.problems

@@ -38,7 +38,7 @@ from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target, number
 from fragmenta.registers.dtype import DType
-from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import Image, TensorAddress, TensorFragment
 from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import read_tile

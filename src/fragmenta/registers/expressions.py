@@ -27,7 +27,7 @@ from fragmenta.errors import LayoutError, nearest, one_of
 
 if TYPE_CHECKING:
     from fragmenta.registers.layout import Digits, Layout
-    from fragmenta.registers.tensor import Window
+    from fragmenta.registers.tensor_fragment import Window
 
 Direction = Literal["where", "holds"]
 Language = Literal["cuda", "python"]

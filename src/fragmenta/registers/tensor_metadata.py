@@ -11,7 +11,7 @@ from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadMetadata
 from fragmenta.registers.granularity import Codes, as_codes
 from fragmenta.registers.metadata import Metadata, Nibble
-from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import Image, TensorAddress, TensorFragment
 
 
 @dataclass(frozen=True, repr=False)

@@ -30,7 +30,12 @@ from fragmenta.isa.reading import instruction
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import dtype
 from fragmenta.registers.layout import Layout
-from fragmenta.registers.tensor import LANES, Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import (
+    LANES,
+    Image,
+    TensorAddress,
+    TensorFragment,
+)
 from fragmenta.registers.words import container, unpack_words
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.shared.tiles import as_image, read_rows

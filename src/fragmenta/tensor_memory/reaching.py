@@ -27,7 +27,7 @@ from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index, Layout
-from fragmenta.registers.tensor import COLUMNS, LANES, Image, TensorAddress
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES, Image, TensorAddress
 
 QUARTER = 32
 """Lanes that a warp reaches."""
