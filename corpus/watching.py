@@ -1,4 +1,4 @@
-"""What is launched: every kernel, how long it took, and what the watcher said.
+"""Collects what is launched: every kernel, its time, and the reports about it.
 
 All front ends launch through :meth:`fragmenta.ptx.Kernel.launch`, so that is where
 launches are seen.
@@ -83,7 +83,7 @@ def watched(watch: Watch) -> Iterator[Watch]:
 
     def collecting(self: Kernel, *given: Any, **options: Any) -> Any:
         after = watch.before(self, given, options) if watch.before else None
-        options["problems"] = "report"
+        options["watch"] = "report"
         start = time.perf_counter()
         try:
             result = launch(self, *given, **options)

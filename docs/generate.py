@@ -3,7 +3,8 @@
     python docs/generate.py          # or: make pages
 
 writes what is between ``<!-- generated: name -->`` and ``<!-- /generated -->`` in the
-pages of docs/ and in README.md, and the pictures that pages show.  The pages are
+pages of docs/ and in README.md, the pictures that pages show, and the pages of rules in
+mkdocs.yml.  The pages are
 committed, so that they can be read where the code is.  ``tests/test_docs.py`` fails if
 one is outdated.
 
@@ -100,7 +101,7 @@ def pages() -> dict[Path, str]:
         text = path.read_text(encoding="utf-8")
         if REGION.search(text):
             found[path] = page(text)
-    return found
+    return {**found, ROOT / "mkdocs.yml": hazards.contents()}
 
 
 def page(text: str) -> str:

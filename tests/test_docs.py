@@ -295,6 +295,7 @@ def test_status_is_said_with_care() -> None:
 def test_every_page_is_in_the_table_of_contents() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert set(map(name, PAGES)) <= set(re.findall(r"(\S+\.md)$", nav, re.M))
+    assert nav == generator().hazards.contents(), "run: make pages"
 
 
 def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:

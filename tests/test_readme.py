@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import fragmenta
 from fragmenta.commands import app
-from fragmenta.commands.index import COMMANDS
+from fragmenta.commands.command_table import COMMANDS
 from tests.clock import HANG
 from tests.pages import examples
 

@@ -97,7 +97,7 @@ def summary() -> str:
     parts.append(
         f"{len(every)} kernels of {len(_table()['libraries'])} libraries that others "
         f"wrote run without a GPU. {right} of them are right against references of our "
-        f"own; the watcher is silent about {silent}."
+        f"own; the race detector reports nothing about {silent}."
     )
     if steady:
         parts.append(
@@ -109,7 +109,7 @@ def summary() -> str:
         faster = sum(each["seconds"] < each["interpreter"] for each in pairs)
         parts.append(
             f"{faster} of the {len(pairs)} that Triton's interpreter also runs are "
-            "faster here, with the watcher on."
+            "faster here, with race detection on."
         )
     if refused:
         parts.append(f"{counted(len(refused), 'case')} could not be run here.")

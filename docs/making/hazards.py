@@ -1,9 +1,9 @@
-"""The table of the rules that a launch checks."""
+"""The rules that a launch checks: their table, and their place in the contents."""
 
 from __future__ import annotations
 
 from fragmenta.ptx.rules import ERROR, INFO, RULES, WARNING, Rule
-from making.markdown import table
+from making.markdown import ROOT, table
 
 WORDS = {ERROR: "error", WARNING: "warning", INFO: "information"}
 
@@ -16,6 +16,20 @@ def rule_table() -> str:
         if each.page
     ]
     return table(["rule", "severity", "what"], rows)
+
+
+BEGIN, END = "# generated: hazards\n", "# /generated\n"
+
+
+def contents() -> str:
+    """``mkdocs.yml`` with a line for the page of every rule."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    indent = before.rpartition("\n")[2]
+    names = [each.name for each in RULES.values() if each.page]
+    lines = "".join(f"{indent}- {name}: hazards/{name}.md\n" for name in names)
+    return f"{before}{BEGIN}{lines}{indent}{END}{after}"
 
 
 def _severity(rule: Rule) -> str:

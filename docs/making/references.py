@@ -24,7 +24,7 @@ def commands() -> str:
     from typer.testing import CliRunner
 
     from fragmenta.commands import app
-    from fragmenta.commands.index import COMMANDS
+    from fragmenta.commands.command_table import COMMANDS
 
     titles = {name: f"fragmenta {name}" for name in COMMANDS}
     rows = [
@@ -51,7 +51,7 @@ those that may be repeated say so in the help of their command."""
 def options() -> str:
     """Every option: its value, its meaning and the commands that have it."""
     from fragmenta.commands.app import declared
-    from fragmenta.commands.index import COMMANDS
+    from fragmenta.commands.command_table import COMMANDS
     from fragmenta.commands.options import OPTIONS
 
     have = {name: {each.name for each in declared(name)} for name in COMMANDS}

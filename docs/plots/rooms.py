@@ -34,10 +34,11 @@ text{font:13px sans-serif;fill:#1b1f24}
 
 
 def rooms() -> dict[str, str]:
-    """Each room of the table in CONTRIBUTING.md, and its question, in order."""
+    """Each room of the table in CONTRIBUTING.md, and its task, in order."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rows = re.findall(r"(?m)^\| `([\w/]+?)(?:/|\.py)` \| (.+\?) \|$", text)
-    return {name: question.replace("`", "") for name, question in rows}
+    table = text.partition("| room | task |")[2].partition("\n\n")[0]
+    rows = re.findall(r"(?m)^\| `([\w/]+?)(?:/|\.py)` \| (.+) \|$", table)
+    return {name: task.replace("`", "") for name, task in rows}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -103,15 +104,15 @@ def _centre(column: int, line: int) -> tuple[int, int]:
     return LEFT + CELL * column + CELL // 2, TOP + ROW * line + ROW // 2
 
 
-def _line(name: str, question: str, number: int, width: int) -> Iterator[str]:
-    """One room: its name, its question, its number in both directions."""
+def _line(name: str, task: str, number: int, width: int) -> Iterator[str]:
+    """One room: its name, its task, its number in both directions."""
     x, y = _centre(number, number)
     if number % 2 == 0:
         yield f'<rect class="band" y="{y - ROW // 2}" width="{width}" height="{ROW}"/>'
     yield f'<text class="small" x="{x}" y="{TOP - 8}">{number + 1}</text>'
     yield f'<text class="small" x="20" y="{y + 4}">{number + 1}</text>'
     yield f'<text class="name" x="34" y="{y + 4}">{name}</text>'
-    yield f'<text x="{NAME}" y="{y + 4}">{escape(question)}</text>'
+    yield f'<text x="{NAME}" y="{y + 4}">{escape(task)}</text>'
     square = f'x="{x - 7}" y="{y - 7}" width="14" height="14"'
     yield f'<rect class="self" {square}/>'
 

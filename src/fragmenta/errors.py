@@ -53,7 +53,7 @@ class BadOperands(UnknownInstruction, ValueError):
 
 
 class BadCall(Error, TypeError):
-    """A method of an instruction was called with other arguments than it takes.
+    """A function was called with other arguments than it takes.
 
     The message says how it is called: which operands there are, and in which order.
     """
@@ -108,8 +108,11 @@ class PtxSyntaxError(Error, ValueError):
         return str(self.args[0])
 
 
-class KernelFault(Error):
-    """A kernel did something that it must not do; the message says where.
+class KernelError(Error):
+    """Something is wrong with a kernel; the message says what, and where.
+
+    It is a :class:`KernelFault` if the kernel did not run to its end, and a
+    :class:`KernelHazard` if only what was noticed is wrong.
 
     ``kind`` is one word, ``line`` the line in the PTX text, ``source`` the line in the
     program it was compiled from, ``block`` and ``thread`` who did it.
@@ -149,6 +152,10 @@ class KernelFault(Error):
         return self.message + before
 
 
+class KernelFault(KernelError):
+    """A kernel did something that it must not do, and was stopped."""
+
+
 class LimitReached(KernelFault):
     """A launch would take more than it may; ``kind`` is seconds, memory or output.
 
@@ -156,7 +163,7 @@ class LimitReached(KernelFault):
     """
 
 
-class KernelHazard(KernelFault):
+class KernelHazard(KernelError):
     """A kernel may run to its end, but something in it is wrong; the message says what.
 
     ``problems`` are all problems of the launch.  If a look at the text shows an error,

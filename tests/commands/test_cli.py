@@ -17,8 +17,8 @@ import pytest
 import fragmenta
 from fragmenta import catalogue, find
 from fragmenta.commands.app import examples
+from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.gpu import NEED_A_GPU
-from fragmenta.commands.index import COMMANDS
 from fragmenta.cuda.tools.device import present
 from fragmenta.errors import NoDevice
 from fragmenta.isa.families import FAMILIES

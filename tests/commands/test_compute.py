@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.commands.comparison import compare
+from fragmenta.commands.float64_errors import compare
 from tests.asking import complaint, page
 
 F16 = "mma.m16n8k16.f32.f16"
@@ -208,7 +208,7 @@ def test_blocks_of_rows_are_one_comparison(monkeypatch: pytest.MonkeyPatch) -> N
     D = fm.matmul(op, A, B)
     told: list[float] = []
     whole = compare(op, A, B, None, D, {}, told.append)
-    monkeypatch.setattr("fragmenta.commands.comparison._ROWS", 21)
+    monkeypatch.setattr("fragmenta.commands.float64_errors._ROWS", 21)
     parts = compare(op, A, B, None, D, {}, told.append)
     assert parts.absolute.at == whole.absolute.at
     assert len(parts.absolute.at) == 3

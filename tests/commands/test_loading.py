@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fragmenta
-from fragmenta.commands.index import COMMANDS
+from fragmenta.commands.command_table import COMMANDS
 from tests.asking import answer
 from tests.clock import HANG
 

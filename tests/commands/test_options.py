@@ -9,7 +9,7 @@ import pytest
 
 import fragmenta
 from fragmenta.commands.app import declared
-from fragmenta.commands.index import COMMANDS
+from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.options import OPTIONS
 
 

@@ -57,7 +57,7 @@ def test_the_report_is_that_of_the_library() -> None:
 def test_files_keep_everything(
     words: list[str], options: list[str], known: dict[str, object]
 ) -> None:
-    q = fm.quant.quantize(x(), **known)  # type: ignore[arg-type]
+    q = fm.quant.quantize(X=x(), **known)  # type: ignore[arg-type]
     page("quantize", "x.npy", *words, *options, "-o", "q.npz")
     page("quantize", "q.npz", "--dequantize", "-o", "back.npy")
     assert (np.load("back.npy") == fm.quant.dequantize(q)).all()
@@ -183,14 +183,14 @@ def test_every_file_holds_the_same_numbers(
 ) -> None:
     numbers = np.random.default_rng(1).normal(size=(64, 32)).astype(np.float32)
     np.save("w.npy", numbers)
-    q = fm.quantize(numbers, form, operand=operand)
+    q = fm.quant.quantize(form, numbers, operand=operand)
     words = ("quantize", "w.npy", form, "--operand", operand, "-o", f"q.{ending}")
     if packed and form in ("mxfp6_e2m3", "s8"):
         assert "takes e2m1, e4m3 or e5m2" in complaint(*words, *packed)
         return
     answer(*words, *packed)
     answer("quantize", f"q.{ending}", "--dequantize", "-o", "back.npy")
-    assert np.array_equal(np.load("back.npy"), fm.dequantize(q))
+    assert np.array_equal(np.load("back.npy"), fm.quant.dequantize(q))
 
 
 def test_packed_bytes_are_those_of_cublas() -> None:
@@ -224,10 +224,12 @@ def test_a_tensor_of_a_model_is_read(tmp_path: Path) -> None:
     answer("quantize", "m.safetensors:layers.1.weight", "e4m3", "-o", "q.npz")
     answer("quantize", "q.npz", "--dequantize", "-o", "back.npy")
     wide = (x * 2).astype(np.float32)
-    assert np.array_equal(np.load("back.npy"), fm.dequantize(fm.quantize(wide, "e4m3")))
+    assert np.array_equal(
+        np.load("back.npy"), fm.quant.dequantize(fm.quant.quantize("e4m3", wide))
+    )
     np.save("b.npy", np.ones((64, 8), np.float32))
     a = "m.safetensors:layers.0.weight"
     answer("run", "mma.m16n8k16.f32.bf16", a, "b.npy", "-o", "d.npy")
     op = fm.find("mma.m16n8k16.f32.bf16")
-    D = fm.matmul(x, np.ones((64, 8)), op)
+    D = fm.matmul(op, x, np.ones((64, 8)))
     assert np.array_equal(np.load("d.npy"), D)

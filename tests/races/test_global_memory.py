@@ -23,7 +23,7 @@ def test_what_is_not_stored_is_watched_by_its_bytes_alone(kind: str) -> None:
     pair, word = (
         Access("global", bits, bits, 64 // bits, signed=bits == 32) for bits in (32, 64)
     )
-    for made in (watched, lambda of, kind: watched_global(of, kind.replace(" ", "-"))):
+    for made in (watched, watched_global):
         same = made(pair, kind).name == made(word, kind).name
         assert same == (not kind.endswith("write"))
         half = made(word._replace(bits=32, register=32), kind)
@@ -102,9 +102,9 @@ def test_strong_accesses_do_not_race_with_one_another() -> None:
     machine = Machine()
     for block in machine.blocks:
         block.access(0, "atomic", 0, site=1)
-        block.access(1, "strong-read", 0, site=2)
+        block.access(1, "strong read", 0, site=2)
         block.access(1, "atomic", 4 * LANES, site=4)
-        block.access(1, "strong-write", 0, site=3)
+        block.access(1, "strong write", 0, site=3)
     assert machine.rules() == []
     machine.blocks[0].access(0, "read", 0, lanes=1, site=5)
     assert machine.rules() == ["WRITE_READ"]
@@ -129,8 +129,8 @@ def test_a_plain_read_stays_in_mind_behind_a_strong_one() -> None:
     machine = Machine()
     block = machine.blocks[0]
     block.access(0, "read", 0, lanes=1, site=1)
-    block.access(1, "strong-read", 0, lanes=1, site=2)
-    block.access(1, "strong-write", 0, lanes=1, site=3)
+    block.access(1, "strong read", 0, lanes=1, site=2)
+    block.access(1, "strong write", 0, lanes=1, site=3)
     assert machine.rules() == ["READ_WRITE"]
 
 

@@ -17,7 +17,7 @@ from tests.races.globally import ALL, Block, Machine
 from tests.thinning import some
 
 Array = NDArray[Any]
-KINDS = ("read", "write", "atomic", "strong-read", "strong-write")
+KINDS = ("read", "write", "atomic", "strong read", "strong write")
 WORDS = 256
 
 

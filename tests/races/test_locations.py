@@ -35,8 +35,8 @@ class World(Machine):
         """One lane executes an instruction that can synchronise."""
         thread = block.thread(warp, 1 << lane)
         if not what.fence:
-            kind = "atomic" if what.publishes and what.acquires else "strong-write"
-            kind = kind if what.publishes else "strong-read"
+            kind = "atomic" if what.publishes and what.acquires else "strong write"
+            kind = kind if what.publishes else "strong read"
             block.access(warp, kind, at, lanes=1 << lane, site=20)
         self.locations.perform(thread, what, [(lane, BASE + at)])
 

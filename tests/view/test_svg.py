@@ -253,7 +253,7 @@ def test_values_are_drawn_where_they_are(text: str) -> None:
             assert float(int(value, 2) if code else value) == whole[at]
         assert "⋯" not in picture
         wrong = whole[..., :-1]
-        with pytest.raises(fm.ShapeError, match="given values of shape"):
+        with pytest.raises(fm.errors.ShapeError, match="given values of shape"):
             fragment_svg(part, wrong)
 
 

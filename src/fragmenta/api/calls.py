@@ -10,11 +10,11 @@ error about a wrong call shows the same line.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from inspect import Parameter, Signature
 from textwrap import wrap
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.errors import nearest as nearest_word
@@ -132,7 +132,7 @@ def _is_sign(op: Instruction, each: Parameter) -> bool:
     return op.warpgroup and each.default is None and each.name.startswith("scale_")
 
 
-def _kind(op: Instruction) -> Any:
+def _kind(op: Instruction) -> type:
     return type(op)
 
 
@@ -155,7 +155,7 @@ def parameters(kind: type, name: str) -> tuple[Parameter, ...]:
     return (*taken, *more) if not _is_open(taken) else tuple(plain)
 
 
-def _is_open(listed: Any) -> bool:
+def _is_open(listed: Iterable[Parameter]) -> bool:
     """Whether any number of operands is taken."""
     return any(each.kind is Parameter.VAR_POSITIONAL for each in listed)
 
@@ -284,7 +284,10 @@ def checked(
 
 
 def check_call(
-    op: Instruction, name: str, operands: tuple[Any, ...], options: Mapping[str, Any]
+    op: Instruction,
+    name: str,
+    operands: tuple[object, ...],
+    options: Mapping[str, object],
 ) -> None:
     """Refuse a call that the method itself could not take.
 

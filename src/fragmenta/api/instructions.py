@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fragmenta.execution.tcgen05 import Address
     from fragmenta.isa.sass import Sass
     from fragmenta.registers.fragment import Words
-    from fragmenta.registers.tensor import Image, TensorAddress
+    from fragmenta.registers.tensor_fragment import Image, TensorAddress
     from fragmenta.shared.descriptor import Descriptor
     from fragmenta.shared.tiles import Image as Bytes
     from fragmenta.shared.zero_columns import ZeroColumnMask
@@ -181,7 +181,7 @@ what it does is seen in a kernel: fm.ptx.parse
         return explain(self, A, B, C, row=row, col=col, **scales, target=target)
 
     def on_device(
-        self, *operands: Any, gpu: GPU | None = None, **options: Any
+        self, *operands: object, gpu: GPU | None = None, **options: object
     ) -> Words:
         """As ``execute``, on the GPU; see :mod:`fragmenta.cuda.tools.launch`.
 

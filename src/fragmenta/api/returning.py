@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
+Owner = TypeVar("Owner")
 Found = TypeVar("Found")
 Made = TypeVar("Made")
 
@@ -41,9 +42,9 @@ def returning(
 
 
 def like(
-    method: Callable[Concatenate[Any, Given], Found], returns: str
-) -> Callable[[Callable[..., Made]], Callable[Concatenate[Any, Given], Made]]:
-    """Decorate a method that extends another: it takes and tells the same.
+    method: Callable[Concatenate[Owner, Given], Found], returns: str
+) -> Callable[[Callable[..., Made]], Callable[Concatenate[Owner, Given], Made]]:
+    """Decorate a method that extends another: same arguments, same help.
 
     >>> class Text(str):
     ...     @like(str.upper, "Text")
@@ -53,7 +54,9 @@ def like(
     ('Text', True)
     """
 
-    def decorate(extended: Callable[..., Made]) -> Any:
+    def decorate(
+        extended: Callable[..., Made],
+    ) -> Callable[Concatenate[Owner, Given], Made]:
         home = extended.__module__
         update_wrapper(extended, method)
         extended.__module__ = home

@@ -1,4 +1,4 @@
-"""What does the GPU of this machine say?
+"""The commands ``verify``, ``record``, ``replay`` and ``throughput``.
 
 ``verify``, ``record`` and ``throughput`` need a GPU and the extra ``cuda``;
 ``replay`` needs neither.  Exit status 1 means that some bit differs.
@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypedDict, final
 
 import typer
 
@@ -20,15 +20,16 @@ from fragmenta.commands.files import Force, Output, complete_file
 from fragmenta.commands.launch_arguments import Args, Block, Grid, Shared
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.recorded_launches import (
+    FileRecord,
     different,
     launch_lines,
     maker,
     record_launch,
     replayed_launches,
 )
-from fragmenta.commands.words import grouped
+from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.tools import device
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, ValueRangeError
 from fragmenta.evidence import record as recordings
 from fragmenta.evidence import throughput as rates
 from fragmenta.evidence.launches import is_recording
@@ -37,7 +38,7 @@ from fragmenta.evidence.verify import verify as run
 from fragmenta.progress import bar
 
 NEED_A_GPU = ("verify", "record", "throughput")
-"""The commands that do nothing without one."""
+"""The commands that need a GPU."""
 
 DIFFERENT = 1
 
@@ -52,8 +53,8 @@ Instructions = Annotated[
 Seed = Annotated[int, typer.Option(help="The seed of the random inputs.")]
 
 
-def _family(names: str) -> Any:
-    """The option that names families; which, depends on the command."""
+def _family(names: str) -> object:
+    """The option ``--family``, with the families that a command takes."""
     said = f"Only this family: {names}; may be repeated."
     return typer.Option("--family", metavar="FAMILY", help=said)
 
@@ -160,13 +161,13 @@ def record(
     """
     if launch is not None:
         if family:
-            raise Error("--family is for instructions; --launch records a kernel")
+            raise BadCall("--family is for instructions; --launch records a kernel")
         record_launch(launch, folder, (grid, block, shared), arg, output, force)
         return
     if folder is None:
-        raise Error("name a folder to write to, or a kernel's file with --launch")
+        raise BadCall("name a folder to write to, or a kernel's file with --launch")
     if arg or output or block:
-        raise Error("--arg, --block and --output are for --launch FILE")
+        raise BadCall("--arg, --block and --output are for --launch FILE")
     _record_instructions(Path(folder), family or [], seed)
 
 
@@ -179,20 +180,20 @@ def _record_instructions(folder: Path, family: list[str], seed: int) -> None:
     for kind in kinds:
         path = folder / f"{kind}.npz"
         with bar(f"recording {kind}") as progress:
-            told = _counting(progress, recordings.count_on(kind, gpu.target))
-            found = recordings.record(gpu, kind, seed=seed, progress=told)
+            callback = _counting(progress, recordings.count_on(kind, gpu.target))
+            found = recordings.record(gpu, kind, seed=seed, progress=callback)
         found.save(path)
         emit(f"{path}  {len(found.cases)} cases, {path.stat().st_size:,} bytes")
 
 
 def _counting(progress: Callable[[float], object], cases: int) -> Callable[[str], None]:
-    """A recorder names each case; the bar wants to know how far it is."""
+    """A callback that counts the cases that a recorder names, for the bar."""
     numbers = count(1)
 
-    def told(_: str) -> None:
+    def callback(_: str) -> None:
         progress(next(numbers) / cases)
 
-    return told
+    return callback
 
 
 # ── replay ──────────────────────────────────────────────────────────────────
@@ -223,12 +224,39 @@ def replay(
         emit_json(results)
     else:
         emit("\n".join(line for each in results for line in _replay_lines(each)))
-    if any(each.get("differing_bits") or different(each) for each in results):
+    if any(map(_differs, results)):
         raise typer.Exit(DIFFERENT)
 
 
-def _replayed(path: Path) -> dict[str, Any]:
-    """One file: how many cases, and which of them differ how."""
+class _WrongCase(TypedDict):
+    """A case whose result differs."""
+
+    instruction: str
+    bits: int
+    elements: int
+    first: str
+
+
+@final
+class _Cases(TypedDict):
+    """What came of the cases of a file."""
+
+    file: str
+    made: Mapping[str, str]
+    cases: int
+    differing_cases: int
+    differing_bits: int
+    differences: list[_WrongCase]
+
+
+def _differs(result: _Cases | FileRecord) -> bool:
+    if "launches" in result:
+        return different(result)
+    return bool(result["differing_bits"])
+
+
+def _replayed(path: Path) -> _Cases | FileRecord:
+    """Replay the cases of a file."""
     if is_recording(path):
         return replayed_launches(path)
     found = recordings.load(path)
@@ -256,7 +284,7 @@ def _replayed(path: Path) -> dict[str, Any]:
     }
 
 
-def _replay_lines(each: dict[str, Any]) -> list[str]:
+def _replay_lines(each: _Cases | FileRecord) -> list[str]:
     if "launches" in each:
         return launch_lines(each)
     bits = each["differing_bits"]
@@ -284,7 +312,7 @@ def throughput(
 ) -> None:
     ops = [find(text) for text in grouped(instructions or ())]
     if runs < 1:
-        raise Error(f"--runs must be 1 or more; given {runs}")
+        raise ValueRangeError(f"--runs must be 1 or more; given {runs}")
     gpu = device.present()
     with bar("measuring") as progress:
         found = rates.throughput(ops or None, gpu, runs=runs, progress=progress)

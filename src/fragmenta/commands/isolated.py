@@ -1,8 +1,8 @@
-"""A launch in a process of its own, which may not take more than it is given.
+"""Launches in a process of their own, with limits of the system.
 
 The child gets the text and the arguments, and limits of the system: memory, processor
 time, no core file, nothing written to files.  It answers with JSON and the bytes of the
-arrays: nothing that it says is run.  If it dies, that is an error in words.
+arrays; nothing in the answer is executed.  If the child dies, an error says how.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 try:
     import resource
@@ -27,10 +26,18 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 from fragmenta import errors
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import Error, KernelFault, KernelHazard, LimitReached
+from fragmenta.commands.launch_arguments import LaunchOptions
+from fragmenta.errors import (
+    Error,
+    KernelError,
+    KernelFault,
+    KernelHazard,
+    LimitReached,
+)
 from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.limits import machine_memory, size_text
+from fragmenta.launch.limits import Limits, machine_memory, size_text
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
@@ -46,8 +53,24 @@ MOST_TEXT = 1 << 28
 """Bytes of JSON that are read from the child."""
 
 
+Json: TypeAlias = dict[str, Any]
+"""The answer of the child, as JSON is read."""
+
+
+class Asked(NamedTuple):
+    """The launch, as the child gets it."""
+
+    text: str
+    file: str
+    kernel: str
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    values: list[object]
+    options: LaunchOptions
+    timeline: bool
+
+
 class Answer(NamedTuple):
-    """What came of an isolated launch."""
+    """The result of an isolated launch."""
 
     result: Result
     timeline: str
@@ -56,16 +79,18 @@ class Answer(NamedTuple):
 
 def launch(
     kernel: Kernel,
-    sizes: tuple[Any, Any],
-    values: Sequence[Any],
-    options: dict[str, Any],
+    sizes: tuple[tuple[int, ...], tuple[int, ...]],
+    values: Sequence[object],
+    options: LaunchOptions,
     timeline: bool,
 ) -> Answer:
     """Launch a kernel in a child; arrays among the values are changed in place."""
     module = kernel.loaded.module
-    asked = (module.text, module.name, kernel.name, sizes, list(values), options)
-    seconds = options.get("seconds")
-    done = _run(pickle.dumps((*asked, timeline)), seconds, options.get("memory"))
+    asked = Asked(
+        module.text, module.name, kernel.name, sizes, list(values), options, timeline
+    )
+    limits = options.get("limits", Limits())
+    done = _run(pickle.dumps(tuple(asked)), limits.seconds, limits.memory)
     head, rest = _split(done)
     _put(arrays_of(values), head.pop("arrays", []), rest)
     if "error" in head:
@@ -84,9 +109,9 @@ def launch(
     return Answer(result, str(head["timeline"]))
 
 
-def arrays_of(values: Sequence[Any]) -> list[NDArray[Any]]:
+def arrays_of(values: Sequence[object]) -> list[Array]:
     """The arrays among the arguments of a launch, each once."""
-    found: dict[int, NDArray[Any]] = {}
+    found: dict[int, Array] = {}
     for each in values:
         array = each.array if isinstance(each, Pointer) else each
         if isinstance(array, np.ndarray):
@@ -98,7 +123,7 @@ def arrays_of(values: Sequence[Any]) -> list[NDArray[Any]]:
 
 
 def _run(asked: bytes, seconds: float | None, memory: int | None) -> bytes:
-    """Start the child, and say in words how it died, if it did."""
+    """Run the child and return its answer; a child that dies is an error."""
     most = memory if memory is not None else machine_memory()
     limits = json.dumps({"seconds": seconds, "memory": most})
     wait = None if seconds is None else seconds + GRACE
@@ -153,8 +178,8 @@ def _died(status: int, memory: int | None) -> KernelFault:
     )
 
 
-def _split(answer: bytes) -> tuple[dict[str, Any], bytes]:
-    """The JSON of an answer, and the bytes behind it."""
+def _split(answer: bytes) -> tuple[Json, bytes]:
+    """The JSON of an answer, and the bytes after it."""
     try:
         (size,) = struct.unpack_from("<Q", answer)
         if size > min(len(answer) - 8, MOST_TEXT):
@@ -167,7 +192,7 @@ def _split(answer: bytes) -> tuple[dict[str, Any], bytes]:
     return head, answer[8 + size :]
 
 
-def _put(arrays: list[NDArray[Any]], sizes: list[int], data: bytes) -> None:
+def _put(arrays: list[Array], sizes: list[int], data: bytes) -> None:
     """Write the bytes that the child left into the arrays."""
     if not sizes:
         return
@@ -182,19 +207,17 @@ def _put(arrays: list[NDArray[Any]], sizes: list[int], data: bytes) -> None:
         place += each.nbytes
 
 
-def _error(head: dict[str, Any]) -> Error:
+def _error(head: Json) -> Error:
     """The error that the child raised."""
-    kind: Any = getattr(errors, str(head["error"]), Error)
-    if not (isinstance(kind, type) and issubclass(kind, Error)):
-        kind = Error
+    kind: object = getattr(errors, str(head["error"]), Error)
+    if not isinstance(kind, type) or not issubclass(kind, KernelError):
+        return _plain(kind, head)
     problems = [_problem(each) for each in head.get("problems", [])]
     if issubclass(kind, KernelHazard):
-        made: KernelFault = KernelHazard(head["message"], head["kind"], problems)
-    elif issubclass(kind, KernelFault):
+        made: KernelError = KernelHazard(head["message"], head["kind"], problems)
+    else:
         made = kind(head["message"], head["kind"])
         made.problems, made.before = problems, head["before"]
-    else:
-        return _plain(kind, head)
     made.line, made.source = int(head["line"]), str(head["source"])
     made.output = str(head["output"])
     for name in ("block", "thread"):
@@ -203,28 +226,30 @@ def _error(head: dict[str, Any]) -> Error:
     return made
 
 
-def _plain(kind: type[Error], head: dict[str, Any]) -> Error:
+def _plain(kind: object, head: Json) -> Error:
     """An error that consists of its message."""
-    return kind(str(head["message"]))
+    if isinstance(kind, type) and issubclass(kind, Error):
+        return kind(str(head["message"]))
+    return Error(str(head["message"]))
 
 
 # ── problems as JSON ────────────────────────────────────────────────────────
 
 
-def _source_json(source: Source | None) -> Any:
+def _source_json(source: Source | None) -> list[object] | None:
     if source is None:
         return None
     return [source.file, source.line, source.column, _source_json(source.caller)]
 
 
-def _source(given: Any) -> Source | None:
+def _source(given: list[Any] | None) -> Source | None:
     if given is None:
         return None
     file, line, column, caller = given
     return Source(str(file), int(line), int(column), _source(caller))
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
+def _problem_json(problem: Problem) -> dict[str, object]:
     """A problem with its whole sources, which ``to_dict`` shortens."""
     found = problem.to_dict() | {"source": _source_json(problem.source)}
     pairs = zip(found["related"], problem.related, strict=True)
@@ -232,8 +257,8 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
     return found
 
 
-def _problem(given: dict[str, Any]) -> Problem:
-    """What :func:`_problem_json` made."""
+def _problem(given: Json) -> Problem:
+    """The inverse of :func:`_problem_json`."""
     given.pop("frames", None)  # the source has them
     for each in given["related"]:
         each.pop("frames", None)
@@ -250,17 +275,17 @@ def _problem(given: dict[str, Any]) -> Problem:
 
 
 def child() -> None:
-    """Read what is asked, launch it under limits, and answer."""
+    """Read the launch from stdin, run it under limits, and write the result."""
     limits = json.loads(sys.argv[1])
     asked = pickle.loads(sys.stdin.buffer.read())
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may be in the answer
     confine(limits["seconds"], limits["memory"])
-    answer(asked, out)
+    answer(Asked(*asked), out)
 
 
 def confine(seconds: float | None, memory: int | None) -> None:
-    """Take from this process what a kernel does not need."""
+    """Limit memory, processor time and files of this process."""
     if resource is None:  # Windows
         raise Error("--isolated needs a system with limits of processes")
 
@@ -278,10 +303,10 @@ def confine(seconds: float | None, memory: int | None) -> None:
         most(resource.RLIMIT_AS, memory + BASE)
 
 
-def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
-    """Launch, and write what came of it."""
+def answer(asked: Asked, out: BinaryIO) -> None:
+    """Run the launch and write its result."""
     text, name, kernel, sizes, values, options, timeline = asked
-    head: dict[str, Any]
+    head: dict[str, object]
     try:
         found = parse(text, name).kernels[kernel]
         grid, block = sizes
@@ -298,7 +323,7 @@ def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
             "problems": [_problem_json(each) for each in result.problems],
             "timeline": str(draw_timeline(result)) if timeline else "",
         }
-    except KernelFault as fault:
+    except KernelError as fault:
         head = {
             "error": type(fault).__name__,
             "message": fault.message,

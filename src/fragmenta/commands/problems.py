@@ -1,17 +1,16 @@
-"""How are the problems of a PTX file, or of a launch, shown?"""
+"""Problems of PTX files and launches as text and as SARIF."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import quote
 
 from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
-from fragmenta.errors import BadCall, KernelFault, KernelHazard
+from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.ptx.checking.problem import Problem, Related, wrapped
 from fragmenta.ptx.module import Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
@@ -57,7 +56,7 @@ def _underlined(problem: Problem) -> tuple[str, str]:
     return f"    {line}", f"    {' ' * start}^{'~' * (length - 1)}"
 
 
-def of_fault(fault: KernelFault) -> list[Problem]:
+def of_fault(fault: KernelError) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
     if isinstance(fault, KernelHazard):
         return fault.problems
@@ -77,7 +76,7 @@ def of_fault(fault: KernelFault) -> list[Problem]:
 # ── for programs ────────────────────────────────────────────────────────────
 
 
-def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
+def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
     """The problems of files as SARIF 2.1.0."""
     rules = list(RULES)
     driver = {
@@ -93,7 +92,7 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
             "ruleId": problem.rule,
             "ruleIndex": rules.index(problem.rule),
             "level": _LEVELS[problem.severity],
-            "message": {"text": _told(problem)},
+            "message": {"text": _message(problem)},
             **_locations(file, problem),
         }
         for file, problem in found
@@ -124,7 +123,7 @@ def write_sarif(
         save_text(path, json_text(sarif(found)) + "\n", force)
 
 
-def _told(problem: Problem) -> str:
+def _message(problem: Problem) -> str:
     return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
@@ -138,8 +137,8 @@ def _file(path: str) -> dict[str, str]:
     return {"uri": quote(path.replace(os.sep, "/"))}
 
 
-def _locations(file: str, problem: Problem) -> dict[str, Any]:
-    """Where a code host shows a problem, and all other places.
+def _locations(file: str, problem: Problem) -> dict[str, object]:
+    """The location of a problem for code hosts, and its related locations.
 
     That is a line of the program that the PTX was compiled from, if there is one that
     the user can change: the outermost, which is the kernel's own.  What it calls, the
@@ -165,7 +164,7 @@ _INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
 
 
 def _is_own(source: Source) -> bool:
-    """Whether a line is in a file that is here, and that nobody has installed."""
+    """Whether a line is in a file of the user, not in an installed package."""
     whole = os.path.abspath(source.file).replace(os.sep, "/")
     return os.path.isfile(whole) and not _INSTALLED.search(whole)
 
@@ -176,7 +175,7 @@ def _chain(source: Source | None, message: str) -> list[tuple[Source, str]]:
     return [(e, message if e is source else "called here") for e in frames]
 
 
-def _location(file: str, problem: Problem) -> dict[str, Any]:
+def _location(file: str, problem: Problem) -> dict[str, object]:
     region = {
         "startLine": max(1, problem.line),
         "startColumn": problem.column,
@@ -193,13 +192,13 @@ def _location(file: str, problem: Problem) -> dict[str, Any]:
     return {"physicalLocation": place, "logicalLocations": named}
 
 
-def _place(file: str, related: Related) -> dict[str, Any]:
+def _place(file: str, related: Related) -> dict[str, object]:
     region = {"startLine": max(1, related.line), "snippet": {"text": related.text}}
     place = {"artifactLocation": _file(file), "region": region}
     return {"physicalLocation": place, "message": {"text": related.message}}
 
 
-def _source(source: Source, message: str) -> dict[str, Any]:
+def _source(source: Source, message: str) -> dict[str, object]:
     region = {"startLine": max(1, source.line), "startColumn": max(1, source.column)}
     place = {"artifactLocation": _file(source.file), "region": region}
     return {"physicalLocation": place, "message": {"text": message}}

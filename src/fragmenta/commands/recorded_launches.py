@@ -1,11 +1,11 @@
-"""How are launches of kernels recorded and replayed on the command line?"""
+"""Recording launches of kernels, and replaying recorded ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, final
 
 from fragmenta.commands.files import check_output, save_arrays, size_text
 from fragmenta.commands.launch_arguments import (
@@ -17,7 +17,7 @@ from fragmenta.commands.launch_arguments import (
 )
 from fragmenta.commands.output import emit
 from fragmenta.cuda.tools import device
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.evidence import launches
 from fragmenta.evidence.launches import Replayed
 from fragmenta.progress import bar, ignore_progress
@@ -37,7 +37,7 @@ def record_launch(
     """Launch a kernel on the GPU and write what it changed."""
     gpu = device.present()
     if output is None:
-        raise Error("--output is missing: which .npz file shall keep the launch?")
+        raise BadCall("--output is missing: which .npz file shall keep the launch?")
     check_output(output, force, ".npz")
     kernel = find_kernel(file, name)
     given = read_arguments(arguments or ())
@@ -56,7 +56,31 @@ def record_launch(
     emit(f"{output}  1 launch, {Path(output).stat().st_size:,} bytes")
 
 
-def replayed_launches(path: Path) -> dict[str, Any]:
+class LaunchRecord(TypedDict):
+    """What came of one launch, for programs."""
+
+    name: str
+    kernel: str
+    grid: list[int]
+    block: list[int]
+    bytes: int
+    differing_bytes: int
+    same: bool
+    told: list[str]
+    differences: list[dict[str, object]]
+    problems: list[dict[str, object]]
+
+
+@final
+class FileRecord(TypedDict):
+    """What came of the launches of a file."""
+
+    file: str
+    made: Mapping[str, str]
+    launches: list[LaunchRecord]
+
+
+def replayed_launches(path: Path) -> FileRecord:
     """One file: what each launch does here, and how that differs."""
     found = launches.load(path)
     done = []
@@ -67,7 +91,7 @@ def replayed_launches(path: Path) -> dict[str, Any]:
     return {"file": str(path), "made": found.made, "launches": done}
 
 
-def _described(each: Replayed) -> dict[str, Any]:
+def _described(each: Replayed) -> LaunchRecord:
     launch = each.launch
     return {
         "name": launch.name,
@@ -83,9 +107,9 @@ def _described(each: Replayed) -> dict[str, Any]:
     }
 
 
-def different(result: Mapping[str, Any]) -> bool:
+def different(result: FileRecord) -> bool:
     """Whether any launch of a file differs."""
-    return not all(each["same"] for each in result.get("launches", ()))
+    return not all(each["same"] for each in result["launches"])
 
 
 def maker(made: Mapping[str, str]) -> str:
@@ -93,7 +117,7 @@ def maker(made: Mapping[str, str]) -> str:
     return f"({made.get('gpu', '?')}, {made.get('date', '?')})"
 
 
-def launch_lines(result: Mapping[str, Any]) -> list[str]:
+def launch_lines(result: FileRecord) -> list[str]:
     """A line for the file, and one for each launch."""
     done = result["launches"]
     wrong = sum(not each["same"] for each in done)
@@ -110,8 +134,8 @@ def launch_lines(result: Mapping[str, Any]) -> list[str]:
             f"  {each['name']:<{longest}}  {sizes:<14} "
             f"{each['bytes']:>9,} bytes  {state}"
         )
-        told = [*each["told"], *(wrong["message"] for wrong in each["problems"])]
-        lines += [f"    {text}" for words in told for text in words.splitlines()]
+        texts = [*each["told"], *(str(wrong["message"]) for wrong in each["problems"])]
+        lines += [f"    {text}" for words in texts for text in words.splitlines()]
     return lines
 
 

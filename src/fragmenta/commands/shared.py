@@ -1,11 +1,11 @@
-"""How does an operand lie in shared memory, and what does a warp pay for it?"""
+"""The command ``shared``: an operand in shared memory, and its bank conflicts."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -20,7 +20,14 @@ from fragmenta.commands.shared_loops import (
     indented,
     loop_record,
 )
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import (
+    BadCall,
+    Error,
+    LayoutError,
+    ShapeError,
+    UnknownOperand,
+    one_of,
+)
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.banks import (
     ACCESSES,
@@ -39,8 +46,10 @@ from fragmenta.shared.descriptor import (
 )
 from fragmenta.shared.elements import allowed_swizzles, stored
 from fragmenta.shared.loops import only_as, single_loop
+from fragmenta.shared.matching import Along
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
+from fragmenta.shared.placement import Order, Placed
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tile_copies
 from fragmenta.shared.tiles import default_swizzle
@@ -148,37 +157,46 @@ def shared(
     """
     op = find(instruction)
     mode = None if swizzle is None else read_swizzle(swizzle)
-    lying = _Lying.of(op, operand.upper(), mode, major, (rows, k), pitch)
+    tile = _SharedOperand.of(op, operand.upper(), mode, major, (rows, k), pitch)
     if copy is not None and not suggest:
-        raise Error(f"--copy is for --suggest; given --copy {copy}")
-    if along and not lying.family and (k if along == "k" else rows) is None:
-        lying = lying.widened(num, along)
+        raise BadCall(f"--copy is for --suggest; given --copy {copy}")
+    if along and not tile.family and (k if along == "k" else rows) is None:
+        tile = tile.widened(num, along)
     if suggest or language:
         check_alone("--suggest" if suggest else "--language", access=access)
         if suggest:
             check_alone("--suggest", swizzle=swizzle, pitch=pitch)
-        whole, asked = lying.whole(), {"num": num, "along": along}
-        told = (
-            whole.suggested(asked, copy, language is not None)
+        whole = tile.whole()
+        output = (
+            whole.suggested(num, along, copy, language is not None)
             if suggest
-            else whole.written(asked)
+            else whole.written(num, along)
         )
         if as_json:
-            emit_json(told.record)
+            emit_json(output.record)
         else:
-            emit(told.text)
+            emit(output.text)
         return
-    chosen = lying.chosen(access, num, along)
+    chosen = tile.chosen(access, num, along)
     if as_json:
-        emit_json(lying.about(chosen))
+        emit_json(tile.about(chosen))
         return
-    parts = [f"{op}\n{lying.head()}", lying.picture(chosen), lying.by_swizzle(chosen)]
-    parts.append(lying.copies() if lying.family else lying.ways(chosen))
+    parts = [f"{op}\n{tile.head()}", tile.picture(chosen), tile.by_swizzle(chosen)]
+    parts.append(tile.copies() if tile.family else tile.ways(chosen))
     emit("\n\n".join(parts))
 
 
+class _Cost(NamedTuple):
+    """What an access costs under a swizzle."""
+
+    access: str
+    swizzle: AnySwizzle
+    degree: int
+    turns: int
+
+
 @dataclass(frozen=True)
-class _Lying:
+class _SharedOperand:
     """An operand in shared memory: lines of k, or of m or n if that is major."""
 
     op: Instruction
@@ -201,12 +219,12 @@ class _Lying:
         major: MajorAxis | None,
         sizes: tuple[int | None, int | None],
         pitch: int | None,
-    ) -> _Lying:
-        """The tile that was asked for, or what is wrong with it."""
+    ) -> _SharedOperand:
+        """The tile that the options describe, checked."""
         family = family_of(op)
         multiplies = family is not None or {"a", "b"} <= set(op.types)
         if operand not in ("A", "B") or not multiplies:
-            raise Error(
+            raise UnknownOperand(
                 "fragmenta shared takes operand A or B of an instruction that "
                 f"multiplies; given {operand} of {op}"
             )
@@ -216,24 +234,26 @@ class _Lying:
             mode = default_swizzle(op, operand, side) if family else 0
         (tall, k), xor = sizes, isinstance(mode, tuple)
         if family and xor:
-            raise Error(f"{family} has no {mode}; it has {one_of(WGMMA_SWIZZLES)}")
+            raise BadCall(f"{family} has no {mode}; it has {one_of(WGMMA_SWIZZLES)}")
         rows, least, bits = _extent(op, operand, side, mode)
         if family and tall is not None:
-            raise Error(f"the --rows of a {family} tile are those of the instruction")
+            raise BadCall(f"the --rows of a {family} tile are those of the instruction")
         if tall is not None and (tall <= 0 or tall % rows):
             what = {"A": "m", "B": "n"}[operand]
-            raise Error(
+            raise ShapeError(
                 f"the {what} of a tile must be a multiple of {rows}; given {tall}"
             )
         rows = rows if tall is None else tall
         if family and pitch is not None:
-            raise Error(
+            raise BadCall(
                 f"a {family} tile has no --pitch; the descriptor has its offsets"
             )
         if k is not None and (k <= 0 or k % least):
-            raise Error(f"the k of a tile must be a multiple of {least}; given {k}")
+            raise ShapeError(
+                f"the k of a tile must be a multiple of {least}; given {k}"
+            )
         if k is None:
-            # Such a tile fills its swizzle rows by default, as kernels have it.
+            # By default such a tile fills the rows of its swizzle, as in kernels.
             fills = family and side == "k" and mode
             k = math.lcm(least, span(mode) * 8 // bits) if fills else least
         return cls(op, operand, rows, k, bits, mode, side, pitch)
@@ -252,15 +272,9 @@ class _Lying:
         return allowed_swizzles(self.op.types[self.operand.lower()], self.major)
 
     @property
-    def _described(self) -> dict[str, Any]:
-        """What a descriptor and a tensor map are made with."""
-        told: dict[str, Any] = {"major": self.major, "swizzle": self.swizzle}
-        return told | {"family": self.family, "kind": self.op.kind}
-
-    @property
-    def side(self) -> str:
-        """What the operand has besides k."""
-        return {"A": "m", "B": "n"}[self.operand]
+    def side(self) -> Along:
+        """The dimension of the operand besides k."""
+        return "m" if self.operand == "A" else "n"
 
     @property
     def tile(self) -> RowTile:
@@ -272,10 +286,16 @@ class _Lying:
 
     @property
     def descriptor(self) -> Descriptor | None:
-        """What the instruction takes; None if it takes none."""
+        """The descriptor of the tile; None if the instruction takes none."""
         if self.family is None:
             return None
-        return Descriptor.for_tile(*self._sizes, **self._described)
+        return Descriptor.for_tile(
+            *self._sizes,
+            major=self.major,
+            swizzle=self.swizzle,
+            family=self.family,
+            kind=self.op.kind,
+        )
 
     @property
     def _sizes(self) -> tuple[int, int, str]:
@@ -316,8 +336,8 @@ class _Lying:
             "the same rows with every swizzle:",
             " " * 12 + "".join(f"{name:>{wide}}" for name in names),
         ]
-        for access in dict.fromkeys(record["access"] for record in records):
-            ways = [r["degree"] for r in records if r["access"] == access]
+        for access in dict.fromkeys(record.access for record in records):
+            ways = [each.degree for each in records if each.access == access]
             cells = "".join(f"{f'{n}-way' if n > 1 else 'free':>{wide}}" for n in ways)
             lines.append(f"  {access:<10}{cells}")
         return "\n".join(lines)
@@ -365,11 +385,11 @@ class _Lying:
 
     # ── for programs ────────────────────────────────────────────────────────
 
-    def about(self, chosen: Chosen) -> dict[str, Any]:
+    def about(self, chosen: Chosen) -> dict[str, object]:
         rows, k, of = self._sizes
         descriptor, cost = self.descriptor, chosen.cost
         idle = [-1] * (len(chosen.addresses) - len(chosen.counted))
-        about: dict[str, Any] = {
+        about: dict[str, object] = {
             "instruction": str(self.op),
             "operand": self.operand,
             "type": of,
@@ -385,7 +405,7 @@ class _Lying:
                 record if record["degree"] > 1 else record | {"busiest": []}
                 for record in cost.records()
             ],
-            "by_swizzle": self.costs(chosen),
+            "by_swizzle": [each._asdict() for each in self.costs(chosen)],
         }
         if descriptor is None:
             return {**about, **self._as_records(chosen)}
@@ -397,8 +417,8 @@ class _Lying:
             "tensor_map": copies if isinstance(copies, str) else copies.to_json(),
         }
 
-    def _as_records(self, chosen: Chosen) -> dict[str, Any]:
-        """The load that is meant, or why there is none, and all there are."""
+    def _as_records(self, chosen: Chosen) -> dict[str, object]:
+        """The chosen load and all others as JSON, or why there is none."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
             return {"ldmatrix": found, "loads": [], "loop": None}
@@ -420,7 +440,7 @@ class _Lying:
         whole = None if loop is None else loop_record(loop)
         return {"ldmatrix": records[meant], "loads": records, "loop": whole}
 
-    def costs(self, chosen: Chosen) -> list[dict[str, Any]]:
+    def costs(self, chosen: Chosen) -> list[_Cost]:
         """One record for each access and swizzle."""
         records = []
         for access in ACCESSES:
@@ -430,26 +450,27 @@ class _Lying:
                 found = self._doing(access, mode, tiles, along)
                 if isinstance(found, str):
                     break
-                record = {"access": access, "swizzle": mode}
                 cost = found.cost
-                records.append(record | {"degree": cost.degree, "turns": cost.turns})
+                records.append(_Cost(access, mode, cost.degree, cost.turns))
         return records
 
-    # ── what the warp may do ────────────────────────────────────────────────
+    # ── accesses ────────────────────────────────────────────────
 
     def chosen(self, access: str | None, num: str | None, along: str | None) -> Chosen:
-        """What was asked for, or what there is instead."""
+        """The access of the options, or the default."""
         loads = [] if self.family else self.loads(self.swizzle)
         missing = isinstance(loads, str)
         if missing and (access == "ldmatrix" or num or along):
-            raise Error(f"no ldmatrix loads this tile: {loads}")
+            raise LayoutError(f"no ldmatrix loads this tile: {loads}")
         if access is None:
             access = "rows" if missing else "ldmatrix"
         if not isinstance(loads, str) and loads and access == "ldmatrix":
             return self._picked(loads, num, along)
         if num or along:
             what = self.family or f"--access {access}"
-            raise Error(f"--num and --along choose an ldmatrix; {what} does not use it")
+            raise BadCall(
+                f"--num and --along choose an ldmatrix; {what} does not use it"
+            )
         return self._must(access)
 
     def _picked(
@@ -462,8 +483,8 @@ class _Lying:
         there = [
             load.num + (f" along {load.along}" if load.along else "") for load in loads
         ]
-        told = only_as(self.operand, there, (num, along))
-        raise Error(f"ldmatrix loads {self.operand} of this tile as {told}")
+        others = only_as(self.operand, there, (num, along))
+        raise LayoutError(f"ldmatrix loads {self.operand} of this tile as {others}")
 
     def _must(self, access: str) -> Chosen:
         found = self._doing(access, self.swizzle)
@@ -471,7 +492,7 @@ class _Lying:
         return found
 
     def _doing(
-        self, access: str, swizzle: Swizzle, tiles: int = 1, along: Any = None
+        self, access: str, swizzle: Swizzle, tiles: int = 1, along: Along | None = None
     ) -> Chosen | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
         if access == "ldmatrix" and not self.family:
@@ -492,12 +513,12 @@ class _Lying:
         )
         return [one, *(load for load in several if not isinstance(load, str))]
 
-    def _load(self, swizzle: Swizzle, tiles: int, along: Any) -> Chosen | str:
+    def _load(self, swizzle: Swizzle, tiles: int, along: Along | None) -> Chosen | str:
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
         if tiles > 1 and tile.row_bytes > pitch:
             return f"rows of {tile.row_bytes} bytes do not fit {pitch}"
-        placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
+        placed: Placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
         try:
             loop = single_loop("ldmatrix", self.op, self.operand, placed, tiles, along)
         except Error as error:
@@ -506,7 +527,7 @@ class _Lying:
         where = expressions(loop)
         return Chosen("ldmatrix", str(load), tile, addresses, where, tiles, along)
 
-    def widened(self, num: str | None, along: str) -> _Lying:
+    def widened(self, num: str | None, along: str) -> _SharedOperand:
         """The tile with as many operands along a dimension as one ldmatrix loads."""
         for tiles in (2, 4):
             side = "k" if along == "k" else "rows"
@@ -520,31 +541,31 @@ class _Lying:
         return self
 
     @property
-    def order(self) -> str:
+    def order(self) -> Order:
         """The order of the operand's elements in memory."""
         return "row" if (self.operand == "A") == (self.major == "k") else "col"
 
     def whole(self) -> WholeTile:
         """The tile of all its fragments, which only ldmatrix loads."""
         if self.family:
-            raise Error(
+            raise BadCall(
                 f"{self.op} takes a descriptor, not an ldmatrix; --language and "
                 "--suggest are for operands in registers"
             )
         shape = (self.rows, self.k) if self.operand == "A" else (self.k, self.rows)
-        placed = {"pitch": self.pitch, "swizzle": self.swizzle}
-        return WholeTile(self.op, self.operand, shape, self.order, placed)
+        tile = self.op, self.operand, shape, self.order
+        return WholeTile(*tile, self.pitch, self.swizzle)
 
     def looped(self, chosen: Chosen) -> MatrixLoop | None:
         """The loop over the tile with the chosen ldmatrix, if there is one."""
         if chosen.access != "ldmatrix" or self.family:
             return None
         try:
-            return self.whole().loop(num=chosen.num, along=chosen.along)
+            return self.whole().loop(chosen.num, chosen.along)
         except Error:  # the tile has one instruction's operand, or an odd number
             return None
 
-    def _reached(self, tiles: int, along: Any) -> RowTile:
+    def _reached(self, tiles: int, along: Along | None) -> RowTile:
         """The tile, with rows or bytes added as several operands need them."""
         rows, k, _ = _extent(self.op, self.operand)
         k = max(self.k, k * tiles if along == "k" else 0)
@@ -555,7 +576,13 @@ class _Lying:
     def _tensor_map(self) -> TileCopies | str:
         """How copies write the tile, or why they cannot."""
         try:
-            return tile_copies(*self._sizes, **self._described)
+            return tile_copies(
+                *self._sizes,
+                major=self.major,
+                swizzle=self.swizzle,
+                family=self.family or "wgmma",
+                kind=self.op.kind,
+            )
         except Error as error:
             return str(error)
 
@@ -570,7 +597,7 @@ def _extent(
         return *extent(op, operand), slot.bits
     part = op.fragments[operand]
     if part.layout.data != ("row", "col"):
-        raise Error(
+        raise ShapeError(
             f"{operand} of {op} is several matrices; fragmenta shared shows only one"
         )
     rows, k = part.shape if operand == "A" else part.shape[::-1]

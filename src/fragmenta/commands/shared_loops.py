@@ -1,64 +1,83 @@
-"""What does ``fragmenta shared`` say about all fragments of a tile?"""
+"""The loop over all fragments of a tile, for ``fragmenta shared``."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.commands.output import width
 from fragmenta.cuda.source.loops import to_cuda
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.loops import ldmatrix_loop
-from fragmenta.shared.matching import SIDES
+from fragmenta.shared.matching import SIDES, Along
 from fragmenta.shared.matrix_loop import MatrixLoop
+from fragmenta.shared.placement import Order
 from fragmenta.shared.suggestions import Copy, suggest_swizzle
+from fragmenta.shared.swizzles import AnySwizzle
 
 
-class Told(NamedTuple):
-    """An answer, as text and for a program."""
+class Output(NamedTuple):
+    """A result as text and as JSON."""
 
     text: str
-    record: dict[str, Any]
+    record: dict[str, object]
 
 
 class WholeTile(NamedTuple):
-    """The tile that was asked for, as the library takes it."""
+    """A tile with the arguments of ``ldmatrix_loop``."""
 
     op: Instruction
     operand: str
     shape: tuple[int, int]
-    order: Any
-    placed: dict[str, Any]
-    """Its pitch and its swizzle."""
+    order: Order
+    pitch: int | None
+    swizzle: AnySwizzle
 
-    def loop(self, **asked: Any) -> MatrixLoop:
+    def loop(self, num: str | None, along: Along | None) -> MatrixLoop:
         """The loop that loads the tile."""
-        told = {"tile": self.shape, "order": self.order, **self.placed, **asked}
-        return ldmatrix_loop(self.op, self.operand, **told)
+        return ldmatrix_loop(
+            self.op,
+            self.operand,
+            tile=self.shape,
+            order=self.order,
+            pitch=self.pitch,
+            swizzle=self.swizzle,
+            num=num,
+            along=along,
+        )
 
-    def suggested(self, asked: dict[str, Any], copy: Copy | None, cuda: bool) -> Told:
+    def suggested(
+        self, num: str | None, along: Along | None, copy: Copy | None, cuda: bool
+    ) -> Output:
         """Swizzles and paddings, the best first, or the function of the best."""
         found = suggest_swizzle(
-            self.op, self.operand, tile=self.shape, order=self.order, copy=copy, **asked
+            self.op,
+            self.operand,
+            tile=self.shape,
+            order=self.order,
+            copy=copy,
+            num=num,
+            along=along,
         )
         best = found.best.loop
         text = f"{self.op}\n{found}\n\nthe best of them:\n{indented(described(best))}"
         record = {**self._about(best), "suggestions": found.records()}
         if not cuda:
-            return Told(text, record)
+            return Output(text, record)
         source = to_cuda(best)
-        return Told(source.rstrip("\n"), {**record, "source": source})
+        return Output(source.rstrip("\n"), {**record, "source": source})
 
-    def written(self, asked: dict[str, Any]) -> Told:
+    def written(self, num: str | None, along: Along | None) -> Output:
         """The CUDA function."""
-        loop = self.loop(**asked)
+        loop = self.loop(num, along)
         source = to_cuda(loop)
-        return Told(source.rstrip("\n"), {**self._about(loop), "source": source})
+        return Output(source.rstrip("\n"), {**self._about(loop), "source": source})
 
-    def _about(self, loop: MatrixLoop) -> dict[str, Any]:
-        about = {"instruction": str(self.op), "operand": self.operand}
-        return about | {
+    def _about(self, loop: MatrixLoop) -> dict[str, object]:
+        return {
+            "instruction": str(self.op),
+            "operand": self.operand,
             "tile": self.shape,
             "order": self.order,
             "loop": loop_record(loop),
@@ -75,15 +94,15 @@ def check_alone(option: str, **given: object) -> None:
     """Refuse what --suggest or --language would ignore."""
     for name, value in given.items():
         if value is not None:
-            raise Error(
+            raise BadCall(
                 f"{option} {_OWN[option]}; it does not go with --{name} {value}"
             )
 
 
 def expressions(loop: MatrixLoop) -> str:
     """The element that a lane addresses in the first step, by the lane."""
-    first: dict[str, Any] = {name: 0 for name, n in loop.steps.items() if n > 1}
-    found = loop.layout.to_cuda("holds", U=0, **first)
+    first = {name: 0 for name, n in loop.steps.items() if n > 1}
+    found = loop.layout.to_cuda("holds", language="cuda", **{"U": 0, **first})
     sides = dict(zip(("row", "col"), SIDES[loop.operand], strict=True))
     return ", ".join(f"{sides[name]} = {text}" for name, text in found.items())
 
@@ -108,8 +127,8 @@ def indented(text: str) -> str:
     return textwrap.indent("\n".join(lines), "  ")
 
 
-def loop_record(loop: MatrixLoop) -> dict[str, Any]:
-    """The loop for a program."""
+def loop_record(loop: MatrixLoop) -> dict[str, object]:
+    """The loop as JSON."""
     cost = loop.conflicts()
     return {
         "instruction": str(loop.move),

@@ -386,7 +386,7 @@ def replay(found: Launches) -> Iterator[Replayed]:
 
 
 def replay_one(
-    found: Launches, launch: RecordedLaunch, *, check: bool = True
+    found: Launches, launch: RecordedLaunch, *, watch: bool = True
 ) -> Replayed:
     """Launch one kernel here and compare every byte."""
     kernel = found.kernel(launch)
@@ -397,7 +397,7 @@ def replay_one(
     fault, output, hazards = "", "", []
     try:
         result = kernel.launch(
-            *sizes, given, shared=launch.shared, target=target, check=check
+            *sizes, given, shared=launch.shared, target=target, watch=watch
         )
         output = result.output
     except KernelHazard as why:

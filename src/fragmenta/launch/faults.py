@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fragmenta.errors import KernelFault, ranges
+from fragmenta.launch.limits import how_to_raise
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import Instruction, Module, Special, demangled
 from fragmenta.ptx.placement import reachable
@@ -18,8 +19,10 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Context, Shape, word
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.naming import Names, counted, illegal_code
-from fragmenta.units.machine import Block, Cluster
-from fragmenta.units.mbarriers import Mbarrier
+
+if TYPE_CHECKING:
+    from fragmenta.units.machine import Block, Cluster
+    from fragmenta.units.mbarriers import Mbarrier
 
 
 class Place(NamedTuple):
@@ -148,8 +151,8 @@ def _what(
             return f"not supported: {name}" + (f": {why}" if why else "")
         case Fault.STACK:
             return (
-                "the stack of a recursive function is full; launch(..., stack=) makes "
-                "it larger"
+                "the stack of a recursive function is full; "
+                "launch(..., limits=Limits(stack=)) makes it larger"
             )
         case Fault.DEPTH:
             return f"calls are nested deeper than {layout.RETURNS}"
@@ -320,8 +323,8 @@ def endless(place: Place, limit: int) -> KernelFault:
     """The error for a kernel that executed too many instructions."""
     block = place.shape.block_at(place.context.index)
     about = (
-        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
-        "not run forever, give a larger limit"
+        f"the kernel executed more than {limit:,} warp instructions; it may run "
+        f"forever{how_to_raise('instructions')}"
     )
     if _lanes(place):
         about += f"\n  block {_tuple(block)} is here:"

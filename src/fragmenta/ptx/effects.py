@@ -26,7 +26,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.table import read
 
 EFFECTS = """
@@ -185,7 +185,7 @@ def effect(instruction: str, word: str = "") -> Effect:
     """The line of an instruction; ``word`` chooses among several."""
     found = find(f"{instruction}.{word}" if word else instruction)
     if found is None or found.instruction != instruction:
-        raise Error(f"there is no line for {instruction} {word}".rstrip())
+        raise UnknownInstruction(f"there is no line for {instruction} {word}".rstrip())
     return found
 
 

@@ -4,62 +4,66 @@ A block has a shadow: a block whose memories are the shadows of its own.  Compil
 accesses them with the routines of ordinary loads and stores.
 
 Copies, ``wgmma`` and ``tcgen05`` do to shadows what they do to memory, as soon as they
-are issued.  In a kernel without a race nobody can tell: their sources stay as they are
-until they are done, and nobody reads what they write before that.
+are issued.  In a kernel without a race that makes no difference: their sources stay as
+they are until they are done, and nothing reads what they write before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.jit import compiler
 from fragmenta.ptx import rules
+from fragmenta.races.order import Functions
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.undefined_products import (
     UNSET,
     WARPS,
+    Words,
     loaded,
     stored,
     tensor_work,
     warpgroup_product,
 )
-from fragmenta.registers.tensor import COLUMNS
-from fragmenta.registers.tensor import LANES as TENSOR_LANES
+from fragmenta.registers.tensor_fragment import COLUMNS
+from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
 from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
-from fragmenta.simt import empties, layout, library
+from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned
+from fragmenta.simt.context import Context
 from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.copy_groups import Arrival
-from fragmenta.units.machine import Warp
+from fragmenta.units.events import Event, Operand
+from fragmenta.units.findings import Problems
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.machine import Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
 from fragmenta.units.tcgen05 import Queued
-from fragmenta.units.tmem_moves import Move
+from fragmenta.units.tmem_moves import Load, Move, Store
 from fragmenta.units.warpgroups import Wgmma
-from fragmenta.units.work import Range, Work
+from fragmenta.units.work import Copy, Range, Work
 
 
 @once
-def _engine() -> Any:
-    return compiler.load(library.objects([undefined_bits.RENEW]))
+def _engine() -> Functions:
+    return Functions({}, [undefined_bits.RENEW])
 
 
 def _renew() -> int:
     """The address of what a block begins with; loaded once."""
-    return int(_engine().get_function_address(undefined_bits.RENEW.name))
+    return _engine().address(undefined_bits.RENEW)
 
 
 class DefinedWatch:
     """Follows undefined bits in all clusters of a launch."""
 
-    def __init__(self, machine: Any, seed: int) -> None:
+    def __init__(self, machine: Machine, seed: int) -> None:
         self.launch, self.seed = machine.launch, seed
         self.stored: dict[tuple[str, int, int, int], int] = {}
         """A checksum of the undefined values that each warp stored, by instruction."""
@@ -104,23 +108,22 @@ class DefinedWatch:
                 data = memory[slot][places].tobytes()
                 self.stored[key] = crc32(data, self.stored.get(key, 0))
 
-    def note(self, warp: Any, event: Any, lanes: int) -> None:
+    def note(self, warp: Warp, event: Event, lanes: int) -> None:
         """Lanes store undefined values."""
         key = self._key(warp, event)
         (value,) = event.operands
         some = value.lanes(warp)[lanes >> np.arange(LANES) & 1 == 1]
         self.stored[key] = crc32(some.tobytes(), self.stored.get(key, 0))
 
-    def copied(
-        self, warp: Any, event: Any, lanes: int, addresses: NDArray[np.int64], use: str
-    ) -> None:
-        """A copy has put undefined bytes to global memory: say so once."""
+    def copied(self, step: Step, addresses: NDArray[np.int64], use: str) -> None:
+        """A copy has put undefined bytes to global memory: report it once."""
+        warp, event, lanes = step
         warp.report(rules.UNINITIALISED, event, lanes, "", use=use)
         self._copied.append((self._key(warp, event), addresses))
         for slot, places in _by_slot(addresses):
             self.shadows[slot][places] = 0
 
-    def _key(self, warp: Any, event: Any) -> tuple[str, int, int, int]:
+    def _key(self, warp: Warp, event: Event) -> tuple[str, int, int, int]:
         function, index = self.launch.compiled.places[event.site]
         return function, index, warp.block.index, warp.number
 
@@ -132,28 +135,27 @@ class DefinedWatch:
             return self._given, offset
         return self.shadows[slot], offset
 
-    def shadow_of(self, warp: Any, operand: Any) -> NDArray[Any] | None:
+    def shadow_of(self, warp: Warp, operand: Operand) -> Words | None:
         """The shadows of a register in all lanes; None if it is always defined."""
         place = self.twins.get(operand.place) if operand.kind == "r" else None
         if place is None:
             return None
-        found: NDArray[Any] = operand._replace(place=place).lanes(warp)
-        return found
+        return operand._replace(place=place).lanes(warp)
 
-    def observer(self, cluster: Any) -> DefinedObserver:
-        """Who follows a cluster."""
+    def observer(self, cluster: Cluster) -> DefinedObserver:
+        """A new observer that follows a cluster."""
         made = DefinedObserver(self, cluster)
         self.observers.append(made)
         return made
 
     def close(self) -> None:
-        """Let go of everything: the launch has ended."""
+        """Free everything: the launch has ended."""
         for each in self.observers:
             vars(each).clear()
         vars(self).clear()
 
-    def collect(self, problems: Any) -> None:
-        """Everything was reported when it was seen."""
+    def collect(self, problems: Problems) -> None:
+        """Add nothing: everything was reported when it was seen."""
 
 
 def _by_slot(
@@ -165,7 +167,7 @@ def _by_slot(
         yield int(slot), addresses[slots == slot] & (1 << layout.SLOT_BITS) - 1
 
 
-class Team(NamedTuple):
+class ShadowCluster(NamedTuple):
     """The shadow of a cluster."""
 
     blocks: list[Shadow]
@@ -174,11 +176,11 @@ class Team(NamedTuple):
 class Shadow:
     """The shadow of one block."""
 
-    def __init__(self, watch: DefinedWatch, context: Any) -> None:
+    def __init__(self, watch: DefinedWatch, context: Context) -> None:
         launch, parts = watch.launch, context.parts
         warps = launch.shape.warps
         self.context, self.watch, self.rank = context, watch, 0
-        self.cluster = Team([self])
+        self.cluster = ShadowCluster([self])
         self.tensor: NDArray[np.uint32] | None = None
         """Which bits of tensor memory are undefined; at first, all."""
         self.shared = aligned(parts["shared"].size)
@@ -217,7 +219,7 @@ class Shadow:
 
     def join(self, shadows: list[Shadow], rank: int) -> None:
         """Become the shadow of the block of this rank of a cluster."""
-        self.rank, self.cluster = rank, Team(shadows)
+        self.rank, self.cluster = rank, ShadowCluster(shadows)
         wide = self.block.view(np.int64)
         wide[layout.BLOCK_RANK // 8] = rank << layout.RANK_BITS
         for place, each in enumerate(shadows):
@@ -242,7 +244,7 @@ class Shadow:
 class DefinedObserver(Port):
     """Follows a cluster: does to shadows what is done beside its threads."""
 
-    def __init__(self, watch: DefinedWatch, cluster: Any) -> None:
+    def __init__(self, watch: DefinedWatch, cluster: Cluster) -> None:
         self.watch = watch
         self.shadows = [Shadow(watch, each) for each in cluster.contexts]
         for rank, each in enumerate(self.shadows):
@@ -279,17 +281,18 @@ class DefinedObserver(Port):
 
     def issue(self, step: Step, work: Work) -> None:
         """Work was issued: it is done to shadows at once."""
-        warp, event, lanes = step
+        warp, event, _ = step
         if isinstance(work, Queued):
             tensor_work(work, [self.shadows[each.rank] for each in work.blocks])
         elif isinstance(work, Move):
             self._move(work, warp, event)
         elif isinstance(work, Wgmma):
             self._multiply(work, warp)
-        elif not isinstance(work, Arrival):
-            self._copy(work, warp, event, lanes)
+        elif isinstance(work, Copy | WarpCopy):
+            self._copy(step, work)
 
-    def _copy(self, copy: Any, warp: Any, event: Any, lanes: int) -> None:
+    def _copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+        warp, event, lanes = step
         values: list[int] = []
         if "registers" in copy.effect.reads:
             given = event.operands[1]
@@ -304,7 +307,7 @@ class DefinedObserver(Port):
         found = copy.follow(shadow, values)
         if found.size:
             use = "atomic" if copy.combines else "store"
-            self.watch.copied(warp, event, lanes, found, use)
+            self.watch.copied(step, found, use)
 
     def _tensor_map(self, step: Step, address: int) -> None:
         """A tensor map was changed: it counts as written."""
@@ -317,7 +320,7 @@ class DefinedObserver(Port):
 
     # ── wgmma ───────────────────────────────────────────────────────────────
 
-    def _multiply(self, work: Wgmma, warp: Any) -> None:
+    def _multiply(self, work: Wgmma, warp: Warp) -> None:
         """All four warps have issued a product."""
         first = warp.number // WARPS * WARPS
         warps = warp.block.warps[first : first + WARPS]
@@ -337,15 +340,15 @@ class DefinedObserver(Port):
             image = warp.block.tensor.image
             image[part] = np.where(unset, some, image[part])
 
-    def _move(self, task: Any, warp: Any, event: Any) -> None:
+    def _move(self, task: Move, warp: Warp, event: Event) -> None:
         """A warp issued a load or a store of tensor memory."""
         cells = self.shadows[warp.block.rank].cells
-        if task.effect.kind == "ld":
+        if isinstance(task, Load):
             loaded(task, warp, self.watch.twins, cells)
-            return
-        source = event.operands[-1]
-        items = source.items if source.kind == "v" else (source,)
-        stored(task, [self.watch.shadow_of(warp, each) for each in items], cells)
+        elif isinstance(task, Store):
+            source = event.operands[-1]
+            items = source.items if source.kind == "v" else (source,)
+            stored(task, [self.watch.shadow_of(warp, each) for each in items], cells)
 
 
 def _undefined_map(shadow: Shadow, used: Range) -> bool:

@@ -1,28 +1,35 @@
-"""Reports what is left when all threads of a cluster have ended."""
+"""Checks at the end of a block or a cluster: what nothing has waited for."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.races.order import knows
 from fragmenta.races.shadow.layout import SET, unpack
+from fragmenta.units.copy_groups import Queue
 from fragmenta.units.findings import Finding
+from fragmenta.units.machine import Block, Warp
+from fragmenta.units.warpgroups import WARPS, Warpgroup
+
+if TYPE_CHECKING:
+    from fragmenta.races.observer import Observer
 
 
-def visitors(observer: Any, block: Any) -> None:
+def visitors(observer: Observer, block: Block) -> None:
     """Report accesses by other blocks that the end of a block does not wait for."""
-    watch = observer.watch
-    clock = watch.new_clock()
+    order = observer.order
+    clock = order.new_clock()
     for warp in block.warps:
-        watch.merge(clock, watch.row(block.rank, warp.number, 0xFFFFFFFF))
-    for word in watch.records(block.rank).tolist():
+        order.merge(clock, order.row(block.rank, warp.number, 0xFFFFFFFF))
+    for word in observer.shared.records(block.rank).tolist():
         record = unpack(word)
         if record.agent == SET:
             continue
-        kind, rank, number = watch.describe(record.agent)
+        kind, rank, number = order.describe(record.agent)
         if kind != "warp" or rank == block.rank:
             continue
         if not knows(clock[0], record.agent, record.lane, record.epoch):
@@ -39,17 +46,17 @@ def visitors(observer: Any, block: Any) -> None:
             return
 
 
-def leaks(observer: Any) -> None:
-    """Report work that nobody waited for, where the table of effects says so."""
+def leaks(observer: Observer) -> None:
+    """Report work without a wait, where the table of effects says that it leaks."""
     for block in observer.cluster.blocks:
         for way in WAYS.values():
             if way.leak:
                 _LEFT[way.done_by](observer, block)
 
 
-def _mbarriers(observer: Any, block: Any) -> None:
+def _mbarriers(observer: Observer, block: Block) -> None:
     for mbarrier in block.mbarriers.values():
-        if mbarrier.copied > mbarrier.observed:
+        if mbarrier.copier is not None and mbarrier.copied > mbarrier.observed:
             warp, site = mbarrier.copier
             _report(
                 block,
@@ -62,13 +69,13 @@ def _mbarriers(observer: Any, block: Any) -> None:
             )
 
 
-def _products(observer: Any, block: Any) -> None:
+def _products(observer: Observer, block: Block) -> None:
     for number, warpgroup in sorted(block.warpgroups.items()):
         _product(block, number, warpgroup)
 
 
-def _product(block: Any, number: int, warpgroup: Any) -> None:
-    for warp in warpgroup.warps:
+def _product(block: Block, number: int, warpgroup: Warpgroup) -> None:
+    for warp in block.warps[WARPS * number : WARPS * (number + 1)]:
         left = warpgroup.in_flight(warp)
         if left:
             _report(
@@ -81,14 +88,14 @@ def _product(block: Any, number: int, warpgroup: Any) -> None:
             return
 
 
-def _copies(observer: Any, block: Any) -> None:
+def _copies(observer: Observer, block: Block) -> None:
     for key, queue in block.groups.items():
         if key[0] == "cp.async":
             _copy(observer, block, key[1], queue)
 
 
-def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
-    if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
+def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:
+    if queue.unwaited or observer.order.copies(block.rank, number, queue.epoch):
         _report(
             block,
             block.warps[number],
@@ -100,11 +107,15 @@ def _copy(observer: Any, block: Any, number: int, queue: Any) -> None:
 
 
 def _report(
-    block: Any, warp: Any, site: int, rule: Rule, message: str, severity: str = ""
+    block: Block, warp: Warp, site: int, rule: Rule, message: str, severity: str = ""
 ) -> None:
     made = Finding(rule, site, message, warp.block.index, warp.number, 0, severity)
     block.cluster.machine.problems.put(made)
 
 
-_LEFT = {"mbarrier": _mbarriers, "wgmma_group": _products, "async_group": _copies}
-"""What reports work that is left, by what would have told that it is done."""
+_LEFT: dict[str, Callable[[Observer, Block], None]] = {
+    "mbarrier": _mbarriers,
+    "wgmma_group": _products,
+    "async_group": _copies,
+}
+"""What reports work that is left, by what would have completed it."""

@@ -1,14 +1,14 @@
-"""What does each event tell the clocks, and what is wrong about it?
+"""The observer of a cluster: happens-before for every event of the port.
 
-An :class:`Observer` watches one cluster.  It answers the calls of
-:class:`~fragmenta.units.port.Port`, moves the clocks of :class:`Watch`, and lets the
-accesses of copies and products be checked like those of threads.
+An :class:`Observer` answers the calls of :class:`~fragmenta.units.port.Port`.  It moves
+the clocks of the cluster, and has the accesses of copies and products checked like
+those of threads.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,14 +16,14 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
-from fragmenta.races.order import Clock, know, knows
+from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
 from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import LAST_EPOCH
-from fragmenta.races.shadow.problem_table import Noted
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shadow.problem_table import Noted, ProblemTable
+from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
@@ -31,43 +31,52 @@ from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.cluster_barrier import Barrier
 from fragmenta.units.copy_groups import Arrival
-from fragmenta.units.events import first
-from fragmenta.units.machine import Block, Warp
+from fragmenta.units.events import Event, first
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
-from fragmenta.units.tcgen05 import Commit
-from fragmenta.units.work import Work
+from fragmenta.units.tcgen05 import Commit, Queued
+from fragmenta.units.tmem_moves import Move
+from fragmenta.units.warpgroups import Wgmma
+from fragmenta.units.work import Copy, Range, Work
+
+if TYPE_CHECKING:
+    from fragmenta.races.launch_watch import LaunchWatch
 
 ALL = 0xFFFFFFFF
 MBARRIERS = 64
 """Mbarriers of a block that have an agent of their own."""
 
 
-def _named(mbarrier: Any) -> tuple[int, int]:
+def _named(mbarrier: Mbarrier) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
 
 
 class Observer(TensorObserver):
-    """Watches a cluster."""
+    """Observes a cluster for the race detectors."""
 
-    def __init__(self, machine: Any, cluster: Any, shared: Any) -> None:
+    def __init__(
+        self, machine: Machine, cluster: Cluster, launch_watch: LaunchWatch
+    ) -> None:
         super().__init__(machine, cluster)
-        self.launch_watch = shared
+        self.launch_watch = launch_watch
         """What all clusters of the launch have in common."""
         blocks = cluster.blocks
-        self.watch = Watch(
+        self.order = Order(
             len(blocks),
             len(blocks[0].warps),
             blocks[0].shared.size,
             MBARRIERS,
             asynchronous=machine.asynchronous,
-            strict=machine.strict,
             tensor=machine.tensor,
         )
+        self.problems = ProblemTable()
+        self.shared = SharedShadow(self.order, self.problems, strict=machine.strict)
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
         self.history = History()
-        self.running, self._told = False, 0
+        self.running, self._before = False, 0
         """Whether a cluster has begun and not ended; the problems before it."""
         self.stories = Stories(self)
         self.maps = Maps(self)
@@ -77,14 +86,14 @@ class Observer(TensorObserver):
         self.fences: dict[tuple[int, int], Clock] = {}
         self.barrier: dict[int, Clock] = {}
         self.ledgers = []
-        self._epochs = [self.watch.epochs(block.rank) for block in blocks]
+        self._epochs = [self.order.epochs(block.rank) for block in blocks]
         for block in blocks:
-            ledger = shared.memory.ledger(self.watch.problems)
+            ledger = launch_watch.memory.ledger(self.problems)
             ledger.attach(block.context.parts["block"])
-            block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
+            block.context.point(layout.BLOCK_WATCH, self.order.address(block.rank))
             self.ledgers.append(ledger)
         if cluster.alone:  # compiled code goes from one block to the next
-            blocks[0].context.point(layout.BLOCK_RESET, self.watch.renew)
+            blocks[0].context.point(layout.BLOCK_RESET, self.shared.renew)
 
     def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
@@ -98,9 +107,10 @@ class Observer(TensorObserver):
             self.history.begin()
             self.fences.clear()
             return
-        self.watch.reset()
+        self.order.reset()
+        self.shared.reset()
         self.numbers.append(self.cluster.number)
-        self.running, self._told = True, len(self.machine.problems)
+        self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
         self.maps.begin()
         self.registers_watch.begin()
@@ -125,11 +135,13 @@ class Observer(TensorObserver):
         self.keep()
 
     def keep(self) -> None:
-        """Keep what is needed to tell the problems of the cluster."""
-        new = len(self.machine.problems) != self._told
+        """Keep what is needed to report the problems of the cluster."""
+        new = len(self.machine.problems) != self._before
         self.stories.keep(new or self.running)
 
-    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
+    def note(
+        self, what: str, warp: Warp, lanes: int, event: Event, *about: object
+    ) -> None:
         """Note what happened, for the report and the picture."""
         epoch = int(self._epochs[warp.block.rank][warp.number])
         rank, number, time = warp.block.rank, warp.number, self.cluster.time
@@ -139,30 +151,31 @@ class Observer(TensorObserver):
 
     # ── clocks ──────────────────────────────────────────────────────────────
 
-    def _mbarrier_agent(self, mbarrier: Any) -> int:
+    def mbarrier_agent(self, mbarrier: Mbarrier) -> int:
+        """The agent of the copies that an mbarrier counts."""
         rank, slot = mbarrier.block.rank, mbarrier.slot % MBARRIERS
-        return self.watch.agent("mbarrier", rank, slot)
+        return self.order.agent("mbarrier", rank, slot)
 
-    def _publish(self, warp: Any, lanes: int) -> Clock:
-        return self.watch.publish(warp.block.rank, warp.number, lanes, warp.live)
+    def _publish(self, warp: Warp, lanes: int) -> Clock:
+        return self.order.publish(warp.block.rank, warp.number, lanes, warp.live)
 
-    def learn(self, warp: Any, lanes: int, clock: Clock) -> None:
+    def learn(self, warp: Warp, lanes: int, clock: Clock) -> None:
         """Lanes learn what a clock says."""
-        self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
+        self.order.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
-    def row(self, warp: Any, lanes: int) -> Clock:
+    def row(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know."""
-        return self.watch.row(warp.block.rank, warp.number, lanes)
+        return self.order.row(warp.block.rank, warp.number, lanes)
 
-    def _tell(self, mbarrier: Any, clock: Clock) -> None:
+    def _publish_to(self, mbarrier: Mbarrier, clock: Clock) -> None:
         if mbarrier.clock is None:
             mbarrier.clock = clock.copy()
         else:
-            self.watch.merge(mbarrier.clock, clock)
+            self.order.merge(mbarrier.clock, clock)
 
     @property
     def _lanes_are_known(self) -> bool:
-        """Whether compiled code makes ``cp.async`` and says which lane made which."""
+        """Whether compiled code makes ``cp.async``, and records the lane of each."""
         return bool(self.cluster.schedule.eager)
 
     # ── mbarriers ───────────────────────────────────────────────────────────
@@ -176,10 +189,10 @@ class Observer(TensorObserver):
         else:
             self.maps.changed(*step, what.address)
 
-    def _init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+    def _init(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
         """An mbarrier was made, or is no longer one."""
-        epoch = self.watch.epoch(warp.block.rank, warp.number)
-        agent = self.watch.agent("warp", warp.block.rank, warp.number)
+        epoch = self.order.epoch(warp.block.rank, warp.number)
+        agent = self.order.agent("warp", warp.block.rank, warp.number)
         lane = first(lanes)
         mbarrier.birth = (agent, lane, epoch, event.site)
         self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
@@ -187,9 +200,9 @@ class Observer(TensorObserver):
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
-        # Nobody ever gets to know this write: ordinary accesses collide with it.
-        who = (self._mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
-        self.watch.touch(
+        # Nothing happens after this write: ordinary accesses collide with it.
+        who = (self.mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
+        self.shared.touch(
             warp.block.rank,
             [mbarrier.offset],
             8,
@@ -201,21 +214,21 @@ class Observer(TensorObserver):
             lane=lane,
         )
 
-    def _everything(self, warp: Any, lanes: int) -> Clock:
+    def _everything(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know, and that an mbarrier was here before."""
         clock = self.row(warp, lanes)
         for slot in range(MBARRIERS):
-            agent = self.watch.agent("mbarrier", warp.block.rank, slot)
+            agent = self.order.agent("mbarrier", warp.block.rank, slot)
             clock[:, 0, agent] = LAST_EPOCH + 1
         return clock
 
-    def _used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+    def _used(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
         """An instruction names an mbarrier: it must know that there is one."""
         agent, lane, epoch, site = mbarrier.birth
         self.launch_watch.used.add(site)
         if mbarrier.public:
             return
-        own = self.watch.agent("warp", warp.block.rank, warp.number)
+        own = self.order.agent("warp", warp.block.rank, warp.number)
         if agent == own and lanes == 1 << lane:
             return
         if knows(self.row(warp, lanes)[0], agent, lane, epoch):
@@ -244,10 +257,10 @@ class Observer(TensorObserver):
         # What lanes did before has an earlier epoch than this.
         self.note("arrive", warp, lanes, event, *_named(barrier), barrier.phase)
         if clock is not None:
-            self._tell(barrier, clock)
+            self._publish_to(barrier, clock)
 
     def _released(self, step: Step) -> Clock | None:
-        """What lanes tell at a barrier; after ``.relaxed``, what their fence told."""
+        """What lanes publish at a barrier; with ``.relaxed``, what a fence kept."""
         warp, event, lanes = step
         if "relaxed" in event.words:
             return self.fences.get((warp.block.rank, warp.number))
@@ -272,11 +285,11 @@ class Observer(TensorObserver):
             self._learn(warp, lanes, mbarrier, phase)
         self.note("wait", warp, lanes, event, *_named(mbarrier), phase)
 
-    def _learn(self, warp: Any, lanes: int, mbarrier: Any, phase: int) -> None:
+    def _learn(self, warp: Warp, lanes: int, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes know what came before the end of a phase."""
         clock = mbarrier.clocks.get(phase)
-        clock = self.watch.new_clock() if clock is None else clock
-        know(clock, self._mbarrier_agent(mbarrier), phase + 1)
+        clock = self.order.new_clock() if clock is None else clock
+        know(clock, self.mbarrier_agent(mbarrier), phase + 1)
         self.learn(warp, lanes, clock)
 
     # ── copies ──────────────────────────────────────────────────────────────
@@ -286,49 +299,57 @@ class Observer(TensorObserver):
         warp, event, lanes = step
         for each in work.mbarriers:
             self._used(warp, event, lanes, each)
-        if isinstance(work, Commit):
-            self.commit(work, warp, event, lanes)
-        elif isinstance(work, Arrival):
-            self._copies_arrive(work, warp)
-        else:
-            _ISSUED[work.effect.done_by](self, work, warp, event, lanes)
+        match work:
+            case Commit():
+                self.commit(step, work)
+            case Arrival():
+                self._copies_arrive(work, warp)
+            case Copy() | WarpCopy():
+                self._issue_copy(step, work)
+            case Wgmma():
+                self._issue_product(step, work)
+            case Move():
+                self.issue_move(step, work)
+            case Queued():
+                self.issue_queued(step, work)
 
-    def _issue_copy(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
-        copy, clock = task, self.row(warp, lanes)
-        task.clock = clock
-        self._note_copy(task, warp, event, lanes)
-        if copy.completes == "mbarrier":
-            for each in task.mbarriers:
+    def _issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+        warp, event, lanes = step
+        copy.clock = self.row(warp, lanes)
+        self._note_copy(step, copy)
+        if isinstance(copy, WarpCopy):
+            self._cp_async(step, copy, copy.clock)
+        elif copy.completes == "mbarrier":
+            for each in copy.mbarriers:
                 each.copied = max(each.copied, each.phase)
                 each.copier = (warp, event.site)
-            self._copy_for_mbarriers(task, warp, event, clock)
-        elif copy.completes == "async_group":
-            self._cp_async(task, warp, event, lanes, clock)
+            self._copy_for_mbarriers(event, copy, copy.clock)
         else:
-            self._bulk_store(task, warp, event, clock)
-        if copy.map_range is not None:
-            self.maps.used(task, warp, event, lanes, clock)
+            self._bulk_store(step, copy, copy.clock)
+        if isinstance(copy, Copy) and copy.map_range is not None:
+            self.maps.used(step, copy, copy.map_range, copy.clock)
 
-    def _note_copy(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
-        """Note a copy, with all that it may be called in a problem."""
-        copy, rank, number = task, warp.block.rank, warp.number
+    def _note_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+        """Note a copy, with all agents that a problem may name it by."""
+        warp, event, lanes = step
+        rank, number = warp.block.rank, warp.number
         if copy.completes == "mbarrier":
-            agents = [(self._mbarrier_agent(e), e.phase) for e in task.mbarriers]
+            agents = [(self.mbarrier_agent(e), e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
             epoch = warp.block.groups["cp.async", number].epoch
-            agents = [(self.watch.agent("cp.async", rank, number), epoch)]
+            agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
             epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
             agents = [
-                (self.watch.agent(name, rank, number), epoch)
+                (self.order.agent(name, rank, number), epoch)
                 for name in ("bulk-read", "bulk-write")
             ]
-        task.number = len(self.history.notes)
-        counted = tuple((*_named(e), e.phase) for e in task.mbarriers)
+        copy.number = len(self.history.notes)
+        counted = tuple((*_named(e), e.phase) for e in copy.mbarriers)
         moved = sum(len(each.starts) * each.size for each in copy.goals)
         goals = tuple({each.rank for each in copy.goals})
         self.note(
-            "copy", warp, lanes, event, agents, task.number, counted, moved, goals
+            "copy", warp, lanes, event, agents, copy.number, counted, moved, goals
         )
 
     def done(self, what: Work | Mbarrier) -> None:
@@ -341,55 +362,53 @@ class Observer(TensorObserver):
         elif what.number >= 0:
             self.history.add(Note(time, "done", 0, -1, 0, -1, 0, (what.number,)))
 
-    def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
-        by_rank = {each.block.rank: each for each in task.mbarriers}
-        anyone = task.mbarriers[0]
-        for each in task.goals:
-            mbarrier = by_rank.get(task.counted_in(each.rank), anyone)
-            agent = self._mbarrier_agent(mbarrier)
-            self._touch(each, True, agent, mbarrier.phase, event, clock, task)
-        agent = self._mbarrier_agent(anyone)
-        for each in task.sources:
-            self._touch(each, False, agent, anyone.phase, event, clock, task)
+    def _copy_for_mbarriers(self, event: Event, copy: Copy, clock: Clock) -> None:
+        by_rank = {each.block.rank: each for each in copy.mbarriers}
+        anyone = copy.mbarriers[0]
+        for each in copy.goals:
+            mbarrier = by_rank.get(copy.counted_in(each.rank), anyone)
+            who = self.mbarrier_agent(mbarrier), mbarrier.phase
+            self._touch(event, copy, each, True, *who, clock)
+        who = self.mbarrier_agent(anyone), anyone.phase
+        for each in copy.sources:
+            self._touch(event, copy, each, False, *who, clock)
 
-    def _cp_async(
-        self, task: Any, warp: Any, event: Any, lanes: int, clock: Any
-    ) -> None:
-        agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
-        queue = warp.block.groups["cp.async", warp.number]
-        for each in task.goals:
-            self._touch(each, True, agent, queue.epoch, event, clock, task)
-        own = self.watch.agent("warp", warp.block.rank, warp.number)
-        epoch = self.watch.epoch(warp.block.rank, warp.number)
-        for each in task.sources:
-            self._touch(each, False, own, epoch, event, clock, task)
+    def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
+        (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
+        epoch = warp.block.groups["cp.async", number].epoch
+        who = self.order.agent("cp.async", rank, number), epoch
+        for each in copy.goals:
+            self._touch(event, copy, each, True, *who, clock)
+        own = self.order.agent("warp", rank, number), self.order.epoch(rank, number)
+        for each in copy.sources:
+            self._touch(event, copy, each, False, *own, clock)
 
-    def _bulk_store(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
-        rank, number = warp.block.rank, warp.number
-        queue = warp.block.groups["bulk", number, task.thread.lane]
-        reads = self.watch.agent("bulk-read", rank, number)
-        writes = self.watch.agent("bulk-write", rank, number)
-        for each in task.sources:
-            self._touch(each, False, reads, queue.epoch, event, clock, task)
-        if task.repeats:  # the same bytes to the same place
+    def _bulk_store(self, step: Step, copy: Copy, clock: Clock) -> None:
+        (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
+        epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+        reads = self.order.agent("bulk-read", rank, number)
+        writes = self.order.agent("bulk-write", rank, number)
+        for each in copy.sources:
+            self._touch(event, copy, each, False, reads, epoch, clock)
+        if copy.repeats:  # the same bytes to the same place
             return
-        for each in task.goals:
-            self._touch(each, True, writes, queue.epoch, event, clock, task)
+        for each in copy.goals:
+            self._touch(event, copy, each, True, writes, epoch, clock)
 
     def _touch(
         self,
-        what: Any,
+        event: Event,
+        copy: Copy | WarpCopy,
+        what: Range,
         write: bool,
         agent: int,
         epoch: int,
-        event: Any,
         clock: Clock,
-        task: Any,
     ) -> None:
         """A copy accesses some bytes, in shared or in global memory."""
-        copy, lane = task, task.thread.lane
+        lane = copy.thread.lane
         if what.space == "shared":
-            self.watch.touch(
+            self.shared.touch(
                 what.rank,
                 what.starts.astype(np.uint32),
                 what.size,
@@ -414,13 +433,13 @@ class Observer(TensorObserver):
         memory.touch_rows(who, what.starts, what.size, planes[0], fenced)
 
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
-        """Work signals an mbarrier: whoever sees that knows its issuer, too."""
+        """Work signals an mbarrier: a wait for it acquires what the issuer knew."""
         assert work.clock is not None  # set at its issue
-        self._tell(mbarrier, work.clock)
+        self._publish_to(mbarrier, work.clock)
 
-    def copied(self, warp: Any, epoch: int) -> bool:
+    def copied(self, warp: Warp, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
-        return self.watch.copies(warp.block.rank, warp.number, epoch)
+        return self.order.copies(warp.block.rank, warp.number, epoch)
 
     def _cp_async_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have waited for all groups of ``cp.async`` before an epoch."""
@@ -428,7 +447,7 @@ class Observer(TensorObserver):
         self.note("waited", warp, lanes, event, "cp.async", waited.until, False)
         if self._lanes_are_known and not warp.live & ~lanes:
             # Each lane has waited for its own: others' are known when they meet.
-            self.watch.copies_waited(warp.block.rank, warp.number, waited.until)
+            self.order.copies_waited(warp.block.rank, warp.number, waited.until)
             return
         self._learn_until(warp, lanes, waited.until, "cp.async")
 
@@ -441,52 +460,41 @@ class Observer(TensorObserver):
 
     def _learn_until(self, warp: Warp, lanes: int, until: int, *names: str) -> None:
         """Lanes learn what agents of their warp did before an epoch."""
-        clock = self.watch.new_clock()
+        clock = self.order.new_clock()
         for name in names:
-            agent = self.watch.agent(name, warp.block.rank, warp.number)
+            agent = self.order.agent(name, warp.block.rank, warp.number)
             know(clock, agent, until)
         self.learn(warp, lanes, clock)
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
         queue = warp.block.groups["cp.async", warp.number]
-        arrival.clock = self.watch.new_clock()
-        agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
+        arrival.clock = self.order.new_clock()
+        agent = self.order.agent("cp.async", warp.block.rank, warp.number)
         know(arrival.clock, agent, queue.epoch)
 
     # ── products ────────────────────────────────────────────────────────────
 
-    def _issue_product(self, work: Any, warp: Any, event: Any, lanes: int) -> None:
+    def _issue_product(self, step: Step, work: Wgmma) -> None:
         """All four warps have issued a product: it reads shared memory from now on."""
+        warp, event, _ = step
         block, number = warp.block, warp.number // 4
         members = block.warps[4 * number : 4 * number + 4]
         rows = [self.row(each, each.live) for each in members]
         clock = rows[0].copy()
         for each in rows[1:]:
-            self.watch.merge(clock, each)
-        agent = self.watch.agent("wgmma", block.rank, number)
+            self.order.merge(clock, each)
+        agent = self.order.agent("wgmma", block.rank, number)
         self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
         for _, units, owners in work.reads():
             if owners is not None and self.machine.strict:
-                for own, each in enumerate(rows):
-                    self._units(block, units[owners == own], agent, work, event, each)
+                parts = [(units[owners == own], row) for own, row in enumerate(rows)]
             else:
-                self._units(block, units, agent, work, event, clock)
-
-    def _units(
-        self, block: Any, units: Any, agent: int, work: Any, event: Any, clock: Clock
-    ) -> None:
-        self.watch.touch(
-            block.rank,
-            units,
-            16,
-            False,
-            agent,
-            work.group,
-            event.site,
-            clock,
-            proxy="async",
-        )
+                parts = [(units, clock)]
+            for some, known in parts:
+                self.shared.touch(
+                    block.rank, some, 16, False, agent, work.group, event.site, known
+                )
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""
@@ -505,8 +513,8 @@ class Observer(TensorObserver):
         self.meet(step)
         self.registers_watch.acquire(step, waited)
         warp, block, number = step.warp, step.warp.block, step.warp.number // 4
-        clock = self.watch.new_clock()
-        agent = self.watch.agent("wgmma", block.rank, number)
+        clock = self.order.new_clock()
+        agent = self.order.agent("wgmma", block.rank, number)
         know(clock, agent, waited.until)
         self.note("multiplied", warp, ALL, step.event, waited.until)
         self.learn(warp, warp.live, clock)
@@ -521,8 +529,8 @@ class Observer(TensorObserver):
         if clock is None:
             return
         if phase not in self.barrier:
-            self.barrier[phase] = self.watch.new_clock()
-        self.watch.merge(self.barrier[phase], clock)
+            self.barrier[phase] = self.order.new_clock()
+        self.order.merge(self.barrier[phase], clock)
 
     def _cluster_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have passed the barrier of the cluster."""
@@ -548,14 +556,14 @@ class Observer(TensorObserver):
         elif words[0] == "tcgen05":
             self.tensor_fence(step)
         elif "mbarrier_init" in words:
-            own = self.watch.agent("warp", rank, warp.number)
+            own = self.order.agent("warp", rank, warp.number)
             for each in warp.block.mbarriers.values():
                 each.fenced = each.fenced or each.birth[0] == own
         elif any(word.startswith("tensormap") for word in words):
             self.maps.fence(warp, event, lanes)
         elif "proxy" in words:
             if any(word.startswith("async") for word in words):
-                self.watch.fence_async(rank, warp.number, lanes, warp.live)
+                self.order.fence_async(rank, warp.number, lanes, warp.live)
                 self.launch_watch.memory.fenced.add(self.cluster.number)
         else:
             narrow = "cta" in words
@@ -567,22 +575,11 @@ class Observer(TensorObserver):
     def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
         """A fence, or a strong access through which threads may synchronise."""
         warp, _, lanes = step
-        agent = self.watch.agent("warp", warp.block.rank, warp.number)
+        agent = self.order.agent("warp", warp.block.rank, warp.number)
         ledger = self.ledgers[warp.block.rank]
         thread = Thread(self.cluster.number, agent, lanes, _Rows(self, warp), ledger)
         self.launch_watch.locations.perform(thread, role, places)
 
-
-_ISSUED = {
-    "mbarrier": Observer._issue_copy,
-    "bulk_group": Observer._issue_copy,
-    "async_group": Observer._issue_copy,
-    "wgmma_group": Observer._issue_product,
-    "wait::ld": Observer.issue_move,
-    "wait::st": Observer.issue_move,
-    "commit": Observer.issue_queued,
-}
-"""What takes down work at its issue, by what tells that it is done."""
 
 _WAITED = {
     "mbarrier": Observer._phase_seen,
@@ -593,13 +590,13 @@ _WAITED = {
     "wait::ld": Observer.moves_waited,
     "wait::st": Observer.moves_waited,
 }
-"""What takes down a wait, by what was waited for."""
+"""What records a wait, by what was waited for."""
 
 
 class _Rows:
     """The clocks of a warp, as words in memory need them."""
 
-    def __init__(self, observer: Observer, warp: Any) -> None:
+    def __init__(self, observer: Observer, warp: Warp) -> None:
         self.observer, self.warp = observer, warp
 
     def release(self, agent: int, lanes: int) -> Clock:
@@ -613,7 +610,7 @@ class _Rows:
     def epoch(self, agent: int) -> int:
         """The present epoch."""
         block = self.warp.block
-        return self.observer.watch.epoch(block.rank, self.warp.number)
+        return self.observer.order.epoch(block.rank, self.warp.number)
 
     def row(self, agent: int, lanes: int) -> Clock:
         """What lanes know."""

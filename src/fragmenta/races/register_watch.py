@@ -1,4 +1,4 @@
-"""Does a kernel touch registers that a ``wgmma`` in flight reads or writes?
+"""The race detector of registers that a ``wgmma`` in flight reads or writes.
 
 Between its issue and the ``wgmma.wait_group`` that covers it, a product owns its
 registers.  Other instructions must not touch them:
@@ -10,15 +10,15 @@ Before a product, ``wgmma.fence`` orders what other instructions wrote to its
 accumulators and to A, and what they read of its accumulators.  It is not needed between
 products of one shape that add to the same accumulators.
 
-Compiled code keeps a byte for each register that was used since the last fence, and
-asks a byte for each register whether a product in flight uses it.  Both are in the
-memory of the warp, behind its registers: one byte for each 64 bytes of registers.
+Compiled code keeps two bytes for each register: how it was used since the last fence,
+and what it is for a product in flight.  Both are in the memory of the warp, after its
+registers.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from fragmenta.races.probes.register_roles import (
 )
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.warpgroups import WARPS
 
@@ -118,7 +119,7 @@ class RegisterWatch:
         self._dirty = dirty
         self._keepers: dict[tuple[int, int], Keeper] = {}
 
-    def _of(self, warp: Any) -> Keeper:
+    def _of(self, warp: Warp) -> Keeper:
         key = warp.block.rank, warp.number
         found = self._keepers.get(key)
         if found is None:
@@ -152,7 +153,7 @@ class RegisterWatch:
 class Keeper:
     """Knows the registers of one warp: what is in flight, and what was written."""
 
-    def __init__(self, warp: Any, dirty: int) -> None:
+    def __init__(self, warp: Warp, dirty: int) -> None:
         """``dirty`` is where the bytes begin in the warp's memory; 0: there are none.
 
         First those of registers that were used, then those of registers in flight.
@@ -232,7 +233,7 @@ class Keeper:
         self._touched[mine.ordered] = 0
 
     def _changed(self, mine: Used) -> str:
-        """What was done to registers without a fence behind it, if anything.
+        """What was done to registers without a fence after it, if anything.
 
         Compilers set accumulators to zero between the fence and the product: moves
         count only if there was no fence since the last wait.  So do reads.
@@ -281,10 +282,10 @@ class Keeper:
                 if place not in writes:
                     role &= ~Role.METADATA  # to read it does no harm
                 if role:
-                    self._tell(event, lanes, each, role, place in writes)
+                    self._report_touch(event, lanes, each, role, place in writes)
                     break
 
-    def _tell(
+    def _report_touch(
         self, event: Event, lanes: int, flight: _Flight, role: Role, written: bool
     ) -> None:
         verb = "writes" if written else "reads"

@@ -1,36 +1,77 @@
-"""Verdicts about what a launch read though nobody had written it.
+"""Verdicts about reads of unwritten memory and registers.
 
 A watched launch notes such reads.  Many of them do no harm: a tile is copied whole, and
-what is behind its end is dropped.  So the launch is run again with code that follows
-undefined bits, and only what it saw used is reported: stored to memory that outlives
-the launch, part of an address, or what a branch depends on.
+what is past its end is dropped.  So the launch is run again with code that follows
+undefined bits, and only a read whose value is used is reported: stored to memory that
+outlives the launch, part of an address, or what a branch depends on.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from fragmenta.errors import one_of
 from fragmenta.ptx import rules
+from fragmenta.ptx.module import Module
+from fragmenta.races.definedness_watch import DefinedWatch
+from fragmenta.races.launch_watch import LaunchWatch
 from fragmenta.races.probes.undefined_flow import Followed, followed
+from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.layout import SHARED_START
-from fragmenta.units.findings import Finding
+from fragmenta.units.findings import Finding, Use
+from fragmenta.units.machine import Machine
 
 
-def may_doubt(launch: Any) -> bool:
-    """Whether a launch can read anything that nobody has written."""
-    machine = launch.machine
-    if machine is None or machine.watching is None:
+class Run(Protocol):
+    """A launch that has run, watched or with code that follows undefined bits."""
+
+    @property
+    def machine(self) -> Machine | None:
+        """Its machine; None if it had no events."""
+
+    @property
+    def compiled(self) -> Compiled:
+        """Its code."""
+
+    @property
+    def dynamic(self) -> int:
+        """The bytes of shared memory that it was given."""
+
+    @property
+    def module(self) -> Callable[[], Module]:
+        """Gives the module of its kernel."""
+
+
+def may_doubt(launch: Run) -> bool:
+    """Whether a launch can read anything unwritten."""
+    watch = None if launch.machine is None else launch.machine.watching
+    if not isinstance(watch, LaunchWatch):
         return False
     shared = launch.compiled.shared + launch.dynamic > SHARED_START
-    return bool(shared or launch.compiled.doubtful or machine.watching.memory.unset)
+    return shared or launch.compiled.doubtful or watch.memory.unset
 
 
-def suspected(launch: Any) -> list[Finding]:
-    """What a launch read that nobody had written, and whose use can be followed."""
-    if launch.machine is None:
-        return []
-    return [each for each in launch.machine.problems if _can_be_followed(each)]
+def suspected(launch: Run) -> list[Finding]:
+    """Reads of what was not written, if their use can be followed."""
+    return [each for each in _problems(launch) if _can_be_followed(each)]
+
+
+def _problems(launch: Run) -> list[Finding]:
+    return [] if launch.machine is None else list(launch.machine.problems)
+
+
+def _defined(run: Run) -> DefinedWatch:
+    """What followed undefined bits in a run."""
+    assert run.machine is not None
+    watch = run.machine.watching
+    assert isinstance(watch, DefinedWatch)
+    return watch
+
+
+def _drop(launch: Run, unwanted: Callable[[Finding], bool]) -> None:
+    if launch.machine is not None:
+        launch.machine.problems.drop(unwanted)
 
 
 def _can_be_followed(found: Finding) -> bool:
@@ -41,41 +82,41 @@ WAYS = frozenset({"branch", "guard"})
 """Uses that decide which way a thread takes."""
 
 
-def in_doubt(again: Any) -> bool:
+def in_doubt(again: Run) -> bool:
     """Whether undefined bits that are used may have no influence on what is left.
 
-    Then only runs with other bits can tell.  ``(a + b) - b`` is ``a``; and a branch for
-    a row behind the end of a tile may touch nothing but that row.
+    Then only runs with other bits show it.  ``(a + b) - b`` is ``a``; and a branch for
+    a row past the end of a tile may touch nothing but that row.
     """
-    uses = [each for each in again.machine.problems if each.use]
+    uses = [each for each in _problems(again) if each.use]
     kinds = {each.use for each in uses}
     functions = {_place(again, each.site)[0] for each in uses}
     cancels = any(followed(again.module().functions[e]).cancels for e in functions)
     return "address" not in kinds and (cancels or bool(kinds & WAYS))
 
 
-def _same(use: Finding, again: Any, others: list[Any]) -> bool:
+def _same(use: Finding, again: Run, others: Sequence[Run]) -> bool:
     """Whether what is stored is the same, whatever the undefined bits are."""
     if use.use != "store" or not others:
         return False
     place = _place(again, use.site)
     every = [
-        {k: v for k, v in each.machine.watching.stored.items() if k[:2] == place}
+        {k: v for k, v in _defined(each).stored.items() if k[:2] == place}
         for each in (again, *others)
     ]
     return bool(every[0]) and all(each == every[0] for each in every)
 
 
-def settle(launch: Any, again: Any, others: list[Any]) -> list[Finding]:
+def settle(launch: Run, again: Run, others: Sequence[Run]) -> list[Finding]:
     """Keep the suspicions of a launch whose values were used when it was run again.
 
     Uses of registers that were not written are returned: they are found by ``again``.
     ``others`` are runs in which undefined bits have other values.
     """
     suspicions, more = suspected(launch), []
-    left = {each.machine.watching.left for each in (again, *others)}
+    left = {_defined(each).left for each in (again, *others)}
     if others and len(left) == 1 and () not in left:
-        for each in again.machine.problems:
+        for each in _problems(again):
             if each.use in WAYS:
                 each.severity = (
                     rules.INFO
@@ -84,7 +125,7 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Finding]:
     uses_of: dict[int, list[Finding]] = {id(each): [] for each in reads}
     used = [
         each
-        for each in again.machine.problems
+        for each in _problems(again)
         if each.rule == rules.UNINITIALISED and not _same(each, again, others)
     ]
     raced = _race_places(launch)
@@ -100,9 +141,7 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Finding]:
             use.message = _words(use.message, names)
             use.other = None if names else _stored(launch, suspicions, again)
             more.append(use)
-    launch.machine.problems.drop(
-        lambda each: _can_be_followed(each) and not uses_of.get(id(each))
-    )
+    _drop(launch, lambda each: _can_be_followed(each) and not uses_of.get(id(each)))
     for each in reads:
         uses = uses_of[id(each)]
         if uses and all(use.severity == rules.INFO for use in uses):
@@ -112,9 +151,9 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Finding]:
     return more
 
 
-def _once(launch: Any, reads: list[Finding]) -> None:
-    """Say once what does no harm: a tile is loaded by many instructions."""
-    known: dict[tuple[Any, ...], Finding] = {}
+def _once(launch: Run, reads: list[Finding]) -> None:
+    """Report harmless reads with the same uses once: many loads fill a tile."""
+    known: dict[tuple[Use, ...], Finding] = {}
     alike: list[Finding] = []
     for each in reads:
         if each.severity != rules.INFO or not each.uses:
@@ -123,19 +162,19 @@ def _once(launch: Any, reads: list[Finding]) -> None:
         if first is not each:
             first.alike += 1
             alike.append(each)
-    launch.machine.problems.drop(lambda found: any(found is each for each in alike))
+    _drop(launch, lambda found: any(found is each for each in alike))
 
 
-def _place(launch: Any, site: int) -> tuple[str, int]:
+def _place(launch: Run, site: int) -> tuple[str, int]:
     function, index = launch.compiled.places[site]
     return function, index
 
 
-def _race_places(launch: Any) -> set[tuple[str, int]]:
+def _race_places(launch: Run) -> set[tuple[str, int]]:
     """Accesses that race: what they read is wrong for another reason."""
     sites = {
         site
-        for each in launch.machine.problems
+        for each in _problems(launch)
         if each.rule.race and each.severity != rules.INFO
         for site in (each.site, each.other)
         if site is not None and site >= 0
@@ -144,7 +183,7 @@ def _race_places(launch: Any) -> set[tuple[str, int]]:
 
 
 def _words(name: str, behind: list[str]) -> str:
-    """What is said about the use of a register that was not written."""
+    """The message about the use of a register that was not written."""
     if not behind:
         return (
             f"{name or 'the word'} depends on a register that was stored before "
@@ -158,8 +197,8 @@ def _words(name: str, behind: list[str]) -> str:
     return f"{text} on their way here"
 
 
-def _stored(launch: Any, suspicions: list[Finding], again: Any) -> int | None:
-    """Where a register that was not written was put into memory, if that is known."""
+def _stored(launch: Run, suspicions: list[Finding], again: Run) -> int | None:
+    """Where a register that was not written was stored, if that is known."""
     places = [tuple(each) for each in again.compiled.places]
     for each in suspicions:
         found = _place(launch, each.site)
@@ -171,7 +210,7 @@ def _stored(launch: Any, suspicions: list[Finding], again: Any) -> int | None:
 class _Slices:
     """Where the values of registers come from, for each function of a launch."""
 
-    def __init__(self, launch: Any) -> None:
+    def __init__(self, launch: Run) -> None:
         self.launch = launch
         self._known: dict[str, Followed] = {}
 

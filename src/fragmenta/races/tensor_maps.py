@@ -1,4 +1,4 @@
-"""Does a copy use a tensor map that a thread has just made?
+"""The race detector of tensor maps that a kernel changes.
 
 A map that a kernel changes is written through the generic proxy and read through the
 tensormap proxy.  The writer has to release it and the user to acquire it, by
@@ -9,12 +9,18 @@ while a copy may still read it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fragmenta.ptx import rules
-from fragmenta.races.order import knows, knows_all
+from fragmenta.races.order import Clock, knows, knows_all
 from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
-from fragmenta.units.events import first
+from fragmenta.units.events import Event, first
+from fragmenta.units.machine import Warp
+from fragmenta.units.port import Step
+from fragmenta.units.work import Copy, Range
+
+if TYPE_CHECKING:
+    from fragmenta.races.observer import Observer
 
 
 @dataclass
@@ -33,7 +39,7 @@ class _Map:
 class Maps:
     """The tensor maps of a cluster that the kernel has changed."""
 
-    def __init__(self, observer: Any) -> None:
+    def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self._maps: dict[int, _Map] = {}
 
@@ -41,20 +47,20 @@ class Maps:
         """A new cluster begins."""
         self._maps.clear()
 
-    def changed(self, warp: Any, event: Any, lanes: int, address: int) -> None:
+    def changed(self, warp: Warp, event: Event, lanes: int, address: int) -> None:
         """A thread changes a map, or writes a whole one."""
         if address >> SLOT_BITS in (0, SHARED_SLOT):  # shared memory: only prepared
             return
-        watch, block = self.observer.watch, warp.block
-        agent = watch.agent("warp", block.rank, warp.number)
-        epoch = watch.epoch(block.rank, warp.number)
+        order, block = self.observer.order, warp.block
+        agent = order.agent("warp", block.rank, warp.number)
+        epoch = order.epoch(block.rank, warp.number)
         lane = first(lanes)
         old = self._maps.get(address)
         if old is not None:
             self._check_users(old, warp, event, lanes)
         self._maps[address] = _Map(agent, lane, epoch, event.site)
 
-    def _check_users(self, old: _Map, warp: Any, event: Any, lanes: int) -> None:
+    def _check_users(self, old: _Map, warp: Warp, event: Event, lanes: int) -> None:
         clock = self.observer.row(warp, lanes)
         for agent, epoch, site in old.users:
             if not knows_all(clock[0], agent, epoch):
@@ -68,8 +74,8 @@ class Maps:
                 )
                 return
 
-    def fence(self, warp: Any, event: Any, lanes: int) -> None:
-        """``fence.proxy.tensormap``: the release needs nothing more here."""
+    def fence(self, warp: Warp, event: Event, lanes: int) -> None:
+        """``fence.proxy.tensormap``: an acquire counts; a release changes nothing."""
         if "acquire" not in event.words:
             return
         address = event.operands[0].value(warp, first(lanes))
@@ -77,40 +83,36 @@ class Maps:
         if found is not None:
             found.acquired = True
 
-    def used(self, task: Any, warp: Any, event: Any, lanes: int, clock: Any) -> None:
-        """A copy uses a map."""
-        found = self._maps.get(int(task.map_range.starts[0]))
+    def used(self, step: Step, copy: Copy, where: Range, clock: Clock) -> None:
+        """A copy uses the map that is in some bytes."""
+        warp, event, lanes = step
+        found = self._maps.get(int(where.starts[0]))
         if found is None:
             return
-        own = self.observer.watch.agent("warp", warp.block.rank, warp.number)
+        own = self.observer.order.agent("warp", warp.block.rank, warp.number)
         ordered = knows(clock[0], found.agent, found.lane, found.epoch)
         if not (ordered or (own == found.agent and lanes >> found.lane & 1)):
-            self._report(warp, event, lanes, found, "nothing orders the two")
+            self._report(step, found, "nothing orders the two")
         elif not found.acquired:
-            self._report(
-                warp,
-                event,
-                lanes,
-                found,
-                "no fence.proxy.tensormap::generic.acquire is in between",
-            )
-        agent, epoch = self._reader(task, warp)
+            why = "no fence.proxy.tensormap::generic.acquire is in between"
+            self._report(step, found, why)
+        agent, epoch = self._reader(copy, warp)
         found.users.append((agent, epoch, event.site))
 
-    def _reader(self, task: Any, warp: Any) -> tuple[int, int]:
-        """By what it is known that a copy has read its map."""
-        watch = self.observer.watch
-        if task.mbarriers:
-            mbarrier = task.mbarriers[0]
-            return self.observer._mbarrier_agent(mbarrier), mbarrier.phase
-        queue = warp.block.groups["bulk", warp.number, task.thread.lane]
-        return watch.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
+    def _reader(self, copy: Copy, warp: Warp) -> tuple[int, int]:
+        """The agent and the epoch of the read of a map."""
+        order = self.observer.order
+        if copy.mbarriers:
+            mbarrier = copy.mbarriers[0]
+            return self.observer.mbarrier_agent(mbarrier), mbarrier.phase
+        queue = warp.block.groups["bulk", warp.number, copy.thread.lane]
+        return order.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
-    def _report(self, warp: Any, event: Any, lanes: int, found: _Map, why: str) -> None:
-        warp.report(
+    def _report(self, step: Step, found: _Map, why: str) -> None:
+        step.warp.report(
             rules.MISSING_PROXY_FENCE,
-            event,
-            lanes,
+            step.event,
+            step.lanes,
             f"a copy uses a tensor map that the kernel has changed, and {why}",
             other=found.site,
         )

@@ -1,4 +1,4 @@
-"""Which fences of tensor memory does the manual want that shipped kernels leave out?
+"""Checks for fences of tensor memory that shipped kernels leave out.
 
 By the manual, a barrier or an mbarrier orders ``tcgen05`` instructions of different
 threads only with ``tcgen05.fence::before_thread_sync`` before it, which a commit
@@ -7,12 +7,12 @@ includes, and ``tcgen05.fence::after_thread_sync`` after it.  Triton writes neit
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import WARNING
-from fragmenta.races.order import knows
+from fragmenta.races.order import Clock, knows
 from fragmenta.races.tmem_shadow import QUEUED, RACE, Access, Conflict
+from fragmenta.units.events import Event
+from fragmenta.units.machine import Warp
 
 FENCE = rules.MISSING_TENSOR_FENCE
 _PLACES = {
@@ -22,10 +22,10 @@ _PLACES = {
 
 
 class Fences:
-    """What warps knew at their fences."""
+    """The clocks of warps at their fences."""
 
     def __init__(self) -> None:
-        self.after: dict[tuple[int, int], Any] = {}
+        self.after: dict[tuple[int, int], Clock] = {}
         """The clock of each warp at its last ``tcgen05.fence::after_thread_sync``."""
 
     def begin(self) -> None:
@@ -33,9 +33,9 @@ class Fences:
         self.after.clear()
 
     def check(
-        self, found: Conflict, agent: int, warp: Any, event: Any, lanes: int
+        self, found: Conflict, agent: int, warp: Warp, event: Event, lanes: int
     ) -> None:
-        """Report what is in order only if fences are not needed.
+        """Report accesses that are in order only if fences are not needed.
 
         ``agent`` stands for the fences of the earlier access' warp.
         """

@@ -1,18 +1,21 @@
-"""Does a kernel touch registers that a ``tcgen05.ld`` has still to fill?
+"""The race detector of registers that a ``tcgen05.ld`` in flight fills.
 
 Between ``tcgen05.ld`` and the ``tcgen05.wait::ld`` of its warp, the registers of its
-result are in flight.  Only ``strict=True`` asks: ptxas waits for the registers wherever
-they are used, and Triton's kernels depend on that.  Compiled code asks a byte for each
-register, as it does for those of ``wgmma``; see :mod:`registers`.
+result are in flight.  This is checked only with ``watch="strict"``: ptxas waits for the
+registers wherever they are used, and Triton's kernels depend on that.  Compiled code
+reads a byte for each register, as for those of ``wgmma``: see :mod:`register_watch`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fragmenta.ptx import rules
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
 from fragmenta.simt.layout import IN_FLIGHT
+from fragmenta.units.events import Event, Operand
+from fragmenta.units.machine import Warp
 
 
 class _Flight(NamedTuple):
@@ -20,8 +23,8 @@ class _Flight(NamedTuple):
     places: frozenset[int]
 
 
-def _results(operands: Any) -> frozenset[int]:
-    """Where the registers are that a load fills: what stands before the address."""
+def _results(operands: Sequence[Operand]) -> frozenset[int]:
+    """Where the registers are that a load fills: operands before the address."""
     found: set[int] = set()
     for each in operands:
         if each.kind == "a":
@@ -31,7 +34,7 @@ def _results(operands: Any) -> frozenset[int]:
 
 
 class LoadedRegisters:
-    """The registers of all warps of a cluster that are to be filled."""
+    """The registers of all warps of a cluster that loads in flight fill."""
 
     def __init__(self, dirty: int) -> None:
         """``dirty`` is where the bytes begin in a warp's memory; 0: there are none."""
@@ -42,7 +45,7 @@ class LoadedRegisters:
         """A new cluster begins; the memory of its warps is clear."""
         self._flights.clear()
 
-    def loads(self, warp: Any, event: Any) -> None:
+    def loads(self, warp: Warp, event: Event) -> None:
         """A warp has issued a load."""
         if not self._dirty:
             return
@@ -52,7 +55,7 @@ class LoadedRegisters:
             warp.memory[self._byte(each)] |= int(Role.LOADED)
         warp.words[IN_FLIGHT >> 2] += 1
 
-    def waited(self, warp: Any) -> None:
+    def waited(self, warp: Warp) -> None:
         """A warp has executed ``tcgen05.wait::ld``."""
         flights = self._flights.pop((warp.block.rank, warp.number), [])
         for flight in flights:
@@ -61,7 +64,7 @@ class LoadedRegisters:
         if flights:
             warp.words[IN_FLIGHT >> 2] -= len(flights)
 
-    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+    def touched(self, warp: Warp, event: Event, lanes: int) -> None:
         """An instruction touches registers that are in flight."""
         reads, writes = ({each.place for each in part.items} for part in event.operands)
         for flight in self._flights.get((warp.block.rank, warp.number), ()):

@@ -1,21 +1,21 @@
-"""Is an access of tensor memory ordered after those before it?
+"""The shadow of tensor memory, and the order of accesses to it.
 
-Each cell knows its last write.  Reads are kept by who read which cells.  An access is
-in order after an earlier one if whoever issues it knows that the earlier one is done:
+Each cell has its last write.  Reads are kept by agent and cells.  An access is in order
+after an earlier one if its issuer knows that the earlier one is done:
 
 ``tcgen05.ld``, ``.st``      done when its warp has executed ``tcgen05.wait``
 ``tcgen05.mma``, ``.cp``     done when a ``tcgen05.commit`` has signalled an mbarrier
 
-The Tensor Core does some work in the order of its issue, so that nobody has to wait in
-between; see :func:`pipelined`.  What is known is in the clocks of :class:`Watch`, where
-each warp has an agent for each of the three kinds.
+The Tensor Core does some work in the order of its issue, so that no wait is needed in
+between; see :func:`pipelined`.  In the clocks of the cluster
+(:mod:`fragmenta.races.order`), each warp has an agent for each of these kinds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,17 @@ from numpy.typing import NDArray
 from fragmenta.errors import ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import LINES, in_order
-from fragmenta.races.order import knows
+from fragmenta.races.order import Clock, knows
+from fragmenta.units.tmem_cells import Cells
 
 LANES, COLUMNS = 128, 512
 RACE = rules.TENSOR_MEMORY_RACE
 QUEUED = frozenset(each.kind for each in LINES if each.done_by == "commit")
-"""What one thread issues, and a commit tells the end of."""
+"""What one thread issues, and a commit completes."""
+
+
+Pair: TypeAlias = tuple[int, int, int, bool, bool | None]
+"""What equal conflicts have in common: the earlier access, and how it is ordered."""
 
 
 class Access(NamedTuple):
@@ -41,7 +46,7 @@ class Access(NamedTuple):
     lane: int
     """The lane that issued it; -1: all of them."""
     agent: int
-    """Who does it, and its epoch: who knows that it is done knows this epoch."""
+    """Who does it; a clock that knows its epoch knows that it is done."""
     epoch: int
     issuer: int
     """The agent of the warp, and its epoch when it was issued."""
@@ -49,7 +54,7 @@ class Access(NamedTuple):
     number: int
     """How many accesses of the warp were issued before."""
     site: int
-    form: Any = None
+    form: Form | None = None
     """For products: what has to be the same for one to follow another."""
     threads: int = 1
     """How many lanes issued it, each for itself, with one instruction."""
@@ -60,11 +65,11 @@ class Access(NamedTuple):
         lane = "" if self.lane < 0 else f" lane {self.lane}"
         return f"tcgen05.{self.kind} of warp {self.warp}{lane}"
 
-    def known(self, row: Any) -> bool:
+    def known(self, row: Clock) -> bool:
         """Whether a clock says that it is done."""
         return knows(row[0], self.agent, max(0, self.lane), self.epoch)
 
-    def before(self, row: Any) -> bool:
+    def before(self, row: Clock) -> bool:
         """Whether a clock says that it was issued."""
         return knows(row[0], self.issuer, max(0, self.lane), self.issued)
 
@@ -122,14 +127,18 @@ class Region(NamedTuple):
         )
 
 
-def region(cells: Any) -> Region:
+def region(cells: Cells) -> Region:
     """The cells of an instruction, as they are compared."""
     first = int(cells.column)
     return Region(cells.rank, _mask(cells.lanes), first, first + int(cells.columns))
 
 
+Form: TypeAlias = tuple[int, int, tuple[Region, ...]]
+"""What two products must have in common to follow one another: M, N, and D."""
+
+
 class Memory:
-    """What was done with the cells of one block."""
+    """The accesses of the cells of one block."""
 
     def __init__(self) -> None:
         self.writes: NDArray[np.int32] = np.zeros((LANES, COLUMNS), np.int32)
@@ -142,16 +151,16 @@ class Memory:
         self.writes[:] = 0
         self.reads.clear()
 
-    def writers(self, index: Any) -> list[int]:
+    def writers(self, cells: Cells) -> list[int]:
         """The numbers of the last writes of some cells."""
-        found = self.writes[index]
+        found = self.writes[cells.index]
         first = int(found.flat[0]) if found.size else 0
         if (found == first).all():  # usually: faster
             return [first]
         return [int(each) for each in np.unique(found)]
 
     def forget(self, gone: Region) -> None:
-        """Some columns are given back: nobody has anything to do with them."""
+        """Forget the accesses of columns that are freed."""
         self.writes[:, gone.start : gone.stop] = 0
         self.reads = {
             key: each for key, each in self.reads.items() if not key[2].meets(gone)
@@ -169,7 +178,7 @@ class Conflict(NamedTuple):
     ordered: bool | None
     """None: only by an order that the manual does not promise."""
     pipelined: bool
-    """Whether nobody had to wait between the two."""
+    """Whether no wait was needed between the two."""
 
 
 class TensorCells:
@@ -186,13 +195,13 @@ class TensorCells:
             each.clear()
 
     def conflicts(
-        self, new: Access, row: Any, reads: Iterable[Any], writes: Iterable[Any]
+        self, new: Access, row: Clock, reads: Iterable[Cells], writes: Iterable[Cells]
     ) -> list[Conflict]:
-        """The earlier accesses that an access has to do with, one of each instruction.
+        """The earlier accesses of the same cells, one of each instruction.
 
         ``row`` is what the issuing lanes know.
         """
-        found: dict[tuple[Any, ...], Conflict] = {}
+        found: dict[Pair, Conflict] = {}
         goals = [region(each) for each in writes]
         for cells, write in (
             *((e, False) for e in reads),
@@ -201,7 +210,7 @@ class TensorCells:
             here = region(cells)
             memory = self._memories[here.rank]
             own = write or here in goals
-            for number in memory.writers(cells.index):
+            for number in memory.writers(cells):
                 if number:
                     old = self._writes[number - 1]
                     self._judge(found, old, new, here, True, write, own, row)
@@ -213,14 +222,14 @@ class TensorCells:
 
     def _judge(
         self,
-        found: dict[tuple[Any, ...], Conflict],
+        found: dict[Pair, Conflict],
         old: Access,
         new: Access,
         where: Region,
         was_write: bool,
         now_write: bool,
         own: bool,
-        row: Any,
+        row: Clock,
     ) -> None:
         ordered: bool | None = old.known(row)
         follows = False
@@ -233,16 +242,18 @@ class TensorCells:
             key, Conflict(old, new, where, was_write, now_write, ordered, follows)
         )
 
-    def unwritten(self, reads: Iterable[Any]) -> Region | None:
-        """Cells that are read although nobody has written them."""
+    def unwritten(self, reads: Iterable[Cells]) -> Region | None:
+        """Cells that are read, and were not written."""
         for cells in reads:
             memory = self._memories[cells.rank]
-            if 0 in memory.writers(cells.index):
+            if 0 in memory.writers(cells):
                 return region(cells)
         return None
 
-    def record(self, new: Access, reads: Iterable[Any], writes: Iterable[Any]) -> None:
-        """Take down an access."""
+    def record(
+        self, new: Access, reads: Iterable[Cells], writes: Iterable[Cells]
+    ) -> None:
+        """Record an access."""
         goals = {region(each) for each in writes}
         for cells in reads:
             here = region(cells)
@@ -254,6 +265,6 @@ class TensorCells:
         for cells in writes:
             self._memories[cells.rank].writes[cells.index] = len(self._writes)
 
-    def forget(self, gone: Any) -> None:
-        """Columns of a block are given back."""
+    def forget(self, gone: Cells) -> None:
+        """Forget the accesses of columns of a block that are freed."""
         self._memories[gone.rank].forget(region(gone))

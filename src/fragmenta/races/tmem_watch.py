@@ -1,6 +1,6 @@
-"""What do the events of tensor memory tell the clocks, and what is wrong about them?
+"""The race detector of tensor memory: happens-before for ``tcgen05``.
 
-:class:`TensorObserver` is the part of an observer that hears of ``tcgen05``.  Work that
+:class:`TensorObserver` is the part of the observer that handles ``tcgen05``.  Work that
 a warp has issued has these agents, numbered by warp:
 
 ``tcgen05``         ``mma``, ``cp`` and ``shift``; a new epoch begins with every commit
@@ -8,19 +8,17 @@ a warp has issued has these agents, numbered by warp:
 ``tcgen05.st``      stores, likewise
 ``tcgen05.fence``   everything before a ``tcgen05.fence::before_thread_sync``
 
-The last one is asked only with ``strict=True``: compilers leave these fences out.
+The last one is used only with ``watch="strict"``: compilers leave these fences out.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fragmenta.ptx import rules
-from fragmenta.races.order import know
+from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.report import phrases
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.tmem_fences import Fences
 from fragmenta.races.tmem_registers import LoadedRegisters
 from fragmenta.races.tmem_shadow import (
@@ -30,20 +28,26 @@ from fragmenta.races.tmem_shadow import (
     RACE,
     Access,
     Conflict,
+    Form,
     TensorCells,
     region,
 )
-from fragmenta.units.events import first
+from fragmenta.units.events import Event, first
+from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import Columns, Port, Step, Waited
+from fragmenta.units.tcgen05 import Commit, Product, Queued
 from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_moves import Move
 
 
 class TensorObserver(Port):
-    """Watches the tensor memory of a cluster."""
+    """Observes the tensor memory of a cluster."""
 
-    watch: Watch
+    order: Order
+    shared: SharedShadow
 
-    def __init__(self, machine: Any, cluster: Any) -> None:
+    def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self.machine, self.cluster = machine, cluster
         dirty = machine.launch.compiled.dirty if machine.strict else 0
         self.loaded = LoadedRegisters(dirty)
@@ -53,11 +57,11 @@ class TensorObserver(Port):
         """The present epoch of each agent of a warp."""
         self._numbers: dict[tuple[int, int], int] = {}
         """How many accesses each warp has issued."""
-        self._commits: dict[tuple[int, int], list[tuple[int, Any, int]]] = {}
+        self._commits: dict[tuple[int, int], list[tuple[int, Mbarrier, int]]] = {}
         """The epoch, the mbarrier and the phase of commits, by agent and lane."""
         self._idle: dict[int, tuple[int, int]] = {}
         """By block: the warp and the lane that last committed no work."""
-        self._last: tuple[Any, Any] = (None, None)
+        self._last: tuple[list[Queued] | None, Clock | None] = (None, None)
         """The work of the last commit, and its clock."""
         self._group: tuple[str, int] | None = None
         """The first ``.cta_group``, and where it is."""
@@ -71,28 +75,36 @@ class TensorObserver(Port):
             each.clear()
         self._last = (None, None)
 
-    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
+    def note(
+        self, what: str, warp: Warp, lanes: int, event: Event, *about: object
+    ) -> None:
         """Note what happened, for the report and the picture."""
         raise NotImplementedError
 
     # ── agents ──────────────────────────────────────────────────────────────
 
-    def _period(self, kind: str, warp: Any) -> int:
+    def _period(self, kind: str, warp: Warp) -> int:
         """The present epoch of an agent."""
         if kind == "warp":
-            return int(self.watch.epoch(warp.block.rank, warp.number))
+            return int(self.order.epoch(warp.block.rank, warp.number))
         return self._periods.get((kind, warp.block.rank, warp.number), 0)
 
-    def _next_period(self, kind: str, warp: Any) -> int:
+    def _next_period(self, kind: str, warp: Warp) -> int:
         key = kind, warp.block.rank, warp.number
         self._periods[key] = self._periods.get(key, 0) + 1
         return self._periods[key]
 
-    def _agent(self, kind: str, warp: Any) -> int:
-        return int(self.watch.agent(kind, warp.block.rank, warp.number))
+    def _agent(self, kind: str, warp: Warp) -> int:
+        return int(self.order.agent(kind, warp.block.rank, warp.number))
 
     def _access(
-        self, kind: str, agent: str, warp: Any, event: Any, lane: int, form: Any = None
+        self,
+        kind: str,
+        agent: str,
+        warp: Warp,
+        event: Event,
+        lane: int,
+        form: Form | None = None,
     ) -> Access:
         who = warp.block.rank, warp.number
         self._numbers[who] = self._numbers.get(who, 0) + 1
@@ -109,19 +121,19 @@ class TensorObserver(Port):
             form,
         )
 
-    def _row(self, warp: Any, lanes: int) -> Any:
-        return self.watch.row(warp.block.rank, warp.number, lanes)
+    def _row(self, warp: Warp, lanes: int) -> Clock:
+        return self.order.row(warp.block.rank, warp.number, lanes)
 
-    def _know(self, warp: Any, lanes: int, kind: str, epoch: int) -> None:
+    def _know(self, warp: Warp, lanes: int, kind: str, epoch: int) -> None:
         """Lanes know what an agent of their warp did before an epoch."""
-        clock = self.watch.new_clock()
+        clock = self.order.new_clock()
         know(clock, self._agent(kind, warp), epoch)
-        self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
+        self.order.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
     def meet(self, step: Step) -> None:
         """All lanes of a warp execute an instruction together."""
         warp, _, lanes = step
-        self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
+        self.order.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
 
     # ── allocation ──────────────────────────────────────────────────────────
 
@@ -140,7 +152,7 @@ class TensorObserver(Port):
         """
         agent = "tcgen05.st"
         warp, event, lanes = step
-        self.watch.touch(
+        self.shared.touch(
             warp.block.rank,
             [place],
             4,
@@ -156,26 +168,27 @@ class TensorObserver(Port):
         self._know(warp, lanes, agent, self._next_period(agent, warp))
 
     def _freed(self, step: Step, columns: Columns) -> None:
-        """Columns were freed: nobody may use them any more."""
+        """Columns were freed: they must not be used any more."""
         warp, event, lanes = step
         self.meet(step)
         every = tuple(range(LANES))
         gone = Cells(warp.block.rank, every, columns.first % COLUMNS, columns.columns)
         new = self._access("dealloc", "warp", warp, event, first(lanes))
-        self._check(new, warp, event, lanes, [], [gone])
+        self._check(new, step, [], [gone])
         self._cells.forget(gone)
 
     # ── loads and stores ────────────────────────────────────────────────────
 
-    def issue_move(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+    def issue_move(self, step: Step, task: Move) -> None:
         """A warp issues a load or a store."""
-        self.meet(Step(warp, event, lanes))
+        warp, event, _ = step
+        self.meet(step)
         kind = task.effect.kind
         new = self._access(kind, f"tcgen05.{kind}", warp, event, -1)
         if kind == "st":
-            self._check(new, warp, event, lanes, [], task.cells)
+            self._check(new, step, [], task.cells)
             return
-        self._check(new, warp, event, lanes, task.cells, [])
+        self._check(new, step, task.cells, [])
         self.loaded.loads(warp, event)
 
     def moves_waited(self, step: Step, waited: Waited) -> None:
@@ -189,20 +202,21 @@ class TensorObserver(Port):
 
     # ── products and copies ─────────────────────────────────────────────────
 
-    def issue_queued(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+    def issue_queued(self, step: Step, task: Queued) -> None:
         """A thread issues a product, a copy or a shift."""
+        warp, event, lanes = step
         lane = first(lanes)
         kind = task.effect.kind
         new = self._access(kind, "tcgen05", warp, event, lane, _form(task))
         new = new._replace(threads=task.threads)
         self._same_group(warp, event, lanes)
-        self._check(new, warp, event, lanes, task.reads, task.writes)
+        self._check(new, step, task.reads, task.writes)
         self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
         clock = self._row(warp, lanes)
         for each in task.sources:
-            self.watch.touch(
+            self.shared.touch(
                 each.rank,
-                each.starts,
+                each.starts.astype(np.uint32),
                 each.size,
                 False,
                 new.agent,
@@ -213,22 +227,22 @@ class TensorObserver(Port):
                 lane=lane,
             )
 
-    def commit(self, arrival: Any, warp: Any, event: Any, lanes: int) -> None:
+    def commit(self, step: Step, arrival: Commit) -> None:
         """A thread commits its work so far: an mbarrier will say when it is done.
 
-        A commit for several mbarriers is heard of several times.
+        A commit for several mbarriers is several calls.
         """
-        lane, mbarrier = first(lanes), arrival.mbarrier
+        warp, mbarrier, lane = step.warp, arrival.mbarrier, first(step.lanes)
         work, clock = self._last
         if work is not arrival.covers:
             agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
-            clock = self.watch.publish(
+            clock = self.order.publish(
                 warp.block.rank, warp.number, 1 << lane, warp.live
             )
-            mine = self.watch.new_clock()
+            mine = self.order.new_clock()
             mine[:, 1, agent] = self._next_period("tcgen05", warp)
             mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
-            self.watch.merge(clock, mine)
+            self.order.merge(clock, mine)
             self._last = arrival.covers, clock
             made = epoch, mbarrier, mbarrier.phase
             self._commits.setdefault((agent, lane), []).append(made)
@@ -237,7 +251,7 @@ class TensorObserver(Port):
         arrival.clock = clock
 
     def tensor_fence(self, step: Step) -> None:
-        """``tcgen05.fence``: only the strict rules ask for it."""
+        """``tcgen05.fence``: only strict rules need it."""
         warp, event, lanes = step
         who = warp.block.rank, warp.number
         if "fence::before_thread_sync" in event.words:
@@ -248,9 +262,10 @@ class TensorObserver(Port):
     # ── what is wrong ───────────────────────────────────────────────────────
 
     def _check(
-        self, new: Access, warp: Any, event: Any, lanes: int, reads: Any, writes: Any
+        self, new: Access, step: Step, reads: list[Cells], writes: list[Cells]
     ) -> None:
-        """Compare an access with those before it, and take it down."""
+        """Compare an access with those before it, and record it."""
+        warp, event, lanes = step
         row = self._row(warp, lanes)
         for each in self._cells.conflicts(new, row, reads, writes):
             if each.ordered is False:
@@ -258,7 +273,7 @@ class TensorObserver(Port):
                 message, other = _start(each) + why, each.old.site
                 warp.report(RACE, event, lanes, message, other=other, repair=repair)
             elif self.machine.strict:
-                agent = self.watch.agent("tcgen05.fence", each.old.rank, each.old.warp)
+                agent = self.order.agent("tcgen05.fence", each.old.rank, each.old.warp)
                 self._fences.check(each, agent, warp, event, lanes)
         missing = self._cells.unwritten(reads)
         if missing is not None:
@@ -271,7 +286,7 @@ class TensorObserver(Port):
         if new.kind != "dealloc":
             self._cells.record(new, reads, writes)
 
-    def _same_group(self, warp: Any, event: Any, lanes: int) -> None:
+    def _same_group(self, warp: Warp, event: Event, lanes: int) -> None:
         """All ``tcgen05`` of a kernel have one ``.cta_group``."""
         mine = next(each for each in event.words if each.startswith("cta_group"))
         if self._group is None:
@@ -345,9 +360,10 @@ def _start(found: Conflict) -> str:
     return f"it {verb} {found.where.words(new.rank)}; {old.words} {does} there"
 
 
-def _form(task: Any) -> Any:
+def _form(task: Queued) -> Form | None:
     """What two products must have in common for one to follow the other."""
-    if task.effect.kind != "mma":
+    if not isinstance(task, Product):
         return None
     of = task.op.descriptor
+    assert of is not None
     return of.m, of.n, tuple(region(each) for each in task.writes)

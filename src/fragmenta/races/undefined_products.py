@@ -1,4 +1,4 @@
-"""What ``wgmma`` and ``tcgen05`` do to shadows, which say what is undefined.
+"""Shadow bits through ``wgmma`` and ``tcgen05``: which results are undefined.
 
 The shadow of a register is elsewhere in the memory of its warp; ``twins`` says where.
 """
@@ -6,7 +6,7 @@ The shadow of a register is elsewhere in the memory of its warp; ``twins`` says 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,21 @@ from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.tiles import read_tile
 from fragmenta.simt.layout import LANES
 from fragmenta.tensor_memory.copying import copy
+from fragmenta.units.machine import Warp
+from fragmenta.units.tcgen05 import Product, Queued
+from fragmenta.units.tmem_copies import Fill
+from fragmenta.units.tmem_moves import Load, Store
 from fragmenta.units.undefined import Elements
+from fragmenta.units.warpgroups import Wgmma
 
+if TYPE_CHECKING:
+    from fragmenta.races.definedness_watch import Shadow
+
+Words: TypeAlias = NDArray[np.uint8 | np.uint16 | np.uint32 | np.uint64]
+"""A register in all lanes."""
 WARPS = 4
 UNSET = 0xFFFFFFFF
-"""The shadow of a word that nobody has written."""
+"""The shadow of a word that was not written."""
 
 
 @once
@@ -33,8 +43,8 @@ def _elements(mnemonic: str, name: str) -> Elements:
 
 
 def warpgroup_product(
-    work: Any,
-    warps: Sequence[Any],
+    work: Wgmma,
+    warps: Sequence[Warp],
     twins: Mapping[int, int],
     shared: NDArray[np.uint8],
 ) -> None:
@@ -71,7 +81,7 @@ def _in_shared(
 
 
 def _gathered(
-    warps: Sequence[Any], twins: Mapping[int, int], places: Sequence[int]
+    warps: Sequence[Warp], twins: Mapping[int, int], places: Sequence[int]
 ) -> NDArray[np.uint64]:
     """The shadows of registers: lanes of all warps, registers."""
     found = np.zeros((len(warps) * LANES, len(places)), np.uint64)
@@ -82,13 +92,13 @@ def _gathered(
     return found
 
 
-def _words(warp: Any, place: int) -> NDArray[np.uint32]:
+def _words(warp: Warp, place: int) -> NDArray[np.uint32]:
     """A register of 32 bits in all lanes, by where it is in a warp."""
     found: NDArray[np.uint32] = warp.words[place // 4 : place // 4 + LANES]
     return found
 
 
-def _put(warp: Any, place: int | None, words: NDArray[np.uint32]) -> None:
+def _put(warp: Warp, place: int | None, words: NDArray[np.uint32]) -> None:
     if place is not None:
         _words(warp, place)[:] = words
 
@@ -97,7 +107,7 @@ def _put(warp: Any, place: int | None, words: NDArray[np.uint32]) -> None:
 
 
 def loaded(
-    task: Any, warp: Any, twins: Mapping[int, int], cells: NDArray[np.uint32]
+    task: Load, warp: Warp, twins: Mapping[int, int], cells: NDArray[np.uint32]
 ) -> None:
     """Fill the shadows of the registers of a ``tcgen05.ld``."""
     words = task.words_of(cells.reshape(-1).take(task.way.numbers))
@@ -109,7 +119,7 @@ def loaded(
 
 
 def stored(
-    task: Any, given: Sequence[NDArray[Any] | None], cells: NDArray[np.uint32]
+    task: Store, given: Sequence[Words | None], cells: NDArray[np.uint32]
 ) -> None:
     """Fill the shadows of the cells of a ``tcgen05.st``."""
     words = np.zeros(task.words.shape, np.uint32)
@@ -119,17 +129,19 @@ def stored(
     cells.reshape(-1)[task.way.numbers] = task.cells_of(words)
 
 
-def tensor_work(task: Any, shadows: Sequence[Any]) -> None:
+def tensor_work(task: Queued, shadows: Sequence[Shadow]) -> None:
     """Do to shadows what a ``tcgen05.mma`` or ``tcgen05.cp`` does to tensor memory."""
     pair = len(shadows) == 2
-    cells = [each.cells for each in shadows]
-    memories = [each.shared for each in shadows]
-    image, shared = (np.stack(each) if pair else each[0] for each in (cells, memories))
-    if task.effect.kind == "mma":
+    image = np.stack([each.cells for each in shadows])
+    shared = np.stack([each.shared for each in shadows])
+    if not pair:
+        image, shared = image[0], shared[0]
+    if isinstance(task, Product):
         given = dict(task.given)
         a, b = given.pop("a"), given.pop("b")
         made = undefined(task.op, image, a, b, smem=shared, **given)
     else:
+        assert isinstance(task, Fill)
         of = Descriptor.decode(task.descriptor, "tcgen05")
         made = copy(task.op, image, shared, task.at, of)
     for shadow, part in zip(shadows, made if pair else made[None], strict=True):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array, is_whole, refuse_masks
-from fragmenta.errors import BadCall, Error, ShapeError, ValueRangeError, one_of
+from fragmenta.errors import BadCall, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.module import Function, Variable, demangled, type_bytes
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import aligned
@@ -421,9 +421,9 @@ _RAW = (
 def _raw(value: ReadableBuffer | np.void, size: int, what: str) -> bytes:
     if isinstance(value, np.void):
         if not value.dtype.isnative:
-            raise Error(f"{what} is not in native byte order: {value.dtype}")
+            raise BadCall(f"{what} is not in native byte order: {value.dtype}")
         if value.dtype.hasobject:
-            raise Error(f"{what} holds Python objects; a kernel needs numbers")
+            raise BadCall(f"{what} holds Python objects; a kernel needs numbers")
     data = bytes(value.tobytes() if isinstance(value, np.void) else value)
     if len(data) != size:
         raise ShapeError(
@@ -463,9 +463,9 @@ def _memory(value: object, what: str) -> Array:
             f"{value.strides}); {copied} makes a copy that is"
         )
     if value.dtype.hasobject:
-        raise Error(f"{what} holds Python objects; a kernel needs numbers")
+        raise BadCall(f"{what} holds Python objects; a kernel needs numbers")
     if not value.dtype.isnative:
-        raise Error(
+        raise BadCall(
             f"{what} is not in native byte order: {value.dtype}; "
             "array.astype(array.dtype.newbyteorder('=')) makes a copy that is"
         )
@@ -498,7 +498,7 @@ def _shared(value: Any, what: str) -> Array:
                 return np.asarray(np.from_dlpack(dense))
             except (ImportError, BufferError, RuntimeError, TypeError):
                 pass
-        raise Error(f"{what} cannot be used in place: {error}") from error
+        raise BadCall(f"{what} cannot be used in place: {error}") from error
 
 
 def _by_strides(value: Any) -> Any:

@@ -10,20 +10,20 @@ import re
 from collections import defaultdict
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata
-from fragmenta.isa.instruction import Instruction as TensorInstruction
 from fragmenta.ptx.module import Instruction, Module, demangled
-from fragmenta.ptx.opcodes import TABLE
-from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.placement import place_shared
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.layout import SHARED_START
+
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction as TensorInstruction
 
 _LOCAL = re.compile(r"E(\d+)(\w+)$")
 _PARAMETER = re.compile(r"\bargument (\d+) \(([^()]+)\)")
@@ -205,6 +205,10 @@ def short(mnemonic: str) -> str:
     if first in ("ld", "st", "atom", "red"):
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])
+    # The table takes a while to import, and only reports need it.
+    from fragmenta.ptx.opcodes import TABLE
+    from fragmenta.ptx.opcodes.tensor import TENSOR
+
     if TABLE.computes(mnemonic) or first not in (*TABLE.lines, *TENSOR):
         return mnemonic
     taken: list[str] = []

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fragmenta.errors import Error, ValueRangeError, nearest
+from fragmenta.errors import BadOperands, ValueRangeError, nearest
 from fragmenta.ptx import flow
 from fragmenta.ptx.module import (
     Function,
@@ -160,7 +160,9 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
         if not register.type:
             declared = [each.name for each in function.registers if each.type]
             hint = nearest(register.name, declared)
-            raise Error(f"{function.shown} does not declare {register.name}{hint}")
+            raise BadOperands(
+                f"{function.shown} does not declare {register.name}{hint}"
+            )
         yield register, register_bytes(register)
 
 
@@ -277,7 +279,7 @@ def _addresses(module: Module, kernel: Function) -> dict[str, int]:
             slot = next(slots[space], None)
             if slot is None:
                 most = len(_SLOTS[space])
-                raise Error(
+                raise ValueRangeError(
                     f"the module uses more than {most} variables in .{space}; "
                     f"{variable.name} is one too many"
                 )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.module import Module
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
+    from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.cluster_barrier import Barrier
     from fragmenta.units.copy_groups import Queue
@@ -364,12 +365,21 @@ WATCHED = frozenset(
 
 
 class Launch(Protocol):
-    """A launch, as far as units need it."""
+    """A launch, as far as units and observers need it."""
 
     target: str
     parameters: NDArray[np.uint8]
     places: list[Segment]
     compiled: Compiled
+    shape: Shape
+    dynamic: int
+    """Bytes of dynamic shared memory."""
+    segments: NDArray[np.int64]
+    """The address, the size and the flags of each slot of global memory."""
+
+    @property
+    def units(self) -> int:
+        """How many clusters the grid has; without clusters, how many blocks."""
 
     def module(self) -> Module:
         """The module of the kernel."""

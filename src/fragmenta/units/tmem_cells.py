@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_of
 from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index
-from fragmenta.registers.tensor import COLUMNS, LANES
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES
 from fragmenta.simt.layout import POISON
 from fragmenta.tensor_memory.allocator import Allocator
 from fragmenta.units.findings import Finding

@@ -11,7 +11,7 @@ from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.registers.tensor import TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import TensorAddress, TensorFragment
 from fragmenta.units.events import Event
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp

@@ -605,7 +605,7 @@ def see(mutant: Mutant) -> Outcome:
             blocks = 768
             found = play(mutant.forms, setting, blocks, seed=3 + low)
         for text in mutant.modules:
-            said = launched(text, low=low, check=False, wrong=True)
+            said = launched(text, low=low, watch=False, wrong=True)
             found = found._replace(findings=[*found.findings, *said])
         if found.findings:
             break

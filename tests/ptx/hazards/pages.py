@@ -28,9 +28,7 @@ PICTURES = {
 }
 """The pictures of launches that pages show, and the cases that are launched."""
 FOLDER = Path(__file__).parents[3] / "docs" / "hazards"
-WORDS = np.arange(512, dtype=np.uint32)
-HALVES = np.ones(1024, np.float16)
-SUMS = np.zeros((64, 8), np.float32)
+WORDS = np.arange(2048, dtype=np.uint32)
 
 
 class Launch(NamedTuple):
@@ -41,37 +39,40 @@ class Launch(NamedTuple):
     arguments: tuple[Any, ...]
     repaired: tuple[Any, ...] | None = None
     """The arguments after the repair, if they are others."""
-    strict: bool = False
 
 
-OUT = np.zeros(512, np.uint32)
-PRODUCT = Launch(1, 128, (HALVES, HALVES, SUMS))
-COPY = Launch(1, 32, (WORDS, OUT))
-TILE = Launch(1, 128, (np.ones(2048, np.float16), HALVES, np.zeros(2048, np.uint32)))
-LAUNCHES = {
-    "shared-race": Launch(1, 64, (WORDS, OUT)),
-    "global-race": Launch(4, 32, (WORDS, OUT, np.zeros(1, np.uint32), OUT.copy())),
-    "read-before-arrival": COPY,
-    "overwrite-while-read": Launch(1, 64, (OUT,)),
-    "missing-proxy-fence": Launch(1, 64, (OUT,)),
-    "wgmma-registers-in-flight": PRODUCT,
-    "missing-wgmma-fence": PRODUCT,
-    "mbarrier": COPY,
-    "deadlock": COPY,
-    "divergent-aligned": Launch(1, 64, (OUT,)),
-    "uninitialised": Launch(1, 64, (WORDS, OUT, 40)),
-    "bad-descriptor": PRODUCT,
-    "illegal-metadata": PRODUCT,
-    "bad-tensor-map": Launch(
-        1, 32, (OUT, OUT), (ptx.tensor_map(WORDS.reshape(16, 32), (8, 16)), OUT)
-    ),
-    "tensor-memory": TILE,
-    "tensor-memory-race": TILE,
-    "tensor-registers-in-flight": TILE._replace(strict=True),
-    "missing-tensor-fence": TILE._replace(strict=True),
-    "leak": COPY,
-    "bank-conflict": Launch(1, 32, (OUT,)),
+OUT = np.zeros(2048, np.uint32)
+GIVEN: dict[str, Any] = {
+    "const u32 *": WORDS,
+    "u32 *": OUT,
+    "const u16 *": np.ones(2048, np.float16),
+    "float *": np.zeros((64, 8), np.float32),
+    "int ": 40,
 }
+"""What a kernel gets, by the type of its parameter."""
+SPECIAL = {
+    "bad-tensor-map": Launch(
+        1, 32, (OUT, OUT), (ptx.tensor_map(WORDS[:512].reshape(16, 32), (8, 16)), OUT)
+    ),
+}
+"""Launches of pages whose kernels take something else."""
+STRICT = ("tensor-registers-in-flight", "missing-tensor-fence")
+"""Rules that are reported with strict=True."""
+PAGES = sorted(path.stem for path in FOLDER.glob("*.md"))
+
+
+def launch(rule: str, code: str) -> Launch:
+    """The launch of a page: its first line has blocks and threads."""
+    if rule in SPECIAL:
+        return SPECIAL[rule]
+    shape = re.match(r"// (?:(\d+) blocks of )?(\d+) threads\n", code)
+    assert shape is not None, f"{rule}: a kernel begins with '// 32 threads'"
+    (parameters,) = re.findall(r"KERNEL \w+\(([^)]*)\)", code)
+    given = [
+        next(value for kind, value in GIVEN.items() if each.startswith(kind))
+        for each in parameters.split(", ")
+    ]
+    return Launch(int(shape[1] or 1), int(shape[2]), tuple(given))
 
 
 class Page(NamedTuple):
@@ -105,17 +106,18 @@ def repaired(page: Page) -> str:
     return found
 
 
-def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str, str]]:
-    """The rule and the words of each report about a kernel."""
+def problems(rule: str, code: str, right: bool = False) -> list[tuple[str, str]]:
+    """The rule and the words of each report about a kernel, wrong or repaired."""
+    how = launch(rule, code)
+    arguments = how.repaired if right and how.repaired is not None else how.arguments
     target = "sm_100a" if "blackwell.cuh" in code else "sm_90a"
     code = running.with_headers(code, f"{rule}.cu")
     text = running.without_folders(compiler.to_ptx(code, target, "-lineinfo"))
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
-    how = LAUNCHES[rule]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
     try:
         result = kernel.launch(
-            how.grid, how.block, given, problems="report", strict=how.strict
+            how.grid, how.block, given, watch=ptx.Watch("report", strict=rule in STRICT)
         )
     except ptx.KernelFault as fault:
         return [(fault.kind, str(fault))]
@@ -124,7 +126,7 @@ def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str
 
 def report(page: Page) -> str:
     """What is printed about the kernel of a page: the first report with its rule."""
-    found = problems(page.rule, page.kernel, LAUNCHES[page.rule].arguments)
+    found = problems(page.rule, page.kernel)
     return next(words for rule, words in found if rule == page.rule) + "\n"
 
 
@@ -136,7 +138,7 @@ def picture(name: str) -> str:
     given = running.for_launch(row, running.made(row))
     options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
     result = kernel.launch(
-        row.grid, row.block, given, problems="report", schedule="lazy", **options
+        row.grid, row.block, given, watch="report", schedule="lazy", **options
     )
     return str(result.timeline())
 
@@ -144,7 +146,7 @@ def picture(name: str) -> str:
 def main() -> None:
     for name, case in PICTURES.items():
         (IMAGES / f"{name}.svg").write_text(picture(case), "utf-8")
-    for rule in LAUNCHES:
+    for rule in PAGES:
         page, path = read(rule), FOLDER / f"{rule}.md"
         text = path.read_text("utf-8")
         shown = f"```text\n{page.report}```"

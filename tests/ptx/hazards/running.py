@@ -18,15 +18,14 @@ from fragmenta.evidence import arguments as inputs
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt.empties import empty
 from tests.ptx.hazards import tensor_results, tile_results
-from tests.ptx.hazards.cases import EMPTY, Case, Row
+from tests.ptx.hazards.cases import EMPTY, SOURCES, Case, Row
 
-SOURCES = Path(__file__).parent / "sources"
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
 BOX, SIZE = (16, 8), (32, 16)
 TARGETS = {"plain": "sm_80", "tiles": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
 """What sources are compiled for, if it is not sm_90a."""
 STRICT = ("strict",)
-"""Sources that are watched with strict=True."""
+"""Sources that are watched with watch="strict"."""
 RESULTS = {**tensor_results.RESULTS, **tile_results.RESULTS}
 """What kernels must leave in memory that compute with whole numbers, by name."""
 HEADERS = ("hopper.cuh", "blackwell.cuh")
@@ -123,11 +122,16 @@ def reported(
     kernel: Any, grid: int, block: int, arguments: list[Any], **options: Any
 ) -> list[Said]:
     """What is said about a launch, also if it cannot be brought to an end."""
+    options.setdefault("watch", "report")
     try:
         result = kernel.launch(
-            grid, block, arguments, problems="report", limit=2_000_000, **options
+            grid,
+            block,
+            arguments,
+            limits=ptx.Limits(instructions=2_000_000),
+            **options,
         )
-    except ptx.KernelFault as fault:
+    except ptx.KernelError as fault:
         rule = FAULTS.get(fault.kind, fault.kind)
         return [Said(rule, "error", str(fault))]
     # Without what a check of the whole file says: that takes longer than a launch.
@@ -140,7 +144,7 @@ def launch(case: Case, schedule: Any) -> tuple[list[Said], list[NDArray[Any]]]:
     given = made(row)
     kernel = loaded(row.source, case.bug).kernels[row.entry]
     options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
-    options["strict"] = row.source in STRICT
+    options["watch"] = ptx.Watch("report", strict=row.source in STRICT)
     said = reported(
         kernel,
         row.grid,
@@ -172,6 +176,8 @@ def recording() -> dict[str, Any]:
 def computed(case: Case) -> list[bytes]:
     """The bytes of the arrays as NumPy computes them."""
     given = made(case.row)
+    if case.row.leaves is not None:
+        return [np.asarray(each, np.uint32).tobytes() for each in case.row.leaves]
     RESULTS[case.row.entry](*given)
     return left(case.row, [each for each in given if isinstance(each, np.ndarray)])
 

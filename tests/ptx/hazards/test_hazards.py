@@ -5,6 +5,7 @@ The bits of kernels that are right are those of an H200, in every schedule.
 
 import json
 import os
+import re
 import zlib
 from pathlib import Path
 
@@ -117,8 +118,12 @@ def test_the_page_counts_right() -> None:
     """What it says about the kernels here, and about racecheck."""
     root = Path(running.__file__).parents[3]
     page = " ".join((root / "docs" / "hazards.md").read_text("utf-8").split())
-    told = f"{len(RIGHT)} small kernels that are right and {len(WRONG)} variants"
-    assert told in page
+    (counts,) = re.findall(
+        r"more than (\d+) small kernels that are right and more than (\d+) variants",
+        page,
+    )
+    for said_count, some in zip(counts, (RIGHT, WRONG), strict=True):
+        assert int(said_count) < len(some) < int(said_count) + 50
     measured = json.loads(running.GOLDEN.with_name("racecheck.json").read_text("utf-8"))
     said, made = measured["said"], measured["made"]
     right = [said[case.name] for case in RIGHT if case.name in said]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from fragmenta.errors import Error, PtxSyntaxError
+from fragmenta.errors import BadCall, PtxSyntaxError
 from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.checker import check, problems
@@ -68,7 +68,7 @@ def check_line(text: str, target: str | None = None) -> list[Problem]:
         found = _unreadable(f"\n{line}", why)
         return [replace(found, line=max(1, found.line - 1), text=line)]
     if [len(each.instructions) for each in module.functions.values()] != [1]:
-        raise Error(f"one instruction at a time; given {line!r}")
+        raise BadCall(f"one instruction at a time; given {line!r}")
     targets = (target,) if target else ()
     context = Context(module, Places(module.text), targets, None, declared=False)
     return [

@@ -8,7 +8,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.ptx.module import Function, Module, Variable
 from fragmenta.ptx.reading import declarations
 from fragmenta.ptx.reading.headers import pragma, signature
@@ -77,7 +77,7 @@ def load(path: str | PathLike[str]) -> Module:
     ('sm_100a', (9, 0), 'empty.ptx')
     """
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
-        raise Error(f"path is the name of a PTX file; given {path!r}")
+        raise BadCall(f"path is the name of a PTX file; given {path!r}")
     data = Path(path).read_bytes()
     return parse(data.decode("utf-8-sig", errors="replace"), str(path))
 

@@ -1,16 +1,16 @@
 """Code that follows undefined bits through a kernel, as Valgrind's memcheck does.
 
-Each register that can hold undefined bits (:mod:`following`) has a twin, its shadow; so
-has memory.  Before an instruction runs, its twin is executed: a copy copies the shadow,
-a load loads it from the shadow of memory.  Where undefined bits matter, Python is told:
-if they reach global memory, decide on a branch, or are a part of an address.
+Each register that can hold undefined bits (:mod:`undefined_flow`) has a twin, its
+shadow; so has memory.  Before an instruction runs, its twin is executed: a copy copies
+the shadow, a load loads it from the shadow of memory.  An event reports undefined bits
+that reach global memory, decide a branch, or are part of an address.
 
 This code is slow.  A launch is run with it only after something undefined was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -108,7 +108,7 @@ def computes(instruction: Instruction) -> bool:
 
 
 def follow(writer: Writer, instruction: Instruction) -> None:
-    """Write what goes before an instruction."""
+    """Write the code before an instruction."""
     if writer.program not in _POISONED:
         _place_twins(writer.program)
     step = _Step(writer, instruction)
@@ -121,7 +121,7 @@ def follow(writer: Writer, instruction: Instruction) -> None:
 
 
 def _place_twins(program: Program) -> None:
-    """Give every register that is followed a twin, behind all registers of a warp."""
+    """Give every register that is followed a twin, after all registers of a warp."""
     found = {
         unit: followed(unit.function)
         for unit in program.units.values()
@@ -297,10 +297,10 @@ class _Step:
 
     # ── checks ──────────────────────────────────────────────────────────────
 
-    def check(self, named: object, kind: str, lanes: str = "") -> None:
-        """Tell Python of lanes in which a register is undefined; once for each."""
+    def check(self, named: Iterable[Register], kind: str, lanes: str = "") -> None:
+        """Report lanes in which a register is undefined; once for each."""
         writer = self.writer
-        for each in dict.fromkeys(named):  # type: ignore[call-overload]
+        for each in dict.fromkeys(named):
             if not self._has(each):
                 continue
             present = lanes or writer.lanes()
@@ -311,7 +311,7 @@ class _Step:
                 notify(writer, ["undefined", kind, each.name], [value], missing)
 
     def operands(self, *data: Operand) -> None:
-        """Tell Python of operands that say what is done; not of those with data."""
+        """Report undefined operands that control an instruction, not its data."""
         named = [e for e in self.instruction.operands if isinstance(e, Address)]
         kept = set(registers((*data, *named)))  # addresses are checked before
         for each in self.reads:
@@ -366,7 +366,7 @@ class _Step:
         )
 
     def _moved(self, controls: tuple[int, ...]) -> None:
-        """Bits go where the controls say; nobody knows where if these are undefined."""
+        """Bits go where the controls say: all are undefined if a control is."""
         given = self.instruction.operands
         wanting = [e for c in controls for e in registers((given[c],)) if self._has(e)]
         doubts = [self.lanes_of(each) for each in dict.fromkeys(wanting)]
@@ -500,7 +500,7 @@ def _vote(step: _Step) -> None:
 
 
 def _multiply(step: _Step) -> None:
-    """Products of matrices: Python says which elements depend on undefined ones."""
+    """Products of matrices: an event computes which elements are undefined."""
     words = step.instruction.qualifiers
     if step.instruction.opcode == "wmma" and words[0] == "load":
         _rows(step)
@@ -518,19 +518,19 @@ def _product(step: _Step) -> None:
     word = "0"
     for each in step.reads:
         word = writer.value(f"or i32 {word}, {step.lanes_of(each)}")
-    some, none, behind = (writer.new_label() for _ in range(3))
+    some, none, after = (writer.new_label() for _ in range(3))
     bad = writer.value(f"icmp ne i32 {word}, 0")
     writer.line(f"br i1 {bad}, label %{some}, label %{none}")
     writer.label(none)
     step.clear()
-    writer.line(f"br label %{behind}")
+    writer.line(f"br label %{after}")
     writer.label(some)
     shadows = [
         described(writer, step.twin(each, not i)) for i, each in enumerate(given)
     ]
     notify(writer, ["undefined-product", str(op)], shadows, writer.lanes())
-    writer.line(f"br label %{behind}")
-    writer.label(behind)
+    writer.line(f"br label %{after}")
+    writer.label(after)
 
 
 def _transposed(step: _Step) -> None:
@@ -628,14 +628,14 @@ def _atomic(step: _Step) -> None:
     step.execute(replace(twin, operands=(before, address, after)), memory=True)
     outlives = _outliving(step)
     if outlives != "0":
-        _told(step, old, shadow, outlives)
+        _report_atomic(step, old, shadow, outlives)
     result = step.twin(goal, True)
     if isinstance(result, Register):
         writer.compute(f"mov.b{bits}", result, old)
 
 
-def _told(step: _Step, old: Written, new: Written, outlives: str) -> None:
-    """Undefined bits are in global memory now, or were there before."""
+def _report_atomic(step: _Step, old: Written, new: Written, outlives: str) -> None:
+    """Report undefined bits that are in global memory now, or were there before."""
     writer = step.writer
     word = "0"
     for at in (old, new):
@@ -661,7 +661,7 @@ def _copy(step: _Step) -> None:
 
 
 def _warpgroup(step: _Step) -> None:
-    """``wgmma``: the machine makes the shadow of D, which tells of A and memory."""
+    """``wgmma``: its unit makes the shadow of D, also from A and shared memory."""
     if is_wgmma(step.instruction):
         form = describe(step.instruction)
         more = () if form.metadata is None else (form.metadata,)
@@ -669,13 +669,13 @@ def _warpgroup(step: _Step) -> None:
 
 
 def _tensor(step: _Step) -> None:
-    """``tcgen05``: the machine moves and makes the shadows of tensor memory."""
+    """``tcgen05``: its units make the shadows of tensor memory."""
     stores = step.instruction.qualifiers[:1] == ("st",)
     step.operands(*step.instruction.operands[-1:] if stores else ())
 
 
 def _call(step: _Step) -> None:
-    """Shadows go with what is given and returned: see :mod:`calling`."""
+    """Shadows go with parameters and results: see :mod:`fragmenta.simt.calling`."""
     goal = [e for e in step.instruction.operands if isinstance(e, Register)]
     step.check(goal, "address")
 

@@ -1,4 +1,4 @@
-"""Instruments: what the race detector and the check of undefined bits add to a kernel.
+"""Instrumentation: the code that detectors add to a watched kernel.
 
 Before a load, a store or an atomic operation, the code of a watched kernel calls the
 routines that compare it with the accesses before it.  Accesses through which threads
@@ -7,7 +7,6 @@ may synchronise are events, too.
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from fragmenta.isa.tables.moves import ROW_BYTES
@@ -62,7 +61,30 @@ class RaceProbes(Probes):
         banks: bool = True,
     ) -> None:
         """Compare an access with the shadow of its memory."""
-        _access(writer, instruction, what, at, offset, registers, kind, banks)
+        if what.space == "local":
+            return
+        words = set(instruction.qualifiers)
+        if "nc" in words or "param" in words or "const" in words:
+            return
+        if kind != "atomic" and words & _STRONG:
+            kind = f"strong {kind}"
+        given = _given(writer, at, offset, writer.lanes())
+        # A store is compared with what is there; the registers of others are not read.
+        places = [f"ptr {each}" for each in registers if kind.endswith("write")]
+        _synchronises(writer, instruction)
+        if what.space == "global":
+            cta = "cta" in words
+            _link(writer, GLOBAL_SUPPORT)
+            writer.call(watched_global(what, kind, cta=cta), *given, *places)
+            if "global" in words:
+                return
+            _in_window(writer, what, at, offset, given, places, kind)
+            return
+        near = what._replace(space="shared")
+        _link(writer, SUPPORT)
+        writer.call(watched(near, kind), *given, *places)
+        if banks and kind in ("read", "write") and what.space == "shared":
+            writer.call(counted_banks(near), *given)
 
     def lane_copy(
         self,
@@ -75,7 +97,16 @@ class RaceProbes(Probes):
         reads: str,
     ) -> None:
         """Compare both sides of a ``cp.async``."""
-        _lane_copy(writer, size, to, to_offset, of, of_offset, reads)
+        _link(writer, SUPPORT)
+        _link(writer, GLOBAL_SUPPORT)
+        lanes = writer.lanes()
+        there = Access("shared", 32, 32, size // 4, address=to.bits)
+        goal = _given(writer, to, to_offset, lanes)
+        writer.call(watched(there, "cp.async"), *goal)
+        here = Access("global", 32, 32, size // 4, address=of.bits)
+        reading = writer.value(f"and i32 {lanes}, {reads}")
+        source = _given(writer, of, of_offset, reading)
+        writer.call(watched_global(here, "read"), *source)
 
     def matrix_rows(
         self,
@@ -88,7 +119,17 @@ class RaceProbes(Probes):
         width: int,
     ) -> None:
         """Compare the rows of ``ldmatrix`` or ``stmatrix``."""
-        _matrix_rows(writer, at, offset, used, stores, values, width)
+        what = Access("shared", 8 * width, 8 * width, address=at.bits)
+        chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
+        given = _given(writer, at, offset, chosen)
+        _link(writer, SUPPORT)
+        if stores:
+            writer.call(watched(what, "write"), *given, f"ptr {values}")
+        else:
+            writer.call(watched(what, "read"), *given)
+        if width == ROW_BYTES:  # which rows of 8 bytes one pass takes is not known
+            words = what._replace(bits=32, register=32, elements=width // 4)
+            writer.call(counted_banks(words), *given)
 
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Publish what the lanes know to the barrier."""
@@ -114,7 +155,7 @@ class RaceProbes(Probes):
         """Keep what the lanes knew when they ended."""
         writer.call(EXIT, *MEMORY, f"i32 {writer.lanes()}")
 
-    def about(self, program: Program) -> dict[str, Any]:
+    def about(self, program: Program) -> dict[str, object]:
         """Where the bytes of registers are, and whether any may be unwritten."""
         return {"dirty": program.dirty, "doubtful": doubtful(program)}
 
@@ -139,7 +180,7 @@ class DefinednessProbes(Probes):
         """Execute the twin of the instruction on the shadows."""
         follow(writer, instruction)
 
-    def about(self, program: Program) -> dict[str, Any]:
+    def about(self, program: Program) -> dict[str, object]:
         """Which registers begin undefined, and where their shadows are."""
         return {
             "poisoned": poisoned(program),
@@ -156,52 +197,14 @@ def probes(mode: Mode) -> Probes:
 # ── emitted checks ──────────────────────────────────────────────────────────
 
 
-def _access(
-    writer: Writer,
-    instruction: Instruction,
-    what: Access,
-    at: Written,
-    offset: int,
-    registers: list[str],
-    kind: str,
-    banks: bool,
-) -> None:
-    if what.space == "local":
-        return
-    words = set(instruction.qualifiers)
-    if "nc" in words or "param" in words or "const" in words:
-        return
-    if kind != "atomic" and words & _STRONG:
-        kind = f"strong {kind}"
-    given = (
-        "ptr %warp",
-        "ptr %block",
-        f"ptr {at.pointer}",
-        f"i64 {offset}",
-        f"i32 {writer.lanes()}",
-        f"i32 {writer.site()}",
-    )
-    # A store is compared with what is there; the registers of others are not read.
-    places = [f"ptr {each}" for each in registers if kind.endswith("write")]
-    _synchronises(writer, instruction)
-    if what.space == "global":
-        cta = "cta" in words
-        _link(writer, GLOBAL_SUPPORT)
-        made = watched_global(what, kind.replace(" ", "-"), cta=cta)  # type: ignore[arg-type]
-        writer.call(made, *given, *places)
-        if "global" in words:
-            return
-        _in_window(writer, what, at, offset, given, places, kind)
-        return
-    near = what._replace(space="shared")
-    _link(writer, SUPPORT)
-    writer.call(watched(near, kind), *given, *places)
-    if banks and kind in ("read", "write") and what.space == "shared":
-        writer.call(counted_banks(near), *given)
+def _given(writer: Writer, at: Written, offset: int, lanes: str) -> tuple[str, ...]:
+    """The arguments that every check of an access takes."""
+    where = f"ptr {at.pointer}", f"i64 {offset}"
+    return (*MEMORY, *where, f"i32 {lanes}", f"i32 {writer.site()}")
 
 
 def _link(writer: Writer, support: tuple[Routine, ...]) -> None:
-    """The checks call some routines themselves."""
+    """Link the routines that checks call."""
     writer.routines.update({each.name: each for each in support})
 
 
@@ -214,9 +217,9 @@ def _in_window(
     places: list[str],
     kind: str,
 ) -> None:
-    """Generic addresses may be in shared memory: those without the window are checked.
+    """Check generic addresses that are in shared memory: subtract its window.
 
-    Others are far outside of it then, and left out.
+    Other addresses are then far outside of shared memory, and left out.
     """
     near = what._replace(space="shared")
     _link(writer, SUPPORT)
@@ -226,7 +229,7 @@ def _in_window(
 
 
 def _synchronises(writer: Writer, instruction: Instruction) -> None:
-    """An event, if threads may synchronise through this access."""
+    """Emit an event, if threads may synchronise through this access."""
     if writer.index not in _numbers(writer):
         return
     found = role(instruction)
@@ -251,71 +254,6 @@ def _numbers(writer: Writer) -> set[int]:
         known = function, synchronises(function, True)
         _SYNCHRONISING[id(function)] = known
     return known[1]
-
-
-def _lane_copy(
-    writer: Writer,
-    size: int,
-    to: Written,
-    to_offset: int,
-    of: Written,
-    of_offset: int,
-    reads: str,
-) -> None:
-    """``cp.async`` reads global and writes shared memory."""
-    _link(writer, SUPPORT)
-    _link(writer, GLOBAL_SUPPORT)
-    site, lanes = f"i32 {writer.site()}", writer.lanes()
-    there = Access("shared", 32, 32, size // 4, address=to.bits)
-    writer.call(
-        watched(there, "cp.async"),
-        "ptr %warp",
-        "ptr %block",
-        f"ptr {to.pointer}",
-        f"i64 {to_offset}",
-        f"i32 {lanes}",
-        site,
-    )
-    here = Access("global", 32, 32, size // 4, address=of.bits)
-    reading = writer.value(f"and i32 {lanes}, {reads}")
-    writer.call(
-        watched_global(here, "read"),
-        "ptr %warp",
-        "ptr %block",
-        f"ptr {of.pointer}",
-        f"i64 {of_offset}",
-        f"i32 {reading}",
-        site,
-    )
-
-
-def _matrix_rows(
-    writer: Writer,
-    at: Written,
-    offset: int,
-    used: int,
-    stores: bool,
-    values: str,
-    width: int,
-) -> None:
-    what = Access("shared", 8 * width, 8 * width, address=at.bits)
-    chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
-    given = (
-        "ptr %warp",
-        "ptr %block",
-        f"ptr {at.pointer}",
-        f"i64 {offset}",
-        f"i32 {chosen}",
-        f"i32 {writer.site()}",
-    )
-    _link(writer, SUPPORT)
-    if stores:
-        writer.call(watched(what, "write"), *given, f"ptr {values}")
-    else:
-        writer.call(watched(what, "read"), *given)
-    if width == ROW_BYTES:  # nobody said which rows of 8 bytes one pass takes
-        words = what._replace(bits=32, register=32, elements=width // 4)
-        writer.call(counted_banks(words), *given)
 
 
 def _signed(number: int) -> int:

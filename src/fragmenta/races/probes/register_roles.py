@@ -19,7 +19,7 @@ class Role(IntFlag):
     FRAGMENT = 2
     METADATA = 4
     LOADED = 8
-    """The result of a ``tcgen05.ld``; see :mod:`tensor_registers`."""
+    """The result of a ``tcgen05.ld``; see :mod:`fragmenta.races.tmem_registers`."""
 
 
 MOVED, COMPUTED, READ = 1, 2, 4

@@ -1,9 +1,9 @@
-"""How does compiled code see that registers of a ``wgmma`` are touched?
+"""Instrumentation for registers that a ``wgmma`` or ``tcgen05.ld`` in flight uses.
 
-Only a kernel that is watched has this code, and only before instructions that name a
-register of some ``wgmma``, or of the result of a ``tcgen05.ld``.  Each register has two
-bytes in the warp's memory, behind all registers: how it was used since the last fence,
-and what it is for work in flight; see :mod:`fragmenta.races.probes.register_roles`.
+It stands only before instructions that name a register of some ``wgmma``, or of the
+result of a ``tcgen05.ld``.  Each register has two bytes in the warp's memory, after all
+registers: how it was used since the last fence, and what it is for work in flight; see
+:mod:`fragmenta.races.probes.register_roles`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FENCED = Role.ACCUMULATOR | Role.FRAGMENT | Role.METADATA
 
 
 def watch_registers(writer: Writer, instruction: Instruction) -> None:
-    """Write what goes before an instruction that touches registers of a product."""
+    """Write the code before an instruction that uses registers of a product."""
     if instruction.opcode == "wgmma":
         return
     known = _roles(writer)
@@ -71,7 +71,7 @@ def _reserve(program: Program) -> None:
 def _places(
     writer: Writer, numbers: set[int], known: dict[int, Role], asked: Role
 ) -> list[int]:
-    """Where the registers are that matter."""
+    """Where the registers with one of these roles are."""
     return [
         writer.unit.registers[number]
         for number in sorted(numbers)
@@ -81,10 +81,10 @@ def _places(
 
 def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:
     """Call Python if one of the registers is in flight."""
-    look, call, behind = (writer.new_label() for _ in range(3))
+    look, call, after = (writer.new_label() for _ in range(3))
     flights = writer.load("i32", "%warp", layout.IN_FLIGHT)
     some = writer.value(f"icmp ne i32 {flights}, 0")
-    writer.line(f"br i1 {some}, label %{look}, label %{behind}")
+    writer.line(f"br i1 {some}, label %{look}, label %{after}")
     writer.label(look)
     busy = "0"
     for places, asked in ((reads, _READ), (writes, _WRITTEN)):
@@ -95,12 +95,12 @@ def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:
     any_lane = writer.value(f"icmp ne i32 {writer.lanes()}, 0")
     in_flight = writer.value(f"icmp ne i8 {busy}, 0")
     both = writer.value(f"and i1 {any_lane}, {in_flight}")
-    writer.line(f"br i1 {both}, label %{call}, label %{behind}")
+    writer.line(f"br i1 {both}, label %{call}, label %{after}")
     writer.label(call)
     operands = [["v", [["r", p, 32] for p in places]] for places in (reads, writes)]
     notify(writer, ["touched"], operands, writer.lanes())
-    writer.line(f"br label %{behind}")
-    writer.label(behind)
+    writer.line(f"br label %{after}")
+    writer.label(after)
 
 
 def _mark(writer: Writer, place: int, how: int) -> None:

@@ -8,10 +8,9 @@ every other result is undefined as a whole if any bit of an operand is.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
+from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I8, I32, I64, Code, Value, convert, select
 from fragmenta.simt import layout, warps
 from fragmenta.simt.layout import LANES
@@ -20,23 +19,23 @@ from fragmenta.simt.moving import load_lanes, store_lanes
 from fragmenta.simt.warps import P, routine
 
 
-def _word(code: Code, pointer: Any) -> Value:
+def _word(code: Code, pointer: Raw) -> Value:
     return field(code, pointer, 0, I32)[0]
 
 
-def _put_word(code: Code, pointer: Any, word: Value, lanes: Value) -> None:
+def _put_word(code: Code, pointer: Raw, word: Value, lanes: Value) -> None:
     place = field(code, pointer, 0, I32)
     place[0] = (place[0] & ~lanes) | (word & lanes)
 
 
-def _any(code: Code, pointer: Any, bits: int) -> Value:
+def _any(code: Code, pointer: Raw, bits: int) -> Value:
     """The lanes in which a bit is set, as a word."""
     if bits == 1:
         return _word(code, pointer)
     return warps.to_word(load_lanes(code, pointer, bits) != 0)
 
 
-def _put(code: Code, pointer: Any, bits: int, word: Value, lanes: Value) -> None:
+def _put(code: Code, pointer: Raw, bits: int, word: Value, lanes: Value) -> None:
     """Set all bits of the lanes in a word, and none of the others."""
     if bits == 1:
         _put_word(code, pointer, word, lanes)
@@ -46,11 +45,18 @@ def _put(code: Code, pointer: Any, bits: int, word: Value, lanes: Value) -> None
     store_lanes(code, pointer, value, lanes)
 
 
+def _split(given: tuple[Raw | Value, ...]) -> tuple[list[Raw], Value]:
+    """The parameters of a routine: pointers, and the lanes after them."""
+    lanes = given[-1]
+    assert isinstance(lanes, Value)
+    return [each for each in given if not isinstance(each, Value)], lanes
+
+
 def whole(goal: int, *sources: int) -> Routine:
     """All bits of the goal where a source has any; numbers are the registers' bits."""
 
-    def trace(code: Code, to: Any, *given: Any) -> None:
-        *pointers, lanes = given
+    def trace(code: Code, to: Raw, *given: Raw | Value) -> None:
+        pointers, lanes = _split(given)
         word = lanes.lift(0)
         for pointer, bits in zip(pointers, sources, strict=True):
             word = word | _any(code, pointer, bits)
@@ -63,7 +69,7 @@ def whole(goal: int, *sources: int) -> Routine:
 def fill(goal: int) -> Routine:
     """All bits of some lanes: goal, lanes, those of them whose bits are set."""
 
-    def trace(code: Code, to: Any, lanes: Value, word: Value) -> None:
+    def trace(code: Code, to: Raw, lanes: Value, word: Value) -> None:
         _put(code, to, goal, word, lanes)
 
     return routine(f"undefined.fill.{goal}", trace, [P, I32, I32], None)
@@ -72,7 +78,7 @@ def fill(goal: int) -> Routine:
 def lanes_with(bits: int) -> Routine:
     """The lanes that have a bit in a register."""
 
-    def trace(code: Code, of: Any) -> Value:
+    def trace(code: Code, of: Raw) -> Value:
         return _any(code, of, bits)
 
     return routine(f"undefined.lanes.{bits}", trace, [P], I32)
@@ -81,8 +87,8 @@ def lanes_with(bits: int) -> Routine:
 def elements(bits: int, element: int, count: int) -> Routine:
     """All bits of each element of a register where the same one of a source has any."""
 
-    def trace(code: Code, to: Any, *given: Any) -> None:
-        *pointers, lanes = given
+    def trace(code: Code, to: Raw, *given: Raw | Value) -> None:
+        pointers, lanes = _split(given)
         total = load_lanes(code, to, bits).lift(0)
         for each in pointers:
             total = total | load_lanes(code, each, bits)
@@ -99,8 +105,8 @@ def elements(bits: int, element: int, count: int) -> Routine:
 def pair(goal: int, high: int, low: int) -> Routine:
     """The halves of a register, made of one source each; 0 for a constant."""
 
-    def trace(code: Code, to: Any, *given: Any) -> None:
-        *pointers, lanes = given
+    def trace(code: Code, to: Raw, *given: Raw | Value) -> None:
+        pointers, lanes = _split(given)
         upper = as_signed(-1 << goal // 2, goal)
         found = load_lanes(code, to, goal).lift(0)
         for bits, mask in ((high, upper), (low, (1 << goal // 2) - 1)):
@@ -116,8 +122,8 @@ def pair(goal: int, high: int, low: int) -> Routine:
 def carried(bits: int, count: int) -> Routine:
     """From the lowest undefined bit of any source up: what a sum depends on."""
 
-    def trace(code: Code, to: Any, *given: Any) -> None:
-        *pointers, lanes = given
+    def trace(code: Code, to: Raw, *given: Raw | Value) -> None:
+        pointers, lanes = _split(given)
         total = load_lanes(code, to, bits).lift(0)
         for each in pointers:
             total = total | load_lanes(code, each, bits)
@@ -134,10 +140,10 @@ def looked_up(bits: int, table: int, count: int) -> Routine:
     index of the table.
     """
 
-    def trace(code: Code, to: Any, *given: Any) -> None:
-        *pointers, lanes = given
+    def trace(code: Code, to: Raw, *given: Raw | Value) -> None:
+        pointers, lanes = _split(given)
 
-        def load(pointer: Any) -> Value:
+        def load(pointer: Raw) -> Value:
             if bits == 1:
                 return _word(code, pointer)
             return load_lanes(code, pointer, bits)
@@ -170,11 +176,11 @@ def chosen(bits: int) -> Routine:
 
     def trace(
         code: Code,
-        to: Any,
-        a: Any,
-        a_: Any,
-        b: Any,
-        b_: Any,
+        to: Raw,
+        a: Raw,
+        a_: Raw,
+        b: Raw,
+        b_: Raw,
         p: Value,
         p_: Value,
         lanes: Value,
@@ -204,7 +210,7 @@ WARPS_AT = layout.BLOCK_BYTES + 64
 WARP_BYTES = 256
 
 
-def _renew(code: Code, block: Any) -> None:
+def _renew(code: Code, block: Raw) -> None:
     """A block begins: its shared memory is undefined, and some of its registers."""
     b = code.builder
     shadow = pointer_at(code, block, layout.BLOCK_SHADOW)
@@ -234,7 +240,7 @@ def _renew(code: Code, block: Any) -> None:
     warps.clear_memory(b, b.inttoptr(base.raw, P), local.raw)
 
 
-def _scramble(code: Code, memory: Any, size: Value, seed: Value) -> None:
+def _scramble(code: Code, memory: Raw, size: Value, seed: Value) -> None:
     """Fill memory with words that differ from one another, unless the seed is 0."""
     words = field(code, memory, 0, I32)
     with code.when(seed != 0), code.loop(size // 4) as index:

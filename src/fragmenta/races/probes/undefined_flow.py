@@ -1,6 +1,6 @@
 """Which registers of a function can hold undefined bits, and where they come from.
 
-A bit is undefined if it comes from a register that was not written on some way, or from
+A bit is undefined if it comes from a register that some path has not written, or from
 memory.  What is computed from such registers is followed, too; all others are known to
 be defined before the kernel runs.
 """
@@ -61,7 +61,7 @@ class Followed(NamedTuple):
 
 
 def loads(instruction: Instruction, function: Function) -> bool:
-    """Whether an instruction gets its result from memory that somebody has to write.
+    """Whether an instruction gets its result from memory that may be unwritten.
 
     That includes what a call gives and returns, and what products make of memory.
     """

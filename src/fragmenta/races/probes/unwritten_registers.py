@@ -1,11 +1,11 @@
-"""Watched code that suspects a lane of using a register that it has not written.
+"""Instrumentation for registers that a lane may use before it has written them.
 
-Most reads are known to be right before a kernel runs.  Only a register that may be read
-too early on some way has a word in the warp's memory, the lanes that have written it;
-and so has each register that is computed from such ones.  A compiler may move and add
-up what nobody needs.  So nothing is said before a value leaves the registers of its
-lane: when it is stored or exchanged, or decides where to go or which memory to access.
-What becomes of it then is found out by :mod:`definedness`, in a second run.
+Most reads are known to be right before a kernel runs.  Only a register that some path
+may read too early has a word in the warp's memory, with the lanes that have written it;
+so has each register that is computed from such ones.  A compiler may move and add up
+values that are not needed.  So a use is noted only when a value leaves the registers of
+its lane: it is stored or exchanged, or decides a branch or an address.  What becomes of
+it is found out by :mod:`definedness`, in a second run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACES: WeakKeyDictionary[Unit, dict[int, int]] = WeakKeyDictionary()
 
 
 def maybe_unwritten(function: Function) -> set[Register]:
-    """The registers that some way through a function may read too early.
+    """The registers that some path through a function may read too early.
 
     >>> from fragmenta.ptx.reading import parse
     >>> module = parse('''
@@ -63,7 +63,7 @@ def maybe_unwritten(function: Function) -> set[Register]:
 
 
 def _certain(instruction: Instruction) -> Effects:
-    """What an instruction reads, and what it writes in any case.
+    """What an instruction reads, and what it writes whatever its guard is.
 
     While a kernel runs, it is known which lanes a guard lets write.
     """
@@ -95,7 +95,7 @@ def _computes(instruction: Instruction) -> bool:
 
 
 def tracked(function: Function) -> set[int]:
-    """The numbers of the registers that need a word: also what is made of such ones."""
+    """The numbers of the registers that need a word, also those computed from such."""
     found = {each.number for each in maybe_unwritten(function)}
     uses = [effects(each) for each in function.instructions if _computes(each)]
     changed = bool(found)
@@ -115,7 +115,7 @@ def doubtful(program: Program) -> bool:
 
 
 def watch_unwritten(writer: Writer, instruction: Instruction) -> None:
-    """Write what goes before an instruction that names such a register.
+    """Write the code before an instruction that names such a register.
 
     What it writes counts as written before it runs: lanes that have to wait at an
     instruction come to no other one.
@@ -195,7 +195,7 @@ def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> 
 
 
 def _places(writer: Writer) -> dict[int, int]:
-    """The words of the present function; their room is behind all registers."""
+    """The words of the present function; they are after all registers."""
     unit = writer.unit
     if unit not in _PLACES:
         # A function that calls itself keeps its registers elsewhere in between.

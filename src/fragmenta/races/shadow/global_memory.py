@@ -9,7 +9,7 @@ accesses is enough.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -53,13 +53,12 @@ from fragmenta.simt.memory import (
 )
 from fragmenta.simt.warps import first_lane, to_word
 
-Kind = Literal["read", "write", "atomic", "strong-read", "strong-write"]
 _FLAGS = {
     "read": Flags(0),
     "write": Flags.WRITE,
     "atomic": Flags.WRITE | Flags.STRONG | Flags.ATOMIC,
-    "strong-read": Flags.STRONG,
-    "strong-write": Flags.WRITE | Flags.STRONG,
+    "strong read": Flags.STRONG,
+    "strong write": Flags.WRITE | Flags.STRONG,
 }
 _INTEGERS = {8: I8, 16: ir.IntType(16), 32: I32, 64: I64}
 
@@ -99,8 +98,10 @@ class _Shadow(NamedTuple):
     unwritten: Value
 
 
-def watched_global(access: Access, kind: Kind, *, cta: bool = False) -> Routine:
+def watched_global(access: Access, kind: str, *, cta: bool = False) -> Routine:
     """The routine that checks an access; it returns nothing.
+
+    ``kind`` is a key of ``layout.KINDS``, but not ``cp.async``.
 
     It takes what the routine of the access takes, without the registers unless it is a
     store.  ``cta`` says that the scope of the access is the block.  Lanes whose address
@@ -110,7 +111,8 @@ def watched_global(access: Access, kind: Kind, *, cta: bool = False) -> Routine:
     stores = kind.endswith("write")
     access = access if stores else access.bare
     flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
-    name = f"watch.{kind}{'.cta' if cta else ''}.{access.name}"
+    scope = ".cta" if cta else ""
+    name = f"watch.{kind.replace(' ', '.')}{scope}.{access.name}"
 
     def trace(
         code: Code,

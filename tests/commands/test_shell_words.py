@@ -11,7 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.commands.arguments import target_of
-from fragmenta.commands.words import arranged, grouped
+from fragmenta.commands.shell_words import arranged, grouped
 from fragmenta.isa.synonyms import named_target
 from tests.asking import answer, ask, complaint, page
 
