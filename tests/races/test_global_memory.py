@@ -23,7 +23,7 @@ def test_what_is_not_stored_is_watched_by_its_bytes_alone(kind: str) -> None:
     pair, word = (
         Access("global", bits, bits, 64 // bits, signed=bits == 32) for bits in (32, 64)
     )
-    for made in (watched, lambda of, kind: watched_global(of, kind)):
+    for made in (watched, watched_global):
         same = made(pair, kind).name == made(word, kind).name
         assert same == (not kind.endswith("write"))
         half = made(word._replace(bits=32, register=32), kind)
