@@ -33,7 +33,7 @@ def test_a_product(benchmark: Any, sparse: bool, watched: bool) -> None:
     found = []
 
     def run() -> None:
-        found[:] = [launching.launch(gemm, compiled, check=watched)]
+        found[:] = [launching.launch(gemm, compiled, watch=watched)]
 
     B, op = np.ascontiguousarray(gemm.b.T), kernel.instruction
     A = gemm.a if isinstance(gemm.a, np.ndarray) else unpack(gemm.a)

@@ -78,7 +78,7 @@ def test_scalar_code(benchmark: Any) -> None:
     done = kernel.launch(1, 32, [out, 5000]).instructions
 
     def run() -> None:
-        kernel.launch(1, 32, [out, 5000], check=False)
+        kernel.launch(1, 32, [out, 5000], watch=False)
 
     benchmark.pedantic(run, rounds=9, warmup_rounds=1)
     rate = done / benchmark.stats.stats.min / 1e6
@@ -141,7 +141,7 @@ def test_watching(code: str) -> None:
         x = np.zeros(256 * blocks, np.float32)
         given = [x, np.zeros_like(x)]
     plain, watched = (
-        least(lambda on=on: kernel.launch(blocks, threads, given, check=on), 3)  # type: ignore[misc]
+        least(lambda on=on: kernel.launch(blocks, threads, given, watch=on), 3)  # type: ignore[misc]
         for on in (False, True)
     )
     print(
@@ -161,7 +161,7 @@ def test_a_triton_matmul(benchmark: Any) -> None:
     op = fm.mma("m16n8k16", a="f16", d="f32")
 
     def run() -> None:
-        kernel.launch((8, 8), 256, given, shared=32768, target=TARGET, check=False)
+        kernel.launch((8, 8), 256, given, shared=32768, target=TARGET, watch=False)
 
     D = fm.matmul(op, A, B, target=TARGET)
     whole = least(lambda: fm.matmul(op, A, B, target=TARGET), 3)
@@ -182,7 +182,7 @@ text = open(sys.argv[1]).read()
 kernel = ptx.parse(text).kernels["scalar"]
 out = np.zeros(32, np.uint32)
 start = time.perf_counter()
-kernel.launch(1, 32, [out, 1], check=False)
+kernel.launch(1, 32, [out, 1], watch=False)
 print(json.dumps(time.perf_counter() - start))
 """
 

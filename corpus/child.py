@@ -67,7 +67,7 @@ def prepared(library: str) -> dict[str, Any]:
 
         import fragmenta.triton
 
-        fragmenta.triton.install("sm_90a", problems="report")
+        fragmenta.triton.install("sm_90a", watch="report")
         triton.set_allocator(scratch)
         pruned = Autotuner.prune_configs
         # The first configuration: to try all takes long and shows little more.
@@ -178,13 +178,13 @@ def launched(case: Any, name: str, record: Path | None) -> dict[str, Any]:
 def outcome(case: Any, trial: Any) -> tuple[str, str]:
     """How a case ended, and why."""
     from corpus.trial import Wrong
-    from fragmenta.errors import KernelFault
+    from fragmenta.errors import KernelError
 
     try:
         case.run(trial)
     except Wrong as why:
         return "wrong", str(why)
-    except KernelFault as why:
+    except KernelError as why:
         traceback.print_exc()
         return "fault", in_package(str(why))
     except Error as why:

@@ -250,7 +250,7 @@ def launched_here(row: dict[str, Any]) -> list[str]:
         shared=row["shared"],
         target=row["target"],
         contract=row["contract"],
-        check=False,
+        watch=False,
     )
     return [digest(each) for each in buffers]
 

@@ -83,7 +83,7 @@ def watched(watch: Watch) -> Iterator[Watch]:
 
     def collecting(self: Kernel, *given: Any, **options: Any) -> Any:
         after = watch.before(self, given, options) if watch.before else None
-        options["problems"] = "report"
+        options["watch"] = "report"
         start = time.perf_counter()
         try:
             result = launch(self, *given, **options)

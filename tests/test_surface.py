@@ -218,8 +218,9 @@ def test_what_moved_is_where_the_changelog_says(before: str, now: str) -> None:
             public(old[1])
         assert str(why.value) == f"fm.{old[1]} is fm.{new[1]}"
     if new[2]:
-        given = re.findall(r"(\w+)(?:=[^,]*)?(?:, |$)", new[2])
-        taken = list(inspect.signature(thing).parameters)
-        positional = [each for each in new[2].split(", ") if "=" not in each]
-        assert set(given) <= set(taken)
+        call = ast.parse(f"f({new[2]})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        taken = [each for each in inspect.signature(thing).parameters if each != "self"]
+        positional = [ast.unparse(each) for each in call.args]
+        assert {each.arg for each in call.keywords} <= set(taken)
         assert taken[: len(positional)] == positional

@@ -7,7 +7,7 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Protocol
 
 
 class Error(Exception):
@@ -53,7 +53,7 @@ class BadOperands(UnknownInstruction, ValueError):
 
 
 class BadCall(Error, TypeError):
-    """A method of an instruction was called with other arguments than it takes.
+    """A function was called with other arguments than it takes.
 
     The message says how it is called: which operands there are, and in which order.
     """
@@ -108,8 +108,43 @@ class PtxSyntaxError(Error, ValueError):
         return str(self.args[0])
 
 
-class KernelFault(Error):
-    """A kernel did something that it must not do; the message says where.
+class ReportedProblem(Protocol):
+    """A problem of a kernel, as far as an error needs it; ``ptx`` has the class."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is: error, warning or info."""
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+
+
+class LaunchResult(Protocol):
+    """What a launch did, as far as an error needs it; ``launch`` has the class."""
+
+    @property
+    def output(self) -> str:
+        """What the kernel printed."""
+
+    @property
+    def problems(self) -> Sequence[ReportedProblem]:
+        """What was found to be wrong."""
+
+
+class KernelError(Error):
+    """Something is wrong with a kernel; the message says what, and where.
+
+    It is a :class:`KernelFault` if the kernel did not run to its end, and a
+    :class:`KernelHazard` if only what was noticed is wrong.
 
     ``kind`` is one word, ``line`` the line in the PTX text, ``source`` the line in the
     program it was compiled from, ``block`` and ``thread`` who did it.
@@ -130,11 +165,11 @@ class KernelFault(Error):
         self.source = source
         self.block = block
         self.thread = thread
-        self.place: Any = None
+        self.place: object = None
         """The same as ``source`` with the calls that it is in: a ``module.Source``."""
         self.output = ""
         """What the kernel had printed before."""
-        self.problems: list[Any] = []
+        self.problems: Sequence[ReportedProblem] = []
         """What was seen to be wrong before."""
         self.before = ""
         """The first of them in words."""
@@ -149,6 +184,10 @@ class KernelFault(Error):
         return self.message + before
 
 
+class KernelFault(KernelError):
+    """A kernel did something that it must not do, and was stopped."""
+
+
 class LimitReached(KernelFault):
     """A launch would take more than it may; ``kind`` is seconds, memory or output.
 
@@ -156,18 +195,20 @@ class LimitReached(KernelFault):
     """
 
 
-class KernelHazard(KernelFault):
+class KernelHazard(KernelError):
     """A kernel may run to its end, but something in it is wrong; the message says what.
 
     ``problems`` are all problems of the launch.  If a look at the text shows an error,
     the kernel does not run, and there is no ``result``.
     """
 
-    def __init__(self, message: str, kind: str, problems: list[Any]) -> None:
+    def __init__(
+        self, message: str, kind: str, problems: Sequence[ReportedProblem]
+    ) -> None:
         super().__init__(message, kind)
         self.args = (message, kind, problems)
         self.problems = problems
-        self.result: Any = None
+        self.result: LaunchResult | None = None
         """What the launch did in spite of it; None if it did not run."""
 
 

@@ -100,7 +100,13 @@ def launched(monkeypatch: pytest.MonkeyPatch, child: str) -> None:
     """Launch with another child."""
     monkeypatch.setattr(isolated, "CHILD", child)
     kernel = parse(TEXT).kernels["good"]
-    isolated.launch(kernel, (1, 1), [np.zeros(1, np.int32)], {"seconds": 60}, False)
+    isolated.launch(
+        kernel,
+        (1, 1),
+        [np.zeros(1, np.int32)],
+        {"limits": fm.ptx.Limits(seconds=60)},
+        False,
+    )
 
 
 START = "import os, sys; sys.stdin.buffer.read(); "

@@ -36,7 +36,7 @@ def test_dynamic_shared_memory_and_two_dimensions():
         x[i] = kept[i];
     }"""
     x = np.arange(128, dtype=np.int32)
-    ptx.RawKernel(code, "turn", target="sm_80")((1,), (16, 8), (x,), shared_mem=512)
+    ptx.RawKernel(code, "turn", target="sm_80")((1,), (16, 8), (x,), shared=512)
     assert x.tolist() == list(range(127, -1, -1))
 
 

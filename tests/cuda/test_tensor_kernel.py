@@ -9,7 +9,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx as engine
 from fragmenta.cuda.source.tensor_kernel import made
-from fragmenta.registers.tensor import TensorAddress
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import pair_halves
 from fragmenta.shared.tiles import tile as shared_tile
@@ -61,7 +61,7 @@ def test_a_kernel_multiplies(name):
 
 def test_a_kernel_is_right_however_late_the_work_is_done():
     op = fm.tcgen05("m128n16k32", a="f16", sp=True)
-    found, right = launch(op, schedules=["eager", "lazy", 3])
+    found, right = launch(op, schedule=["eager", "lazy", 3])
     assert (found == right).all()
 
 

@@ -37,8 +37,8 @@ def test_a_gemm_of_the_dsl(kind: str, cluster: int) -> None:
         [*maps, ptx.struct(c), b"\0"],
         cluster=cluster,
         shared=1024 + STAGES * (M + N) * K * 2,
-        schedules=SCHEDULES,
-        problems="report",
+        watch="report",
+        schedule=SCHEDULES,
     )
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     short = {"Float16": "f16", "BFloat16": "bf16"}[kind]

@@ -55,8 +55,8 @@ def test_a_gemm_of_cutlass(kind: str) -> None:
         [made.parameter([a, b, c, d])],
         cluster=made.cluster,
         shared=made.shared,
-        schedules=SCHEDULES,
-        problems="report",
+        watch="report",
+        schedule=SCHEDULES,
     )
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     total = product(a, b, WGMMA + op)

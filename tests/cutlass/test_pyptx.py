@@ -92,8 +92,8 @@ def launched(text: str, schedules: Any = SCHEDULES) -> tuple[Any, Counter[str], 
         [a, b, tiles, c, M, N, K, *maps],
         shared=gemm.SMEM_TOTAL,
         target="sm_90a",
-        schedules=schedules,
-        problems="report",
+        watch="report",
+        schedule=schedules,
     )
     op = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
     want = fm.matmul(op, a, b.T, target="sm_90a").astype(ml_dtypes.bfloat16).T
@@ -160,8 +160,8 @@ def test_a_grouped_gemm(monkeypatch: pytest.MonkeyPatch) -> None:
             128,
             [a, b, c, *maps],
             target="sm_90a",
-            schedules=SCHEDULES,
-            problems="report",
+            watch="report",
+            schedule=SCHEDULES,
         )
     )
     assert [str(each) for each in result.problems if each.severity != "info"] == []

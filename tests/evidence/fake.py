@@ -64,7 +64,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ]
         kernel = ptx.parse(TEXT).kernels[program.entry]
         kernel.launch(
-            program.grid, program.block, given, target=gpu.target, check=False
+            program.grid, program.block, given, target=gpu.target, watch=False
         )
         if seen["spoil"]:
             which, place = seen["spoil"]

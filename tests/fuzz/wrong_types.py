@@ -366,17 +366,11 @@ def _launches(add: Any) -> None:
         shared=0,
         target="sm_80",
         contract=True,
-        limit=1000,
-        seconds=60,
-        memory=None,
-        output=100,
-        stack=1024,
-        check=False,
-        problems="raise",
-        strict=False,
         schedule="eager",
-        schedules=None,
+        watch=False,
+        limits=ptx.Limits(seconds=60, output=100, instructions=1000, stack=1024),
     )
+    add(ptx.Watch, problems="raise", strict=False)
 
 
 def _tensor_memory(add: Any) -> None:

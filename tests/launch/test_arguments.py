@@ -467,16 +467,30 @@ def test_shapes_that_are_refused(grid: Any, block: Any, message: str) -> None:
 def test_options_that_are_refused() -> None:
     made = kernel("ret;")
     for options in (
-        {"limit": -1},
-        {"limit": 1.5},
+        {"instructions": -1},
+        {"instructions": 1.5},
         {"stack": -1},
         {"stack": "1"},
-        {"shared": -1},
-        {"shared": 1.5},
+        {"seconds": 0},
+        {"memory": 1.5},
     ):
         (name,) = options
         with pytest.raises(Error, match=f"{name} is"):
-            run(made, np.zeros(1), **options)
+            run(made, np.zeros(1), limits=ptx.Limits(**options))
+    for name, value in (
+        ("shared", -1),
+        ("shared", 1.5),
+        ("limits", {"seconds": 1}),
+        ("limits", None),
+        ("watch", None),
+        ("watch", "raport"),
+        ("watch", 1),
+    ):
+        with pytest.raises(Error, match=f"{name} is"):
+            run(made, np.zeros(1), **{name: value})
+    for several in ([], ()):
+        with pytest.raises(Error, match="schedule is one"):
+            run(made, np.zeros(1), schedule=several)
 
 
 def test_shared_memory_that_a_block_does_not_have() -> None:

@@ -76,7 +76,7 @@ def test_an_error_stops_a_launch_before_it_runs(rule: str, tmp_path: Path) -> No
 
 def test_with_report_errors_of_the_text_come_first(tmp_path: Path) -> None:
     kernel = ptx.parse(text("target")).kernels["wrong"]
-    result = kernel.launch(1, 32, [], problems="report")
+    result = kernel.launch(1, 32, [], watch="report")
     assert result.problems[0].rule == "target"
     assert result.problems[0].severity == "error"
     assert "1 error" in repr(result)
@@ -89,7 +89,7 @@ def test_with_report_errors_of_the_text_come_first(tmp_path: Path) -> None:
 
 def test_what_cannot_run_is_refused_in_any_case() -> None:
     kernel = ptx.parse(text("undeclared")).kernels["wrong"]
-    every: list[dict[str, Any]] = [{}, {"problems": "report"}, {"check": False}]
+    every: list[dict[str, Any]] = [{}, {"watch": "report"}, {"watch": False}]
     for options in every:
         with pytest.raises(fm.Error, match="%other"):
             kernel.launch(1, 32, [], **options)
@@ -134,9 +134,9 @@ def test_a_target_that_cannot_run_the_module() -> None:
     kernel = ptx.parse(text("tensor")).kernels["right"]
     with pytest.raises(ptx.KernelHazard, match="sm_90a cannot be assembled for sm_80"):
         kernel.launch(1, 32, [], target="sm_80")
-    found = kernel.launch(1, 32, [], target="sm_80", problems="report").problems
+    found = kernel.launch(1, 32, [], target="sm_80", watch="report").problems
     assert [each.rule for each in found] == ["target"]
-    assert kernel.launch(1, 32, [], target="sm_80", check=False).instructions == 1
+    assert kernel.launch(1, 32, [], target="sm_80", watch=False).instructions == 1
 
 
 def test_every_rule_with_errors_has_a_row() -> None:

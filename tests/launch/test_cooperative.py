@@ -77,7 +77,7 @@ def test_the_blocks_of_a_grid_synchronise(grid: int | tuple[int, int]) -> None:
 
 def test_with_clusters_and_unwatched() -> None:
     made = ptx.parse(RIGHT).kernels["k"]
-    for options in ({"cluster": 2}, {"check": False}):
+    for options in ({"cluster": 2}, {"watch": False}):
         x = np.zeros(256, np.uint32)
         made.launch(4, 64, [x, np.uint32(256)], cooperative=True, **options)
         assert x.tolist() == wanted(256)

@@ -91,7 +91,7 @@ def test_a_state_that_nobody_takes_has_no_bits() -> None:
     for result, sure in (("_", "ieee"), ("%d2", "modelled")):
         lines = f"mbarrier.init.b64 [%d1], 64; mbarrier.arrive.b64 {result}, [%d1];"
         text = KERNEL.format(lines).replace("tile;", "tile; cvta.shared.u64 %d1, %d1;")
-        done = ptx.parse(text).kernels["f"].launch(1, 32, check=False)
+        done = ptx.parse(text).kernels["f"].launch(1, 32, watch=False)
         assert done.counts["mbarrier.arrive.b64"] == 1
         assert done.fidelity.get("modelled", 0) == (sure == "modelled")
 
@@ -108,11 +108,11 @@ def test_a_state_that_nobody_takes_has_no_bits() -> None:
 )
 def test_a_refused_instruction_is_named_when_it_is_reached(line: str) -> None:
     with pytest.raises(KernelFault) as caught:
-        ptx.parse(KERNEL.format(line)).kernels["f"].launch(1, 32, check=False)
+        ptx.parse(KERNEL.format(line)).kernels["f"].launch(1, 32, watch=False)
     assert caught.value.kind == "unsupported"
     assert line.split(maxsplit=1)[0] in str(caught.value)
     skipped = KERNEL.format(f"setp.ne.b32 %p1, 0, 0;\n@%p1 {line}")
-    ptx.parse(skipped).kernels["f"].launch(1, 32, check=False)
+    ptx.parse(skipped).kernels["f"].launch(1, 32, watch=False)
 
 
 def test_tensor_core_opcodes() -> None:

@@ -25,7 +25,7 @@ def fault(
     out = options.pop("out", np.zeros(32, np.uint32))
     made = kernel(body, parameters, before)
     if any(each.severity == "error" for each in made.problems()):
-        options["check"] = False  # it would not even begin
+        options["watch"] = False  # it would not even begin
     with pytest.raises(KernelFault) as caught:
         run(made, out, *arguments, **options)
     return caught.value
@@ -36,7 +36,7 @@ def test_a_register_that_is_not_declared_is_refused():
     with pytest.raises(Error, match=r"%s1 is not declared"):
         run(text, np.zeros(1, np.uint32))
     with pytest.raises(Error, match=r"does not declare %s1 \(did you mean %r1\?\)"):
-        run(text, np.zeros(1, np.uint32), problems="report")
+        run(text, np.zeros(1, np.uint32), watch="report")
 
 
 @pytest.mark.parametrize("of", ["u8", "u32", "b64"])
@@ -344,7 +344,7 @@ def test_an_opcode_that_does_not_exist() -> None:
         setp.eq.u32 %p1, %n, 64;
         @%p1 frobnicate.u32 %r1, %r2;
         st.global.u32 [%mine], 1;"""
-    assert launched(body, problems="report").all()
+    assert launched(body, watch="report").all()
     error = fault(body, threads=64, out=np.zeros(64, np.uint32))
     assert error.kind == "unsupported"
     assert "frobnicate.u32" in str(error)
@@ -356,7 +356,7 @@ def test_a_guarded_jump_that_is_not_supported_can_be_passed_by() -> None:
         @%p1 call nowhere, (%r1);
         st.global.u32 [%mine], 1;"""
     before = ".extern .func nowhere(.reg .b32 a);"
-    assert launched(body, before=before, limit=1000).all()
+    assert launched(body, before=before, limits=ptx.Limits(instructions=1000)).all()
     error = fault(body, before=before, threads=64, out=np.zeros(64, np.uint32))
     assert error.kind == "unsupported"
     assert "nowhere" in str(error)
@@ -404,8 +404,12 @@ def test_a_larger_stack_is_enough_for_more_calls() -> None:
         ret;
     }"""
     body = "call (%r1), down, (20); st.global.u32 [%mine], %r1;"
-    assert fault(body, before=function, stack=1 << 14).kind == "stack"
-    assert (launched(body, before=function, stack=1 << 15) == 5).all()
+    assert (
+        fault(body, before=function, limits=ptx.Limits(stack=1 << 14)).kind == "stack"
+    )
+    assert (
+        launched(body, before=function, limits=ptx.Limits(stack=1 << 15)) == 5
+    ).all()
 
 
 def test_a_call_of_what_is_not_a_function() -> None:
@@ -433,14 +437,19 @@ def test_a_limit_ends_what_takes_too_long(
 ) -> None:
     monkeypatch.setattr("fragmenta.launch.grid.cores", lambda: cores)
     body = "add.u32 %r1, %r1, 1;" if blocks > 1 else "L: bra L;"
-    error = fault(body, blocks=blocks, limit=10_000)
+    error = fault(body, blocks=blocks, limits=ptx.Limits(instructions=10_000))
     assert error.kind == "limit"
     assert "10,000" in str(error)
     if blocks == 1:
         assert "\n  block (0, 0, 0) is here:\n  warp 0 lanes 0-31\n" in str(error)
         assert error.line
         assert "L: bra L;" in str(error)
-    run(kernel("ret;"), np.zeros(1), blocks=blocks // 100, limit=10_000)
+    run(
+        kernel("ret;"),
+        np.zeros(1),
+        blocks=blocks // 100,
+        limits=ptx.Limits(instructions=10_000),
+    )
 
 
 INTERRUPTED = """

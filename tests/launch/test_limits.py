@@ -29,7 +29,7 @@ def words(text: str) -> str:
 def launch(text: str, **options: Any) -> Any:
     data = np.zeros(64, np.uint32)
     given = [bytes(8)] if "big_parameter" in text else [data]
-    options.setdefault("check", False)
+    options.setdefault("watch", False)
     return ptx.parse(text).kernels["f"].launch(1, 1, given, **options)
 
 
@@ -79,13 +79,13 @@ DECLARED = {
 def test_declared_sizes_are_refused_in_words(name: str, check: bool) -> None:
     text, said = DECLARED[name]
     with pytest.raises(fm.Error, match=said):
-        launch(text, check=check, problems="report")
+        launch(text, watch=check and "report")
 
 
 def test_a_variable_has_as_many_bytes_as_there_are_addresses() -> None:
     text = kernel("ld.global.u8 %r1, [big];", ".global .b8 big[65536][65536][32];\n")
     with pytest.raises(fm.errors.ValueRangeError, match="at most 68,719,476,736"):
-        launch(text, memory=1 << 50)
+        launch(text, limits=ptx.Limits(memory=1 << 50))
 
 
 def test_an_array_has_as_many_bytes_as_there_are_addresses(
@@ -93,9 +93,9 @@ def test_an_array_has_as_many_bytes_as_there_are_addresses(
 ) -> None:
     monkeypatch.setattr("fragmenta.simt.layout.FIRST_SLOT", 1 << 10)
     found = ptx.parse(kernel("")).kernels["f"]
-    found.launch(1, 1, [np.zeros(1024, np.uint8)], check=False)
+    found.launch(1, 1, [np.zeros(1024, np.uint8)], watch=False)
     with pytest.raises(fm.errors.ValueRangeError, match="the most is 1,024"):
-        found.launch(1, 1, [np.zeros(1025, np.uint8)], check=False)
+        found.launch(1, 1, [np.zeros(1025, np.uint8)], watch=False)
 
 
 def test_what_fits_runs() -> None:
@@ -113,8 +113,12 @@ ENDLESS = kernel("L: bra L;")
 def test_a_loop_without_an_end_has_an_end(check: bool, grid: int) -> None:
     data = np.zeros(1, np.uint32)
     found = ptx.parse(ENDLESS).kernels["f"]
-    with pytest.raises(fm.errors.LimitReached, match=r"seconds=\) allows more") as why:
-        found.launch(grid, 32, [data], seconds=0.2, check=check, problems="report")
+    with pytest.raises(
+        fm.errors.LimitReached, match=r"seconds=\)\) allows more"
+    ) as why:
+        found.launch(
+            grid, 32, [data], watch=check and "report", limits=ptx.Limits(seconds=0.2)
+        )
     assert why.value.kind == "seconds"
 
 
@@ -123,7 +127,7 @@ def test_a_long_kernel_is_not_compiled() -> None:
     with pytest.raises(
         fm.errors.LimitReached, match=r"takes more than 0\.05 s to compile"
     ):
-        launch(text, seconds=0.05)
+        launch(text, limits=ptx.Limits(seconds=0.05))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +142,9 @@ def test_a_long_kernel_is_not_compiled() -> None:
 def test_memory_is_asked_for_first(text: str, memory: int) -> None:
     found = ptx.parse(text).kernels["f"]
     with pytest.raises(fm.errors.LimitReached, match="memory=") as why:
-        found.launch(1, 256, [np.zeros(1)], memory=memory, check=False)
+        found.launch(
+            1, 256, [np.zeros(1)], watch=False, limits=ptx.Limits(memory=memory)
+        )
     assert why.value.kind == "memory"
 
 
@@ -163,11 +169,11 @@ def test_memory_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -
         launch(kernel(""))
 
 
-@pytest.mark.parametrize("name", ["seconds", "memory", "output"])
+@pytest.mark.parametrize("name", ["seconds", "memory", "output", "stack"])
 @pytest.mark.parametrize("wrong", [-1, "1", 1j, True, [], np.zeros(2), float("nan")])
 def test_limits_are_numbers(name: str, wrong: Any) -> None:
     with pytest.raises(fm.Error, match=f"^{name} is "):
-        check_limits(**{"seconds": 1, "memory": 1, "output": 1, name: wrong})
+        check_limits(ptx.Limits(**{name: wrong}))
 
 
 # ── text ────────────────────────────────────────────────────────────────────
@@ -199,9 +205,9 @@ def test_widths_from_memory_have_an_end() -> None:
 
 def test_a_kernel_prints_so_much_and_no_more() -> None:
     text = kernel(PRINT * 3, words("%10d"))
-    assert len(launch(text, output=30).output) == 30
+    assert len(launch(text, limits=ptx.Limits(output=30)).output) == 30
     with pytest.raises(fm.errors.LimitReached, match="more than 29 characters") as why:
-        launch(text, output=29)
+        launch(text, limits=ptx.Limits(output=29))
     assert (why.value.kind, len(why.value.output)) == ("output", 20)
 
 
@@ -253,4 +259,4 @@ WRONG = {
 def test_a_wrong_call_is_refused_in_words(body: str, watch: bool) -> None:
     before, said = WRONG[body]
     with pytest.raises(fm.Error, match=said):
-        launch(kernel(body, before), check=watch)
+        launch(kernel(body, before), watch=watch)

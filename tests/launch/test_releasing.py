@@ -50,7 +50,13 @@ def hazard(name: str, **options: Any) -> Callable[[], Any]:
         given = running.for_launch(row, running.made(row))
         if row.cluster > 1:
             options["cluster"] = row.cluster
-        return kernel.launch(row.grid, row.block, given, limit=2_000_000, **options)
+        return kernel.launch(
+            row.grid,
+            row.block,
+            given,
+            limits=ptx.Limits(instructions=2_000_000),
+            **options,
+        )
 
     return launch
 
@@ -61,12 +67,12 @@ def fault(name: str, **options: Any) -> Callable[[], Any]:
     return lambda: kernel.launch(8, 64, [np.zeros(2048, np.int32)], **options)
 
 
-REPORT = {"problems": "report"}
-SEVERAL = {"schedules": ("eager", "lazy", 1)}
+REPORT = {"watch": "report"}
+SEVERAL = {"schedule": ("eager", "lazy", 1)}
 LAUNCHES: dict[str, Callable[[], Any]] = {
-    "not watched": hazard("plain-neighbour", check=False),
-    "not watched, a cluster": hazard("pairs-relaxed_arrival", check=False),
-    "not watched, a copy": hazard("pairs-early_read", check=False),
+    "not watched": hazard("plain-neighbour", watch=False),
+    "not watched, a cluster": hazard("pairs-relaxed_arrival", watch=False),
+    "not watched, a copy": hazard("pairs-early_read", watch=False),
     "watched, several threads": hazard("plain-neighbour"),
     "watched, blocks in turns": hazard("plain-grid_barrier"),
     "watched, mbarriers": hazard("pairs-wrong_parity"),
@@ -83,9 +89,9 @@ LAUNCHES: dict[str, Callable[[], Any]] = {
     "an ended block is reported": hazard("pairs-exited_block-1", **REPORT),
     "a fault": fault("beyond"),
     "a fault is reported": fault("beyond", **REPORT),
-    "a fault, not watched": fault("beyond", check=False),
+    "a fault, not watched": fault("beyond", watch=False),
     "a deadlock": fault("stuck"),
-    "a deadlock, not watched": fault("stuck", check=False),
+    "a deadlock, not watched": fault("stuck", watch=False),
     "an mbarrier is misused": hazard("pairs-overwritten_barrier-1"),
     "some lanes": hazard("plain-some_lanes-1"),
 }
@@ -95,7 +101,7 @@ def outcome(launch: Callable[[], Any]) -> Any:
     """The result, or the error."""
     try:
         return launch()
-    except ptx.KernelFault as error:
+    except ptx.KernelError as error:
         return error
 
 

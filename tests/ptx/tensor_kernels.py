@@ -176,7 +176,7 @@ def run(
     group: int = 1,
     lanes: Sequence[int] = (),
     schedule: str | int = "eager",
-    check: bool = False,
+    watch: bool = False,
     **given: int,
 ) -> NDArray[np.uint32]:
     """Tensor memory after one piece of work."""
@@ -188,6 +188,6 @@ def run(
     arguments = [tile, np.array([words[n] for n in NAMES], np.uint64), after]
     cluster = {"cluster": 2} if group == 2 else {}
     kernel(tuple(work), group).launch(
-        group, 128, arguments, schedule=schedule, check=check, **cluster
+        group, 128, arguments, schedule=schedule, watch=watch, **cluster
     )
     return after

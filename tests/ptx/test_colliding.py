@@ -22,7 +22,7 @@ def test_the_same_lane_stays_as_on_an_h200(space: str, width: str) -> None:
     scratch = np.zeros(16 * colliding.WARPS, np.uint8)
     kernel = ptx.parse(colliding.kernel(space, width)).kernels["f"]
     shape = colliding.WARPS // colliding.BLOCK, 32 * colliding.BLOCK
-    kernel.launch(*shape, [colliding.masks(), out, scratch], problems="report")
+    kernel.launch(*shape, [colliding.masks(), out, scratch], watch="report")
     assert out.tolist() == recorded[f"{space} {width}"]
 
 

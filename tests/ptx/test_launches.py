@@ -39,7 +39,7 @@ def is_watched(launch: recordings.Launch) -> bool:
 
 @pytest.mark.parametrize("launch", REPLAYED, ids=[each.identity for each in REPLAYED])
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
-    found = launches.replay_one(launch.file, launch.row, check=is_watched(launch))
+    found = launches.replay_one(launch.file, launch.row, watch=is_watched(launch))
     assert not found.lines
     wrong = {each.rule for each in found.hazards}
     assert wrong == RACES.get(launch.identity, set())

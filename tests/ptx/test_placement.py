@@ -161,7 +161,7 @@ def test_a_kernel_has_what_it_names() -> None:
 )
 def test_reports_name_the_variable_that_the_kernel_names(name: str, said: str) -> None:
     made = ptx.parse(TWO).kernels[name]
-    found = made.launch(1, 64, [np.zeros(1)], shared=64, problems="report").problems
+    found = made.launch(1, 64, [np.zeros(1)], shared=64, watch="report").problems
     assert any(f"{said} (shared 0x408" in each.message for each in found)
 
 

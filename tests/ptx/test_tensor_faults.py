@@ -34,13 +34,13 @@ MMA = "tcgen05.mma.cta_group::1.kind::f16 [%d], %l2, %l3, %r1, %q;"
 
 
 def launch(
-    body: str, schedule: str | int = "eager", warps: int = 1, check: bool = False
+    body: str, schedule: str | int = "eager", warps: int = 1, watch: bool = False
 ) -> np.ndarray:
     """What a kernel with this body writes to ``out``."""
     out = np.zeros(32 * warps, np.uint32)
     text = f"{HEAD}{body}\nret;\n}}"
     kernel = ptx.parse(text).kernels["f"]
-    kernel.launch(1, 32 * warps, [out], schedule=schedule, check=check)
+    kernel.launch(1, 32 * warps, [out], schedule=schedule, watch=watch)
     return out
 
 
@@ -118,7 +118,7 @@ def test_a_target_without_tensor_memory() -> None:
     text = f"{HEAD}{BEGIN}{END}ret;\n}}"
     kernel = ptx.parse(text).kernels["f"]
     with pytest.raises(KernelFault, match=r"sm_120a does not have tcgen05\.alloc"):
-        kernel.launch(1, 32, [np.zeros(32, np.uint32)], target="sm_120a", check=False)
+        kernel.launch(1, 32, [np.zeros(32, np.uint32)], target="sm_120a", watch=False)
 
 
 def test_columns_that_are_not_freed() -> None:
@@ -172,9 +172,9 @@ def test_a_pair_allocates_together() -> None:
     kernel = ptx.parse(text).kernels["f"]
     out = np.zeros(64, np.uint32)
     for schedule in ("eager", "lazy"):
-        kernel.launch(4, 32, [out], cluster=4, schedule=schedule, check=False)
+        kernel.launch(4, 32, [out], cluster=4, schedule=schedule, watch=False)
     with pytest.raises(KernelFault, match="needs a pair of blocks"):
-        kernel.launch(1, 32, [out], check=False)
+        kernel.launch(1, 32, [out], watch=False)
 
 
 def test_a_load_that_reduces() -> None:
@@ -193,7 +193,7 @@ st.global.u32 [%l0], %r6;
 """
     text = HEAD.replace("sm_100a", "sm_103a") + body + "ret;\n}"
     out = np.zeros(32, np.uint32)
-    ptx.parse(text).kernels["f"].launch(1, 32, [out], check=False)
+    ptx.parse(text).kernels["f"].launch(1, 32, [out], watch=False)
     assert (out == np.arange(32) + 3).all()
 
 

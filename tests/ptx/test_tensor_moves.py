@@ -65,7 +65,7 @@ def _fill(columns: int) -> list[str]:
 def _launch(body: list[str], memory: np.ndarray, registers: np.ndarray) -> None:
     kernel = ptx.parse(_text(body)).kernels["f"]
     kernel.launch(
-        1, 256, [memory[32:64].copy(), registers], schedule="lazy", check=False
+        1, 256, [memory[32:64].copy(), registers], schedule="lazy", watch=False
     )
 
 

@@ -47,8 +47,8 @@ def test_a_launch_is_right_in_every_schedule(name: str) -> None:
         cluster=row["cluster"],
         shared=row["shared"],
         target="sm_100a",
-        schedules=SCHEDULES if WHOLE else SCHEDULES[name in SLOW : 2],
-        problems="report",
+        watch="report",
+        schedule=SCHEDULES if WHOLE else SCHEDULES[name in SLOW : 2],
     )
     assert not [each for each in result.problems if each.severity != "info"]
     blackwell_results.check(name, row["arguments"], before, arrays)

@@ -105,8 +105,8 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(version: str, name: str) -> None:
         cluster=row["cluster"],
         shared=row["shared"],
         target="sm_90a",
-        schedules=SCHEDULES if WHOLE else QUICK[version][name],
-        problems="report",
+        watch="report",
+        schedule=SCHEDULES if WHOLE else QUICK[version][name],
     )
     found = {each.rule for each in result.problems if each.severity != "info"}
     assert found == STORED_TWICE.get(name, set())

@@ -362,7 +362,7 @@ def said(group: str, body: str, stored: str, **options: Any) -> list[Any]:
     if blocks == 2:
         options["cluster"] = 2
     made = compiled(group, body, stored)
-    result = made.launch(blocks, 128, arrays, problems="report", **options)
+    result = made.launch(blocks, 128, arrays, watch="report", **options)
     return [each for each in result.hazards if each.severity != "info"]
 
 

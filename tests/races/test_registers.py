@@ -67,7 +67,7 @@ def found(*lines: str, schedule: str = "eager") -> list[tuple[str, str, str]]:
     """Rule, severity and text of the instruction of every problem."""
     text = "\n".join([BEGIN, *lines, END])
     out = np.zeros(2 * 128, np.uint32)
-    result = kernel(text).launch(2, 128, [out], problems="report", schedule=schedule)
+    result = kernel(text).launch(2, 128, [out], watch="report", schedule=schedule)
     return [
         (each.rule, each.severity, each.text)
         for each in result.problems

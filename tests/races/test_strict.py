@@ -1,9 +1,10 @@
-"""Rules on which sources disagree are reported with ``strict=True`` only."""
+"""Rules on which sources disagree are reported with ``watch="strict"`` only."""
 
 from __future__ import annotations
 
 import pytest
 
+from fragmenta import ptx
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import ROWS
 
@@ -23,8 +24,7 @@ def test_a_fence_that_shipped_kernels_leave_out(name: str, strict: bool) -> None
         row.block,
         given,
         cluster=row.cluster,
-        strict=strict,
-        problems="report",
+        watch=ptx.Watch("report", strict=strict),
     )
     told = {(each.rule, each.severity) for each in result.hazards}
     contested = ("missing-proxy-fence", "warning")

@@ -42,7 +42,7 @@ def test_memory_is_as_the_first_run_left_it() -> None:
 def test_instructions_are_counted_once() -> None:
     stored = "st.global.u32 [%mine], %t; ret;"
     one = kernel(READ + stored).launch(1, 32, [np.zeros(32, np.uint32)])
-    other = kernel(READ + stored).launch(1, 32, [np.zeros(32, np.uint32)], check=False)
+    other = kernel(READ + stored).launch(1, 32, [np.zeros(32, np.uint32)], watch=False)
     assert one.instructions == other.instructions
 
 
@@ -50,7 +50,7 @@ def test_what_nobody_writes_stays_as_it_is() -> None:
     body = "ld.global.u32 %r1, [%mine]; sub.u32 %r2, %r1, %r1; setp.lt.u32 %p1, %t, 8;"
     body += "@%p1 st.global.u32 [%mine], %r2; ret;"
     out = ptx.empty(32, np.uint32)
-    result = kernel(body).launch(1, 32, [out], problems="report")
+    result = kernel(body).launch(1, 32, [out], watch="report")
     assert rules(result) == {}  # the undefined numbers cancel out
     assert (out[:8] == 0).all()
     assert (out[8:] == POISON).all()
@@ -77,7 +77,7 @@ LOOP:
 def test_several_schedules_are_followed() -> None:
     body = READ + "st.global.u32 [%mine], %r1; ret;"
     out = np.zeros(32, np.uint32)
-    result = kernel(body).launch(1, 32, [out], schedules=["eager", "lazy"])
+    result = kernel(body).launch(1, 32, [out], schedule=["eager", "lazy"])
     assert rules(result) == {"uninitialised": "warning"}
     assert len([e for e in result.hazards if e.rule == "uninitialised"]) == 1
 

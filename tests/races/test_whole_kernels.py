@@ -44,7 +44,7 @@ LOOP:
 def rules(body: str, arguments: list[Any], blocks: int = 4, **given: str) -> set[str]:
     """The rules of all that is wrong, or worth knowing."""
     made = kernel(body, **given)
-    result = made.launch(blocks, 64, arguments, problems="report")
+    result = made.launch(blocks, 64, arguments, watch="report")
     return {each.rule for each in result.hazards}
 
 
@@ -155,7 +155,7 @@ def test_an_mbarrier_that_nobody_uses_may_be_written_over(
 ) -> None:
     # So does Triton 3.6.  Only mbarrier.inval is missing.
     made = kernel(OVERWRITTEN.format(use=use))
-    result = made.launch(1, 64, [np.zeros(64, np.int32)], problems="report")
+    result = made.launch(1, 64, [np.zeros(64, np.int32)], watch="report")
     assert [each.severity for each in result.hazards if each.rule == "mbarrier"] == [
         severity
     ]

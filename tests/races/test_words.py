@@ -13,9 +13,9 @@ from fragmenta.cuda.tools.raw import parameter_names
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import RULES, SEVERITIES
 from fragmenta.races.report import phrases
-from fragmenta.races.report.telling import order
+from fragmenta.races.report.messages import order
 from tests.ptx.hazards.cases import cases
-from tests.races.test_telling import first, result
+from tests.races.test_messages import first, result
 
 HEAD = '.version 8.0\n.target sm_80\n.address_size 64\n.file 1 "FILE"\n'
 RACE = """
@@ -56,7 +56,7 @@ def kernel(body: str, place: str, file: str = "k.cu", name: str = "k") -> ptx.Ke
 def race(made: ptx.Kernel, grid: int = 1, block: int = 64, out: Any = None) -> Problem:
     """The error of a launch."""
     given = np.zeros((64, 64), np.uint32) if out is None else out
-    found = made.launch(grid, block, [given], problems="report").hazards
+    found = made.launch(grid, block, [given], watch="report").hazards
     return next(each for each in found if each.severity == "error")
 
 
@@ -237,7 +237,7 @@ def test_illegal_metadata_names_lane_code_and_row() -> None:
         made.launch(1, 32, [0x44440444])
     assert raised.value.kind == "metadata"
     assert "lane 0, nibble 3 (row 0, chunk 3): code 0000" in str(raised.value)
-    found = made.launch(1, 32, [0x44440444], problems="report").hazards
+    found = made.launch(1, 32, [0x44440444], watch="report").hazards
     assert "code 0000" in found[-1].message
 
 

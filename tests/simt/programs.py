@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fragmenta import ptx
 from tests.simt.kernels import kernel, run
 
 MASK = 0xFFFFFFFF
@@ -341,7 +342,14 @@ def difference(seed: int, count: int = TOGETHER) -> str:
     initial[:, ::2] &= 15
     out = np.zeros((count, THREADS, REGISTERS + 1), np.uint32)
     made = kernel(body(programs), ".param .u64 initial")
-    run(made, out, initial, threads=THREADS, blocks=count, limit=50_000_000)
+    run(
+        made,
+        out,
+        initial,
+        threads=THREADS,
+        blocks=count,
+        limits=ptx.Limits(instructions=50_000_000),
+    )
     for number, steps in enumerate(programs):
         want = executed(steps, initial)
         if (out[number] != want).any():

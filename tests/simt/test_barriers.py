@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fragmenta import ptx
 from fragmenta.errors import KernelFault
 from tests.simt.kernels import launched
 
@@ -94,7 +95,7 @@ def test_one_warp_arrives_and_another_waits() -> None:
         setp.lt.u32 %p2, %r2, 20;
         @%p2 bra TAKE;
     END: st.global.u32 [%mine], %r1;"""
-    found = launched(body, 64, limit=LIMIT)
+    found = launched(body, 64, limits=ptx.Limits(instructions=LIMIT))
     assert not found[:32].any()
     assert (found[32:] == 19000 + 20 * np.arange(32)).all()
 
@@ -177,7 +178,7 @@ def test_lanes_that_come_later_to_the_same_barrier() -> None:
         ld.shared.u32 %r1, [%r7];
         st.global.u32 [%mine], %r1;""",
         64,
-        limit=LIMIT,
+        limits=ptx.Limits(instructions=LIMIT),
     )
     assert (found == 1).all()
 
@@ -237,7 +238,7 @@ def test_a_guarded_barrier() -> None:
 
 def fault(body: str, threads: int) -> KernelFault:
     with pytest.raises(KernelFault) as caught:
-        launched(body, threads, limit=LIMIT)
+        launched(body, threads, limits=ptx.Limits(instructions=LIMIT))
     return caught.value
 
 

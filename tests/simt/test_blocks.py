@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from fragmenta import ptx
 from tests.simt.kernels import kernel, launched, module, run
 
 LIMIT = 50_000_000
@@ -42,7 +43,7 @@ def test_shared_memory_and_registers_are_new_in_every_block() -> None:
         st.global.u32 [%mine], %r1;""",
         32,
         40,
-        check=False,  # to read what nobody wrote is a mistake
+        watch=False,  # to read what nobody wrote is a mistake
     )
     assert (found == 1).all()
 
@@ -60,7 +61,12 @@ def test_a_lock_between_blocks() -> None:
         membar.gl;
         atom.global.exch.b32 %r1, [lock], 0;"""
     made = module(body, before=COUNTER)
-    run(made.kernels["k"], np.zeros(1), blocks=100, limit=LIMIT)
+    run(
+        made.kernels["k"],
+        np.zeros(1),
+        blocks=100,
+        limits=ptx.Limits(instructions=LIMIT),
+    )
     assert made.variables["total"].view(np.uint32)[0] == sum(range(100))
 
 
@@ -88,7 +94,7 @@ def test_a_running_sum_by_looking_back() -> None:
         [np.zeros((200, 2), np.uint32)],
         parameters=".param .u64 state",
         words=200,
-        limit=LIMIT,
+        limits=ptx.Limits(instructions=LIMIT),
     )
     assert (found == np.cumsum(np.arange(200))).all()
 
@@ -143,7 +149,9 @@ def test_a_block_waits_for_a_later_one_and_a_barrier_of_the_grid() -> None:
         @%p2 bra STEP;
         mad.wide.u32 %mine, %cta, 4, %out;
         st.global.u32 [%mine], %r1;"""
-    found = launched(body, 1, 40, before=COUNTER, words=40, limit=LIMIT)
+    found = launched(
+        body, 1, 40, before=COUNTER, words=40, limits=ptx.Limits(instructions=LIMIT)
+    )
     assert (found == 5).all()
 
 

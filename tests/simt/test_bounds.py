@@ -72,7 +72,7 @@ def test_operands_that_do_not_fit_are_not_compiled(
     body: str, words: str, check: bool
 ) -> None:
     with pytest.raises(fm.Error) as caught:
-        launch(body, FUNCTIONS, check=check)
+        launch(body, FUNCTIONS, watch=check)
     assert check or isinstance(caught.value, BadOperands)
     assert words in str(caught.value)
     assert "PTX line " in str(caught.value)
@@ -80,7 +80,7 @@ def test_operands_that_do_not_fit_are_not_compiled(
 
 def test_a_kernel_does_not_call_itself() -> None:
     with pytest.raises(fm.Error, match="k is a kernel, which cannot be called"):
-        launch("call k, (%d1);", check=False)
+        launch("call k, (%d1);", watch=False)
 
 
 def _rank(rank: int) -> str:
@@ -110,7 +110,7 @@ def test_a_block_that_is_not_in_the_cluster(
 ) -> None:
     body = f"mov.u64 %d1, {_rank(rank)}; cvt.u32.u64 %r1, %d1; {instruction}"
     with pytest.raises(fm.errors.KernelFault) as caught:
-        launch(body, grid=cluster, block=32, cluster=cluster, check=False)
+        launch(body, grid=cluster, block=32, cluster=cluster, watch=False)
     assert caught.value.kind in (
         "bounds",
         "mbarrier",
@@ -128,4 +128,4 @@ def test_an_address_of_a_block_that_is_not_there(rank: int) -> None:
         "st.shared::cluster.u32 [%r2], %r1;"
     )
     with pytest.raises(fm.errors.KernelFault, match="out of bounds"):
-        launch(body, check=False)
+        launch(body, watch=False)

@@ -111,7 +111,7 @@ def made(undefined: bool) -> ptx.Kernel:
 def stored(u: int, x: int, y: int) -> Any:
     """What each instruction leaves, as numbers whose bits the lanes stored."""
     out = np.zeros((len(EVERY), 32), np.uint32)
-    made(False).launch(1, 32, [out, x, y, u], check=False)
+    made(False).launch(1, 32, [out, x, y, u], watch=False)
     return (out << np.arange(32, dtype=np.uint32)).sum(axis=1, dtype=np.uint64)
 
 
@@ -119,7 +119,7 @@ def stored(u: int, x: int, y: int) -> Any:
 def reported(x: int, y: int) -> list[int]:
     """The bits of each result that are reported as undefined."""
     out = np.zeros((len(EVERY), 32), np.uint32)
-    result: Any = made(True).launch(1, 32, [out, x, y, 0], problems="report")
+    result: Any = made(True).launch(1, 32, [out, x, y, 0], watch="report")
     lines = made(True).function.instructions
     stores = [i for i, each in enumerate(lines) if each.mnemonic == "st.global.u32"]
     found = [0] * len(EVERY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fragmenta import ptx
 from tests.simt.kernels import launched
 
 LIMIT = 5_000_000
@@ -120,7 +121,7 @@ def test_a_spin_lock_between_the_lanes_of_a_warp() -> None:
         bar.warp.sync 0xffffffff;
         ld.volatile.shared.u32 %r4, [%r2];
         st.global.u32 [%mine], %r4;""",
-        limit=LIMIT,
+        limits=ptx.Limits(instructions=LIMIT),
     )
     assert (found == sum(range(32))).all()
 
@@ -142,7 +143,7 @@ def test_a_lane_hands_values_to_the_next() -> None:
     GIVE: add.u32 %r1, %r1, 1;
         st.volatile.shared.u32 [%r5], %r1;
         {STORE}""",
-        limit=LIMIT,
+        limits=ptx.Limits(instructions=LIMIT),
     )
     assert found.tolist() == [132 - lane for lane in range(32)]
 
@@ -178,7 +179,10 @@ D: {STORE}"""
 
 
 def test_lanes_that_wait_in_two_loops_do_not_starve_the_one_they_wait_for() -> None:
-    assert launched(TWO_LOOPS, limit=LIMIT).tolist() == [5, 6] + [0] * 30
+    assert (
+        launched(TWO_LOOPS, limits=ptx.Limits(instructions=LIMIT)).tolist()
+        == [5, 6] + [0] * 30
+    )
 
 
 def test_lanes_that_wait_in_one_function_called_from_two_places() -> None:
@@ -206,7 +210,7 @@ def test_lanes_that_wait_in_one_function_called_from_two_places() -> None:
         call wait, (%r3);
         st.volatile.shared.u32 [%r5], 1;
     D: {STORE}"""
-    found = launched(body, before=wait, limit=LIMIT)
+    found = launched(body, before=wait, limits=ptx.Limits(instructions=LIMIT))
     assert found.tolist() == [7] + [0] * 31
 
 
@@ -264,7 +268,10 @@ def test_bar_warp_sync_of_one_branch_meets_that_of_another() -> None:
     values = np.arange(32)
     for _ in range(3):
         values = values[::-1] + np.where(np.arange(32) < 16, 100, 0)
-    assert launched(body, limit=LIMIT).tolist() == values.tolist()
+    assert (
+        launched(body, limits=ptx.Limits(instructions=LIMIT)).tolist()
+        == values.tolist()
+    )
 
 
 def test_exchanges_with_the_lanes_of_one_branch() -> None:
@@ -447,7 +454,7 @@ def test_a_guarded_call_and_a_branch_past_a_call() -> None:
         call (%r1), twice, (%lane);
     L: {STORE}""",
         before=FUNCTIONS,
-        limit=LIMIT,
+        limits=ptx.Limits(instructions=LIMIT),
     )
     want = [n + 100 if n < 5 else 1 if n < 20 else 2 * n for n in range(32)]
     assert found.tolist() == want

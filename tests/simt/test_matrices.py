@@ -96,7 +96,7 @@ def test_ldmatrix_of_every_form() -> None:
     out = np.zeros(len(every) * STEP, np.uint8)
     parameters = ".param .u64 memory, .param .u64 places"
     made = kernel(ROWS + "\n".join(lines), parameters)
-    run(made, out, image, places, problems="report")  # no target has them all
+    run(made, out, image, places, watch="report")  # no target has them all
     for number, op in enumerate(every):
         want = fm.shared.ldmatrix(op, image, places + 8 * (row_bytes(op) == 8))
         assert (taken(out, number, op) == want).all(), str(op)
@@ -134,7 +134,7 @@ def test_stmatrix_of_every_form() -> None:
     out = np.zeros((len(every), 1024), np.uint8)
     parameters = ".param .u64 memory, .param .u64 places, .param .u64 words"
     made = kernel(ROWS + "\n".join(lines), parameters)
-    run(made, out, image, places, words, blocks=len(every), problems="report")
+    run(made, out, image, places, words, blocks=len(every), watch="report")
     for number, op in enumerate(every):
         (part,) = op.fragments.values()
         want = fm.shared.stmatrix(op, image, places, words[:, : part.registers])

@@ -59,7 +59,7 @@ def test_vectors_of_every_size(space: str) -> None:
     )
     source = np.resize(BYTES, (len(forms), 1024))
     out = np.zeros_like(source)
-    run(made, out, source, problems="report")  # the head is older than 256 bits
+    run(made, out, source, watch="report")  # the head is older than 256 bits
     for number, (bits, count) in enumerate(forms):
         size = 32 * bits * count // 8
         assert (out[number, :size] == source[number, :size]).all(), (bits, count)
@@ -272,7 +272,7 @@ def test_of_lanes_that_store_to_one_shared_word_a_low_one_is_kept(
         st.global.u32 [%out], %r2;"""
     )
     out = np.full(1, 99, np.uint32)
-    run(made, out, problems="report", check=False)
+    run(made, out, watch=False)
     assert out[0] == kept
 
 

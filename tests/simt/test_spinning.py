@@ -108,20 +108,20 @@ WRONG = {
 }
 
 
-def launch(body: str, threads: int, *, check: bool) -> np.ndarray:
+def launch(body: str, threads: int, *, watch: bool) -> np.ndarray:
     x = np.zeros(2, np.uint32)
     text = HEAD + body.replace("COUNT", str(threads))
     made = ptx.parse(text).kernels["k"]
-    made.launch(1, threads, [x], limit=3_000_000, check=check)
+    made.launch(1, threads, [x], watch=watch, limits=ptx.Limits(instructions=3_000_000))
     return x
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("watch", [True, False])
 @pytest.mark.parametrize("name", RIGHT)
-def test_every_lane_makes_progress(name: str, check: bool) -> None:
+def test_every_lane_makes_progress(name: str, watch: bool) -> None:
     """An H200 leaves the same in memory; a flag in global memory stays set."""
     for threads in (32, 64):
-        x = launch(RIGHT[name], threads, check=check)
+        x = launch(RIGHT[name], threads, watch=watch)
         flag_set = int("global" in name)
         assert x.tolist() == [flag_set, threads if name in COUNTING else 0]
 
@@ -129,7 +129,7 @@ def test_every_lane_makes_progress(name: str, check: bool) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_a_deadlock_is_still_found(name: str) -> None:
     with pytest.raises(KernelFault, match="deadlock"):
-        launch(WRONG[name], 64, check=True)
+        launch(WRONG[name], 64, watch=True)
 
 
 def test_lanes_that_nobody_keeps_waiting_stay_together() -> None:

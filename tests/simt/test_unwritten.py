@@ -26,7 +26,7 @@ def found(body: str, threads: int = 32) -> list[tuple[str, int]]:
     """The text of each problem with uninitialised registers, and its count."""
     made = kernel(body)
     out = np.zeros(threads, np.int32)
-    result: Any = made.launch(1, threads, [out], problems="report")
+    result: Any = made.launch(1, threads, [out], watch="report")
     told = [each for _, each in result.found if each.rule is rules.UNINITIALISED]
     return [(each.message.split()[0], each.lanes) for each in told]
 

@@ -116,7 +116,7 @@ def results(bodies: dict[str, str], *, scalar: bool = False) -> dict[str, np.nda
         parameters=".param .u64 given",
         words=128 * len(bodies),
         before=BEFORE,
-        check=False,
+        watch=False,
     )
     return dict(zip(bodies, found.reshape(-1, 32, 4), strict=True))
 

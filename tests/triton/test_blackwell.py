@@ -26,7 +26,7 @@ LONG = ("attention-causal", "attention_by_maps-causal-128")
 def test_a_call_is_right_and_nothing_is_said(launch: Launched) -> None:
     arrays = make_arrays(launch)
     before = deepcopy(arrays)
-    with on_cpu("sm_100a", problems="report", schedules=SCHEDULES) as cpu:
+    with on_cpu("sm_100a", watch="report", schedule=SCHEDULES) as cpu:
         launch.function[launch.grid](
             *as_given(launch, arrays), **launch.constants, **launch.options
         )

@@ -45,7 +45,7 @@ def test_a_call_leaves_the_bytes_of_the_gpu(launch: Launched) -> None:
     row = recorded(version if version in VERSIONS else VERSIONS[-1])[launch.name]
     arrays = make_arrays(launch)
     schedules = SCHEDULES if WHOLE else SCHEDULES[:2]
-    with on_cpu("sm_90a", problems="report", schedules=schedules) as cpu:
+    with on_cpu("sm_90a", watch="report", schedule=schedules) as cpu:
         launch.function[launch.grid](
             *as_given(launch, arrays), **launch.constants, **launch.options
         )

@@ -372,7 +372,7 @@ def tuned(**options: Any) -> Any:
 def test_the_fewest_instructions_win(options: dict[str, Any]) -> None:
     kernel, total = tuned(**options), np.zeros(1, np.float32)
     # All lanes load the total and one stores it: PTX does not order that.
-    with on_cpu(problems="report"):
+    with on_cpu(watch="report"):
         kernel[1,](np.ones(1024, np.float32), total, 1024)
     assert total[0] == 1024
     assert kernel.best_config.kwargs == {"BLOCK": 256}

@@ -117,7 +117,7 @@ def launched(wait: str, schedule: str | int) -> tuple[np.ndarray, set[str]]:
     """What the kernel wrote, and the rules that it breaks."""
     out = np.zeros(32, np.uint32)
     kernel = ptx.parse(KERNEL.format(wait=wait)).kernels["filled"]
-    result = kernel.launch(1, 32, [out], schedule=schedule, problems="report")
+    result = kernel.launch(1, 32, [out], schedule=schedule, watch="report")
     return out, {each.rule for each in result.problems}
 
 

@@ -7,7 +7,9 @@ from fragmenta.units.work import Copy, Work
 
 
 def subclasses(of: type) -> set[type]:
-    """All subclasses, theirs included."""
+    """A class of the package and all its subclasses there."""
+    if not of.__module__.startswith("fragmenta."):
+        return set()
     return {of} | {every for each in of.__subclasses__() for every in subclasses(each)}
 
 

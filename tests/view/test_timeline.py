@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.view.timeline_rows import ClusterRows
-from tests.races.test_telling import result
+from tests.races.test_messages import result
 
 NAMESPACE = {"s": "http://www.w3.org/2000/svg"}
 
@@ -97,7 +97,7 @@ def test_some_events() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    found = result("idioms-ring_wgmma", check=False)
+    found = result("idioms-ring_wgmma", watch=False)
     with pytest.raises(fm.Error, match="was not watched"):
         found.timeline()
 
@@ -111,7 +111,7 @@ def test_pictures_are_saved_and_shown(tmp_path: Path) -> None:
 
 def test_a_raised_hazard_has_the_result() -> None:
     with pytest.raises(ptx.KernelHazard) as raised:
-        result("pairs-early_read-1", problems="raise")
+        result("pairs-early_read-1", watch=True)
     assert "read-before-arrival" in str(raised.value.result.timeline())
 
 
@@ -140,7 +140,7 @@ def test_the_cluster_with_the_problem_is_kept() -> None:
     }
     """
     kernel = ptx.parse(text).kernels["f"]
-    found = kernel.launch(5, 64, [np.zeros(1, np.int32)], problems="report")
+    found = kernel.launch(5, 64, [np.zeros(1, np.int32)], watch="report")
     said = texts(found.timeline())
     assert "block (2, 0, 0), schedule eager" in said
     assert "1  shared-race: PTX line 19 and PTX line 19" in said

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fragmenta.api.returning import like
 from fragmenta.launch import kernel as records
 from fragmenta.launch import result
+from fragmenta.launch.limits import Limits
 
 if TYPE_CHECKING:
     from fragmenta.cuda.tools.device import GPU
@@ -64,7 +65,7 @@ class Kernel(records.Kernel):
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
-        limit: int | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         gpu: GPU | None = None,
     ) -> Verified:
         """Launch it here and on the GPU, and compare every byte of every array.
@@ -83,7 +84,7 @@ class Kernel(records.Kernel):
             shared=shared,
             target=target,
             contract=contract,
-            limit=limit,
+            limits=limits,
             gpu=gpu,
         )
 

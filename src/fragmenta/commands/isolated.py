@@ -1,8 +1,8 @@
-"""A launch in a process of its own, which may not take more than it is given.
+"""Launches in a process of their own, with limits of the system.
 
 The child gets the text and the arguments, and limits of the system: memory, processor
 time, no core file, nothing written to files.  It answers with JSON and the bytes of the
-arrays: nothing that it says is run.  If it dies, that is an error in words.
+arrays; nothing in the answer is executed.  If the child dies, an error says how.
 """
 
 from __future__ import annotations
@@ -29,11 +29,17 @@ from fragmenta import errors
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import cores
 from fragmenta.commands.launch_arguments import LaunchOptions
-from fragmenta.errors import Error, KernelFault, KernelHazard, LimitReached
+from fragmenta.errors import (
+    Error,
+    KernelError,
+    KernelFault,
+    KernelHazard,
+    LimitReached,
+)
 from fragmenta.launch.kernel import Kernel, parse
-from fragmenta.launch.limits import machine_memory, size_text
+from fragmenta.launch.limits import Limits, machine_memory, size_text
 from fragmenta.launch.result import Result
-from fragmenta.ptx.checking.problem import Problem, Related
+from fragmenta.ptx.checking.problem import Problem, Related, problems_of
 from fragmenta.ptx.module import Source
 from fragmenta.simt.arguments import Pointer
 from fragmenta.view.timeline import timeline as draw_timeline
@@ -48,11 +54,11 @@ MOST_TEXT = 1 << 28
 
 
 Json: TypeAlias = dict[str, Any]
-"""What the child says; JSON has any values."""
+"""The answer of the child, as JSON is read."""
 
 
 class Asked(NamedTuple):
-    """What the child is to launch."""
+    """The launch, as the child gets it."""
 
     text: str
     file: str
@@ -64,7 +70,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of an isolated launch."""
+    """The result of an isolated launch."""
 
     result: Result
     timeline: str
@@ -83,8 +89,8 @@ def launch(
     asked = Asked(
         module.text, module.name, kernel.name, sizes, list(values), options, timeline
     )
-    limits = options.get("seconds"), options.get("memory")
-    done = _run(pickle.dumps(tuple(asked)), *limits)
+    limits = options.get("limits", Limits())
+    done = _run(pickle.dumps(tuple(asked)), limits.seconds, limits.memory)
     head, rest = _split(done)
     _put(arrays_of(values), head.pop("arrays", []), rest)
     if "error" in head:
@@ -117,7 +123,7 @@ def arrays_of(values: Sequence[object]) -> list[Array]:
 
 
 def _run(asked: bytes, seconds: float | None, memory: int | None) -> bytes:
-    """Start the child, and say in words how it died, if it did."""
+    """Run the child and return its answer; a child that dies is an error."""
     most = memory if memory is not None else machine_memory()
     limits = json.dumps({"seconds": seconds, "memory": most})
     wait = None if seconds is None else seconds + GRACE
@@ -204,11 +210,11 @@ def _put(arrays: list[Array], sizes: list[int], data: bytes) -> None:
 def _error(head: Json) -> Error:
     """The error that the child raised."""
     kind: object = getattr(errors, str(head["error"]), Error)
-    if not isinstance(kind, type) or not issubclass(kind, KernelFault):
+    if not isinstance(kind, type) or not issubclass(kind, KernelError):
         return _plain(kind, head)
     problems = [_problem(each) for each in head.get("problems", [])]
     if issubclass(kind, KernelHazard):
-        made: KernelFault = KernelHazard(head["message"], head["kind"], problems)
+        made: KernelError = KernelHazard(head["message"], head["kind"], problems)
     else:
         made = kind(head["message"], head["kind"])
         made.problems, made.before = problems, head["before"]
@@ -252,7 +258,7 @@ def _problem_json(problem: Problem) -> dict[str, object]:
 
 
 def _problem(given: Json) -> Problem:
-    """What :func:`_problem_json` made."""
+    """The inverse of :func:`_problem_json`."""
     given.pop("frames", None)  # the source has them
     for each in given["related"]:
         each.pop("frames", None)
@@ -269,7 +275,7 @@ def _problem(given: Json) -> Problem:
 
 
 def child() -> None:
-    """Read what is asked, launch it under limits, and answer."""
+    """Read the launch from stdin, run it under limits, and write the result."""
     limits = json.loads(sys.argv[1])
     asked = pickle.loads(sys.stdin.buffer.read())
     out = os.fdopen(os.dup(1), "wb")
@@ -279,7 +285,7 @@ def child() -> None:
 
 
 def confine(seconds: float | None, memory: int | None) -> None:
-    """Take from this process what a kernel does not need."""
+    """Limit memory, processor time and files of this process."""
     if resource is None:  # Windows
         raise Error("--isolated needs a system with limits of processes")
 
@@ -298,7 +304,7 @@ def confine(seconds: float | None, memory: int | None) -> None:
 
 
 def answer(asked: Asked, out: BinaryIO) -> None:
-    """Launch, and write what came of it."""
+    """Run the launch and write its result."""
     text, name, kernel, sizes, values, options, timeline = asked
     head: dict[str, object]
     try:
@@ -317,7 +323,7 @@ def answer(asked: Asked, out: BinaryIO) -> None:
             "problems": [_problem_json(each) for each in result.problems],
             "timeline": str(draw_timeline(result)) if timeline else "",
         }
-    except KernelFault as fault:
+    except KernelError as fault:
         head = {
             "error": type(fault).__name__,
             "message": fault.message,
@@ -328,7 +334,7 @@ def answer(asked: Asked, out: BinaryIO) -> None:
             "block": fault.block,
             "thread": fault.thread,
             "output": fault.output,
-            "problems": [_problem_json(each) for each in fault.problems],
+            "problems": [_problem_json(each) for each in problems_of(fault)],
         }
     except (Error, MemoryError) as error:
         known = error if isinstance(error, Error) else Error("there is no memory left")

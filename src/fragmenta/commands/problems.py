@@ -1,4 +1,4 @@
-"""How are the problems of a PTX file, or of a launch, shown?"""
+"""Problems of PTX files and launches as text and as SARIF."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import quote
 from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
-from fragmenta.errors import BadCall, KernelFault, KernelHazard
-from fragmenta.ptx.checking.problem import Problem, Related, wrapped
+from fragmenta.errors import BadCall, KernelError, KernelHazard
+from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped
 from fragmenta.ptx.module import Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
 from fragmenta.ptx.rules import of_fault as of_kind
@@ -56,10 +56,10 @@ def _underlined(problem: Problem) -> tuple[str, str]:
     return f"    {line}", f"    {' ' * start}^{'~' * (length - 1)}"
 
 
-def of_fault(fault: KernelFault) -> list[Problem]:
+def of_fault(fault: KernelError) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
     if isinstance(fault, KernelHazard):
-        return fault.problems
+        return problems_of(fault)
     last = Problem(
         of_kind(fault.kind).name,
         ERROR,
@@ -67,10 +67,10 @@ def of_fault(fault: KernelFault) -> list[Problem]:
         1,
         "",
         fault.message,
-        source=fault.place,
+        source=fault.place if isinstance(fault.place, Source) else None,
         block=fault.block,
     )
-    return [*fault.problems, last]
+    return [*problems_of(fault), last]
 
 
 # ── for programs ────────────────────────────────────────────────────────────
@@ -92,7 +92,7 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
             "ruleId": problem.rule,
             "ruleIndex": rules.index(problem.rule),
             "level": _LEVELS[problem.severity],
-            "message": {"text": _told(problem)},
+            "message": {"text": _message(problem)},
             **_locations(file, problem),
         }
         for file, problem in found
@@ -123,7 +123,7 @@ def write_sarif(
         save_text(path, json_text(sarif(found)) + "\n", force)
 
 
-def _told(problem: Problem) -> str:
+def _message(problem: Problem) -> str:
     return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
@@ -138,7 +138,7 @@ def _file(path: str) -> dict[str, str]:
 
 
 def _locations(file: str, problem: Problem) -> dict[str, object]:
-    """Where a code host shows a problem, and all other places.
+    """The location of a problem for code hosts, and its related locations.
 
     That is a line of the program that the PTX was compiled from, if there is one that
     the user can change: the outermost, which is the kernel's own.  What it calls, the
@@ -164,7 +164,7 @@ _INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
 
 
 def _is_own(source: Source) -> bool:
-    """Whether a line is in a file that is here, and that nobody has installed."""
+    """Whether a line is in a file of the user, not in an installed package."""
     whole = os.path.abspath(source.file).replace(os.sep, "/")
     return os.path.isfile(whole) and not _INSTALLED.search(whole)
 

@@ -20,6 +20,7 @@ from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
 from fragmenta.launch.kernel import Kernel, parse
+from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import check_cluster, check_shape
 from fragmenta.launch.result import Result
 from fragmenta.ptx.module import demangled
@@ -276,7 +277,7 @@ def verify(
     shared: int = 0,
     target: str | None = None,
     contract: bool = True,
-    limit: int | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
     gpu: GPU | None = None,
 ) -> Verified:
     """Launch a kernel here and on the GPU, and compare every byte of every array.
@@ -316,8 +317,8 @@ def verify(
         shared=shared,
         target=chip.target,
         contract=contract,
-        limit=limit,
-        check=False,
+        limits=limits,
+        watch=False,
     )
     code = assembled(kernel, chip.target, contract)
     program = prepared.program(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fragmenta.errors import KernelFault, ranges
+from fragmenta.launch.limits import how_to_raise
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import Instruction, Module, Special, demangled
 from fragmenta.ptx.placement import reachable
@@ -150,8 +151,8 @@ def _what(
             return f"not supported: {name}" + (f": {why}" if why else "")
         case Fault.STACK:
             return (
-                "the stack of a recursive function is full; launch(..., stack=) makes "
-                "it larger"
+                "the stack of a recursive function is full; "
+                "launch(..., limits=Limits(stack=)) makes it larger"
             )
         case Fault.DEPTH:
             return f"calls are nested deeper than {layout.RETURNS}"
@@ -272,7 +273,7 @@ def _allocations(place: Place, cluster: Cluster, block: Block) -> str:
     if block.tensor is None:
         return about
     of = f"block {_tuple(place.shape.block_at(block.index))}"
-    asked = cluster.barriers.get("tcgen05", {})
+    asked = cluster.requests
     for number, columns in block.tensor.waiting.items():
         about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
         if block.rank in asked and block.rank ^ 1 not in asked:
@@ -322,8 +323,8 @@ def endless(place: Place, limit: int) -> KernelFault:
     """The error for a kernel that executed too many instructions."""
     block = place.shape.block_at(place.context.index)
     about = (
-        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
-        "not run forever, give a larger limit"
+        f"the kernel executed more than {limit:,} warp instructions; it may run "
+        f"forever{how_to_raise('instructions')}"
     )
     if _lanes(place):
         about += f"\n  block {_tuple(block)} is here:"

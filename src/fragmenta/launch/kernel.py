@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,22 +16,20 @@ from fragmenta.isa.target import check_target
 from fragmenta.launch.grid import run
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import (
-    OUTPUT,
-    SECONDS,
     Limits,
     Meter,
     check_limits,
     no_memory,
 )
 from fragmenta.launch.options import (
-    STACK,
     Options,
+    Watch,
     check_cluster,
     check_cooperative,
-    check_options,
-    check_reporting,
+    check_dynamic,
     check_schedules,
     check_shape,
+    check_watch,
 )
 from fragmenta.launch.result import Result, counted, hazard
 from fragmenta.launch.scheduled_runs import ScheduledRuns
@@ -92,43 +90,33 @@ class Kernel:
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
-        limit: int | None = None,
-        seconds: float | None = SECONDS,
-        memory: int | None = None,
-        output: int | None = OUTPUT,
-        stack: int = STACK,
+        schedule: str | int | Sequence[str | int] = EAGER,
+        watch: bool | str | Watch = True,
+        limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
-        check: bool = True,
-        problems: str = "raise",
-        strict: bool = False,
-        schedule: str | int = EAGER,
-        schedules: Any = None,
         progress: Progress = ignore_progress,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
         ``grid``, ``block`` and ``cluster`` are numbers or tuples; arrays among the
         arguments are changed in place; ``shared`` is the size of dynamic shared memory
-        in bytes.  ``limit`` is the most warp instructions before a
-        :class:`KernelFault`.  ``seconds``, ``memory`` (bytes; by default as many as the
-        machine has) and ``output`` (printed characters) are what the launch may take
-        before a :class:`LimitReached`.  ``contract=False`` does not fuse products and
-        sums as the assembler does.  ``client`` is a Dask client, whose workers then run
-        the blocks.
-        ``progress`` is called now and then with the share of blocks that have begun.
+        in bytes.  ``limits`` says what the launch may take: :class:`Limits`.
+        ``contract=False`` does not fuse products and sums as the assembler does.
+        ``client`` is a Dask client, whose workers then run the blocks.  ``progress`` is
+        called now and then with the share of blocks that have begun.
         ``cooperative=True`` is a cooperative launch: all blocks are under way at the
         same time, and ``grid.sync()`` of cooperative groups synchronises them.
 
         Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
         ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
-        order.  ``schedules`` are several, which must all give the same bits.
+        order.  Several of them in a list or tuple must all give the same bits.
 
-        Unless ``check`` is false, the text of the kernel is checked and the launch is
+        Unless ``watch`` is false, the text of the kernel is checked and the launch is
         watched: ``result.problems`` says what is wrong.  An error in the text is raised
         as a :class:`KernelHazard` before anything runs, one that the launch shows at
-        its end.  With ``problems="report"`` they are in ``result.problems`` only, and
-        what cannot be run is refused nevertheless.  ``strict=True`` also reports what
-        only some sources demand.
+        its end.  With ``watch="report"`` they are in ``result.problems`` only, and
+        what cannot be run is refused nevertheless.  ``watch="strict"`` also reports
+        what only some sources demand.  :class:`Watch` says both.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -156,27 +144,28 @@ class Kernel:
         """
         shape = check_shape(self.function, grid, block)
         shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
-        check_options(limit, stack, shared)
+        check_dynamic(shared)
         check_cooperative(cooperative, client)
-        check_reporting(problems)
-        check_flags(contract=contract, check=check, strict=strict)
+        check_flags(contract=contract)
+        how = check_watch(watch)
         if target is not None:
             check_target(target)
-        several = check_schedules(schedule, schedules, client)
-        limits = check_limits(seconds, memory, output)
+        several = check_schedules(schedule, client)
+        limits = check_limits(limits)
         meter = Meter(limits)
         where = check_target(target or self.loaded.module.target)
         options: Options = {
             "shared": int(shared),
             "target": where,
             "contract": contract,
-            "stack": stack,
+            "stack": limits.stack,
             "cooperative": bool(cooperative),
         }
         given = as_list(arguments)
         start = time.perf_counter()
-        watch = check and client is None
-        if check and problems == "raise":
+        watched = how is not None and client is None
+        raises = how is not None and how.problems == "raise"
+        if raises:
             self._refuse_errors(where)
 
         def prepared(schedule: str | int, defined: int | None = None) -> Launch:
@@ -184,8 +173,8 @@ class Kernel:
                 self.name,
                 shape,
                 given,
-                watch=watch and defined is None,
-                strict=strict,
+                watch=watched and defined is None,
+                strict=how is not None and how.strict,
                 schedule=schedule,
                 defined=defined,
                 names=self.names,
@@ -196,16 +185,17 @@ class Kernel:
             launch.progress = progress
             return launch
 
-        def run_one(launch: Launch, most: int | None = limit) -> str:
+        def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             return self._run(launch, given, options, limits, most, client)
 
-        runs = ScheduledRuns(prepared, run_one, several, reports=problems == "report")
+        reports = how is not None and how.problems == "report"
+        runs = ScheduledRuns(prepared, run_one, several, reports=reports)
         try:
             printed = runs.all()
         except MemoryError as why:
             raise no_memory(why) from why
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
-        find = partial(self._static, where, watch) if check else list
+        find = list if how is None else partial(self._static, where, watched)
         made = self.results(
             counts,
             fidelity,
@@ -213,12 +203,12 @@ class Kernel:
             time.perf_counter() - start,
             where,
             self.loaded.module.target,
-            watch,
+            watched,
             find,
             runs.found,
             runs.recorded,
         )
-        if problems == "raise":
+        if raises:
             made.raise_errors()
         return made
 

@@ -1,4 +1,4 @@
-"""The limits of a launch: time, memory and printed text.
+"""The limits of a launch: time, memory, printed text, instructions and stacks.
 
 A kernel can ask for any amount of them: a loop that never ends, gigabytes of variables,
 ``printf`` with a width of two billion.  The limits are checked whenever its code comes
@@ -22,6 +22,8 @@ SECONDS = 3600.0
 """The default limit of time."""
 OUTPUT = 1 << 24
 """The default limit of printed characters."""
+STACK, MOST_STACK = 1 << 16, 1 << 20
+"""Bytes of the stack of each thread, and the most of them."""
 LINES_A_SECOND, BYTES_A_LINE = 20_000, 1024
 """What LLVM needs at most for a line of its language; measured, with some reserve."""
 BETWEEN = 0.05
@@ -29,21 +31,38 @@ BETWEEN = 0.05
 
 
 class Limits(NamedTuple):
-    """What a launch may take; None for no limit."""
+    """What a launch may take; None for no limit.
+
+    A launch that needs more is stopped with a :class:`LimitReached`, and with a
+    :class:`KernelFault` if it executes too many instructions.
+
+    >>> from fragmenta import ptx
+    >>> limits = ptx.Limits(seconds=10, instructions=1_000_000)
+    >>> limits.seconds, limits.memory
+    (10, None)
+    """
 
     seconds: float | None = SECONDS
+    """How long the launch may take."""
     memory: int | None = None
+    """Bytes of memory; by default as many as the machine has."""
     output: int | None = OUTPUT
+    """Characters that the kernel may print."""
+    instructions: int | None = None
+    """Warp instructions that may be executed."""
+    stack: int = STACK
+    """Bytes of the stack of each thread."""
 
 
-def check_limits(
-    seconds: float | None, memory: int | None, output: int | None
-) -> Limits:
+def check_limits(limits: Limits) -> Limits:
     """The limits of a launch; what is not a number is refused.
 
-    >>> check_limits(2, 1 << 30, None)
-    Limits(seconds=2.0, memory=1073741824, output=None)
+    >>> check_limits(Limits(2, 1 << 30, None)).seconds
+    2.0
     """
+    if not isinstance(limits, Limits):
+        raise BadCall(f"limits is ptx.Limits(seconds=, memory=, ...); given {limits!r}")
+    seconds, memory, output, instructions, stack = limits
     if seconds is not None:
         number = isinstance(seconds, (int, float)) or is_whole(seconds)
         if not number or isinstance(seconds, bool) or not 0 < seconds < math.inf:
@@ -55,15 +74,23 @@ def check_limits(
     for name, what, given in (
         ("memory", "bytes that a launch may use", memory),
         ("output", "characters that a kernel may print", output),
+        ("instructions", "warp instructions that a kernel may execute", instructions),
     ):
         if given is not None and (not is_whole(given) or given < 0):
             raise BadCall(
                 f"{name} is the {what}, a whole number or None; given {given!r}"
             )
+    if not is_whole(stack) or not 0 <= stack <= MOST_STACK:
+        raise BadCall(
+            f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
+            f"{stack!r}"
+        )
     return Limits(
         seconds,
         machine_memory() if memory is None else int(memory),
         None if output is None else int(output),
+        None if instructions is None else int(instructions),
+        int(stack),
     )
 
 
@@ -135,7 +162,7 @@ class Meter:
         now, seconds = self._clock(), self.limits.seconds
         if seconds is not None and now - self._start > seconds:
             raise LimitReached(
-                f"the launch took longer than {seconds:g} s{_more('seconds')}",
+                f"the launch took longer than {seconds:g} s{how_to_raise('seconds')}",
                 "seconds",
             )
         if now < self._look:
@@ -152,7 +179,9 @@ class Meter:
 
     def _too_much(self, what: str) -> None:
         most = size_text(self.limits.memory or 0)
-        raise LimitReached(f"{what}; {most} are allowed{_more('memory')}", "memory")
+        raise LimitReached(
+            f"{what}; {most} are allowed{how_to_raise('memory')}", "memory"
+        )
 
     def code(self, lines: int) -> None:
         """Raise if so much code takes longer to compile than the launch may take."""
@@ -160,7 +189,8 @@ class Meter:
         if seconds is not None and lines > seconds * LINES_A_SECOND:
             raise LimitReached(
                 f"the kernel is so long that it takes more than {seconds:g} s to "
-                f"compile: over {lines:,} lines of LLVM's language{_more('seconds')}",
+                f"compile: over {lines:,} lines of LLVM's language"
+                + how_to_raise("seconds"),
                 "seconds",
             )
         self.room(lines * BYTES_A_LINE, f"{lines:,} lines of LLVM's language")
@@ -171,7 +201,8 @@ class Meter:
         most = self.limits.output
         if most is not None and self._printed > most:
             raise LimitReached(
-                f"the kernel prints more than {most:,} characters{_more('output')}",
+                f"the kernel prints more than {most:,} characters"
+                + how_to_raise("output"),
                 "output",
             )
         self.check()
@@ -179,13 +210,15 @@ class Meter:
 
 def default_meter() -> Meter:
     """A meter with the default limits."""
-    return Meter(check_limits(SECONDS, None, OUTPUT))
+    return Meter(check_limits(Limits()))
 
 
-def _more(name: str) -> str:
+def how_to_raise(name: str) -> str:
     """How a limit is raised."""
-    option = {"output": "printed"}.get(name, name)  # --output is a file everywhere
-    return f"; launch(..., {name}=) allows more, --{option} on the command line"
+    others = {"output": "printed", "instructions": "limit"}  # --output is a file
+    option = others.get(name, name)
+    more = f"launch(..., limits=Limits({name}=)) allows more"
+    return f"; {more}, --{option} on the command line"
 
 
 def no_memory(why: MemoryError) -> LimitReached:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TypedDict
 
 import numpy as np
 
-from fragmenta.arrays.checks import is_among, is_whole
-from fragmenta.errors import BadCall, ShapeError, ValueRangeError
+from fragmenta.arrays.checks import check_flags, is_among, is_whole
+from fragmenta.errors import BadCall, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
 from fragmenta.units.schedule import EAGER, Schedule
 
-STACK, MOST_STACK = 1 << 16, 1 << 20
-"""Bytes of the stack of each thread, and the most of them."""
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
 
@@ -32,19 +31,61 @@ class Options(TypedDict):
     cooperative: bool
 
 
-def check_options(limit: int | None, stack: int, shared: int) -> None:
-    """Refuse what is not a number of instructions or bytes."""
+@dataclass(frozen=True)
+class Watch:
+    """How a launch is watched.
+
+    ``launch(watch=True)`` is ``Watch()``, ``watch="report"`` is ``Watch("report")``,
+    and ``watch="strict"`` is ``Watch(strict=True)``; ``watch=False`` does not watch.
+
+    >>> from fragmenta import ptx
+    >>> ptx.Watch("report", strict=True)
+    Watch(problems='report', strict=True)
+    >>> ptx.Watch("rise")
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: problems is 'raise' or 'report'; given 'rise' (did you \
+mean raise?)
+    """
+
+    problems: str = "raise"
+    """``"raise"``: an error is a :class:`KernelHazard`.  ``"report"``: it is in
+    ``result.problems`` only."""
+    strict: bool = False
+    """Whether to report also what only some sources demand."""
+
+    def __post_init__(self) -> None:
+        words = ("raise", "report")
+        if not is_among(self.problems, words):
+            hint = nearest(str(self.problems), words)
+            given = f"given {self.problems!r}{hint}"
+            raise BadCall(f"problems is 'raise' or 'report'; {given}")
+        check_flags(strict=self.strict)
+
+
+def check_watch(watch: bool | str | Watch) -> Watch | None:
+    """How a launch is watched; None if it is not.
+
+    >>> check_watch("report"), check_watch(False)
+    (Watch(problems='report', strict=False), None)
+    """
+    if isinstance(watch, Watch):
+        return watch
+    if isinstance(watch, bool | np.bool_):
+        return Watch() if watch else None
+    words = {"raise": Watch(), "report": Watch("report"), "strict": Watch(strict=True)}
+    if isinstance(watch, str) and watch in words:
+        return words[watch]
+    hint = nearest(watch, words) if isinstance(watch, str) else ""
+    raise BadCall(
+        f"watch is True, False, {one_of(map(repr, words))}, or a ptx.Watch; given "
+        f"{watch!r}{hint}"
+    )
+
+
+def check_dynamic(shared: int) -> None:
+    """Refuse what is not a size of dynamic shared memory."""
     if not is_whole(shared) or shared < 0:
         raise BadCall(f"shared is the bytes of dynamic shared memory; given {shared!r}")
-    if limit is not None and (not is_whole(limit) or limit < 0):
-        raise BadCall(
-            f"limit is a number of warp instructions, or None; given {limit!r}"
-        )
-    if not is_whole(stack) or not 0 <= stack <= MOST_STACK:
-        raise BadCall(
-            f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
-            f"{stack!r}"
-        )
 
 
 def check_cooperative(cooperative: bool, client: object) -> None:
@@ -147,28 +188,16 @@ def check_cluster(
     return found
 
 
-def check_reporting(problems: str) -> None:
-    """Refuse a word that does not say what to do about problems."""
-    if not is_among(problems, ("raise", "report")):
-        raise BadCall(f"problems is 'raise' or 'report'; given {problems!r}")
-
-
 def check_schedules(
-    schedule: str | int, schedules: object, client: object
+    schedule: str | int | Sequence[str | int], client: object
 ) -> list[str | int]:
     """The schedules of a launch, at least one."""
-    if schedules is None:
-        chosen = [schedule]
+    if isinstance(schedule, Sequence) and not isinstance(schedule, str):
+        chosen = list(schedule)
     else:
-        if not is_among(schedule, (EAGER,)):
-            raise BadCall("give schedule or schedules, not both")
-        if not isinstance(schedules, Iterable) or isinstance(
-            schedules, str | bytes | np.ndarray
-        ):
-            raise BadCall(f"schedules is a list of schedules; given {schedules!r}")
-        chosen = list(schedules)
+        chosen = [schedule]
     if not chosen:
-        raise BadCall("schedules needs at least one schedule; given none")
+        raise BadCall("schedule is one schedule or several; given none")
     for each in chosen:
         Schedule(each)  # refuses what is not a schedule
     if client is not None and chosen != [EAGER]:

@@ -157,10 +157,10 @@ class ScheduledRuns:
             return
         before = [each for each in launch.machine.problems if each.severity == "error"]
         if before:
-            from fragmenta.races.report.telling import tell_all
+            from fragmenta.races.report.messages import reports
 
             kept = launch.kept
-            fault.problems = tell_all((kept, each) for each in before)
+            fault.problems = reports((kept, each) for each in before)
             fault.before = first_errors(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
@@ -176,8 +176,12 @@ class ScheduledRuns:
     def _gather(self, launch: Launch) -> None:
         if launch.machine is None:
             return
-        if launch.machine.watching is not None:
-            self.recorded += launch.machine.watching.recorded()
+        watching = launch.machine.watching
+        if watching is not None:
+            from fragmenta.races.launch_watch import LaunchWatch
+
+            if isinstance(watching, LaunchWatch):
+                self.recorded += watching.recorded()
         known, kept = {each.key for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
             if each.key not in known:

@@ -8,8 +8,9 @@ empty(shape, dtype)       an array that counts as unwritten
 struct(...)               a struct by value, with pointers in it
 tensor_map(array, box)    the tensor map of an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
+Watch, Limits             how a launch is watched, and what it may take
 KernelFault               the error of a kernel that does what it must not do
-KernelHazard              the error of one that ran to its end with a race or the like
+KernelHazard              the error of one with a race or the like; both are KernelError
 
 >>> import numpy as np
 >>> from fragmenta import ptx
@@ -32,11 +33,13 @@ from fragmenta.door import homes, opener
 _HOME = homes(
     {
         "api.kernels": "Kernel Result load parse",
+        "launch.limits": "Limits",
+        "launch.options": "Watch",
         "launch.structs": "struct tensor_map",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
         "api.raw": "RawKernel",
-        "errors": "KernelFault KernelHazard",
+        "errors": "KernelError KernelFault KernelHazard LimitReached",
     }
 )
 __all__ = sorted(_HOME)  # noqa: PLE0605 - the keys are strings
@@ -48,8 +51,12 @@ if TYPE_CHECKING:
     from fragmenta.api.kernels import load as load
     from fragmenta.api.kernels import parse as parse
     from fragmenta.api.raw import RawKernel as RawKernel
+    from fragmenta.errors import KernelError as KernelError
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
+    from fragmenta.errors import LimitReached as LimitReached
+    from fragmenta.launch.limits import Limits as Limits
+    from fragmenta.launch.options import Watch as Watch
     from fragmenta.launch.structs import struct as struct
     from fragmenta.launch.structs import tensor_map as tensor_map
     from fragmenta.simt.arguments import pointer as pointer

@@ -21,7 +21,6 @@ from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.races.order import Functions
 from fragmenta.races.probes import undefined_bits
-from fragmenta.races.report.history import Recorded
 from fragmenta.races.undefined_products import (
     UNSET,
     WARPS,
@@ -31,8 +30,8 @@ from fragmenta.races.undefined_products import (
     tensor_work,
     warpgroup_product,
 )
-from fragmenta.registers.tensor import COLUMNS
-from fragmenta.registers.tensor import LANES as TENSOR_LANES
+from fragmenta.registers.tensor_fragment import COLUMNS
+from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
 from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
 from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned
@@ -157,10 +156,6 @@ class DefinedWatch:
 
     def collect(self, problems: Problems) -> None:
         """Add nothing: everything was reported when it was seen."""
-
-    def recorded(self) -> list[Recorded]:
-        """Nothing is recorded."""
-        return []
 
 
 def _by_slot(
@@ -341,6 +336,7 @@ class DefinedObserver(Port):
             unset = self.shadows[warp.block.rank].cells[part] != 0
             numbers = np.random.default_rng(self.watch.seed)
             some = numbers.integers(0, 1 << 32, unset.shape, np.uint32)
+            assert warp.block.tensor is not None  # it has just allocated
             image = warp.block.tensor.image
             image[part] = np.where(unset, some, image[part])
 

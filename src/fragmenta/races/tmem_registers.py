@@ -1,7 +1,7 @@
 """The race detector of registers that a ``tcgen05.ld`` in flight fills.
 
 Between ``tcgen05.ld`` and the ``tcgen05.wait::ld`` of its warp, the registers of its
-result are in flight.  This is checked only with ``strict=True``: ptxas waits for the
+result are in flight.  This is checked only with ``watch="strict"``: ptxas waits for the
 registers wherever they are used, and Triton's kernels depend on that.  Compiled code
 reads a byte for each register, as for those of ``wgmma``: see :mod:`register_watch`.
 """

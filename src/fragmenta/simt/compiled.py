@@ -62,7 +62,7 @@ class Compiled:
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: tuple[int, ...] = (0, 0)
     """The place and the bytes of register shadows that begin undefined."""
-    shadows: tuple[tuple[int, ...], ...] = ()
+    shadows: tuple[tuple[int, int], ...] = ()
     """The place of each register or word with a shadow, and that of its shadow."""
     undefined: tuple[tuple[int, ...], ...] = ()
     """The places of registers that begin undefined, and their bytes."""

@@ -14,7 +14,7 @@ the rest of its storage.
 
 ``sm_90a`` has wgmma, tensor descriptors for the copy engine (TMA) and clusters
 (``num_ctas``), ``sm_100a`` has tcgen05 and tensor memory.
-``on_cpu("sm_90a", schedules=("eager", "lazy", 1))`` runs each launch with several
+``on_cpu("sm_90a", schedule=("eager", "lazy", 1))`` runs each launch with several
 orders of its asynchronous work, which must all give the same bits.
 
 ``@triton.autotune`` takes the configuration that executes the fewest instructions: a

@@ -17,7 +17,7 @@ from fragmenta.arrays.once import once_of
 from fragmenta.errors import (
     BadCall,
     BadFile,
-    KernelFault,
+    KernelError,
     MissingPackage,
     missing,
     nearest,
@@ -43,17 +43,7 @@ if TYPE_CHECKING:
 
 PER_MILLISECOND = 1000
 """How many executed warp instructions count as a millisecond."""
-OPTIONS = (
-    "schedule",
-    "schedules",
-    "check",
-    "problems",
-    "strict",
-    "limit",
-    "seconds",
-    "memory",
-    "output",
-)
+OPTIONS = ("schedule", "watch", "limits")
 """The options of a launch that may be given."""
 
 
@@ -64,10 +54,9 @@ OPTIONS = (
 def on_cpu(target: str = "sm_80", **options: object) -> Iterator[CPU]:
     """In this block, Triton kernels run here, compiled for a target.
 
-    The options are those of :meth:`fragmenta.ptx.Kernel.launch` that say how a launch
-    is watched: ``schedule``, ``schedules``, ``check``, ``problems`` and ``strict``; and
-    what it may take: ``limit``, ``seconds``, ``memory`` and ``output``.  What was
-    launched last is in the object that ``with`` gives::
+    The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
+    ``watch`` and ``limits``.  What was launched last is in the object that ``with``
+    gives::
 
         @triton.jit
         def add(x, y, out, n, BLOCK: tl.constexpr):
@@ -384,7 +373,7 @@ class _Launcher:
                 contract=getattr(made, "enable_fp_fusion", True),
                 **cpu.options,
             )
-        except KernelFault as fault:
+        except KernelError as fault:
             sys.stdout.write(fault.output)
             cpu.last = getattr(fault, "result", None)
             raise

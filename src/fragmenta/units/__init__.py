@@ -1,5 +1,5 @@
 """What runs beside the lanes: mbarriers, copies, tensor maps, wgmma, tcgen05.
 
 A unit carries out events that the code of a kernel raises.  Its work is done when a
-schedule says so.  Whoever observes a launch is told through one :class:`port.Port`.
+schedule says so.  An observer follows a launch through one :class:`port.Port`.
 """

@@ -1,4 +1,4 @@
-"""What does a copy without a tensor map move?
+"""Copies without a tensor map.
 
 ``cp.async.bulk`` and ``cp.reduce.async.bulk`` move adjacent bytes, ``st.async`` and
 ``red.async`` a number or a short vector from registers.
@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
 from fragmenta.units.faults import CopyFault
+from fragmenta.units.machine import Thread
 from fragmenta.units.work import (
     Block,
     Bytes,
@@ -51,7 +52,7 @@ class BulkCopy(Copy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         goal: int,
         source: int,
@@ -114,7 +115,7 @@ class BulkCopy(Copy):
             found += pieces(space, rank, places, 1)
         return found
 
-    def _keeps(self, size: int) -> Any:
+    def _keeps(self, size: int) -> NDArray[np.bool_]:
         bits = [self.kept >> byte & 1 for byte in range(UNIT)]
         return np.tile(np.array(bits, bool), size // UNIT)
 
@@ -164,7 +165,7 @@ def _whole_units(size: int, name: str) -> None:
 
 
 def _ignored(ignored: tuple[int, int], size: int) -> tuple[int, int]:
-    """The first byte that is copied, and the one behind the last."""
+    """The first byte that is copied, and the one past the last."""
     left, right = ignored
     if not (0 <= left < UNIT and 0 <= right < UNIT) or left + right > size:
         raise CopyFault(
@@ -204,7 +205,7 @@ class AsyncStore(Copy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         goal: int,
         values: Sequence[int],
@@ -263,7 +264,7 @@ class Prefetch(Copy):
     name, effect = "bulk prefetch", effect("cp.async.bulk.prefetch")
 
     def __init__(
-        self, block: Block, thread: Any, site: int, source: int, size: int
+        self, block: Block, thread: Thread, site: int, source: int, size: int
     ) -> None:
         super().__init__(block, thread, site)
         aligned(source, UNIT, f"the source of a {self.name}")

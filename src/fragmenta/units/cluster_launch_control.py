@@ -1,13 +1,11 @@
-"""How does a cluster ask for the work of one that has not begun?
+"""``clusterlaunchcontrol``: a cluster asks for the work of one that has not begun.
 
-``clusterlaunchcontrol.try_cancel`` asks that a cluster of the grid is not started, so
-that the asking one does its work.  It may be refused at any time, and here it always
-is: every cluster of the grid is started.  A kernel gives the same result both ways.
+``try_cancel`` asks that a cluster of the grid is not started, so that the asking one
+does its work.  It may be refused at any time, and here it always is: every cluster of
+the grid is started.  A kernel gives the same result both ways.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -28,11 +26,11 @@ from fragmenta.units.work import (
 )
 
 ANSWER = 16
-"""Bytes of an answer; its bits are the hardware's secret, and zero here."""
+"""Bytes of an answer.  The hardware's bits are not known; here they are zero."""
 
 
 class Request(Copy):
-    """``clusterlaunchcontrol.try_cancel``: an answer comes into shared memory."""
+    """``clusterlaunchcontrol.try_cancel``: it writes an answer to shared memory."""
 
     name = "request to cancel a cluster"
     effect = effect("clusterlaunchcontrol.try_cancel")
@@ -41,7 +39,7 @@ class Request(Copy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         goal: int,
         mbarrier: int,
@@ -65,7 +63,7 @@ class Request(Copy):
         return [each.range for each in self._places]
 
     def write(self) -> None:
-        """No."""
+        """Write the answer: no cluster was cancelled."""
         for each in self._places:
             each.put(np.zeros(ANSWER, np.uint8))
 
@@ -95,7 +93,7 @@ def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("clusterlaunchcontrol.query_cancel")
 def query_cancel(warp: Warp, event: Event, lanes: int) -> int:
-    """What an answer says: nothing was cancelled, so no block is named."""
+    """Read an answer: nothing was cancelled, so there is no block to name."""
     if "is_canceled" in event.words:
         event.operands[0].put(warp, lanes, 0)
         return lanes

@@ -1,19 +1,24 @@
-"""How are copies issued, put into groups, and waited for?"""
+"""Copies are issued, put into groups, and waited for."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
-from fragmenta.units.copy_operands import copy_from
-from fragmenta.units.events import Event, carries_out, first, numbers, together
+from fragmenta.units.copy_groups import Arrival, Queue
+from fragmenta.units.copy_operands import Value, copy_from
+from fragmenta.units.events import (
+    Event,
+    Operand,
+    carries_out,
+    first,
+    numbers,
+    together,
+)
 from fragmenta.units.faults import stopped
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import find, named, possible
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.tasks import Arrival, Queue
 from fragmenta.units.work import Copy, done_at_once
 
 # ── issuing ─────────────────────────────────────────────────────────────────
@@ -21,8 +26,8 @@ from fragmenta.units.work import Copy, done_at_once
 
 @carries_out("cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async")
 def bulk(warp: Warp, event: Event, lanes: int) -> int:
-    """A bulk copy by each lane; usually there is one."""
-    before: list[Any] = []
+    """Issue a bulk copy for each lane; usually there is one."""
+    before: list[list[Value]] = []
     for lane in numbers(lanes):
         values = [_value(each, warp, lane) for each in event.operands]
         try:
@@ -36,7 +41,7 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
     return lanes
 
 
-def _value(operand: Any, warp: Warp, lane: int) -> Any:
+def _value(operand: Operand, warp: Warp, lane: int) -> Value:
     """What a lane gives: a number, a list, or an address with its items."""
     if operand.kind == "v":
         return [each.value(warp, lane) for each in operand.items]
@@ -51,7 +56,7 @@ def _value(operand: Any, warp: Warp, lane: int) -> Any:
 def issue(
     warp: Warp, event: Event, lanes: int, copy: Copy, repeats: bool = False
 ) -> None:
-    """A copy is in flight; perhaps one that another lane has just issued, too."""
+    """Put a copy in flight; ``repeats``: another lane has just issued an equal one."""
     block, cluster = warp.block, warp.block.cluster
     if not copy.completes:  # a hint
         return
@@ -71,7 +76,7 @@ def issue(
 
 @carries_out("cp.async")
 def cp_async(warp: Warp, event: Event, lanes: int) -> int:
-    """``cp.async`` by the lanes of a warp."""
+    """Issue ``cp.async`` for the lanes of a warp."""
     copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
     key = ("cp.async", warp.number)
@@ -107,7 +112,7 @@ def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
 
 
 def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
-    """Count copies that compiled code has made at once; it counts from anew then."""
+    """Add the copies that compiled code has made at once to the group."""
     if warp.block.cluster.port.copied(warp, queue.epoch + 1):
         queue.add(lanes, done_at_once(event.site))
 
@@ -175,7 +180,7 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
         _done_already(warp, event, members, queue)
         queue.mark()
-        queue.unwaited = 0  # whoever waits for the mbarrier waits for them
+        queue.unwaited = 0  # a wait for the mbarrier waits for them, too
         thread, before = Thread(warp, first(members)), queue.unfinished()
         arrival = Arrival(event.site, thread, found, count, before)
         cluster.port.issue(Step(warp, event, members), arrival)

@@ -1,14 +1,14 @@
-"""Which copy does an instruction issue?
+"""Makes the copy that an instruction issues from its mnemonic and operands.
 
-:func:`copy_from` takes the mnemonic and the operands of one lane.  :data:`ORDERS` says
-in which order the operands are.
+:func:`copy_from` takes those of one lane.  :data:`ORDERS` says in which order the
+operands are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from fragmenta.errors import one_of
 from fragmenta.isa.table import read
@@ -19,6 +19,7 @@ from fragmenta.units.bulk_copies import (
     Prefetch,
 )
 from fragmenta.units.faults import CopyFault
+from fragmenta.units.machine import Thread
 from fragmenta.units.tma_copies import (
     TensorLoad,
     TensorPrefetch,
@@ -27,7 +28,7 @@ from fragmenta.units.tma_copies import (
 from fragmenta.units.work import Block, Copy
 
 #: The operands of each kind of copy.  One with a colon is there only if the
-#: instruction has the word behind it.
+#: instruction has the word after the colon.
 ORDERS = """
 copy            | operands
 load            | goal source size left:ignore_oob right:ignore_oob mbarrier mask:multicast::cluster policy:L2::cache_hint
@@ -45,11 +46,42 @@ ROWS = ("tile::gather4", "tile::scatter4")
 """Words of copies of four rows: their coordinates are a column and the rows."""
 
 
+Value: TypeAlias = "int | list[Value]"
+"""An operand of one lane: a number, or several in braces or brackets."""
+
+
+class Given(dict[str, Value]):
+    """The operands of a copy, by name."""
+
+    def number(self, name: str) -> int:
+        """An operand that is a number."""
+        value = self[name]
+        if isinstance(value, list):
+            raise CopyFault(
+                rules.BAD_OPERANDS, f"{name} is one number; given {len(value)}"
+            )
+        return value
+
+    def maybe(self, name: str) -> int | None:
+        """A number, or None if there is no such operand."""
+        return self.number(name) if name in self else None
+
+    def numbers(self, name: str) -> list[int]:
+        """An operand that is a number, or several in braces."""
+        return _numbers(self[name])
+
+
+def _numbers(value: Value) -> list[int]:
+    if not isinstance(value, list):
+        return [value]
+    return [each for each in value if not isinstance(each, list)]
+
+
 class Issuer(NamedTuple):
     """Who issues a copy."""
 
     block: Block
-    thread: Any
+    thread: Thread
     site: int
 
 
@@ -110,7 +142,7 @@ def _kind(words: tuple[str, ...], to: str, of: str) -> str:
 
 
 def copy_from(
-    block: Block, thread: Any, site: int, mnemonic: str, values: list[Any]
+    block: Block, thread: Thread, site: int, mnemonic: str, values: list[Value]
 ) -> Copy:
     """The copy that one lane issues.
 
@@ -125,9 +157,8 @@ def copy_from(
             f"{mnemonic} has the operands {one_of(of.operands, 'and')}; given "
             f"{len(values)}",
         )
-    return _MAKERS[of.kind](
-        of, Issuer(block, thread, site), dict(zip(of.operands, values, strict=True))
-    )
+    given = Given(zip(of.operands, values, strict=True))
+    return _MAKERS[of.kind](of, Issuer(block, thread, site), given)
 
 
 def _signed(value: int) -> int:
@@ -138,26 +169,26 @@ def _word(value: int, bits: int = 32) -> int:
     return int(value) & (1 << bits) - 1
 
 
-def _bulk(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
-    mask = given.get("mask")
-    left, right = given.get("left", 0), given.get("right", 0)
+def _bulk(of: Form, who: Issuer, given: Given) -> Copy:
+    mask, kept = given.maybe("mask"), given.maybe("kept")
+    left, right = (given.maybe(name) or 0 for name in ("left", "right"))
     return BulkCopy(
         *who,
-        given["goal"],
-        given["source"],
-        _word(given["size"]),
+        given.number("goal"),
+        given.number("source"),
+        _word(given.number("size")),
         to=of.to,
         of=of.of,
-        mbarrier=given.get("mbarrier"),
+        mbarrier=given.maybe("mbarrier"),
         mask=None if mask is None else _word(mask, 16),
-        kept=_word(given.get("kept", 0xFFFF), 16),
+        kept=0xFFFF if kept is None else _word(kept, 16),
         ignored=(_word(left), _word(right)),
         reduction=None if of.operation is None else (of.operation, of.type),
     )
 
 
-def _prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
-    return Prefetch(*who, given["source"], _word(given["size"]))
+def _prefetch(of: Form, who: Issuer, given: Given) -> Copy:
+    return Prefetch(*who, given.number("source"), _word(given.number("size")))
 
 
 class _Tensor(NamedTuple):
@@ -168,15 +199,17 @@ class _Tensor(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
-    if not isinstance(given["tensor"], (list, tuple)):
-        raise CopyFault(
-            rules.BAD_OPERANDS,
-            f"{of.mnemonic} takes [map, {{coordinates}}] in brackets",
-        )
-    address, coordinates, *more = given["tensor"]
-    offsets = given.get("offsets", more[0] if more else ())
-    found = tuple(map(_signed, _list(coordinates)))
+def _tensor(of: Form, given: Given) -> _Tensor:
+    match given["tensor"]:
+        case [int(address), coordinates, *more]:
+            pass
+        case _:
+            raise CopyFault(
+                rules.BAD_OPERANDS,
+                f"{of.mnemonic} takes [map, {{coordinates}}] in brackets",
+            )
+    offsets = given["offsets"] if "offsets" in given else more[0] if more else []
+    found = tuple(map(_signed, _numbers(coordinates)))
     count = next(int(word[0]) for word in of.words if word[1:] == "d")
     if of.rows:
         count = 5
@@ -185,22 +218,18 @@ def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
             rules.BAD_OPERANDS,
             f"{of.mnemonic} takes {count} coordinates; given {len(found)}",
         )
-    return _Tensor(address, found, tuple(_word(each, 16) for each in _list(offsets)))
+    return _Tensor(address, found, tuple(_word(each, 16) for each in _numbers(offsets)))
 
 
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _tensor_load(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
-    tensor, mask = _tensor(of, given), given.get("mask")
+def _tensor_load(of: Form, who: Issuer, given: Given) -> Copy:
+    tensor, mask = _tensor(of, given), given.maybe("mask")
     return TensorLoad(
         *who,
         tensor.map,
         tensor.coordinates,
         tensor.offsets,
-        given["goal"],
-        given["mbarrier"],
+        given.number("goal"),
+        given.number("mbarrier"),
         None if mask is None else _word(mask, 16),
         im2col=of.has("im2col"),
         space=of.to,
@@ -209,37 +238,37 @@ def _tensor_load(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     )
 
 
-def _tensor_store(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+def _tensor_store(of: Form, who: Issuer, given: Given) -> Copy:
     tensor = _tensor(of, given)
     return TensorStore(
         *who,
         tensor.map,
         tensor.coordinates,
-        given["source"],
+        given.number("source"),
         im2col=of.has("im2col_no_offs"),
         operation=of.operation,
         rows=of.rows,
     )
 
 
-def _tensor_prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+def _tensor_prefetch(of: Form, who: Issuer, given: Given) -> Copy:
     tensor = _tensor(of, given)
     return TensorPrefetch(*who, *tensor, im2col=of.has("im2col"), rows=of.rows)
 
 
-def _registers(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
+def _registers(of: Form, who: Issuer, given: Given) -> Copy:
     return AsyncStore(
         *who,
-        given["goal"],
-        _list(given["values"]),
+        given.number("goal"),
+        given.numbers("values"),
         of.type,
-        given["mbarrier"],
+        given.number("mbarrier"),
         space=of.to,
         operation=of.operation if of.words[0] == "red" else None,
     )
 
 
-_MAKERS: dict[str, Callable[[Form, Issuer, dict[str, Any]], Copy]] = {
+_MAKERS: dict[str, Callable[[Form, Issuer, Given], Copy]] = {
     "load": _bulk,
     "exchange": _bulk,
     "store": _bulk,

@@ -1,16 +1,14 @@
-"""Do lanes wait at an aligned instruction for others that will not come?
+"""Finds lanes that passed an ``.aligned`` instruction by.
 
-All lanes of a warp have to execute an ``.aligned`` instruction together.  Lanes that
-took another way may still come, or end before: neither is a mistake.  It is one if they
-go on behind the instruction without having executed it.
+All lanes of a warp have to execute it together.  Lanes that took another way may still
+come, or end before: neither is a mistake.  It is one if they reach code after the
+instruction without having executed it.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx import rules
-from fragmenta.ptx.flow import blocks
+from fragmenta.ptx.flow import BasicBlock, blocks
 from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
 from fragmenta.units.events import Event, carries_out, numbers
@@ -19,7 +17,7 @@ from fragmenta.units.machine import Warp
 
 @carries_out("exited")
 def exited(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes pass a barrier of all threads, some of which have ended."""
+    """Report that threads had ended before a barrier of all threads."""
     warp.report(
         rules.DIVERGENT_ALIGNED,
         event,
@@ -34,7 +32,7 @@ def exited(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("apart")
 def apart(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes wait; look where the others of the warp are."""
+    """Report that other lanes have passed by an instruction that lanes wait at."""
     machine = warp.block.cluster.machine
     compiled = machine.launch.compiled
     function, index = compiled.places[event.site]
@@ -63,7 +61,7 @@ def apart(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _missed(function: Function, here: int, there: int) -> bool:
-    """Whether lanes at ``there`` cannot come to ``here``, but behind it."""
+    """Whether lanes at ``there`` cannot reach ``here``, but what comes after it."""
     flow = blocks(function)
     at = {i: n for n, each in enumerate(flow) for i in range(each.start, each.end)}
     if here not in at or there not in at:
@@ -76,7 +74,7 @@ def _missed(function: Function, here: int, there: int) -> bool:
     return bool(reached & behind - _ends(function, flow))
 
 
-def _reachable(flow: list[Any], start: int) -> set[int]:
+def _reachable(flow: list[BasicBlock], start: int) -> set[int]:
     found, waiting = {start}, [start]
     while waiting:
         for each in flow[waiting.pop()].after:
@@ -86,8 +84,8 @@ def _reachable(flow: list[Any], start: int) -> set[int]:
     return found
 
 
-def _ends(function: Function, flow: list[Any]) -> set[int]:
-    """Blocks in which nothing is done but ending."""
+def _ends(function: Function, flow: list[BasicBlock]) -> set[int]:
+    """Blocks of code that only end the thread."""
     return {
         number
         for number, each in enumerate(flow)

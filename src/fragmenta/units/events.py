@@ -1,4 +1,4 @@
-"""What does an instruction that Python carries out say, and for which lanes?
+"""Events: the instructions that Python carries out, and the table of what does.
 
 An :class:`Event` is the static description that the engine wrote down when the kernel
 was compiled; see ``simt.events``.  Its operands read registers from the memory of a
@@ -7,13 +7,14 @@ warp when the instruction is executed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import not_run
 from fragmenta.simt.layout import LANES, RANK_BITS
@@ -22,7 +23,14 @@ from fragmenta.units.faults import Stop
 if TYPE_CHECKING:
     from fragmenta.units.machine import Warp
 
-_WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+Plain: TypeAlias = "str | int | bool | list[Plain]"
+"""A value of JSON; operands are described by such values."""
+_WORDS: dict[int, type[np.unsignedinteger]] = {
+    8: np.uint8,
+    16: np.uint16,
+    32: np.uint32,
+    64: np.uint64,
+}
 
 
 class Operand(NamedTuple):
@@ -36,7 +44,7 @@ class Operand(NamedTuple):
     base: tuple[Operand, ...] = ()
     """The base of an address, alone."""
 
-    def value(self, warp: Any, lane: int) -> int:
+    def value(self, warp: Warp, lane: int) -> int:
         """The number that a lane has."""
         match self.kind:
             case "r":
@@ -46,7 +54,7 @@ class Operand(NamedTuple):
             case "i":
                 return self.place
             case "s":
-                return self.place + (int(warp.block.rank) << RANK_BITS)
+                return self.place + (warp.block.rank << RANK_BITS)
             case "p":
                 word = int(warp.words[self.place >> 2])
                 return (word >> lane & 1) ^ self.bits
@@ -54,15 +62,15 @@ class Operand(NamedTuple):
                 (base,) = self.base
                 wrap = (1 << 32) - 1 if base.bits == 32 else (1 << 64) - 1
                 return (base.value(warp, lane) + self.place) & wrap
-        raise Error(f"an operand of kind {self.kind} has no value")
+        raise BadOperands(f"an operand of kind {self.kind} has no value")
 
-    def values(self, warp: Any, lane: int) -> list[int]:
-        """The numbers of a vector that a lane has."""
+    def values(self, warp: Warp, lane: int) -> list[int]:
+        """The numbers of a vector, or the one number, that a lane has."""
         if self.kind == "v":
             return [each.value(warp, lane) for each in self.items]
         return [self.value(warp, lane)]
 
-    def lanes(self, warp: Any) -> NDArray[Any]:
+    def lanes(self, warp: Warp) -> NDArray[np.unsignedinteger]:
         """The numbers of all lanes."""
         if self.kind == "r":
             size = self.bits // 8 * LANES
@@ -71,13 +79,13 @@ class Operand(NamedTuple):
             )
         if self.kind == "a":
             (base,) = self.base
-            found: NDArray[Any] = base.lanes(warp)
+            found = base.lanes(warp)
             most = (1 << 8 * found.itemsize) - 1
             return np.asarray(found + found.dtype.type(self.place & most))
         return np.full(LANES, self.value(warp, 0), np.uint64)
 
-    def put(self, warp: Any, lanes: int, value: int) -> None:
-        """Give some lanes a number, or a predicate."""
+    def put(self, warp: Warp, lanes: int, value: int) -> None:
+        """Set a register or a predicate of some lanes."""
         if self.kind == "_":
             return
         if self.kind == "p":
@@ -89,23 +97,28 @@ class Operand(NamedTuple):
             register[lane] = value
 
 
-def operand(given: list[Any]) -> Operand:
-    """An operand as the engine wrote it down."""
-    kind, *rest = given
-    match kind:
-        case "r":
-            return Operand("r", rest[0], rest[1])
-        case "p":
-            return Operand("p", rest[0], int(rest[1]))
-        case "a":
-            base, offset, items = rest
-            parts = tuple(map(operand, items))
-            return Operand("a", offset, 0, parts, (operand(base),))
-        case "v":
-            return Operand("v", items=tuple(map(operand, rest[0])))
-        case "_":
+def operand(given: list[Plain]) -> Operand:
+    """An operand as the engine wrote it down; see ``simt.events``."""
+    match given:
+        case ["r" | "p" as kind, int(place), int(bits)]:  # a bool is an int
+            return Operand(kind, place, int(bits))
+        case ["a", list(base), int(offset), list(items)]:
+            return Operand("a", offset, 0, _operands(items), (operand(base),))
+        case ["v", list(items)]:
+            return Operand("v", items=_operands(items))
+        case ["_"]:
             return Operand("_")
-    return Operand(kind, rest[0], 64 if kind == "i" else 32)
+        case ["i" | "s" as kind, int(number)]:
+            return Operand(kind, number, 64 if kind == "i" else 32)
+    raise BadOperands(f"an operand is not described as {given}")
+
+
+def _operands(given: list[Plain]) -> tuple[Operand, ...]:
+    return tuple(operand(each) for each in given if isinstance(each, list))
+
+
+Run: TypeAlias = "Callable[[Warp, Event, int], int]"
+"""Carries out an event for some lanes of a warp."""
 
 
 class Event(NamedTuple):
@@ -116,8 +129,8 @@ class Event(NamedTuple):
     words: tuple[str, ...]
     """The opcode and the qualifiers."""
     operands: tuple[Operand, ...]
-    run: Callable[..., int]
-    """Carries it out: ``run(warp, event, lanes)``; the lanes that may go on."""
+    run: Run
+    """Carries it out, and returns the lanes that may go on."""
 
     @property
     def mnemonic(self) -> str:
@@ -125,35 +138,40 @@ class Event(NamedTuple):
         return ".".join(self.words)
 
 
-Run = Callable[[Any, Event, int], int]
 _RUNS: dict[tuple[str, ...], Run] = {}
 
 
 def carries_out(*starts: str) -> Callable[[Run], Run]:
-    """Say that a function carries out the instructions that begin with some words."""
+    """Let a function carry out the instructions that begin with some words."""
 
     def add(run: Run) -> Run:
         for start in starts:
             _RUNS[tuple(start.split("."))] = run
+        carrier.cache_clear()
         return run
 
     return add
 
 
-def events(described: list[list[Any]]) -> list[Event]:
+def events(described: list[list[Plain]]) -> list[Event]:
     """The events of a kernel, ready to be carried out."""
-    found = []
-    for number, (site, words, operands) in enumerate(described):
-        run = carrier(words)
-        products = "mma_async" in words
-        given = () if products else tuple(map(operand, operands))
-        found.append(Event(number, site, tuple(words), given, run))
-    return found
+    return [_event(number, *each) for number, each in enumerate(described)]
 
 
-def carrier(words: Sequence[str]) -> Run:
+def _event(number: int, site: Plain, words: Plain, operands: Plain) -> Event:
+    assert isinstance(site, int)
+    assert isinstance(words, list)
+    assert isinstance(operands, list)
+    said = tuple(map(str, words))
+    # The operands of wgmma.mma_async are read by Located.
+    given = () if "mma_async" in said else _operands(operands)
+    return Event(number, site, said, given, carrier(said))
+
+
+@lru_cache(maxsize=1024)
+def carrier(words: tuple[str, ...]) -> Run:
     """What carries out the instruction with these words, or refuses it."""
-    starts = (tuple(words[:n]) for n in range(len(words), 0, -1))
+    starts = (words[:n] for n in range(len(words), 0, -1))
     found = next((_RUNS[start] for start in starts if start in _RUNS), _refuse)
     return _refuse if not_run(".".join(words)) else found
 
@@ -164,7 +182,7 @@ def refusal(mnemonic: str) -> str:
     >>> refusal("tcgen05.shift.cta_group::1.down")
     'tcgen05.shift.cta_group::1.down: the direction in which rows move is not known'
     """
-    if carrier(mnemonic.split(".")) is not _refuse:
+    if carrier(tuple(mnemonic.split("."))) is not _refuse:
         return ""
     return not_run(mnemonic) or f"{mnemonic} is not supported"
 
@@ -192,7 +210,7 @@ def first(lanes: int) -> int:
 
 
 def together(
-    warp: Any, lanes: int, *given: Operand
+    warp: Warp, lanes: int, *given: Operand
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Lanes with the same operands together, and these operands.
 

@@ -1,6 +1,6 @@
-"""What was found while a kernel ran.
+"""Findings: the problems that are found while a kernel runs.
 
-The same problem in a loop, in many blocks or in many threads is one problem with a
+The same problem in a loop, in many blocks or in many threads is one finding with a
 count.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fragmenta.ptx.module import Module
 from fragmenta.ptx.rules import Rule
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """What is kept of a launch to tell its problems later.
+    """What is kept of a launch to report its problems later.
 
     It has none of the memory: neither the arrays nor their shadows.
     """
@@ -40,6 +40,8 @@ class Launched(NamedTuple):
     """What the kernel was written in: ``triton``, ``cuda``, ``numba``; else unknown."""
 
 
+Key: TypeAlias = tuple[Rule, str, int, int | None]
+"""What makes two findings one: rule, severity, site, and the other site."""
 Use: TypeAlias = tuple[str, tuple[str, int]]
 """How an undefined value is used, and the instruction: its function and its number."""
 
@@ -75,7 +77,7 @@ class Finding:
     register: str = ""
     """The register that was read before it was written."""
     uses: tuple[Use, ...] = ()
-    """Where a value that nobody has written is used."""
+    """The uses of a value that was never written."""
     alike: int = 0
     """How many other loads there are with the same uses."""
 
@@ -83,8 +85,8 @@ class Finding:
         self.severity = self.severity or self.rule.severity
 
     @property
-    def key(self) -> tuple[Rule, str, int, int | None]:
-        """By what it is known.  A note, such as one on equal values, hides no error."""
+    def key(self) -> Key:
+        """What makes it the same as another.  A note does not hide an error."""
         return self.rule, self.severity, self.site, self.other
 
 
@@ -92,7 +94,7 @@ class Problems:
     """All problems of a launch; threads of the host add to it."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._found: dict[Key, Finding] = {}
         self._lock = Lock()
 
     def put(self, made: Finding) -> None:
@@ -104,7 +106,7 @@ class Problems:
                 return
             known.count += made.count
             known.apart = made.apart = known.apart | made.apart
-            # The first block says it, whichever thread of the host was the faster.
+            # The first block is reported, in whatever order the host ran them.
             if (made.block, made.warp) < (known.block, known.warp):
                 made.count = known.count
                 self._found[made.key] = made

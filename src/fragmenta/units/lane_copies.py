@@ -1,19 +1,20 @@
-"""What do the ``cp.async`` of the lanes of a warp copy?"""
+"""``cp.async``: copies of 4, 8 or 16 bytes by each lane of a warp."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.ptx.effects import effect
 from fragmenta.simt import layout
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
-from fragmenta.units.events import Event, first, numbers
+from fragmenta.units.events import Event, Operand, first, numbers
 from fragmenta.units.faults import WrongAddress
 from fragmenta.units.machine import Thread, Warp
-from fragmenta.units.work import Range, Starts, Work, poisoned
+from fragmenta.units.work import Block, Bytes, Range, Starts, Work, poisoned
 
 
 class WarpCopy(Work):
@@ -21,10 +22,10 @@ class WarpCopy(Work):
 
     effect = effect("cp.async")
     bytes, mbarrier, map_range = 0, None, None
-    mbarriers: tuple[()] = ()
 
     def __init__(self, warp: Warp, event: Event, lanes: int) -> None:
-        super().__init__(event.site, Thread(warp, first(lanes)))
+        super().__init__(event.site)
+        self.thread = Thread(warp, first(lanes))
         self.warp, self.lanes = warp, np.array(list(numbers(lanes)))
         to, of, size, *rest = event.operands
         self.size = size.place
@@ -33,9 +34,9 @@ class WarpCopy(Work):
         self.source = of.lanes(warp)[self.lanes].astype(np.int64)
         self.count = self._counts(event, rest)
         self._check(goal)
-        self.data: Any = None
+        self.data: Bytes = np.empty(0, np.uint8)
 
-    def _counts(self, event: Event, rest: list[Any]) -> Any:
+    def _counts(self, event: Event, rest: list[Operand]) -> Starts:
         """The bytes that each lane reads; the others are zero."""
         count = np.full(self.lanes.size, self.size)
         if "L2::cache_hint" in event.words and rest:
@@ -50,7 +51,7 @@ class WarpCopy(Work):
                 count = np.minimum(given.astype(np.int64), self.size)
         return count
 
-    def _check(self, goal: Any) -> None:
+    def _check(self, goal: Starts) -> None:
         size, block, read = self.size, self.warp.block, self.count > 0
         source = self.source
         inside = (self.goal >= SHARED_START) & (self.goal + size <= block.shared.size)
@@ -65,25 +66,28 @@ class WarpCopy(Work):
         self._refuse(read & ~known, Fault.BOUNDS, source, size)
         self._refuse((source % size != 0) & read, Fault.ALIGNMENT, source, size)
 
-    def _refuse(self, wrong: Any, kind: Fault, given: Any, size: int) -> None:
-        """A fault as of any other access; the size is negative for the goal."""
+    def _refuse(
+        self, wrong: NDArray[np.bool_], kind: Fault, given: Starts, size: int
+    ) -> None:
+        """Refuse lanes whose address is wrong; the size is negative for the goal."""
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             lane = 1 << int(self.lanes[at])
             raise WrongAddress(kind, int(given[at]), size, lane)
 
-    def _firsts(self) -> list[tuple[int, int]]:
-        """One address in each segment, and whether anything is read there."""
+    def _firsts(self) -> list[int]:
+        """One address in each segment that is read."""
         slots = self.source >> layout.SLOT_BITS
         used = self.count > 0
         return [
-            (int(self.source[(slots == slot) & used][0]), 1)
+            int(self.source[(slots == slot) & used][0])
             for slot in np.unique(slots[used])
         ]
 
-    def _segments(self, block: Any) -> dict[int, tuple[Any, int]]:
+    def _segments(self, block: Block) -> dict[int, tuple[Bytes, int]]:
+        """The memories that are read: by slot, each with the address of its start."""
         found = {}
-        for address, _ in self._firsts():
+        for address in self._firsts():
             try:
                 memory, offset = block.memory(address)
             except Error:
@@ -104,10 +108,6 @@ class WarpCopy(Work):
             return []
         return [Range("global", -1, np.sort(self.source[used]), self.size)]
 
-    def signals(self) -> list[tuple[int, int]]:
-        """None."""
-        return []
-
     def poison(self) -> None:
         """Fill what it will write."""
         places = self.goal[:, None] + np.arange(self.size)
@@ -117,8 +117,8 @@ class WarpCopy(Work):
         """Take the source as it is now."""
         self.data = self._taken(self.warp.block)
 
-    def _taken(self, block: Any) -> Any:
-        """What the lanes read, with zeros behind it."""
+    def _taken(self, block: Block) -> Bytes:
+        """What the lanes read, with zeros after it."""
         data = np.zeros((self.lanes.size, self.size), np.uint8)
         steps = np.arange(self.size)
         for slot, (memory, origin) in self._segments(block).items():
@@ -133,7 +133,7 @@ class WarpCopy(Work):
         places = self.goal[:, None] + np.arange(self.size)
         self.warp.block.shared[places] = self.data
 
-    def follow(self, shadow: Any, values: Any = ()) -> Starts:
+    def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Copy the shadows; no byte of global memory is written."""
         places = self.goal[:, None] + np.arange(self.size)
         shadow.shared[places] = self._taken(shadow)

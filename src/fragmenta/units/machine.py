@@ -1,4 +1,4 @@
-"""Who is there while a kernel runs: clusters, blocks, warps, and work under way?
+"""The machine that runs a launch: clusters, blocks, warps, and work in flight.
 
 A :class:`Machine` belongs to a launch.  Compiled code calls it for every event.  A
 cluster of blocks runs together in one thread of the host; a block that is in no cluster
@@ -8,28 +8,44 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
+from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
-from fragmenta.units.events import Event, events, first
+from fragmenta.units.events import Event, Plain, events, first
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.port import Port
 from fragmenta.units.schedule import Schedule
 
 if TYPE_CHECKING:
+    from fragmenta.ptx.module import Module
+    from fragmenta.simt.arguments import Segment
+    from fragmenta.simt.compiled import Compiled
+    from fragmenta.simt.context import Shape
+    from fragmenta.simt.wgmma_operands import Located
+    from fragmenta.units.cluster_barrier import Barrier
+    from fragmenta.units.copy_groups import Queue
+    from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.tcgen05 import Queue as TensorQueue
+    from fragmenta.units.tmem_allocation import Request
+    from fragmenta.units.tmem_cells import TensorMemory
+    from fragmenta.units.tmem_moves import Move
+    from fragmenta.units.warpgroups import Registers, Warpgroup
     from fragmenta.units.work import Work
 
+GroupKey: TypeAlias = tuple[str, int] | tuple[str, int, int]
+"""``("cp.async", warp)`` or ``("bulk", warp, lane)``."""
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
 )
@@ -49,10 +65,10 @@ class Warp:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
         self.asked = 0
-        """The lanes that asked in vain whether they may go on."""
-        self.held: Any = None
+        """The lanes that asked whether they may go on, and may not."""
+        self.held: int | None = None
         """The product at which it waits for the others of its warpgroup."""
-        self.registers: dict[int, Any] = {}
+        self.registers: dict[int, Registers] = {}
         """The registers of loads and stores of tensor memory, by event."""
 
     @property
@@ -66,13 +82,13 @@ class Warp:
 
     @property
     def stuck(self) -> bool:
-        """Whether every lane waited or asked in vain since :meth:`look`."""
+        """Whether no lane could go on since :meth:`look`."""
         words = self.words
         waiting = int(words[layout.STUCK >> 2]) | int(words[layout.WAITING >> 2])
         return not self.live & ~(waiting | self.asked)
 
     def look(self) -> None:
-        """From now on, find out which lanes wait."""
+        """Begin to find out which lanes wait."""
         self.asked = self.words[layout.STUCK >> 2] = 0
 
     def report(
@@ -88,7 +104,7 @@ class Warp:
         use: str = "",
         register: str = "",
     ) -> None:
-        """Say that something is wrong, and go on."""
+        """Report a problem, and go on."""
         made = Finding(
             rule,
             event.site,
@@ -121,10 +137,14 @@ class Block:
             first_warp + number * size: warp for number, warp in enumerate(self.warps)
         }
         self.mbarriers: dict[int, Mbarrier] = {}
-        self.warpgroups: dict[int, Any] = {}
-        self.groups: dict[Any, Any] = {}
-        """Groups of copies, by whom they belong to."""
-        self.tensor: Any = None
+        self.warpgroups: dict[int, Warpgroup] = {}
+        self.groups: dict[GroupKey, Queue] = {}
+        """Groups of copies: of ``cp.async`` by warp, of bulk copies by thread."""
+        self.moves: dict[tuple[str, int], list[Move]] = {}
+        """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
+        self.queues: dict[tuple[int, int], TensorQueue] = {}
+        """What each thread issued to the Tensor Cores, by warp and lane."""
+        self.tensor: TensorMemory | None = None
         """Its tensor memory, once it has allocated some."""
 
     def begin(self, index: int) -> None:
@@ -139,13 +159,17 @@ class Block:
             warp.asked, warp.held = 0, None
 
     def _forget_groups(self) -> None:
-        for each in self.groups.values():
-            # Work names the queue that it is in.
-            (each if isinstance(each, list) else vars(each)).clear()
+        # Work names the queue that it is in: without this it would not be freed.
+        for each in (*self.groups.values(), *self.queues.values()):
+            vars(each).clear()
+        for moves in self.moves.values():
+            moves.clear()
         self.groups.clear()
+        self.queues.clear()
+        self.moves.clear()
 
     def close(self) -> None:
-        """Let go of everything: the launch has ended."""
+        """Free everything: the launch has ended."""
         self._forget_groups()
         for warp in self.warps:
             vars(warp).clear()
@@ -173,7 +197,7 @@ class Block:
         if segment is not None and offset < segment.data.size:
             data = segment.data
             return data if segment.writable else _locked(data), offset
-        raise Error(f"the address {address:#x} is in no array")
+        raise OutOfBounds(f"the address {address:#x} is in no array")
 
     def owner(self, address: int, event: Event, warp: Warp, lanes: int) -> Block:
         """The block in whose shared memory an address is."""
@@ -226,11 +250,13 @@ class Cluster:
         self.in_flight: dict[Work, None] = {}
         """Work that was issued and is not done, the oldest first."""
         self.changes = 0
-        """How often something happened that somebody may wait for."""
+        """A count of what happened that lanes may wait for."""
         self.impatient = False
-        """Whether waits give up, because nothing else can happen."""
-        self.barriers: dict[str, Any] = {}
-        """The barrier of the cluster, once somebody has arrived there."""
+        """Whether waits return without success, because nothing else can happen."""
+        self.barrier: Barrier | None = None
+        """The barrier of the cluster, once a lane has arrived there."""
+        self.requests: dict[int, Request] = {}
+        """Requests for tensor memory of both blocks of a pair, by rank."""
         self.time = 0
         if alone:
             self.number = -1
@@ -241,7 +267,8 @@ class Cluster:
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
         self.in_flight.clear()
-        self.barriers.clear()
+        self.barrier = None
+        self.requests.clear()
         self.changes = self.time = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
@@ -250,10 +277,10 @@ class Cluster:
         self.port.begin()
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
-        """Carry out an event; the lanes that may go on."""
+        """Carry out an event, and return the lanes that may go on."""
         self.time += 1
         if self.alone and self.number != self.contexts[0].index:
-            # Nobody says when a block begins that runs without Python.
+            # A block that runs alone begins in compiled code.
             self.number = block.index = self.contexts[0].index
             self.port.begin()
         if self.schedule.random is not None:
@@ -266,8 +293,8 @@ class Cluster:
     # ── work in flight ──────────────────────────────────────────────────────
 
     def start(self, work: Work) -> None:
-        """Do a piece of work now, or keep it for later, as the schedule says."""
-        work.cluster = self
+        """Do work now, or keep it in flight, as the schedule says."""
+        work.cluster, work.started = self, True
         if self.schedule.eager:
             work.finish()
         else:
@@ -281,13 +308,13 @@ class Cluster:
         self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
-        """Somebody waits for an mbarrier: what it counts may be done now."""
+        """Lanes wait for an mbarrier: do what it counts, unless the order is random."""
         if self.schedule.random is None:
             for task in list(mbarrier.work):
                 task.finish()
 
     def relax(self) -> bool:
-        """Do something, if nobody can go on; whether anything was done."""
+        """Finish some work because no lane can go on; whether there was any."""
         if not self.in_flight:
             return False
         if self.schedule.random is not None:
@@ -298,11 +325,12 @@ class Cluster:
         return True
 
     def ended(self, context: Context) -> None:
-        """All threads of a block have ended: nobody may reach it any more."""
+        """All threads of a block have ended: its shared memory is out of bounds."""
         self.changes += 1
         rank = self.contexts.index(context)
-        if self.blocks[rank].tensor is not None:
-            self.blocks[rank].tensor.report(self.blocks[rank])
+        tensor = self.blocks[rank].tensor
+        if tensor is not None:
+            tensor.report(self.blocks[rank])
         if len(self.contexts) > 1:
             self.port.end(self.blocks[rank])
             for each in self.contexts:
@@ -315,7 +343,7 @@ class Cluster:
             work.finish()
 
     def close(self) -> None:
-        """Let go of everything: the launch has ended."""
+        """Free everything: the launch has ended."""
         for block in self.blocks:
             block.close()
         vars(self).clear()
@@ -333,34 +361,68 @@ WATCHED = frozenset(
         "membar",
     }
 )
-"""Events that change nothing; only the watching hears of them."""
+"""Events that change nothing; only an observer needs them."""
+
+
+class Launch(Protocol):
+    """A launch, as far as units and observers need it."""
+
+    target: str
+    parameters: NDArray[np.uint8]
+    places: list[Segment]
+    compiled: Compiled
+    shape: Shape
+    dynamic: int
+    """Bytes of dynamic shared memory."""
+    segments: NDArray[np.int64]
+    """The address, the size and the flags of each slot of global memory."""
+
+    @property
+    def cluster_count(self) -> int:
+        """How many clusters the grid has; without clusters, how many blocks."""
+
+    def module(self) -> Module:
+        """The module of the kernel."""
+
+
+class Watching(Protocol):
+    """What observes a launch: it has an observer for each cluster."""
+
+    def observer(self, cluster: Cluster) -> Port:
+        """The observer of a cluster."""
+
+    def collect(self, problems: Problems) -> None:
+        """Add the problems that it found."""
+
+    def close(self) -> None:
+        """Free everything: the launch has ended."""
 
 
 class Machine:
-    """What compiled code calls for every event of a launch."""
+    """Carries out the events of a launch, which compiled code raises."""
 
     def __init__(
-        self, launch: Any, schedule: str | int, problems: Any, strict: bool
+        self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
     ) -> None:
         self.launch, self.strict = launch, strict
         self.schedule = Schedule(schedule)
         self.problems = problems
         self.events = events(launch.compiled.events)
         self.blocks: dict[int, Block] = {}
-        self._located: dict[int, Any] = {}
-        self.parted: dict[Any, bool] = {}
-        """Whether lanes at one place have passed another one by."""
+        self._located: dict[int, Located] = {}
+        self.parted: dict[tuple[str, int, str, int], bool] = {}
+        """Whether lanes at the second place have passed the first one by."""
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
         self.address = address_of(self._function)
         self.errors: dict[int, BaseException] = {}
-        """What went wrong, by the address of the block."""
-        self.watching: Any = None
-        """What watches the launch, if anything does."""
+        """The errors, by the address of the block."""
+        self.watching: Watching | None = None
+        """What observes the launch, if anything does."""
 
     @cached_property
     def asynchronous(self) -> bool:
-        """Whether anything goes on beside the threads.
+        """Whether there is asynchronous work.
 
         Machine code makes ``cp.async`` by itself, if it is to be done at once.
         """
@@ -374,8 +436,8 @@ class Machine:
         """Whether the kernel uses tensor memory."""
         return any(each.words[0] == "tcgen05" for each in self.events)
 
-    def located(self, event: Event, read: Any) -> Any:
-        """What is known of a product since the kernel was compiled."""
+    def located(self, event: Event, read: Callable[[list[Plain]], Located]) -> Located:
+        """Where the operands of a product are, read once."""
         found = self._located.get(event.number)
         if found is None:
             made = read(self.launch.compiled.events[event.number][2][0])
@@ -383,14 +445,11 @@ class Machine:
         return found
 
     def port(self, cluster: Cluster) -> Port:
-        """What observes a cluster."""
-        if self.watching is None:
-            return Port()
-        found: Port = self.watching.observer(cluster)
-        return found
+        """The observer of a cluster."""
+        return Port() if self.watching is None else self.watching.observer(cluster)
 
     def close(self) -> None:
-        """Let go of everything: the launch has ended."""
+        """Free everything: the launch has ended."""
         if self.watching is not None:
             self.watching.close()
         for cluster in {
@@ -403,7 +462,7 @@ class Machine:
         here = self.blocks[block]
         try:
             return here.cluster.event(here, warp, number, lanes)
-        except BaseException as error:  # an interrupt, too: nobody else would see it
+        except BaseException as error:  # an interrupt, too: compiled code drops it
             words, kind = here.by_address[warp].words, Fault.EVENT
             if isinstance(error, WrongAddress):
                 kind = error.kind
@@ -417,7 +476,7 @@ class Machine:
             return 0
 
     def fail(self, stop: Stop) -> None:
-        """Work that was under way has failed, while no warp had its turn."""
+        """End the kernel because work in flight failed while no warp had its turn."""
         context = stop.warp.block.context
         self.errors[context.address] = stop
         _note(stop.warp.words, Fault.EVENT, stop.site, stop.lanes or 1)

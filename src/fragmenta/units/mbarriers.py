@@ -1,12 +1,10 @@
-"""What does an mbarrier count, and who waits for its phases?
+"""Mbarriers: what they count, and the instructions that arrive and wait.
 
 A phase is over when no arrival and no byte is pending.  Phases are counted up for ever
 here; an instruction sees only whether the number is even or odd.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import (
@@ -21,6 +19,7 @@ from fragmenta.units.events import Event, carries_out, together
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
 from fragmenta.units.port import Clock, Step, Waited
+from fragmenta.units.work import Work
 
 MOST = (1 << 20) - 1
 """The most arrivals, and the most bytes above or below zero."""
@@ -34,19 +33,19 @@ class Mbarrier:
         self.expected = self.pending = count
         self.phase = self.bytes = 0
         self.slot = slot
-        """Its number among those of the block, for the watching."""
-        self.work: list[Any] = []
-        """Copies under way that it counts."""
+        """Its number among those of the block, for the observer."""
+        self.work: list[Work] = []
+        """Copies in flight that it counts."""
         self.clock: Clock | None = None
         """What those who arrived in this phase had done; the observer's."""
         self.clocks: dict[int, Clock | None] = {}
-        """The same for the phase before; it is all that anybody can wait for."""
+        """The same for the last phase that is over, which lanes may still wait for."""
         self.birth = (-1, -1, -1, -1)
         """Who made it: agent, lane, epoch and site; the observer's."""
         self.fenced = self.public = False
         """Whether a fence orders its making, and whether all know of it."""
         self.observed = self.copied = -1
-        """The last phase that somebody saw end, and that counts a copy."""
+        """The last phase whose end lanes have seen, and the last that counts a copy."""
         self.copier: tuple[Warp, int] | None = None
         """The warp and the site of that copy."""
         self.waiting: dict[int, int] = {}
@@ -56,9 +55,9 @@ class Mbarrier:
         self.write()
 
     def busy(self) -> str:
-        """Why it must not be given up now; nothing if it may be."""
+        """Why it must not be made invalid now; nothing if it may be."""
         if self.work:
-            return "copies are under way that it counts"
+            return "copies are in flight that it counts"
         if self.waiting:
             return "somebody waits for it"
         if self.pending != self.expected or self.bytes:
@@ -74,7 +73,7 @@ class Mbarrier:
         return f"the mbarrier at {self.offset:#x}"
 
     def state(self) -> int:
-        """Its 64 bits; a kernel cannot tell them from the hardware's."""
+        """Its 64 bits.  The hardware's are not known; no valid kernel reads them."""
         return (
             (self.phase & 0xFFFFFF) << 40
             | (self.bytes & 0xFFFFF) << 20
@@ -87,17 +86,17 @@ class Mbarrier:
         self.block.shared[self.offset : self.offset + 8] = list(data)
 
     def intact(self) -> bool:
-        """Whether nobody has written over it."""
+        """Whether its bits are in shared memory as it left them."""
         there = self.block.shared[self.offset : self.offset + 8].tobytes()
         return int.from_bytes(there, "little") == self.state() ^ _MARK
 
     def arrive(self, count: int) -> None:
-        """So many arrivals, all in the present phase."""
+        """Count arrivals in the present phase."""
         self.pending -= count
         self.settle()
 
     def expect(self, count: int) -> None:
-        """So many bytes are expected in the present phase."""
+        """Expect more bytes in the present phase; fewer, if the count is negative."""
         self.bytes += count
 
     def settle(self) -> None:
@@ -115,7 +114,7 @@ class Mbarrier:
 
 
 _MARK = 0x6D62617272696572
-"""So that an mbarrier of zeros is not mistaken for one that is intact."""
+"""XORed with the bits, so that zeros in memory are not taken for an intact mbarrier."""
 
 
 # ── finding one ─────────────────────────────────────────────────────────────
@@ -213,7 +212,7 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.inval")
 def inval(warp: Warp, event: Event, lanes: int) -> int:
-    """The memory is free for other uses."""
+    """End an mbarrier; its memory may be used for other things."""
     for members, (address,) in together(warp, lanes, event.operands[0]):
         found = named(warp, event, address, members)
         busy = found.busy()
@@ -232,7 +231,7 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.arrive", "mbarrier.arrive_drop")
 def arrive(warp: Warp, event: Event, lanes: int) -> int:
-    """Arrivals, with or without bytes to expect."""
+    """Arrive, with or without bytes to expect."""
     expects, drops = "expect_tx" in event.words, "arrive_drop" in event.words
     result, *rest = event.operands
     if result.kind == "a":  # a remote arrival may be written without a result
@@ -265,7 +264,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 def possible(
     warp: Warp, event: Event, lanes: int, found: Mbarrier, arrivals: int
 ) -> int:
-    """How many of some arrivals there can be; more are reported."""
+    """The number of arrivals, at most as many as are pending; more are reported."""
     if arrivals > found.pending:
         warp.report(
             rules.MBARRIER,
@@ -279,7 +278,7 @@ def possible(
 
 @carries_out("mbarrier.expect_tx")
 def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
-    """Bytes to expect."""
+    """Expect bytes."""
     for members, (address, count) in together(warp, lanes, *event.operands):
         found = named(warp, event, address, members)
         _expect(warp, event, members, found, count * members.bit_count())
@@ -290,7 +289,7 @@ def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.complete_tx")
 def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
-    """Bytes that arrived, without a copy."""
+    """Count bytes as arrived, without a copy."""
     for members, (address, count) in together(warp, lanes, *event.operands):
         found = named(warp, event, address, members)
         _expect(warp, event, members, found, -count * members.bit_count())
@@ -314,7 +313,7 @@ def _expect(warp: Warp, event: Event, lanes: int, found: Mbarrier, count: int) -
 
 @carries_out("mbarrier.pending_count")
 def pending_count(warp: Warp, event: Event, lanes: int) -> int:
-    """The arrivals that were pending when a state was returned."""
+    """The arrivals that were pending when the state was returned."""
     for members, (state,) in together(warp, lanes, event.operands[1]):
         event.operands[0].put(warp, members, state & 0xFFFFFFFF)
     return lanes
@@ -325,7 +324,7 @@ def pending_count(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.try_wait", "mbarrier.test_wait")
 def wait(warp: Warp, event: Event, lanes: int) -> int:
-    """Whether a phase is over; ``try_wait`` waits for that, ``test_wait`` does not."""
+    """Test whether a phase is over; ``try_wait`` also waits for it."""
     answer, address_at, phase_at = event.operands[:3]
     passed, cluster = 0, warp.block.cluster
     for members, (place, given) in together(warp, lanes, address_at, phase_at):
@@ -365,7 +364,7 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
 def _wanted(warp: Warp, event: Event, lanes: int, found: Mbarrier, given: int) -> int:
     """The number of the phase that an instruction waits for."""
     if "parity" in event.words:
-        # The phase that is under way, or the one before it.
+        # Parity names the present phase, or the one before it.
         under_way = found.phase & 1 == given & 1
         return found.phase if under_way else found.phase - 1
     phase = given >> 32

@@ -1,6 +1,6 @@
-"""When is asynchronous work done?
+"""Schedules: when asynchronous work is done.
 
-``eager``: when it is issued.  ``lazy``: not before somebody waits for it.  A number is
+``eager``: when it is issued.  ``lazy``: not before lanes wait for it.  A number is
 the seed of a random order: each piece of work is done some time between the two.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from fragmenta.arrays.checks import is_among, is_whole
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 
 if TYPE_CHECKING:
     from fragmenta.units.work import Work
@@ -29,7 +29,7 @@ class Schedule:
     def __init__(self, given: str | int) -> None:
         seed = is_whole(given) and not isinstance(given, bool)
         if not seed and not is_among(given, (EAGER, LAZY)):
-            raise Error(
+            raise BadCall(
                 "a schedule is 'eager', 'lazy', or the seed of a random order, a whole "
                 f"number; given {given!r}"
             )
@@ -45,7 +45,7 @@ class Schedule:
         return made
 
     def some(self, pending: Collection[Work]) -> list[Work]:
-        """Pieces of work that are done now, by chance."""
+        """Random pieces of work, to be done now."""
         if self.random is None or not pending:
             return []
         return [each for each in pending if self.random.random() < 0.2]

@@ -1,4 +1,4 @@
-"""Which accesses may be the way by which a thread learns of another?"""
+"""Strong accesses, through which threads may synchronise."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 
 PATIENCE = 32
-"""How often a warp may jump back after it has looked at a word: it may poll it."""
+"""Jumps back that a warp has left after it has read a word that it may poll."""
 
 
 @carries_out("location")
 def location(warp: Warp, event: Event, lanes: int) -> int:
-    """A strong access is about to happen; only the watching hears of it."""
+    """A strong access is about to happen; only an observer needs to know."""
     role, window = _meaning(event.words)
     at = event.operands[0]
     if lanes & (lanes - 1) == 0:

@@ -1,8 +1,8 @@
-"""What do the Tensor Cores of a block, or of a pair of blocks, do, and when?
+"""``tcgen05.mma`` and ``tcgen05.commit``: the Tensor Cores of a block, or of a pair.
 
 A thread issues products and copies into tensor memory.  They are done in the order in
-which that thread issued them, some time before the mbarrier of a ``tcgen05.commit``
-behind them is told.  Their operands are read then, not when they are issued.
+which that thread issued them, before the mbarrier of a later ``tcgen05.commit`` is
+signalled.  Their operands are read when they are done, not when they are issued.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
-from fragmenta.registers.tensor import TensorAddress
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
+from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Thread, Warp
@@ -34,9 +35,8 @@ from fragmenta.units.mbarriers import (
     shared_address,
 )
 from fragmenta.units.port import Step
-from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05_sources import sources
-from fragmenta.units.tmem_cells import Cells
+from fragmenta.units.tmem_cells import Cells, TensorMemory
 from fragmenta.units.tmem_operands import (
     check_cells,
     check_target,
@@ -60,10 +60,10 @@ class Queue:
         self.uncommitted: list[Queued] = []
         """Work that no commit covers yet."""
         self.commits: list[Commit] = []
-        """Commits whose mbarriers are not told yet, the oldest first."""
+        """Commits whose mbarriers are not signalled yet, the oldest first."""
 
     def run_before(self, last: Queued) -> None:
-        """Do everything before a piece of work, which leaves the queue, too."""
+        """Finish all work before a piece of work, and take that from the queue."""
         while self.waiting[0] is not last:
             self.waiting[0].finish()
         self.waiting.popleft()
@@ -71,19 +71,17 @@ class Queue:
 
 def queue(warp: Warp, lane: int) -> Queue:
     """The queue of a thread."""
-    key = ("tcgen05", "queue", warp.number, lane)
-    found: Queue = warp.block.groups.setdefault(key, Queue())
-    return found
+    return warp.block.queues.setdefault((warp.number, lane), Queue())
 
 
 class Queued(Work):
-    """Work of the Tensor Cores that was issued."""
+    """Work that a thread issued to the Tensor Cores."""
 
     op: Op
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
-        super().__init__(event.site, Thread(warp, lane))
-        self.event, self.hides = event, False
+        super().__init__(event.site)
+        self.thread, self.event, self.hides = Thread(warp, lane), event, False
         self.cluster, self.queue = warp.block.cluster, queue(warp, lane)
         self.blocks = pair(warp, event, 1 << lane)
         for each in self.blocks:
@@ -94,7 +92,7 @@ class Queued(Work):
                     "whose threads have all ended",
                 )
         self.threads = 1
-        """How many lanes issued such work, with one instruction."""
+        """How many lanes issued work with this instruction at once."""
         self.reads: list[Cells] = []
         self.writes: list[Cells] = []
         self.sources: list[Range] = []
@@ -107,11 +105,11 @@ class Queued(Work):
             self._memory(each).hide(each, stored=False)
 
     def finish_before(self) -> None:
-        """Do what the thread issued before."""
+        """Finish what the thread issued before."""
         self.queue.run_before(self)
 
     def write(self) -> None:
-        """Do it."""
+        """Compute, and write tensor memory."""
         for each in self.writes if self.hides else ():
             self._memory(each).show(each, stored=False)
         try:
@@ -124,20 +122,20 @@ class Queued(Work):
             raise self.stop(rule, str(error)) from error
 
     def read_shared(self, name: str, descriptor: int) -> None:
-        """Note what an operand in shared memory is, if it is there."""
+        """Add the shared memory that an operand is in to the sources."""
         try:
             self.sources += sources(self.op, name, descriptor, self.blocks)
         except Error as error:
             raise self.stop(rules.BAD_DESCRIPTOR, str(error)) from error
 
     def compute(self) -> None:
-        """What it does to tensor memory."""
+        """Compute the result, and write it to tensor memory."""
 
     def stop(self, rule: Rule, message: str) -> Stop:
-        """The end of the kernel, because of this work."""
+        """The error that ends the kernel because of this work."""
         return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
 
-    def _memory(self, cells: Cells) -> Any:
+    def _memory(self, cells: Cells) -> TensorMemory:
         return memory(self.thread.warp, self.event, self.cluster.blocks[cells.rank])
 
     # ── the memories of one block, or of both ───────────────────────────────
@@ -149,12 +147,12 @@ class Queued(Work):
         return np.stack(found) if len(found) == 2 else found[0]
 
     def shared(self) -> NDArray[np.uint8]:
-        """Shared memory."""
+        """The shared memory of its block, or of both of a pair."""
         found = [each.shared for each in self.blocks]
         return np.stack(found) if len(found) == 2 else found[0]
 
     def put(self, image: NDArray[np.uint32]) -> None:
-        """Write what has changed."""
+        """Write the cells of the result to tensor memory."""
         parts = image if len(self.blocks) == 2 else image[None]
         of = {block.rank: part for block, part in zip(self.blocks, parts, strict=True)}
         for each in self.writes:
@@ -179,7 +177,7 @@ class Product(Queued):
         self.places()
 
     def places(self) -> None:
-        """Which cells it reads and writes."""
+        """Find the cells that it reads and writes."""
         for name, address in self.given.items():
             if name not in IN_TENSOR_MEMORY and not isinstance(address, TensorAddress):
                 continue
@@ -202,7 +200,7 @@ class Product(Queued):
                 self.read_shared(name.upper(), self.given[name])
 
     def compute(self) -> None:
-        """D = A B + D."""
+        """Compute D = A B + D."""
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
@@ -231,7 +229,7 @@ def _names(words: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def operands(event: Event, warp: Warp, lane: int) -> dict[str, Any]:
-    """What a thread gives a product, by name."""
+    """The operands that a thread gives a product, by name."""
     given = event.operands
     names = _names(event.words, tuple(each.kind for each in given))
     found: dict[str, Any] = {}
@@ -254,14 +252,14 @@ def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
 
 @carries_out("tcgen05.mma")
 def mma(warp: Warp, event: Event, lanes: int) -> int:
-    """A product by each lane; usually there is one."""
+    """Issue a product for each lane; usually there is one."""
     for lane in numbers(lanes):
         issue(Product(warp, event, lane), lanes)
     return lanes
 
 
 def issue(task: Queued, lanes: int) -> None:
-    """Work is under way; ``lanes`` are all that execute the instruction."""
+    """Put work in flight; ``lanes`` are all that execute the instruction."""
     warp, lane = task.thread
     task.threads = lanes.bit_count()
     check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
@@ -292,7 +290,7 @@ class Commit(Arrival):
         self.event, self.covers = event, covers
 
     def signal(self) -> None:
-        """Arrive, with no more arrivals than there can be."""
+        """Arrive, unless no arrival is pending; that is reported."""
         warp, lane = self.thread
         self.count = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
         super().signal()
@@ -300,7 +298,7 @@ class Commit(Arrival):
 
 @carries_out("tcgen05.commit")
 def commit(warp: Warp, event: Event, lanes: int) -> int:
-    """Tell an mbarrier, or one in each of several blocks, when the work is done."""
+    """Signal an mbarrier, or one in each of several blocks, when the work is done."""
     cluster = warp.block.cluster
     mbarriers = {lane: _mbarriers(warp, event, lane) for lane in numbers(lanes)}
     _check_arrivals(warp, event, lanes, mbarriers)
@@ -323,8 +321,8 @@ def _check_arrivals(
     warp: Warp, event: Event, lanes: int, mbarriers: dict[int, list[Mbarrier]]
 ) -> None:
     """Report that more lanes commit together than an mbarrier expects."""
-    told = Counter(each for found in mbarriers.values() for each in found)
-    for each, threads in told.items():
+    arrivals = Counter(each for found in mbarriers.values() for each in found)
+    for each, threads in arrivals.items():
         if threads > each.expected:
             expected = counted(each.expected, "arrival")
             warp.report(
@@ -362,6 +360,6 @@ def fence_before(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("tcgen05.fence::after_thread_sync")
 def fence_after(warp: Warp, event: Event, lanes: int) -> int:
-    """Work after it is ordered behind what synchronised threads."""
+    """Work after it is ordered after what synchronised threads."""
     warp.block.cluster.port.fence(Step(warp, event, lanes))
     return lanes

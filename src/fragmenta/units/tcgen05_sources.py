@@ -1,13 +1,12 @@
-"""Which bytes of shared memory do the Tensor Cores read for tensor memory?
+"""The bytes of shared memory that ``tcgen05.mma`` and ``tcgen05.cp`` read.
 
-What is read are units of 16 bytes, which no swizzle takes apart.  Of a pair, each block
+They are units of 16 bytes, which no swizzle takes apart.  Of a pair, each block
 reads at the same place in its own shared memory.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,10 @@ from fragmenta.shared.elements import MajorAxis, stored
 from fragmenta.shared.operands import extent, major_of
 from fragmenta.simt.layout import SHARED_START
 from fragmenta.tensor_memory.copying import copies
-from fragmenta.units.work import Range, pieces
+from fragmenta.units.work import Block, Range, pieces
 
 
-def sources(op: Op, name: str, word: int, blocks: tuple[Any, ...]) -> list[Range]:
+def sources(op: Op, name: str, word: int, blocks: tuple[Block, ...]) -> list[Range]:
     """What an operand of a product, or the source S of a copy, reads.
 
     A descriptor that reads outside shared memory is refused.
@@ -42,7 +41,7 @@ def sources(op: Op, name: str, word: int, blocks: tuple[Any, ...]) -> list[Range
 
 @lru_cache(maxsize=4096)
 def _read(op: Op, name: str, word: int) -> tuple[list[Range], int, int]:
-    """All pieces, the first byte, and the one behind the last."""
+    """All pieces, the first byte, and the one past the last."""
     starts = _units(op, name, word)
     every = pieces("shared", 0, starts, UNIT)
     return every, int(starts.min()), int(starts.max()) + UNIT
@@ -60,7 +59,9 @@ def _units(op: Op, name: str, word: int) -> NDArray[np.int64]:
     return np.unique(np.asarray(found, np.int64))
 
 
-def _of_product(op: Op, name: str, of: Descriptor, major: MajorAxis) -> Any:
+def _of_product(
+    op: Op, name: str, of: Descriptor, major: MajorAxis
+) -> NDArray[np.int64]:
     rows, k = extent(op, name)
     kind = op.types[name.lower()]
     per = 8 * UNIT // stored(kind, major, "tcgen05", of.swizzle, op.kind).bits
@@ -68,4 +69,4 @@ def _of_product(op: Op, name: str, of: Descriptor, major: MajorAxis) -> Any:
         row, column = np.ogrid[:rows, :k:per]
     else:
         row, column = np.ogrid[:rows:per, :k]
-    return of.address(row, column, kind, major, op.kind)
+    return np.asarray(of.address(row, column, kind, major, op.kind))

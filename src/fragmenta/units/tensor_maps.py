@@ -1,10 +1,10 @@
-"""How does a kernel read and change a tensor map?
+"""Tensor maps in memory: a kernel reads, changes and copies them.
 
 ``tensormap.replace`` changes one field of 128 bytes, and ``tensormap.cp_fenceproxy``
-copies them.  The assembler makes loads, masks and stores of ``tensormap.replace``.
-That is where :data:`REPLACED` comes from, and it explains two surprises: the types 11
-and 12 set the bit of tf32, but no other type clears it; and a number with too many bits
-loses them without a word.
+copies them.  The assembler makes loads, masks and stores of ``tensormap.replace``;
+:data:`REPLACED` was read from these.  They explain two surprises: the types 11 and 12
+set the bit of tf32, but no other type clears it; and a number with too many bits is cut
+without an error.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _set(word: int, name: str, index: int, raw: int) -> int:
 
 
 def map_place(block: Block, address: int, space: str, *, writes: bool = False) -> Place:
-    """The 128 bytes at an address in this space; in the generic one without."""
+    """The 128 bytes at an address in a state space; without one, it is generic."""
     what = "a tensor map"
     aligned(address, ALIGNMENT, what)
     in_window = not space and address >> layout.SLOT_BITS == layout.SHARED_SLOT
@@ -122,7 +122,7 @@ def replace(
     ordinal: int = 0,
     space: str = "",
 ) -> Place:
-    """Change one field of a map in memory; where the map is."""
+    """Change one field of a map in memory, and return where the map is."""
     place = map_place(block, address, space, writes=True)
     after = replaced(place.take().tobytes(), field, value, ordinal)
     place.put(np.frombuffer(after, np.uint8))
@@ -169,7 +169,7 @@ def decoded(data: bytes) -> TensorMap:
 
     >>> decoded(bytes(128))
     Traceback (most recent call last):
-    fragmenta.units.work.CopyFault: these 128 bytes are no tensor map that \
+    fragmenta.units.faults.CopyFault: these 128 bytes are no tensor map that \
 a copy can use: the box along dimension 0 must be a multiple of 16 bytes, 16 elements \
 of u8; given 1, nearest 16; they say: address 0x0, rank 1, sizes 1, box 1, element \
 type 0, swizzle 0

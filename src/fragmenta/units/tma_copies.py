@@ -1,4 +1,4 @@
-"""What does a copy by a tensor map move?
+"""Copies by a tensor map.
 
 ``cp.async.bulk.tensor`` loads a box to the shared memory of one block or of several, or
 stores one; ``cp.reduce.async.bulk.tensor`` combines a box with global memory.  Machine
@@ -19,7 +19,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from fragmenta.shared.tiles import PATTERN
 from fragmenta.simt.boxes import Copy as Kind
 from fragmenta.simt.boxes import Problem, run_box
 from fragmenta.units.faults import CopyFault
+from fragmenta.units.machine import Thread
 from fragmenta.units.tensor_maps import decoded, map_used, shown
 from fragmenta.units.work import (
     Block,
@@ -69,7 +70,7 @@ _KINDS = {
     Problem.GLOBAL_BOUNDS: rules.OUT_OF_BOUNDS,
     Problem.READ_ONLY: rules.READ_ONLY,
 }
-"""The kind of fault that it is; the same as if Python had refused it."""
+"""The rule of each problem; the same as if Python had refused the copy."""
 
 
 class TensorCopy(Copy):
@@ -78,7 +79,7 @@ class TensorCopy(Copy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -106,7 +107,7 @@ class TensorCopy(Copy):
         self._image: Bytes = np.empty(0, np.uint8)
 
     def _check(self) -> None:
-        """Refuse what an H200 refuses when it is issued."""
+        """Refuse what an H200 refuses at the issue."""
         kind, map_ = self.kind, self.map
         if map_.rank != kind.rank or (map_.im2col is not None) != kind.im2col:
             raise self._fault(
@@ -160,7 +161,7 @@ class TensorCopy(Copy):
 
     @cached_property
     def global_ranges(self) -> list[Range]:
-        """The bytes of the tensor; those outside of it are not there."""
+        """The bytes of the tensor that are moved, without those outside of it."""
         store = not self.kind.loads
         if self.kind.im2col:
             found = plan(self.map, self.coordinates, self.offsets, at=0, store=store)
@@ -173,7 +174,7 @@ class TensorCopy(Copy):
 
     @cached_property
     def extent(self) -> tuple[int, int] | None:
-        """The first byte of the tensor that is moved, and the one behind the last."""
+        """The first byte of the tensor that is moved, and the one past the last."""
         if not self.kind.im2col:
             store = not self.kind.loads
             parts = [extent(self.map, box, store=store) for box in self.boxes]
@@ -273,7 +274,7 @@ class TensorLoad(TensorCopy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -340,7 +341,7 @@ class TensorStore(TensorCopy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -381,7 +382,7 @@ class TensorStore(TensorCopy):
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Store the shadows of the box; what is outside the tensor does not count."""
         twin, before = self._on(shadow), np.empty(0, np.int64)
-        if self.combines:  # with what was undefined before, everything is
+        if self.combines:  # the result is undefined where memory was
             before = self._undefined(shadow)
         twin.read()
         twin.write()
@@ -397,7 +398,7 @@ class TensorPrefetch(TensorCopy):
     def __init__(
         self,
         block: Block,
-        thread: Any,
+        thread: Thread,
         site: int,
         map: int | bytes,
         coordinates: Sequence[int],
@@ -419,9 +420,9 @@ class Footprint(NamedTuple):
     """The bytes of shared memory that a box takes."""
 
     ranges: list[Range]
-    """Without the address of the window."""
+    """Relative to the address of the window."""
     end: int
-    """The first byte behind all of them."""
+    """The first byte past all of them."""
 
 
 @lru_cache(maxsize=1024)
@@ -472,7 +473,7 @@ def rows(
 def extent(
     map: TensorMap, coordinates: Sequence[int], *, store: bool = False
 ) -> tuple[int, int] | None:
-    """The first byte of a tiled box in the tensor, and the one behind the last.
+    """The first byte of a tiled box in the tensor, and the one past the last.
 
     >>> map = TensorMap("f16", (256, 100), (512,), box=(64, 8), address=4096)
     >>> extent(map, (224, 98)), extent(map, (256, 0))

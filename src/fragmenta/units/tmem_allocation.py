@@ -1,13 +1,13 @@
-"""How do the warps of a block allocate and free tensor memory?
+"""``tcgen05.alloc`` and ``tcgen05.dealloc``: allocation of tensor memory.
 
 One warp allocates for its block.  For a pair of blocks, one warp of each does, and both
-get the same address.  The address is written to shared memory by the warp itself, so
-that a barrier shows it to the others.
+get the same address.  The warp itself writes the address to shared memory, so that a
+barrier is enough for the others to read it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from fragmenta.errors import Error
 from fragmenta.ptx import rules
@@ -29,12 +29,19 @@ _WORD = 4
 """Bytes of an address of tensor memory."""
 
 
+class Request(NamedTuple):
+    """A block of a pair asks for columns."""
+
+    columns: int
+    address: int | None = None
+    """Where they are, once the other block has asked, too."""
+
+
 def _memory(block: Block) -> TensorMemory:
-    """The tensor memory of a block that may be about to allocate."""
+    """The tensor memory of a block; it is made at the first allocation."""
     if block.tensor is None:
         block.tensor = TensorMemory(late=not block.cluster.schedule.eager)
-    found: TensorMemory = block.tensor
-    return found
+    return block.tensor
 
 
 # ── alloc ───────────────────────────────────────────────────────────────────
@@ -48,9 +55,8 @@ def alloc(warp: Warp, event: Event, lanes: int) -> int:
     given, columns = (each.value(warp, lane) for each in event.operands)
     place = _place(warp, event, lanes, given)
     blocks = pair(warp, event, lanes)
-    requests: dict[int, Any] = warp.block.cluster.barriers.setdefault("tcgen05", {})
     if len(blocks) == 2:
-        found = _meet(warp, event, lanes, requests, blocks, columns)
+        found = _meet(warp, event, lanes, blocks, columns)
     else:
         found = _take(warp, event, lanes, blocks, columns)
     waiting = _memory(warp.block).waiting
@@ -68,7 +74,7 @@ def alloc(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _place(warp: Warp, event: Event, lanes: int, given: int) -> int:
-    """Where in shared memory the address goes."""
+    """The place in shared memory that the address is written to."""
     address = shared_address(warp, event, given, lanes)
     offset = address & (1 << RANK_BITS) - 1
     block = warp.block
@@ -107,34 +113,32 @@ def _meet(
     warp: Warp,
     event: Event,
     lanes: int,
-    requests: dict[int, Any],
     blocks: tuple[Block, ...],
     columns: int,
 ) -> int | None:
-    """Allocate for both blocks of a pair, once a warp of each has asked.
-
-    A request is the number of columns, and then the address that was given.
-    """
-    own = warp.block.rank
+    """Allocate for both blocks of a pair, once a warp of each has asked."""
+    own, requests = warp.block.rank, warp.block.cluster.requests
     other = own ^ 1
-    if own in requests and requests[own][2] is not None:
-        return int(requests.pop(own)[2])
-    requests[own] = (warp.number, columns, None)
+    mine = requests.get(own)
+    if mine is not None and mine.address is not None:
+        del requests[own]
+        return mine.address
+    requests[own] = Request(columns)
     there = requests.get(other)
-    if there is None or there[2] is not None:
+    if there is None or there.address is not None:
         return None
-    if there[1] != columns:
+    if there.columns != columns:
         raise Stop(
             rules.TENSOR_MEMORY,
             event.site,
             warp,
             lanes,
             f"both blocks of a pair allocate the same number of columns; given "
-            f"{columns} here, and {there[1]} in block {other} of the cluster",
+            f"{columns} here, and {there.columns} in block {other} of the cluster",
         )
     found = _take(warp, event, lanes, blocks, columns)
     if found is not None:
-        requests[other] = (there[0], columns, found)
+        requests[other] = Request(columns, found)
         del requests[own]
     return found
 
@@ -162,7 +166,7 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("tcgen05.relinquish_alloc_permit")
 def relinquish(warp: Warp, event: Event, lanes: int) -> int:
-    """The block allocates nothing more."""
+    """Give up the permit: the block allocates nothing more."""
     pair(warp, event, lanes)
     _memory(warp.block).allocator.relinquish()
     return lanes

@@ -1,14 +1,14 @@
-"""What does the tensor memory of a block hold while a kernel runs?
+"""The tensor memory of a block while a kernel runs.
 
-Work that is under way hides the cells that it will write: whoever reads them too early
-sees ``POISON``.  Products and copies of one thread are done in the order of their
-issue, so they see through what later ones of their kind hide.
+Work in flight hides the cells that it will write: an early read gets ``POISON``.
+Products and copies of one thread are done in the order of their issue, so they read the
+cells that later ones of their kind hide.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_of
 from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index
-from fragmenta.registers.tensor import COLUMNS, LANES
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES
 from fragmenta.simt.layout import POISON
 from fragmenta.tensor_memory.allocator import Allocator
 from fragmenta.units.findings import Finding
+
+if TYPE_CHECKING:
+    from fragmenta.units.machine import Block, Warp
+
+Lanes: TypeAlias = slice | NDArray[np.int64]
+"""Lanes as an index: adjacent ones are a slice."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,8 @@ class Cells:
     columns: int
 
     @property
-    def index(self) -> tuple[Any, Any]:
-        """What NumPy takes for them.
+    def index(self) -> tuple[Lanes, slice]:
+        """An index of NumPy for them.
 
         >>> Cells(0, (4, 5, 6), 8, 2).index
         (slice(4, 7, None), slice(8, 10, None))
@@ -43,7 +49,7 @@ class Cells:
 
 
 @once_of(256)
-def _lanes(lanes: tuple[int, ...]) -> Any:
+def _lanes(lanes: tuple[int, ...]) -> Lanes:
     first, last = lanes[0], lanes[-1]
     if lanes == tuple(range(first, last + 1)):
         return slice(first, last + 1)
@@ -60,7 +66,7 @@ class TensorMemory:
         self.image = np.full((LANES, COLUMNS), POISON, np.uint32)
         self.flat = self.image.reshape(-1)
         self.allocator = Allocator()
-        self.takers: dict[int, Any] = {}
+        self.takers: dict[int, tuple[Warp, int]] = {}
         """Which warp allocated each block of columns, and where in the kernel."""
         self.waiting: dict[int, int] = {}
         """How many columns warps wait for, by their number."""
@@ -80,17 +86,17 @@ class TensorMemory:
     # ── what is hidden ──────────────────────────────────────────────────────
 
     def hide(self, cells: Cells, stored: bool) -> None:
-        """Work is under way that will write some cells: a store, or a product."""
+        """Hide the cells that work in flight will write: a store, or a product."""
         (self._stores if stored else self._queued)[cells.index] += 1
         self._storing += stored
 
     def show(self, cells: Cells, stored: bool) -> None:
-        """The work is done."""
+        """Show the cells again: the work is done."""
         (self._stores if stored else self._queued)[cells.index] -= 1
         self._storing -= stored
 
     def seen(self, index: Index) -> NDArray[np.uint32]:
-        """What a thread sees in some cells, given by their numbers."""
+        """The words that a thread reads in some cells, given by their numbers."""
         values = self.flat.take(index)
         if self.late:
             hidden = self._stores.take(index) + self._queued.take(index)
@@ -98,14 +104,14 @@ class TensorMemory:
         return values
 
     def operand(self) -> NDArray[np.uint32]:
-        """What a product sees: not what stores have still to write."""
+        """The words that a product reads; what stores will write is poison."""
         if not self._storing:
             return self.image
         return np.where(self._stores != 0, np.uint32(POISON), self.image)
 
     # ── the end ─────────────────────────────────────────────────────────────
 
-    def report(self, block: Any) -> None:
+    def report(self, block: Block) -> None:
         """Report columns that a block has not freed when its threads have ended."""
         for address, (warp, site) in sorted(self.takers.items()):
             last = address + self.allocator.blocks[address] - 1

@@ -1,4 +1,4 @@
-"""How do warps load and store tensor memory?
+"""``tcgen05.ld`` and ``tcgen05.st``: a warp loads and stores tensor memory.
 
 ``tcgen05.ld`` fills registers when it is issued, whatever the schedule is.  By the
 manual they hold nothing before ``wait::ld``.  But ptxas makes every instruction that
@@ -11,7 +11,7 @@ that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from fragmenta.tensor_memory.moves import reduce
 from fragmenta.tensor_memory.reaching import WARPS, reached
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Thread, Warp
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
@@ -46,7 +46,7 @@ class Way(NamedTuple):
 
 @lru_cache(maxsize=512)
 def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
-    """Where an instruction goes; ``warp`` is the number in the warpgroup."""
+    """The cells of an instruction; ``warp`` is the number in the warpgroup."""
     found = reached(op, address, warp=warp, imm=imm)
     halves = (found.lane, found.column)
     parts = [halves]
@@ -65,7 +65,7 @@ class Move(Work):
     """A load or a store of a warp that was issued."""
 
     def __init__(self, warp: Warp, event: Event, op: Op, to: Way) -> None:
-        super().__init__(event.site, Thread(warp, -1))
+        super().__init__(event.site)
         self.warp, self.memory = warp, memory(warp, event)
         self.cluster = warp.block.cluster
         self.op, self.way = op, to
@@ -107,7 +107,7 @@ class Load(Move):
             self.reduced.lanes(self.warp)[:] = self._least(words)
 
     def words_of(self, found: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """What the registers get of some cells."""
+        """The words of registers that cells make."""
         if not self.packed:
             return found[..., 0]
         low = found & np.uint32(0xFFFF)
@@ -133,7 +133,7 @@ class Store(Move):
         self.words = words
 
     def poison(self) -> None:
-        """The cells hold nothing that may be read yet."""
+        """Hide the cells: they are not written yet."""
         for each in self.cells:
             self.memory.hide(each, stored=True)
         self.hides = True
@@ -147,7 +147,7 @@ class Store(Move):
             self.memory.show(each, stored=True)
 
     def cells_of(self, given: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """What the cells get of some registers."""
+        """The words of cells that registers make."""
         words = given[..., None]
         if not self.packed:
             return words
@@ -161,7 +161,7 @@ class Store(Move):
 def _way(
     warp: Warp, event: Event, lanes: int, op: Op, address: Operand, rest: list[Operand]
 ) -> Way:
-    """Where a move goes, if the warp reaches it."""
+    """The cells of a move; an error if the warp does not reach them."""
     given = _same(warp, event, lanes, address)
     imm = rest[0].value(warp, 0) if rest else None
     try:
@@ -171,7 +171,7 @@ def _way(
 
 
 def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
-    """The address, which all lanes have to give."""
+    """The address, which must be the same in all lanes."""
     given = operand.lanes(warp)
     live = given[:1]
     if lanes != ALL or (given != given[0]).any():
@@ -202,9 +202,10 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     cluster, block = warp.block.cluster, warp.block
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
-    block.groups.setdefault(("tcgen05", kind, warp.number), []).append(task)
+    block.moves.setdefault((kind, warp.number), []).append(task)
     cluster.port.issue(Step(warp, event, lanes), task)
     if kind == "ld":
+        task.started = True
         task.finish()
     else:
         cluster.start(task)
@@ -249,8 +250,7 @@ def _given(
 
 
 def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
-    tasks: list[Any] = warp.block.groups.pop(("tcgen05", kind, warp.number), [])
-    for each in tasks:
+    for each in warp.block.moves.pop((kind, warp.number), []):
         each.finish()
     step = Step(warp, event, lanes)
     warp.block.cluster.port.acquire(step, Waited(f"wait::{kind}"))

@@ -1,4 +1,4 @@
-"""Which tensor memory, and which cells of it, does an instruction mean?"""
+"""Operands in tensor memory: which memory, and which cells of it, they are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from fragmenta.errors import Error
+from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.registers.tensor import TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import TensorAddress, TensorFragment
 from fragmenta.units.events import Event
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
@@ -23,7 +23,7 @@ def named_op(mnemonic: str) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(mnemonic)
     if isinstance(found, Remark):
-        raise Error(found.message)
+        raise UnknownInstruction(found.message)
     return found
 
 
@@ -35,7 +35,7 @@ def complete(mnemonic: str, idesc: int) -> Op:
 
 def memory(warp: Warp, event: Event, block: Block | None = None) -> TensorMemory:
     """The tensor memory of a block, of the own one if no other is given."""
-    found: TensorMemory | None = (block or warp.block).tensor
+    found = (block or warp.block).tensor
     if found is None:
         raise Stop(
             rules.TENSOR_MEMORY,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,14 +9,16 @@ from fragmenta.arrays.once import once
 from fragmenta.execution.undefined import depending
 from fragmenta.isa.reading import instruction
 from fragmenta.ptx import rules
+from fragmenta.registers.fragment import Fragment
 from fragmenta.simt.layout import LANES
 from fragmenta.units.events import Event, Operand, carries_out
+from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 
 
 @carries_out("undefined")
-def reached(warp: Any, event: Event, lanes: int) -> int:
-    """Undefined bits of a register reach memory, a branch or an address."""
+def reached(warp: Warp, event: Event, lanes: int) -> int:
+    """Report undefined bits of a register that reach memory, a branch or an address."""
     _, kind, name = event.words
     warp.report(rules.UNINITIALISED, event, lanes, name, use=kind)
     if kind == "store":
@@ -27,9 +27,9 @@ def reached(warp: Any, event: Event, lanes: int) -> int:
 
 
 class Elements:
-    """Which elements of an operand a register holds: lane, register, bits, element."""
+    """The elements of an operand that each register holds."""
 
-    def __init__(self, fragment: Any) -> None:
+    def __init__(self, fragment: Fragment) -> None:
         self.bits = fragment.register_bits
         self.shape = fragment.shape
         grid = fragment.layout.grid()
@@ -64,7 +64,7 @@ def _fragments(mnemonic: str) -> dict[str, Elements]:
     return {name: Elements(op.fragments[name]) for name in "DABC"}
 
 
-def _shadows(warp: Any, operand: Operand) -> NDArray[np.uint64]:
+def _shadows(warp: Warp, operand: Operand) -> NDArray[np.uint64]:
     """The shadows of a fragment's registers: lanes, registers."""
     items = operand.items if operand.kind == "v" else (operand,)
     columns = [each.lanes(warp).astype(np.uint64) for each in items]
@@ -72,7 +72,7 @@ def _shadows(warp: Any, operand: Operand) -> NDArray[np.uint64]:
 
 
 @carries_out("undefined-product")
-def multiplied(warp: Any, event: Event, lanes: int) -> int:
+def multiplied(warp: Warp, event: Event, lanes: int) -> int:
     """An element of D depends on a row of A, a column of B and its element of C.
 
     Metadata, scales and selectors count for all elements.

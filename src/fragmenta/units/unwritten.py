@@ -1,16 +1,18 @@
-"""A register that is used before it was written: a suspicion."""
+"""Events of code that reads a register before it was written.
+
+That is a suspicion only: whether the value matters is found by following it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
+from fragmenta.units.machine import Warp
 
 
 @carries_out("unwritten")
-def read_too_early(warp: Any, event: Event, lanes: int) -> int:
-    """Lanes need a register that they have not written."""
+def read_too_early(warp: Warp, event: Event, lanes: int) -> int:
+    """Report a register that lanes read and have not written."""
     name = event.words[1]
     warp.report(rules.UNINITIALISED, event, lanes, name, register=name)
     return lanes

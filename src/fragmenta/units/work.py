@@ -2,15 +2,14 @@
 
 A piece of :class:`Work` is made when its instruction is issued, and whatever is wrong
 with its operands is raised then.  It is in flight until :meth:`Work.finish`: the work
-before it is done, the source is read, the work leaves the collection of its cluster,
-the result is written, and mbarriers are signalled.  All of this may happen much later
-than the issue.
+before it is done, the source is read, the work is no longer in flight, the result is
+written, and mbarriers are signalled.  All of this may happen much later than the issue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,8 @@ from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
 if TYPE_CHECKING:
+    from fragmenta.units import machine
+    from fragmenta.units.machine import Thread
     from fragmenta.units.mbarriers import Mbarrier
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -88,7 +89,7 @@ class Range(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many bytes there are; those in two pieces count twice.
+        """The number of bytes; those in two pieces count twice.
 
         >>> Range("shared", 0, np.array([1024, 2048]), 16).bytes
         32
@@ -116,7 +117,7 @@ def pieces(space: str, rank: int, starts: Starts, size: int) -> list[Range]:
     return found
 
 
-def poisoned(address: Any) -> Any:
+def poisoned(address: Starts) -> Bytes:
     """The bytes of the poison at these addresses.
 
     >>> [hex(x) for x in poisoned(np.arange(4)).tolist()]
@@ -159,7 +160,7 @@ class Place(NamedTuple):
 def shared_address(
     block: Block, address: int, what: str, space: str
 ) -> tuple[int, int]:
-    """The rank and the offset of an address in this space; a generic one without."""
+    """The rank and the offset of an address in a state space; without one, generic."""
     rank, offset = address >> RANK_BITS, address & (1 << RANK_BITS) - 1
     generic = address >> layout.SLOT_BITS
     if not space and generic == layout.SHARED_SLOT:
@@ -245,22 +246,23 @@ class Work:
     """The line of its instruction in the table of effects."""
     mbarriers: Sequence[Mbarrier] = ()
     """The mbarriers that it signals, once it is in flight."""
-    cluster: Any = None
-    """The cluster that it is in flight in; None before its issue."""
+    cluster: machine.Cluster
+    """The cluster that it is in flight in, once it is started."""
+    started = False
     was_read = done = False
     number = -1
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False
-    """Whether another lane issued the same work with the same instruction."""
+    """Whether another lane issued an equal copy with the same instruction."""
     clock: Clock | None = None
     """What its issuer knew; the observer's."""
 
-    def __init__(self, site: int, thread: Any) -> None:
-        self.site, self.thread = site, thread
+    def __init__(self, site: int) -> None:
+        self.site = site
 
     @property
     def completes(self) -> str:
-        """What tells that it is done: see :mod:`fragmenta.ptx.effects`."""
+        """How it completes: see :mod:`fragmenta.ptx.effects`."""
         return self.effect.done_by
 
     @property
@@ -276,7 +278,7 @@ class Work:
     # ── what differs ────────────────────────────────────────────────────────
 
     def poison(self) -> None:
-        """Fill what it will write, so that whoever is too early sees it."""
+        """Fill what it will write with poison, which an early read then gets."""
 
     def finish_before(self) -> None:
         """Finish the work that is done before this one."""
@@ -288,7 +290,7 @@ class Work:
         """Put what was read where it goes."""
 
     def signal(self) -> None:
-        """Tell the mbarriers that it is done."""
+        """Signal the mbarriers."""
 
     # ── what is the same ────────────────────────────────────────────────────
 
@@ -305,7 +307,7 @@ class Work:
         self.finish_before()
         self.take()
         self.done = True
-        if self.cluster is not None:
+        if self.started:
             self.cluster.finished(self)
         self.write()
         self.signal()
@@ -313,15 +315,15 @@ class Work:
 
 def done_at_once(site: int) -> Work:
     """Work that compiled code did when it was issued."""
-    made = Work(site, None)
+    made = Work(site)
     made.was_read = made.done = True
     return made
 
 
 class Copy(Work):
-    """A copy, whatever its instruction is.
+    """A copy: the part that is the same for all instructions.
 
-    Its subclasses take addresses, coordinates and sizes as numbers.
+    Subclasses take addresses, coordinates and sizes as numbers.
     """
 
     name = "copy"
@@ -337,9 +339,9 @@ class Copy(Work):
     map_range: Range | None = None
     """The tensor map that it reads through the tensormap proxy, if it is in memory."""
 
-    def __init__(self, block: Block, thread: Any, site: int) -> None:
-        super().__init__(site, thread)
-        self.block = block
+    def __init__(self, block: Block, thread: Thread, site: int) -> None:
+        super().__init__(site)
+        self.block, self.thread = block, thread
 
     @property
     def goals(self) -> list[Range]:
@@ -364,7 +366,7 @@ class Copy(Work):
         rank = (self.mbarrier or 0) >> RANK_BITS
         if self.mask is None:
             return rank
-        # Of each pair, the block that the address is in chooses one.
+        # In each pair, the block of the same parity as the address' block.
         return goal & ~1 | rank & 1 if self.paired else goal
 
     def signal(self) -> None:
@@ -376,7 +378,7 @@ class Copy(Work):
             each.settle()
 
     def poison(self) -> None:
-        """Fill what it will write; not if it needs what is there."""
+        """Poison what it will write, unless it combines with what is there."""
         if self.combines:
             return
         for each in self.goals:
@@ -395,7 +397,7 @@ class Copy(Work):
                 memory[places + index] = poisoned(places)
 
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
-        """Do to the shadow of a block what it does to the block.
+        """Make the same copy in the shadow of a block.
 
         The memories of the shadow have a bit for each bit, which is 1 where that is
         undefined.  ``values`` are the shadows of registers that are copied.  The
@@ -419,7 +421,7 @@ class Copy(Work):
         return np.concatenate(found)
 
     def _signal(self, address: int | None, space: str, goal_rank: int) -> None:
-        """Take the mbarrier, which must be where the data goes."""
+        """Take the mbarrier; it must be in the block that the data goes to."""
         if address is None:
             return
         what = f"the mbarrier of a {self.name}"

@@ -78,7 +78,7 @@ def timeline(
 def _chosen(every: list[Recorded], cluster: int | None) -> Recorded:
     if not every:
         raise BadCall(
-            "there is nothing to draw: the launch was not watched (check=False)"
+            "there is nothing to draw: the launch was not watched (watch=False)"
         )
     if cluster is None:
         marked = [each for each in every if each.problems]

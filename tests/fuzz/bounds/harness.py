@@ -163,7 +163,7 @@ class Room:
                 shared=0,
                 target=target(forms),
                 contract=True,
-                stack=1 << 12,
+                limits=ptx.Limits(stack=1 << 12),
                 watch=setting.watch,
                 schedule=setting.schedule,
             )

@@ -145,7 +145,7 @@ class Modules(NamedTuple):
         findings = []
         for number, text in enumerate(chosen):
             findings += launched(
-                text, low=number % 2 == 0, check=number % 3 == 0, refused=refused
+                text, low=number % 2 == 0, watch=number % 3 == 0, refused=refused
             )
         return Outcome(0, 0, findings, len(chosen), len(refused))
 
@@ -154,7 +154,7 @@ def launched(
     text: str,
     *,
     low: bool,
-    check: bool,
+    watch: bool,
     refused: list[str] | None = None,
     wrong: bool = False,
 ) -> list[str]:
@@ -171,14 +171,12 @@ def launched(
                 1,
                 32,
                 [data][: len(kernel.parameters)],
-                check=check,
-                problems="report",
-                limit=100_000,
-                stack=1 << 12,
+                watch=watch and "report",
+                limits=ptx.Limits(instructions=100_000, stack=1 << 12),
             )
         if wrong:
             found.append(f"ran to its end\n{text}")
-    except fm.errors.KernelFault:
+    except fm.errors.KernelError:
         pass
     except fm.Error as error:
         if refused is not None:

@@ -117,7 +117,7 @@ def problems(rule: str, code: str, right: bool = False) -> list[tuple[str, str]]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
     try:
         result = kernel.launch(
-            how.grid, how.block, given, problems="report", strict=rule in STRICT
+            how.grid, how.block, given, watch=ptx.Watch("report", strict=rule in STRICT)
         )
     except ptx.KernelFault as fault:
         return [(fault.kind, str(fault))]
@@ -138,7 +138,7 @@ def picture(name: str) -> str:
     given = running.for_launch(row, running.made(row))
     options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
     result = kernel.launch(
-        row.grid, row.block, given, problems="report", schedule="lazy", **options
+        row.grid, row.block, given, watch="report", schedule="lazy", **options
     )
     return str(result.timeline())
 

@@ -25,7 +25,7 @@ BOX, SIZE = (16, 8), (32, 16)
 TARGETS = {"plain": "sm_80", "tiles": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
 """What sources are compiled for, if it is not sm_90a."""
 STRICT = ("strict",)
-"""Sources that are watched with strict=True."""
+"""Sources that are watched with watch="strict"."""
 RESULTS = {**tensor_results.RESULTS, **tile_results.RESULTS}
 """What kernels must leave in memory that compute with whole numbers, by name."""
 HEADERS = ("hopper.cuh", "blackwell.cuh")
@@ -122,11 +122,16 @@ def reported(
     kernel: Any, grid: int, block: int, arguments: list[Any], **options: Any
 ) -> list[Said]:
     """What is said about a launch, also if it cannot be brought to an end."""
+    options.setdefault("watch", "report")
     try:
         result = kernel.launch(
-            grid, block, arguments, problems="report", limit=2_000_000, **options
+            grid,
+            block,
+            arguments,
+            limits=ptx.Limits(instructions=2_000_000),
+            **options,
         )
-    except ptx.KernelFault as fault:
+    except ptx.KernelError as fault:
         rule = FAULTS.get(fault.kind, fault.kind)
         return [Said(rule, "error", str(fault))]
     # Without what a check of the whole file says: that takes longer than a launch.
@@ -139,7 +144,7 @@ def launch(case: Case, schedule: Any) -> tuple[list[Said], list[NDArray[Any]]]:
     given = made(row)
     kernel = loaded(row.source, case.bug).kernels[row.entry]
     options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
-    options["strict"] = row.source in STRICT
+    options["watch"] = ptx.Watch("report", strict=row.source in STRICT)
     said = reported(
         kernel,
         row.grid,

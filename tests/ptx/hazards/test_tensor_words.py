@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.errors import KernelFault
+from fragmenta.errors import KernelError
 from fragmenta.races.report import phrases
 from fragmenta.races.shadow.layout import Apart
 
@@ -121,14 +121,14 @@ def kernel(blocks: int) -> Any:
     return ptx.parse(text.replace("COMMIT\n", f"{COMMITS[blocks]}\n")).kernels["f"]
 
 
-def said(bug: int = 0, lane: int = 0, blocks: int = 1, check: bool = True) -> str:
+def said(bug: int = 0, lane: int = 0, blocks: int = 1, watch: bool = True) -> str:
     """What is said about the kernel; nothing if it is right."""
     out = np.ones(128, np.uint32)
     try:
         kernel(blocks).launch(
-            blocks, 128, [out, lane, bug], cluster=blocks, check=check
+            blocks, 128, [out, lane, bug], cluster=blocks, watch=watch
         )
-    except KernelFault as fault:
+    except KernelError as fault:
         return re.sub(r"\s+", " ", str(fault))
     assert not out.any()
     return ""
@@ -191,7 +191,7 @@ def test_one_thread_allocates() -> None:
     text = said(LANE_ALLOCATES)
     assert text.startswith("deadlock: ")
     assert "has to be executed by all lanes of a warp together" in text
-    unwatched = said(LANE_ALLOCATES, check=False)
+    unwatched = said(LANE_ALLOCATES, watch=False)
     assert "shared::cta.b32 is .aligned: all lanes of warp 0 have to" in unwatched
 
 

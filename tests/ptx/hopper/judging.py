@@ -70,7 +70,10 @@ def run(launch: Launch, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
     """Launch a kernel, or a mutant of it."""
     try:
         result, bits = launch.run(
-            kernel, schedule=schedule, problems="report", limit=LIMIT
+            kernel,
+            schedule=schedule,
+            watch="report",
+            limits=ptx.Limits(instructions=LIMIT),
         )
     except KernelFault as fault:
         return Outcome(fault=str(fault).partition("\n")[0])

@@ -88,12 +88,12 @@ def test_the_emulation_has_the_bits_of_the_gpu(gemm):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("gemm", LAUNCHES, ids=names(LAUNCHES))
 def test_a_launch_leaves_the_bytes_of_the_gpu(gemm, schedule):
-    found = launching.launch(gemm, schedule=schedule, check=False)
+    found = launching.launch(gemm, schedule=schedule, watch=False)
     assert found.right(gemm)
     assert short_hash(found.d.buffer) == recorded()[gemm.name].buffer
 
 
 @pytest.mark.parametrize("gemm", LAUNCHES[:: 1 if COMPLETE else 6])
 def test_nothing_is_reported(gemm):
-    found = launching.launch(gemm, schedule="lazy", problems="report")
+    found = launching.launch(gemm, schedule="lazy", watch="report")
     assert not [str(each) for each in found.result.problems if each.severity == "error"]

@@ -119,7 +119,7 @@ def test_ptxas_computes_the_same(name: str) -> None:
     every = ALL.format(lines=lines)
     out = np.zeros(len(given), np.float32)
     ptx.parse(HEAD + every).kernels["k"].launch(
-        1, 1, [out], target="sm_90a", check=False
+        1, 1, [out], target="sm_90a", watch=False
     )
     for number, want in wanted.items():
         assert out[number].view(np.uint32) == want.view(np.uint32), given[number]

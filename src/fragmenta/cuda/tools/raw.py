@@ -91,19 +91,19 @@ class RawKernel:
         self,
         grid: int | Sequence[int],
         block: int | Sequence[int],
-        args: Sequence[object],
+        arguments: Sequence[object] = (),
         *,
-        shared_mem: int = 0,
+        shared: int = 0,
         **options: Any,
     ) -> Result:
         """Run it.
 
         ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
-        ``cluster``, ``limit``, ``seconds``, ``memory``, ``schedule`` and ``check``.
+        ``cluster``, ``schedule``, ``watch`` and ``limits``.
         """
         options.setdefault("cooperative", self.cooperative)
         return self.kernel.launch(
-            grid, block, args, shared=shared_mem, target=self.target, **options
+            grid, block, arguments, shared=shared, target=self.target, **options
         )
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Which bytes of shared memory does a ``wgmma`` read?
+"""The bytes of shared memory that a ``wgmma`` reads.
 
-A descriptor says where A or B is.  What the tensor cores read are *units* of 16 bytes,
-which no swizzle takes apart.  All warps of a warpgroup read B.  Of A, each warp reads
-its own 16 rows.
+A descriptor says where A or B is.  The Tensor Cores read *units* of 16 bytes, which no
+swizzle takes apart.  All warps of a warpgroup read B.  Of A, each warp reads its own 16
+rows.
 
 Many descriptors differ only in their start: a loop over k, or over stages.  A swizzle
 repeats every 1024, 512 or 256 bytes.  So where the units are is computed once for all
@@ -64,7 +64,7 @@ def owners(op: Instruction, trans: int = 0) -> NDArray[np.uint8]:
 def bad_descriptor(
     op: Instruction, name: str, descriptor: int, trans: int, size: int
 ) -> str:
-    """Why the tensor cores would read something else than the kernel has; or "".
+    """Why a descriptor reads bytes that the kernel does not have; "" if it does not.
 
     ``size`` are the bytes of shared memory, with those of the system at its start.  A
     swizzled tile may start anywhere in its pattern: the swizzle takes the absolute
@@ -91,7 +91,7 @@ def bad_descriptor(
 
 @lru_cache(maxsize=4096)
 def _apart(word: int) -> tuple[Descriptor, int]:
-    """A descriptor that starts in the first repeat, and how far away it really is."""
+    """The same descriptor in the first repeat, and the distance to the real start."""
     of = Descriptor.decode(word)
     repeat = pattern(of.swizzle).repeat
     first = of.start // repeat * repeat
@@ -121,6 +121,6 @@ def _elements(
 
 
 def _fixed(of: NDArray[_Number]) -> NDArray[_Number]:
-    """The same array for everybody: nobody may change it."""
+    """The same array, read-only: all callers share it."""
     of.flags.writeable = False
     return of

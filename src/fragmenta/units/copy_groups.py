@@ -6,9 +6,9 @@ Bulk copies are in groups of a thread, ``cp.async`` in groups of the threads of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fragmenta.ptx.effects import effect
+from fragmenta.units.machine import Thread
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.work import Work
 
@@ -21,12 +21,13 @@ class Arrival(Work):
     def __init__(
         self,
         site: int,
-        thread: Any,
+        thread: Thread,
         mbarrier: Mbarrier,
         count: int,
         before: Sequence[Work],
     ) -> None:
-        super().__init__(site, thread)
+        super().__init__(site)
+        self.thread = thread
         self.mbarrier, self.count, self.before = mbarrier, count, before
         self.mbarriers = (mbarrier,)
         mbarrier.work.append(self)
@@ -60,13 +61,13 @@ class Queue:
         self.last_site = -1
 
     def add(self, lanes: int, task: Work) -> None:
-        """A copy was issued."""
+        """Add a copy that lanes have issued."""
         self.open.append((lanes, task))
         self.unwaited += 1
         self.last_site = task.site
 
     def commit(self, lanes: int) -> None:
-        """Some lanes close a group."""
+        """Close the group of some lanes."""
         chosen = [task for who, task in self.open if who & lanes]
         self.open = [each for each in self.open if each[0] & ~lanes]
         self.closed.append((self.began, lanes, chosen))
@@ -75,7 +76,7 @@ class Queue:
             self.began = self.epoch
 
     def mark(self) -> None:
-        """A new epoch begins."""
+        """Begin a new epoch."""
         self.epoch += 1
 
     def waited(self, lanes: int, left: int) -> tuple[list[Work], int]:

@@ -1,15 +1,13 @@
-"""How do the blocks of a cluster wait for one another?
+"""``barrier.cluster``: the barrier of a cluster.
 
-All threads of the cluster that have not ended arrive at its barrier, and wait for it.
+All threads of the cluster that have not ended arrive there, and wait for one another.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
-from fragmenta.units.machine import Warp
+from fragmenta.units.machine import Cluster, Warp
 from fragmenta.units.port import Step, Waited
 
 
@@ -23,7 +21,7 @@ class Barrier:
         self.tickets: dict[tuple[int, int], dict[int, int]] = {}
         """Lanes that arrived and have not waited, by warp and phase."""
 
-    def settle(self, cluster: Any) -> None:
+    def settle(self, cluster: Cluster) -> None:
         """Begin the next phase, if all have arrived."""
         if not self.arrived:
             return
@@ -38,13 +36,15 @@ class Barrier:
 
 
 def _barrier(warp: Warp) -> Barrier:
-    found: Barrier = warp.block.cluster.barriers.setdefault("cluster", Barrier())
-    return found
+    cluster = warp.block.cluster
+    if cluster.barrier is None:
+        cluster.barrier = Barrier()
+    return cluster.barrier
 
 
 @carries_out("barrier.cluster.arrive")
 def arrive(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes arrive."""
+    """Arrive at the barrier."""
     barrier, key = _barrier(warp), (warp.block.rank, warp.number)
     twice = barrier.arrived.get(key, 0) & lanes
     if twice:
@@ -67,7 +67,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("barrier.cluster.wait")
 def wait(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes wait until all have arrived."""
+    """Wait until all threads have arrived."""
     barrier, key = _barrier(warp), (warp.block.rank, warp.number)
     cluster = warp.block.cluster
     barrier.settle(cluster)

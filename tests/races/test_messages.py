@@ -9,7 +9,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import RULES, SEVERITIES
-from fragmenta.races.report import telling
+from fragmenta.races.report import messages
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 
@@ -26,8 +26,8 @@ def result(name: str, **options: Any) -> ptx.Result:
         row.block,
         given,
         cluster=row.cluster,
-        limit=2_000_000,
-        **{"problems": "report", "schedule": "lazy", **options},
+        limits=ptx.Limits(instructions=2_000_000),
+        **{"watch": "report", "schedule": "lazy", **options},
     )
     return found
 
@@ -119,7 +119,7 @@ def test_errors_come_first() -> None:
 
 def test_the_exception_tells_the_errors() -> None:
     with pytest.raises(ptx.KernelHazard) as raised:
-        result("plain-exchange-1", problems="raise")
+        result("plain-exchange-1", watch=True)
     text = str(raised.value)
     assert raised.value.source.startswith("plain.cu:")
     assert raised.value.line == raised.value.problems[0].line > 0
@@ -138,4 +138,4 @@ def test_problems_are_plain_values(name: str) -> None:
 
 
 def test_lanes() -> None:
-    assert telling._lanes(0b101) == " lanes 0, 2"
+    assert messages._lanes(0b101) == " lanes 0, 2"
