@@ -189,7 +189,8 @@ class Meter:
         if seconds is not None and lines > seconds * LINES_A_SECOND:
             raise LimitReached(
                 f"the kernel is so long that it takes more than {seconds:g} s to "
-                f"compile: over {lines:,} lines of LLVM's language{how_to_raise('seconds')}",
+                f"compile: over {lines:,} lines of LLVM's language"
+                f"{how_to_raise('seconds')}",
                 "seconds",
             )
         self.room(lines * BYTES_A_LINE, f"{lines:,} lines of LLVM's language")
@@ -200,7 +201,8 @@ class Meter:
         most = self.limits.output
         if most is not None and self._printed > most:
             raise LimitReached(
-                f"the kernel prints more than {most:,} characters{how_to_raise('output')}",
+                f"the kernel prints more than {most:,} characters"
+                f"{how_to_raise('output')}",
                 "output",
             )
         self.check()

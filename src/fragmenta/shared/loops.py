@@ -12,7 +12,7 @@ from typing import Any
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.isa.target import check_target
 from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.matching import (
