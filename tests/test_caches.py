@@ -66,7 +66,7 @@ def shared_objects(make: Callable[..., Any]) -> list[str]:
     said = make.__annotations__.get("return", "Any")
     text = said if isinstance(said, str) else getattr(said, "__name__", str(said))
     # The type of the elements of an array is no object that is shared.
-    text = re.sub(r"np\.dtype\[\w+\]|NDArray\[[\w.]+\]", "NDArray", text)
+    text = re.sub(r"np\.dtype\[[\w.]+\]|NDArray\[[\w.]+\]", "NDArray", text)
     known = vars(inspect.getmodule(make))
     names = (each for each in re.findall(r"[\w.]+", text) if each.strip("."))
     wrong = [each for each in names if each not in VALUES]
@@ -153,7 +153,8 @@ def test_threads_get_one_object(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_caches_of_launches_are_among_them() -> None:
     wanted = """simt.wgmma_operands._located simt.compiled.Compiled.memory
     simt.compiled.Compiled.code simt.boxes.compiled
-    execution.warp.warp_function races.shared_watch.machine arrays.threads._pool"""
+    execution.warp.warp_function races.order.functions
+    races.shared_shadow.functions arrays.threads._pool"""
     assert {f"fragmenta.{each}" for each in wanted.split()} <= set(SHARED)
 
 

@@ -385,6 +385,52 @@ def test_the_package_works_without_the_optional_rooms() -> None:
     subprocess.run([sys.executable, "-c", text], check=True)
 
 
+MOST_ANY = 0.5
+"""How often a room may say ``Any``, per 100 lines."""
+
+
+@pytest.mark.parametrize("name", [each for each in ROOMS if each != "__main__"])
+def test_a_room_has_types(name: str) -> None:
+    """``Any`` switches the type checker off, so it is rare."""
+    texts = [
+        path.read_text(encoding="utf-8")
+        for module, path in modules().items()
+        if room(module) == name
+    ]
+    said = sum(count_any(each) for each in texts)
+    lines = sum(len(each.splitlines()) for each in texts)
+    assert said <= max(MOST_ANY * lines / 100, 1), f"{said} in {lines} lines"
+
+
+def count_any(text: str) -> int:
+    """How often a module says ``Any`` outside of its docstrings and comments."""
+    names = [n for n in ast.walk(parsed(text)) if isinstance(n, ast.Name | ast.alias)]
+    return sum((n.id if isinstance(n, ast.Name) else n.name) == "Any" for n in names)
+
+
+def opening(text: str) -> str:
+    """The first paragraph of a module's docstring."""
+    return (ast.get_docstring(parsed(text)) or "").partition("\n\n")[0]
+
+
+def test_a_module_opens_with_a_statement() -> None:
+    wrong = [m for m, p in modules().items() if "?" in opening(p.read_text("utf-8"))]
+    assert not wrong
+
+
+def test_no_line_escapes_the_formatter() -> None:
+    mark = "fmt" + ":"
+    wrong = [m for m, p in modules().items() if f"# {mark}" in p.read_text("utf-8")]
+    assert not wrong
+
+
+def test_any_and_questions_are_seen() -> None:
+    text = '"""What is it?\n\nMore."""\nfrom typing import Any\ndef f(a: Any): pass'
+    assert count_any(text) == 2
+    assert "?" in opening(text)
+    assert "?" not in opening('"""It is this.\n\nWhy?"""')
+
+
 # ── do the rules see what they forbid? ──────────────────────────────────────
 
 KNOWN = frozenset({"fragmenta.isa.target", "fragmenta.view.svg", "fragmenta.isa"})

@@ -53,7 +53,7 @@ class BadOperands(UnknownInstruction, ValueError):
 
 
 class BadCall(Error, TypeError):
-    """A method of an instruction was called with other arguments than it takes.
+    """A function was called with other arguments than it takes.
 
     The message says how it is called: which operands there are, and in which order.
     """

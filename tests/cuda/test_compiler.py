@@ -98,7 +98,9 @@ def test_both_compilers_compile_and_refuse(name, monkeypatch):
 
 
 def test_an_unknown_compiler_or_target_is_named():
-    with pytest.raises(fm.Error, match="no compiler clang; there are nvrtc and nvcc"):
+    with pytest.raises(
+        fm.errors.BadCall, match="no compiler clang; there are nvrtc and nvcc"
+    ):
         compiler.find("clang")
     with pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"):
         compiler.to_cubin("", "sm_91")
@@ -112,9 +114,11 @@ def test_without_any_compiler_one_is_told_what_to_install(monkeypatch):
     monkeypatch.setattr(compiler.assembler, "tool", missing)
     compiler.find.cache_clear()
     try:
-        with pytest.raises(fm.Error, match="install the wheel nvidia-cuda-nvrtc"):
+        with pytest.raises(
+            fm.errors.MissingPackage, match="install the wheel nvidia-cuda-nvrtc"
+        ):
             compiler.find()
-        with pytest.raises(fm.Error, match="no nvrtc found"):
+        with pytest.raises(fm.errors.MissingPackage, match="no nvrtc found"):
             compiler.find("nvrtc")
     finally:
         compiler.find.cache_clear()

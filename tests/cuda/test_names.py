@@ -29,7 +29,7 @@ WRONG = (
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_identifier_is_refused(name):
     for write in (OP.to_cuda, OP.to_ptx):
-        with pytest.raises(fm.Error, match="name is an identifier"):
+        with pytest.raises(fm.errors.BadCall, match="name is an identifier"):
             write(name=name)
 
 
@@ -42,5 +42,5 @@ def test_identifiers_are_taken(name):
 def test_a_namespace_is_identifiers_too():
     assert "namespace a::b {" in emit.header([OP], namespace="a::b")
     for wrong in ("a {", "", "a::", "::a", "a b"):
-        with pytest.raises(fm.Error, match="namespace is an identifier"):
+        with pytest.raises(fm.errors.BadCall, match="namespace is an identifier"):
             emit.header([OP], namespace=wrong)

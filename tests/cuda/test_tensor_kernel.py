@@ -9,7 +9,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx as engine
 from fragmenta.cuda.source.tensor_kernel import made
-from fragmenta.registers.tensor import TensorAddress
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import pair_halves
 from fragmenta.shared.tiles import tile as shared_tile

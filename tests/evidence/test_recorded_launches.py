@@ -208,7 +208,7 @@ def test_a_field_that_is_wrong_is_named(
     index = index_of(parts)
     index["launches"][0][field] = value
     with pytest.raises(
-        fm.Error, match="is not a recording of launches: launch 0: "
+        fm.errors.BadFile, match="is not a recording of launches: launch 0: "
     ) as why:
         launches.load(written(parts, index))
     assert said in str(why.value)
@@ -253,7 +253,7 @@ def test_an_argument_that_is_wrong_is_named(
     index = index_of(parts)
     index["launches"][0]["arguments"][0] = spec
     with pytest.raises(
-        fm.Error, match="is not a recording of launches: launch 0: "
+        fm.errors.BadFile, match="is not a recording of launches: launch 0: "
     ) as why:
         launches.load(written(parts, index))
     assert said in str(why.value)

@@ -78,7 +78,7 @@ def test_a_field_that_is_wrong_is_named(few, field, value, said, tmp_path):
     changed = copied(about)
     changed["cases"][-1][field] = value
     path = write(tmp_path / "x.npz", changed, words)
-    with pytest.raises(fm.Error, match=f"is not a recording: case .*({said})"):
+    with pytest.raises(fm.errors.BadFile, match=f"is not a recording: case .*({said})"):
         record.load(path)
 
 
@@ -100,14 +100,14 @@ def test_a_field_that_is_wrong_is_named(few, field, value, said, tmp_path):
 )
 def test_what_says_nothing_is_refused(about, said, tmp_path):
     path = write(tmp_path / "x.npz", about, np.zeros(3, np.uint32))
-    with pytest.raises(fm.Error, match=f"is not a recording.*{said}"):
+    with pytest.raises(fm.errors.BadFile, match=f"is not a recording.*{said}"):
         record.load(path)
 
 
 def test_words_are_words(few, tmp_path):
     about, words = few
     for wrong in (words.astype(float), words.reshape(-1, 2), words[:-1]):
-        with pytest.raises(fm.Error, match="is not a recording"):
+        with pytest.raises(fm.errors.BadFile, match="is not a recording"):
             record.load(write(tmp_path / "x.npz", about, wrong))
 
 

@@ -154,7 +154,7 @@ def test_every_architecture_is_its_targets() -> None:
 def test_no_word_is_one_of_ptx() -> None:
     """So what was found in the words of PTX is found as before."""
     words = {w for form in FORMS for row in matching.row_words(form) for w in row}
-    assert not [word for word in words if synonyms.said([word])]
+    assert not [word for word in words if synonyms.has_synonym([word])]
 
 
 @pytest.mark.parametrize(

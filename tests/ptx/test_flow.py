@@ -12,7 +12,7 @@ from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.flow import blocks, destinations, falls_through, successors
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.ptxas.contraction import contract
-from fragmenta.ptx.ptxas.pieces import Pieces, reads, writes
+from fragmenta.ptx.ptxas.pieces import Pieces, uses
 from fragmenta.ptx.reading import parse
 from fragmenta.simt.program import program
 
@@ -134,12 +134,12 @@ def test_which_registers_are_read_and_written(
         if each.name.startswith("%r") and each.type == "b32"
     }
     (instruction,) = made.instructions
-    found = {numbers[each] for each in reads(instruction) if each in numbers}
+    found = {numbers[each] for each in uses(instruction).reads if each in numbers}
     assert found == read
-    assert {numbers[n] for n, _ in writes(instruction) if n in numbers} == written
+    assert {numbers[n] for n in uses(instruction).writes if n in numbers} == written
     if not effects(instruction).unknown:
         both = {e.number for e in effects(instruction).writes}
-        assert {n for n, _ in writes(instruction)} == both
+        assert set(uses(instruction).writes) == both
 
 
 def test_a_product_that_is_negated_in_a_video_instruction_is_kept() -> None:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from fragmenta.jit import compiler
 from fragmenta.races.global_watch import GlobalWatch, Who
-from fragmenta.races.order import joined
+from fragmenta.races.order import Order, joined
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow import layout as clocks
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shadow.problem_table import ProblemTable
+from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.simt import layout, library
 from fragmenta.simt.arguments import Segment
@@ -53,12 +54,14 @@ class Block:
         self.warps = [aligned(layout.REGISTERS) for _ in range(warps)]
         for each, warp in enumerate(self.warps):
             warp.view(np.int32)[layout.WARP_NUMBER // 4] = each
-        self.order = Watch(1, warps, 0, asynchronous=False)
+        self.order = Order(1, warps, 0, asynchronous=False)
+        problems = ProblemTable()
+        self.shared = SharedShadow(self.order, problems)
         assert self.order.plan.row == row
         self.states = self.order.states(0)
         self.states.view(np.int32)[:, clocks.STATE_EPOCH // 4] = 0
         self.wide[layout.BLOCK_WATCH // 8] = self.order.address(0)
-        self.ledger = machine.watch.ledger(self.order.problems)
+        self.ledger = machine.watch.ledger(problems)
         self.ledger.attach(self.memory)
 
     # The clocks, as locations.Clocks wants them.

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from fragmenta.jit import compiler
+from fragmenta.races.order import Order
 from fragmenta.races.shadow import barrier_clocks, shared_memory
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shadow.problem_table import ProblemTable
+from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.simt import barriers, layout, library
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.memory import Access
@@ -49,17 +51,23 @@ class Rig:
     """Warps that access shared memory and meet, as a test says."""
 
     def __init__(
-        self, warps: int = 2, size: int = 4096, blocks: int = 1, **options: Any
+        self,
+        warps: int = 2,
+        size: int = 4096,
+        blocks: int = 1,
+        strict: bool = False,
+        **options: Any,
     ) -> None:
-        self.watch = Watch(blocks, warps, size, **options)
+        self.order = Order(blocks, warps, size, **options)
+        self.shared = SharedShadow(self.order, ProblemTable(), strict=strict)
         self.warps = warps
         self.block = aligned(layout.BLOCK_BYTES)
-        self.shared = aligned(size)
+        self.bytes = aligned(size)
         self.memory = aligned(warps * WARP_BYTES).reshape(warps, WARP_BYTES)
         longs = self.block.view(np.int64)
-        longs[layout.BLOCK_SHARED // 8] = self.shared.ctypes.data
+        longs[layout.BLOCK_SHARED // 8] = self.bytes.ctypes.data
         longs[layout.BLOCK_SHARED_SIZE // 8] = size
-        longs[layout.BLOCK_WATCH // 8] = self.watch.address(0)
+        longs[layout.BLOCK_WATCH // 8] = self.order.address(0)
         self.block.view(np.int32)[layout.BLOCK_LIVE // 4] = 32 * warps
         words = self.memory.view(np.uint32)
         words[:, layout.LIVE // 4] = ALL
@@ -114,12 +122,12 @@ class Rig:
         )
         if "write" in kind:
             for lane in range(32):
-                if lanes >> lane & 1 and kept[lane] + size <= self.shared.size:
+                if lanes >> lane & 1 and kept[lane] + size <= self.bytes.size:
                     data = np.tile(
                         given[lane : lane + 1].astype(f"u{bits // 8}"), elements
                     )
                     where = int(kept[lane])
-                    self.shared[where : where + size] = data.view(np.uint8)
+                    self.bytes[where : where + size] = data.view(np.uint8)
         return site
 
     def read(self, warp: int, addresses: Any, lanes: int = ALL, **more: Any) -> int:
@@ -182,7 +190,9 @@ class Rig:
 
     def rules(self) -> set[str]:
         """The rules that were broken."""
-        return {each.case.name.lower().replace("_", "-") for each in self.watch.found()}
+        return {
+            each.case.name.lower().replace("_", "-") for each in self.shared.found()
+        }
 
 
 def line(start: int = START, step: int = 4) -> Any:

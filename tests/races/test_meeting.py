@@ -12,7 +12,7 @@ def test_named_barriers_order_only_those_who_meet() -> None:
     rig.write(0, line())
     rig.sync(0, 1, number=3)
     rig.read(1, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(2, line())
     assert rig.rules() == {"shared-race"}
 
@@ -31,7 +31,7 @@ def test_arrive_and_sync(first: int) -> None:
         rig.bar(0, 2, 64, mode="arrive")
         assert rig.bar(1, 2, 64) == ALL
     rig.read(1, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(0, line(START + 128))
     assert rig.rules() == {"shared-race"}
 
@@ -46,7 +46,7 @@ def test_writes_after_arriving_are_not_told() -> None:
 
 
 def test_a_fast_warp_is_in_the_next_phase() -> None:
-    """What is told in the next phase is not known to those who pass the phase before."""
+    """What is released in the next phase is not known to those who pass the phase before."""
     rig = Rig()
     assert rig.bar(0) == 0
     assert rig.bar(1) == ALL
@@ -68,7 +68,7 @@ def test_phases_of_other_warps_do_not_disturb_a_slow_one() -> None:
         assert rig.bar(2, 1, 64) == ALL
     assert rig.bar(1, 1, 64) == ALL
     rig.read(1, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
 
 
 def test_many_phases() -> None:
@@ -79,7 +79,7 @@ def test_many_phases() -> None:
         for warp in range(4):
             rig.read(warp, line())
         rig.sync()
-    assert not rig.watch.found()
+    assert not rig.shared.found()
 
 
 def test_barrier_of_half_a_warp() -> None:
@@ -90,7 +90,7 @@ def test_barrier_of_half_a_warp() -> None:
     assert rig.bar(0, lanes=HIGH) == HIGH
     assert rig.bar(0, lanes=LOW) == LOW
     rig.read(0, line()[::-1])
-    assert not rig.watch.found()
+    assert not rig.shared.found()
 
 
 def test_warp_sync_of_some_lanes() -> None:
@@ -100,7 +100,7 @@ def test_warp_sync_of_some_lanes() -> None:
     other = line()
     other[:16] = other[:16][::-1]
     rig.read(0, other, LOW)
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(0, line()[::-1], LOW)
     assert rig.rules() == {"shared-race"}
 
@@ -114,7 +114,7 @@ def test_warp_sync_from_two_branches() -> None:
     rig.write(0, line(START + 512), HIGH)
     assert rig.warp_sync(0, ALL, LOW) == LOW
     rig.read(0, line()[::-1], LOW)
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(0, line(START + 512)[::-1], LOW)
     assert rig.rules() == {"shared-race"}
 
@@ -125,14 +125,14 @@ def test_knowledge_goes_on_through_others() -> None:
     rig.sync(0, 1, number=1)
     rig.sync(1, 2, number=2)
     rig.read(2, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
 
 
 def test_lanes_that_have_ended() -> None:
     rig = Rig(2)
     rig.memory.view("u4")[0, 132 // 4] = LOW
     rig.write(0, line(), LOW)
-    told = rig.watch.publish(0, 0, LOW, LOW)
-    rig.watch.acquire(0, 1, ALL, ALL, told)
+    released = rig.order.publish(0, 0, LOW, LOW)
+    rig.order.acquire(0, 1, ALL, ALL, released)
     rig.read(1, line(), LOW)
-    assert not rig.watch.found()
+    assert not rig.shared.found()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fragmenta.races.shadow.detected import Detected
+from fragmenta.races.shadow.problem_table import MOST
 from fragmenta.simt import layout
 from tests.races.rig import ALL, START, Rig, line
 
@@ -20,7 +21,7 @@ def test_two_warps(kinds: str, ordered: bool) -> None:
     if ordered:
         rig.sync()
     now = getattr(rig, second)(1, line())
-    found = rig.watch.found()
+    found = rig.shared.found()
     if ordered:
         assert not found
         return
@@ -61,14 +62,14 @@ def test_sizes_and_shapes(size: int, elements: int, lanes: int, shape: str) -> N
         rig.read(warp, at, lanes, **more)
     rig.sync()
     rig.write(3, line(step=size), lanes if shape != "same" else 1, **more)
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.sync()
     rig.read(1, at, lanes, **more)
     rig.read(2, at, lanes, **more)
     rig.sync(1, 3, number=5)
     if shape in ("line", "same"):
         rig.write(3, at, lanes if shape == "line" else 1 << 3, **more)
-        found = rig.watch.found()
+        found = rig.shared.found()
         assert {each.case for each in found} == {Detected.SHARED_RACE}
         assert {each.before.agent for each in found if each.before} == {2}
         assert found[0].last - found[0].first == bytes_
@@ -79,10 +80,10 @@ def test_lane_knows_itself_and_needs_a_warp_sync_for_others() -> None:
     rig.write(0, line())
     rig.read(0, line())
     rig.write(0, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.warp_sync(0)
     rig.read(0, line()[::-1])
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.write(0, line())
     assert rig.rules() == {"shared-race"}
 
@@ -92,9 +93,9 @@ def test_uninitialised() -> None:
     rig.write(0, line(), 0xFFFF)
     rig.sync()
     rig.read(1, line(), 0xFFFF)
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(1, line())
-    (problem,) = rig.watch.found()
+    (problem,) = rig.shared.found()
     assert problem.case is Detected.UNINITIALISED
     assert (problem.first, problem.last) == (START + 64, START + 128)
     assert problem.before is None
@@ -104,9 +105,9 @@ def test_bytes_never_written_in_a_word() -> None:
     rig = Rig()
     rig.write(0, [START] * 32, 1, size=2)
     rig.read(0, [START] * 32, 1, size=2)
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(0, [START] * 32, 1)
-    (problem,) = rig.watch.found()
+    (problem,) = rig.shared.found()
     assert (problem.first, problem.last) == (START, START + 4)
     assert problem.partly
 
@@ -175,7 +176,7 @@ def test_neighbours_in_one_word() -> None:
         rig.write(1, even, size=size)
         rig.read(0, odd, size=size)
         rig.read(1, even, size=size)
-        assert not rig.watch.found()
+        assert not rig.shared.found()
         rig.read(1, at, size=size)
         assert rig.rules() == {"shared-race"}
 
@@ -187,12 +188,12 @@ def test_elected_lane_arrives_for_the_others(size: int, synced: bool) -> None:
     rig.write(0, line(step=size), size=size)
     if synced:
         rig.warp_sync(0)
-    told = rig.watch.publish(0, 0, 1, ALL)
-    rig.watch.acquire(0, 1, ALL, ALL, told)
+    released = rig.order.publish(0, 0, 1, ALL)
+    rig.order.acquire(0, 1, ALL, ALL, released)
     rig.read(1, line(step=size), size=size)
     assert rig.rules() == (set() if synced else {"shared-race"})
     if not synced:
-        (problem,) = rig.watch.found()
+        (problem,) = rig.shared.found()
         assert problem.first == START + size
 
 
@@ -207,8 +208,8 @@ def test_elected_lane_arrives_after_all_lanes_read(synced: bool) -> None:
         for warp in (0, 2):
             if synced:
                 rig.warp_sync(warp)
-            told = rig.watch.publish(0, warp, 1, ALL)
-            rig.watch.acquire(0, 1, ALL, ALL, told)
+            released = rig.order.publish(0, warp, 1, ALL)
+            rig.order.acquire(0, 1, ALL, ALL, released)
         rig.write(1, line())
         assert rig.rules() == (set() if synced else {"shared-race"})
 
@@ -216,16 +217,16 @@ def test_elected_lane_arrives_after_all_lanes_read(synced: bool) -> None:
 def test_elected_lane_waits_for_the_others() -> None:
     rig = Rig()
     rig.write(0, line())
-    told = rig.watch.publish(0, 0, ALL, ALL)
-    rig.watch.acquire(0, 1, 1 << 4, ALL, told)
+    released = rig.order.publish(0, 0, ALL, ALL)
+    rig.order.acquire(0, 1, 1 << 4, ALL, released)
     rig.read(1, line(), 1 << 4)
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.warp_sync(1)
     rig.read(1, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.sync()
     rig.write(0, line())
-    rig.watch.acquire(0, 1, 1 << 4, ALL, rig.watch.publish(0, 0, ALL, ALL))
+    rig.order.acquire(0, 1, 1 << 4, ALL, rig.order.publish(0, 0, ALL, ALL))
     rig.read(1, line())
     assert rig.rules() == {"shared-race"}
 
@@ -239,7 +240,7 @@ def test_many_readers_and_one_writer_who_met_only_some() -> None:
             rig.read(warp, line())
         rig.sync(0, *range(1, met + 1), number=1)
         rig.write(0, line())
-        agents = {each.before.agent for each in rig.watch.found() if each.before}
+        agents = {each.before.agent for each in rig.shared.found() if each.before}
         assert agents == set(range(met + 1, 8))
 
 
@@ -252,7 +253,7 @@ def test_readers_at_different_lanes() -> None:
         rig.read(warp, line())
     rig.sync(0, 1, 2, number=1)
     rig.write(0, line())
-    agents = {each.before.agent for each in rig.watch.found() if each.before}
+    agents = {each.before.agent for each in rig.shared.found() if each.before}
     assert agents == {3}
 
 
@@ -265,7 +266,7 @@ def test_atomics() -> None:
     rig.access("atomic", 1, START, 3)
     rig.access("strong read", 0, line())
     rig.access("strong write", 1, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.read(0, line())
     assert rig.rules() == {"shared-race"}
 
@@ -289,7 +290,7 @@ def test_out_of_bounds_is_ignored() -> None:
     rules = rig.rules()
     # Lanes 16 and up of the second line are in bounds.
     assert rules == {"uninitialised"}
-    assert all(each.last <= 4096 for each in rig.watch.found())
+    assert all(each.last <= 4096 for each in rig.shared.found())
 
 
 def test_without_a_watch_nothing_happens() -> None:
@@ -300,8 +301,8 @@ def test_without_a_watch_nothing_happens() -> None:
     rig.sync()
     rig.warp_sync(0)
     rig.fence(0)
-    assert not rig.watch.found()
-    assert rig.watch.epoch(0, 0) == 1
+    assert not rig.shared.found()
+    assert rig.order.epoch(0, 0) == 1
 
 
 def test_other_block_of_the_cluster() -> None:
@@ -311,18 +312,29 @@ def test_other_block_of_the_cluster() -> None:
     rig.write(0, line())
     rig.read(0, there)
     rig.read(0, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.write(1, there)
-    assert {each.first for each in rig.watch.found()} == {(1 << 24) | START}
+    assert {each.first for each in rig.shared.found()} == {(1 << 24) | START}
 
 
 def test_reset_forgets_accesses_and_keeps_problems() -> None:
     rig = Rig()
     rig.write(0, line())
-    rig.watch.reset()
+    rig.order.reset()
+    rig.shared.reset()
     rig.write(1, line())
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.write(0, line())
-    rig.watch.reset()
-    (problem,) = rig.watch.found()
+    rig.order.reset()
+    rig.shared.reset()
+    (problem,) = rig.shared.found()
     assert problem.now.group == 1
+
+
+def test_a_full_table_counts_what_it_has_no_room_for() -> None:
+    rig = Rig()
+    for site in range(1, MOST + 10):
+        rig.write(site % 2, START, lanes=1, site=site)
+    problems = rig.shared.problems
+    assert problems.used == len(rig.shared.found()) == MOST
+    assert problems.lost == 8  # the first write has none before it

@@ -8,7 +8,7 @@ from tests.races.rig import START, Rig, line
 
 
 def used(rig: Rig) -> int:
-    return int(rig.watch._sets.view(np.int32)[layout.SETS_USED // 4])
+    return int(rig.shared._sets.view(np.int32)[layout.SETS_USED // 4])
 
 
 def test_sets_are_collected() -> None:
@@ -30,9 +30,9 @@ def test_sets_are_collected() -> None:
         most = max(most, used(rig))
     assert FULL * 0.9 < most <= FULL + 40
     assert used(rig) < FULL
-    assert not rig.watch.found()
+    assert not rig.shared.found()
     rig.write(0, line())
-    found = rig.watch.found()
+    found = rig.shared.found()
     assert {each.before.agent for each in found if each.before} == kept
     assert {each.count for each in found} == {32}
 

@@ -34,10 +34,10 @@ class Program:
         self.rig.memory.view(np.uint32)[:, layout.LIVE // 4] = self.live
         self.rig.block.view(np.int32)[layout.BLOCK_LIVE // 4] = self.lanes * WARPS
         self.exact = Reference()
-        watch = self.rig.watch
-        self.boxes = [(watch.new_clock(), Both()) for _ in range(BOXES)]
+        order = self.rig.order
+        self.boxes = [(order.new_clock(), Both()) for _ in range(BOXES)]
         self.phase, self.copies = 0, 0
-        self.arriving = (watch.new_clock(), Both())
+        self.arriving = (order.new_clock(), Both())
         self.rig.site = 1
         for word in range(0, self.words, self.lanes):  # nothing is uninitialised
             lanes = self.live >> max(0, word + self.lanes - self.words)
@@ -123,14 +123,14 @@ class Program:
     def send(self) -> None:
         warp, lanes = self._warp(), self._all()
         clock, exact = self.random.choice(self.boxes)
-        self.rig.watch.merge(clock, self.rig.watch.publish(0, warp, lanes, self.live))
+        self.rig.order.merge(clock, self.rig.order.publish(0, warp, lanes, self.live))
         for thread in self._threads(warp, lanes):
             exact.join(self.exact.clocks[thread])
 
     def receive(self) -> None:
         warp, lanes = self._warp(), self._all()
         clock, exact = self.random.choice(self.boxes)
-        self.rig.watch.acquire(0, warp, lanes, self.live, clock)
+        self.rig.order.acquire(0, warp, lanes, self.live, clock)
         for thread in self._threads(warp, lanes):
             self.exact.clocks[thread].join(exact)
 
@@ -162,19 +162,19 @@ class Program:
     def _work(self, kind: str, number: int, epoch: int, *, write: bool) -> int:
         """Something asynchronous that a lane starts; its thread in the reference."""
         warp, lane = self._warp(), self.random.randrange(self.lanes)
-        watch, issuer = self.rig.watch, self.lanes * warp + lane
-        clock = watch.row(0, warp, 1 << lane)
+        order, issuer = self.rig.order, self.lanes * warp + lane
+        clock = order.row(0, warp, 1 << lane)
         begin = START + 4 * self.random.randrange(self.words - 1)
         self.rig.site += 1
-        site, agent = self.rig.site, watch.agent(kind, 0, number)
-        watch.touch(0, [begin], 8, write, agent, epoch, site, clock)
+        site, agent = self.rig.site, order.agent(kind, 0, number)
+        self.rig.shared.touch(0, [begin], 8, write, agent, epoch, site, clock)
         self.copies += 1
         thread = 1000 + self.copies
         self.exact.clocks[thread].join(self.exact.clocks[issuer])
         self.exact.access(
             thread, agent, site, range(begin, begin + 8), writes=write, generic=False
         )
-        watch.merge(self.arriving[0], clock)
+        order.merge(self.arriving[0], clock)
         self.arriving[1].join(self.exact.clocks[thread])
         return thread
 
@@ -189,11 +189,11 @@ class Program:
     def wait(self) -> None:
         """The phase ends, and lanes see it."""
         warp, lanes = self._warp(), self._lanes()
-        watch, (clock, exact) = self.rig.watch, self.arriving
+        order, (clock, exact) = self.rig.order, self.arriving
         self.phase += 1
         for kind in ("mbarrier", "wgmma"):
-            know(clock, watch.agent(kind, 0, 0), self.phase)
-        watch.acquire(0, warp, lanes, self.live, clock)
+            know(clock, order.agent(kind, 0, 0), self.phase)
+        order.acquire(0, warp, lanes, self.live, clock)
         # What completed is known through both proxies.
         for thread in self._threads(warp, lanes):
             self.exact.clocks[thread].join(exact)
@@ -207,7 +207,7 @@ def test_no_false_alarm(seed: int, lanes: int) -> None:
     real = {(r.byte // 4, r.site, r.agent, r.fence) for r in program.exact.races}
     # Whoever knows too much of a race may still say that a fence is missing.
     real |= {(word, site, agent, True) for word, site, agent, _ in real}
-    found = program.rig.watch.found()
+    found = program.rig.shared.found()
     for each in found:
         if each.case in (Detected.SAME_VALUE, Detected.ONE_STORE):
             continue
@@ -224,7 +224,7 @@ def test_first_race_of_each_word_is_found(seed: int, lanes: int) -> None:
     """With whole words, and if whole warps learn, nothing is missed."""
     program = Program(1000 + seed, simple=True, lanes=lanes)
     program.run(25)
-    reported = {each.now.site for each in program.rig.watch.found()}
+    reported = {each.now.site for each in program.rig.shared.found()}
     first: dict[int, int] = {}
     for race in program.exact.races:
         first.setdefault(race.byte // 4, race.site)
@@ -237,7 +237,7 @@ def test_programs_are_neither_all_clean_nor_all_wrong() -> None:
         program = Program(seed)
         program.run(20)
         clean += not program.exact.races
-        cases |= {each.case for each in program.rig.watch.found()}
+        cases |= {each.case for each in program.rig.shared.found()}
     assert 0 < clean < 40
     shared = {each for each in Detected if each < Detected.WRITE_WRITE}
     assert cases == shared - {Detected.UNINITIALISED}

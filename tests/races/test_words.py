@@ -13,9 +13,9 @@ from fragmenta.cuda.tools.raw import parameter_names
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import RULES, SEVERITIES
 from fragmenta.races.report import phrases
-from fragmenta.races.report.telling import order
+from fragmenta.races.report.messages import order
 from tests.ptx.hazards.cases import cases
-from tests.races.test_telling import first, result
+from tests.races.test_messages import first, result
 
 HEAD = '.version 8.0\n.target sm_80\n.address_size 64\n.file 1 "FILE"\n'
 RACE = """

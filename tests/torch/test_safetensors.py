@@ -64,13 +64,13 @@ def test_every_type_is_written_and_read(tmp_path, name):
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_header_is_refused(tmp_path, what):
     header, data, told = WRONG[what]
-    with pytest.raises(fm.Error, match=told):
+    with pytest.raises(fm.errors.BadFile, match=told):
         SafeTensors(file_of(tmp_path / "x.safetensors", header, data))
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 1 << 20, (1 << 64) - 1])
 def test_a_wrong_length_is_refused(tmp_path, length):
-    with pytest.raises(fm.Error, match=r"no whole|not JSON"):
+    with pytest.raises(fm.errors.BadFile, match=r"no whole|not JSON"):
         SafeTensors(file_of(tmp_path / "x", {"a": ONE}, b"1234", length))
 
 
@@ -80,14 +80,14 @@ def test_every_shorter_file_is_refused(tmp_path):
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        with pytest.raises(fm.Error):
+        with pytest.raises(fm.errors.BadFile):
             SafeTensors(path)
 
 
 def test_what_is_not_there_is_refused(tmp_path):
-    with pytest.raises(fm.Error, match="cannot be read"):
+    with pytest.raises(fm.errors.BadFile, match="cannot be read"):
         SafeTensors(tmp_path / "none")
-    with pytest.raises(fm.Error, match="cannot be read"):
+    with pytest.raises(fm.errors.BadFile, match="cannot be read"):
         SafeTensors(tmp_path)
 
 
@@ -95,14 +95,14 @@ def test_a_file_is_not_lost(tmp_path):
     path = tmp_path / "x.safetensors"
     write(path, {"x": torch.zeros(3)})
     before = path.read_bytes()
-    with pytest.raises(fm.Error, match="exists already; overwrite=True"):
+    with pytest.raises(fm.errors.BadFile, match="exists already; overwrite=True"):
         write(path, {"x": torch.ones(3)})
     for wrong in (
         torch.ones(2, device="meta"),
         torch.ones(2, dtype=torch.complex64),
         torch.eye(2).to_sparse(),
     ):
-        with pytest.raises(fm.Error):
+        with pytest.raises(fm.errors.BadCall):
             write(path, {"x": wrong}, overwrite=True)
     assert path.read_bytes() == before
     write(path, {"x": torch.ones(3)}, overwrite=True)
@@ -111,7 +111,7 @@ def test_a_file_is_not_lost(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(fm.Error, match="not a regular file"):
         write(tmp_path / "folder", {}, overwrite=True)
-    with pytest.raises(fm.Error, match="cannot be written"):
+    with pytest.raises(fm.errors.BadFile, match="cannot be written"):
         write(tmp_path / "no" / "x.safetensors", {})
 
 

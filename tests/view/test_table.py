@@ -12,7 +12,7 @@ import pytest
 from fragmenta import find
 from fragmenta.errors import Error
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view.table import bits, name, spans, table
 
 # One fragment of every kind: packed, wide, tall, sparse, with selectors, in

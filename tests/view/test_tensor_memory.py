@@ -12,7 +12,7 @@ import fragmenta as fm
 from fragmenta import tensor_memory
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.tensor import COLUMNS, LANES, TensorFragment
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES, TensorFragment
 from fragmenta.view.path import loads, path_svg
 from fragmenta.view.svg import fragment_svg
 from fragmenta.view.tensor_memory import arrangement, blocks

@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.view.timeline_rows import ClusterRows
-from tests.races.test_telling import result
+from tests.races.test_messages import result
 
 NAMESPACE = {"s": "http://www.w3.org/2000/svg"}
 

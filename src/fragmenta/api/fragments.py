@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, overload
 
-from fragmenta.registers import fragment, tensor
+from fragmenta.registers import fragment, tensor_fragment
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -60,7 +60,7 @@ class Fragment(fragment.Fragment):
         return self.to_svg()
 
 
-class TensorFragment(Fragment, tensor.TensorFragment):
+class TensorFragment(Fragment, tensor_fragment.TensorFragment):
     """One operand of one instruction, in tensor memory.
 
     >>> import fragmenta as fm
@@ -73,7 +73,7 @@ class TensorFragment(Fragment, tensor.TensorFragment):
 
 
 @overload
-def public_fragment(part: tensor.TensorFragment) -> TensorFragment: ...
+def public_fragment(part: tensor_fragment.TensorFragment) -> TensorFragment: ...
 @overload
 def public_fragment(part: fragment.Fragment) -> Fragment: ...
 @lru_cache(maxsize=4096)  # many instructions share a fragment, and what it computed
@@ -85,6 +85,6 @@ def public_fragment(part: fragment.Fragment) -> Fragment:
     >>> hasattr(part, "to_svg"), hasattr(public_fragment(part), "to_svg")
     (False, True)
     """
-    if isinstance(part, tensor.TensorFragment):
+    if isinstance(part, tensor_fragment.TensorFragment):
         return TensorFragment.of(part)
     return Fragment.of(part)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fragmenta.execution.tcgen05 import Address
     from fragmenta.isa.sass import Sass
     from fragmenta.registers.fragment import Words
-    from fragmenta.registers.tensor import Image, TensorAddress
+    from fragmenta.registers.tensor_fragment import Image, TensorAddress
     from fragmenta.shared.descriptor import Descriptor
     from fragmenta.shared.tiles import Image as Bytes
     from fragmenta.shared.zero_columns import ZeroColumnMask

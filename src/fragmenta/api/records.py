@@ -21,7 +21,7 @@ from fragmenta.isa.sass import sass
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 
 SCHEMA = 1
 """The version of the record."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -29,6 +29,9 @@ _LEAST = 1 << 20
 
 #: Each thread keeps arrays of at most this many bytes for later use.
 _KEPT = 1 << 22
+
+
+Size = TypeVar("Size")
 
 
 class Block(NamedTuple):
@@ -66,24 +69,24 @@ class Block(NamedTuple):
         return matrix if len(matrix) == 1 else matrix[self.tiles]
 
 
-class BlockSizes(NamedTuple):
+class BlockSizes(NamedTuple, Generic[Size]):
     """The sizes of a block, as the kernels take them; in a trace they are values."""
 
-    tiles: Any
-    rows: Any
-    panels: Any
-    instructions: Any
-    k: Any
-    stored: Any
-    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
-    b_tile: Any
-    offsets_tile: Any
-    offsets_row: Any  #: 0 if all rows of A have the same offsets
+    tiles: Size
+    rows: Size
+    panels: Size
+    instructions: Size
+    k: Size
+    stored: Size
+    a_tile: Size  #: items from one tile of A to the next; 0 if all share one
+    b_tile: Size
+    offsets_tile: Size
+    offsets_row: Size  #: 0 if all rows of A have the same offsets
 
 
 def sizes_of(
     given: Operands, block: Block, instructions: int, a: Bits, b: Bits, offsets: Bits
-) -> BlockSizes:
+) -> BlockSizes[int]:
     """The sizes of a block whose operands lie in these arrays; B is in panels."""
     tiles, rows, columns = block.shape
     model = given.model

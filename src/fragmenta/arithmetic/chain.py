@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -24,6 +24,7 @@ from fragmenta.jit.trace import (
     I32,
     I64,
     Code,
+    Memory,
     Value,
     bits_of,
     float_of,
@@ -44,13 +45,13 @@ _QUIET = 1 << 51
 class ChainSizes(NamedTuple):
     """The sizes of a chain."""
 
-    rows: Any
-    columns: Any
-    k: Any
-    own_a: Any  #: 1 if every matrix of a batch has its own A, 0 if all share one
-    own_b: Any
-    first: Any  #: the first row to compute, counted over all matrices
-    last: Any
+    rows: Value
+    columns: Value
+    k: Value
+    own_a: Value  #: 1 if every matrix of a batch has its own A, 0 if all share one
+    own_b: Value
+    first: Value  #: the first row to compute, counted over all matrices
+    last: Value
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def _each_row(code: Code, p: ChainSizes) -> Iterator[tuple[Value, Value, Value]]
     d=pointer(F64),
     **dict.fromkeys(ChainSizes._fields, I64),
 )
-def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
+def chain64(code: Code, a: Memory, b: Memory, d: Memory, *numbers: Value) -> None:
     """f64, rounded to nearest; the bits of NaNs may be wrong.  At first d holds c."""
     p = ChainSizes(*numbers)
     with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
@@ -85,7 +86,7 @@ def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
     **dict.fromkeys(ChainSizes._fields, I64),
 )
 def chain64_careful(
-    code: Code, a: Any, b: Any, d: Any, mode: Value, *numbers: Value
+    code: Code, a: Memory, b: Memory, d: Memory, mode: Value, *numbers: Value
 ) -> None:
     """f64 in any rounding mode; NaNs have the same bits as in hardware."""
     p = ChainSizes(*numbers)
@@ -121,7 +122,7 @@ def chain32(pairs: bool) -> Traced:
         d=pointer(F32),
         **dict.fromkeys(ChainSizes._fields, I64),
     )
-    def software(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
+    def software(code: Code, a: Memory, b: Memory, d: Memory, *numbers: Value) -> None:
         p = ChainSizes(*numbers)
         with _each_row(code, p) as (a_at, b_at, d_at):
             x = [a[a_at + j] for j in range(4)]

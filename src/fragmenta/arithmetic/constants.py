@@ -7,7 +7,7 @@ them as arguments; the functions for one warp have them in their machine code.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from fragmenta.arithmetic.elements import Format
 from fragmenta.arithmetic.floating import FusedVariant
 from fragmenta.arithmetic.grouped import GroupedVariant
 from fragmenta.arithmetic.models import GROUP, Model
+from fragmenta.arrays.checks import Array
 from fragmenta.jit.trace import F32, F64
 from fragmenta.registers.dtype import dtype
 
@@ -90,7 +91,7 @@ def format_of(name: str, operand: str | None = None) -> Format:
     return Format(kind.exponent_bits, kind.fraction_bits, special, infinity, least(of))
 
 
-def _scale_parts(name: str) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _scale_parts(name: str) -> tuple[Array, NDArray[np.int32]]:
     bits = np.arange(256)
     if name == "ue8m0":
         return np.where(bits == 255, np.nan, 8.0), (bits - 127).astype(np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,13 @@ from fragmenta.arithmetic.elements import SPECIAL, Format, decoder, scale_elemen
 from fragmenta.arithmetic.integers import integer, single_bits
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import share_out
 from fragmenta.jit.compiler import Traced, type_of
 from fragmenta.jit.trace import F32, LANES
 from fragmenta.registers.dtype import dtype
 
-Floats = NDArray[Any]
+Floats = Array
 
 
 class Decoded(NamedTuple):
@@ -248,7 +249,7 @@ class _Elements(NamedTuple):
 
     form: Format
     decode: Traced
-    values: np.dtype[Any]
+    values: np.dtype[np.generic]
 
 
 class _Fixed(NamedTuple):
@@ -281,7 +282,7 @@ def _fixed(model: Model) -> _Fixed:
     return _Fixed(steps, found.rounding, found.c_least, a, b)
 
 
-_BITS: dict[str, np.dtype[Any]] = {
+_BITS: dict[str, np.dtype[np.generic]] = {
     "f32": np.dtype(np.uint32),
     "f16": np.dtype(np.uint16),
 }

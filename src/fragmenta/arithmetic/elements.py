@@ -9,10 +9,11 @@ itself.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
@@ -57,10 +58,10 @@ class Rounding(NamedTuple):
     In a kernel the numbers are traced values; only ``nearest`` is a Python value.
     """
 
-    fraction: Any
-    floor: Any  #: the least exponent of a step
-    keep: Any
-    least: Any  #: the least exponent of the accumulator
+    fraction: Value
+    floor: Value  #: the least exponent of a step
+    keep: Value
+    least: Value  #: the least exponent of the accumulator
     nearest: bool
 
 
@@ -222,7 +223,7 @@ def powers(x: Value, form: Format) -> tuple[Value, Value]:
 
 
 @once
-def decoder(source: Any, values: Any, wide: bool) -> Traced:
+def decoder(source: Type, values: Type, wide: bool) -> Traced:
     """A kernel that decodes elements to values and exponents.
 
     ``found[0]`` is set to 1 if an element is infinite or NaN.  ``wide`` is for types
@@ -243,10 +244,10 @@ def decoder(source: Any, values: Any, wide: bool) -> Traced:
     )
     def decode(
         code: Code,
-        bits: Any,
-        out: Any,
-        exponents: Any,
-        found: Any,
+        bits: Memory,
+        out: Memory,
+        exponents: Memory,
+        found: Memory,
         count: Value,
         *form: Value,
     ) -> None:
@@ -293,11 +294,11 @@ def scaled(x: Value, power: Value, scale: Value) -> tuple[Value, Value]:
 )
 def scale_elements(
     code: Code,
-    values: Any,
-    exponents: Any,
-    scales: Any,
-    out: Any,
-    out_exponents: Any,
+    values: Memory,
+    exponents: Memory,
+    scales: Memory,
+    out: Memory,
+    out_exponents: Memory,
     tiles: Value,
     blocks: Value,
     inner: Value,

@@ -17,7 +17,7 @@ in the L1 cache while the loop runs over all rows of A.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import (
@@ -31,6 +31,7 @@ from fragmenta.arithmetic.elements import (
 )
 from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
@@ -38,6 +39,7 @@ from fragmenta.jit.trace import (
     I64,
     LANES,
     Code,
+    Memory,
     Value,
     convert,
     float_of,
@@ -53,7 +55,7 @@ SAFE = 16
 class FusedVariant(NamedTuple):
     """What must be known to compile the steps."""
 
-    values: Any  #: the float type that holds every product
+    values: Type  #: the float type that holds every product
     products: int  #: the number of products in one step
     nearest: bool
     from_zero: bool  #: c is added last, by an ordinary addition
@@ -64,11 +66,11 @@ class FusedVariant(NamedTuple):
 class FusedNumbers(NamedTuple):
     """How the steps of a block align and round."""
 
-    fraction: Any
-    floor: Any
-    keep: Any
-    least: Any
-    c_least: Any  #: the least exponent of c in the first step
+    fraction: Value
+    floor: Value
+    keep: Value
+    least: Value
+    c_least: Value  #: the least exponent of c in the first step
 
 
 _NUMBERS = (*BlockSizes._fields, *FusedNumbers._fields)
@@ -77,11 +79,11 @@ _NUMBERS = (*BlockSizes._fields, *FusedNumbers._fields)
 class Products(NamedTuple):
     """Where the products of one step are."""
 
-    fa: Any
-    ea: Any
-    offsets: Any  #: None if the rows of B are taken one after the other
-    fb: Any
-    eb: Any
+    fa: Memory
+    ea: Memory
+    offsets: Memory | None  #: None if the rows of B are taken one after the other
+    fb: Memory
+    eb: Memory
     a_at: Value
     offsets_at: Value
     b_at: Value
@@ -108,12 +110,12 @@ def fused_kernel(variant: FusedVariant) -> Traced:
     )
     def fused_steps(
         code: Code,
-        fa: Any,
-        ea: Any,
-        offsets: Any,
-        fb: Any,
-        eb: Any,
-        c: Any,
+        fa: Memory,
+        ea: Memory,
+        offsets: Memory,
+        fb: Memory,
+        eb: Memory,
+        c: Memory,
         *numbers: Value,
     ) -> None:
         sizes = len(BlockSizes._fields)
@@ -205,7 +207,7 @@ def _aligned(
     return total.value, special.value if v.careful else None
 
 
-def _scale(fraction: Value, largest: Value, values: Any) -> Value:
+def _scale(fraction: Value, largest: Value, values: Type) -> Value:
     """2**(fraction - largest), limited to the range of normal floats.
 
     If it is out of range, every product is zero or is truncated to zero.

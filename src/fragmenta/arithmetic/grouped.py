@@ -8,7 +8,7 @@ with more bits: see :mod:`fragmenta.arithmetic.elements`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import (
@@ -29,6 +29,7 @@ from fragmenta.jit.trace import (
     I64,
     LANES,
     Code,
+    Memory,
     Value,
     convert,
     is_nan,
@@ -52,13 +53,13 @@ class GroupedVariant(NamedTuple):
 class GroupedNumbers(NamedTuple):
     """Where the scales of a block are, and how its steps align and round."""
 
-    scales: Any  #: scales per row of A and instruction
-    scale_a_tile: Any  #: items from one tile of scales to the next, as in A
-    scale_b_tile: Any
-    fraction: Any
-    floor: Any
-    keep: Any
-    least: Any
+    scales: Value  #: scales per row of A and instruction
+    scale_a_tile: Value  #: items from one tile of scales to the next, as in A
+    scale_b_tile: Value
+    fraction: Value
+    floor: Value
+    keep: Value
+    least: Value
 
 
 _NUMBERS = (*BlockSizes._fields, *GroupedNumbers._fields)
@@ -67,8 +68,18 @@ _NUMBERS = (*BlockSizes._fields, *GroupedNumbers._fields)
 class Scaled(NamedTuple):
     """Scales as significands (in eighths; NaN for a NaN) and exponents."""
 
-    significands: Any
-    exponents: Any
+    significands: Memory
+    exponents: Memory
+
+
+class GroupedOperands(NamedTuple):
+    """The operands of a step in memory."""
+
+    a: Memory
+    offsets: Memory | None  #: None if the rows of B are taken one after the other
+    b: Memory
+    scale_a: Scaled
+    scale_b: Scaled
 
 
 class Starts(NamedTuple):
@@ -104,21 +115,22 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
     )
     def grouped_steps(
         code: Code,
-        a: Any,
-        offsets: Any,
-        b: Any,
-        sa: Any,
-        ea: Any,
-        sb: Any,
-        eb: Any,
-        c: Any,
+        a: Memory,
+        offsets: Memory,
+        b: Memory,
+        sa: Memory,
+        ea: Memory,
+        sb: Memory,
+        eb: Memory,
+        c: Memory,
         *numbers: Value,
     ) -> None:
         sizes = len(BlockSizes._fields)
         p, r = BlockSizes(*numbers[:sizes]), GroupedNumbers(*numbers[sizes:])
         rounding = Rounding(r.fraction, r.floor, r.keep, r.least, variant.nearest)
         depth, blocks = p.instructions * p.stored, p.instructions * r.scales
-        operands = (a, offsets, b, Scaled(sa, ea), Scaled(sb, eb))
+        scales = Scaled(sa, ea), Scaled(sb, eb)
+        operands = GroupedOperands(a, offsets, b, *scales)
         tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
         with tiles as tile, panels as n, rows as m:
             at = Starts(
@@ -153,7 +165,7 @@ class Group(NamedTuple):
 
 def grouped_step(
     code: Code,
-    operands: Any,
+    operands: GroupedOperands,
     at: Starts,
     first: Value,
     x: Value,
@@ -186,7 +198,7 @@ def grouped_step(
 
 def _group(
     code: Code,
-    operands: Any,
+    operands: GroupedOperands,
     at: Starts,
     first: Value,
     v: GroupedVariant,

@@ -6,7 +6,7 @@ once, at the end of every instruction.  For b1 the sum is the number of ones.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import row_of
@@ -18,6 +18,7 @@ from fragmenta.jit.trace import (
     I64,
     LANES,
     Code,
+    Memory,
     Value,
     convert,
     larger,
@@ -40,9 +41,9 @@ class IntegerVariant(NamedTuple):
 class IntegerProducts(NamedTuple):
     """Where the products of one instruction are."""
 
-    a: Any
-    offsets: Any  #: None if the rows of B are taken one after the other
-    b: Any
+    a: Memory
+    offsets: Memory | None  #: None if the rows of B are taken one after the other
+    b: Memory
     a_at: Value
     offsets_at: Value
     b_at: Value
@@ -61,7 +62,7 @@ def integers(variant: IntegerVariant) -> Traced:
         **dict.fromkeys(BlockSizes._fields, I64),
     )
     def add_integers(
-        code: Code, a: Any, offsets: Any, b: Any, c: Any, *numbers: Value
+        code: Code, a: Memory, offsets: Memory, b: Memory, c: Memory, *numbers: Value
     ) -> None:
         p = BlockSizes(*numbers)
         depth = p.instructions * p.stored
@@ -107,13 +108,13 @@ def integer_instruction(
 class BitSizes(NamedTuple):
     """The sizes of :func:`bits`."""
 
-    rows: Any
-    columns: Any
-    words: Any  #: 64-bit words along k
-    own_a: Any  #: 1 if every matrix of a batch has its own A, 0 if all share one
-    own_b: Any
-    first: Any  #: the first row to compute, counted over all matrices
-    last: Any
+    rows: Value
+    columns: Value
+    words: Value  #: 64-bit words along k
+    own_a: Value  #: 1 if every matrix of a batch has its own A, 0 if all share one
+    own_b: Value
+    first: Value  #: the first row to compute, counted over all matrices
+    last: Value
 
 
 @once
@@ -129,7 +130,7 @@ def count_bits(xor: bool) -> Traced:
         d=pointer(I32),
         **dict.fromkeys(BitSizes._fields, I64),
     )
-    def add_bits(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
+    def add_bits(code: Code, a: Memory, b: Memory, d: Memory, *numbers: Value) -> None:
         p = BitSizes(*numbers)
         with code.loop(p.last, start=p.first) as row:
             x_at = select(p.own_a == 0, row % p.rows, row) * p.words

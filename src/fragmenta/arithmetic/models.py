@@ -35,7 +35,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.errors import (
+    BadCall,
+    BadOperands,
+    Error,
+    ShapeError,
+    UnsupportedTarget,
+    one_of,
+)
 from fragmenta.isa.native import TOOLKIT
 from fragmenta.isa.target import ARCHITECTURES, expand, number
 from fragmenta.registers.dtype import dtype
@@ -259,14 +266,14 @@ and sm_121
         return asked.exact("integer", _INTEGERS, "s32", satfinite=satfinite)
     if a == "b1":
         if bitop not in ("xor", "and"):
-            raise Error(f"b1 needs bitop='xor' or bitop='and', not {bitop!r}")
+            raise BadCall(f"b1 needs bitop='xor' or bitop='and', not {bitop!r}")
         return asked.exact("bits", ("b1",), "s32", bitop=bitop)
     if a == "f64":
         if rounding not in ("rn", "rz", "rm", "rp"):
-            raise Error(f"no rounding {rounding}; there are rn, rz, rm and rp")
+            raise BadCall(f"no rounding {rounding}; there are rn, rz, rm and rp")
         return asked.exact("chain", ("f64",), "f64", rounding=rounding)
     if a != b and not {a, b} <= _MIXED:
-        raise Error(f"with A of {a}, B must be {a}; given {b}")
+        raise BadOperands(f"with A of {a}, B must be {a}; given {b}")
     if kind in _SCALED:
         return asked.scaled(scale, scale_vec)
     return asked.expanded(_version(toolkit)) or asked.fused()
@@ -364,7 +371,7 @@ def _cells(table: str) -> list[list[str]]:
 def _version(toolkit: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*", toolkit)
     if match is None:
-        raise Error(f"{toolkit!r} is not a toolkit version such as {TOOLKIT!r}")
+        raise BadCall(f"{toolkit!r} is not a toolkit version such as {TOOLKIT!r}")
     return int(match[1]), int(match[2])
 
 
@@ -432,9 +439,11 @@ class _Asked:
         """Integers, bits and f64: the same on every target."""
         if self.b not in operands:
             allowed = one_of(operands)
-            raise Error(f"with A of {self.a}, B must be {allowed}; given {self.b}")
+            raise BadOperands(
+                f"with A of {self.a}, B must be {allowed}; given {self.b}"
+            )
         if (self.c, self.d) != (result, result):
-            raise Error(
+            raise BadOperands(
                 f"C and D of {self.a} x {self.b} must be {result}; "
                 f"given {self.c} and {self.d}"
             )
@@ -458,7 +467,7 @@ class _Asked:
         }[self.kind or ""]
         if (name, vector) not in allowed:
             pairs = one_of(f"scale={s!r}, scale_vec={v}" for s, v in allowed)
-            raise Error(
+            raise BadOperands(
                 f"kind {self.kind} takes {pairs}; given scale={name!r}, "
                 f"scale_vec={vector}"
             )
@@ -474,7 +483,7 @@ class _Asked:
         known = [row for row in rows if row.toolkit <= toolkit]
         if not known:
             oldest = min(row.toolkit for row in rows)
-            raise Error(
+            raise UnsupportedTarget(
                 f"{self.target} does not have this instruction, and its expansion is "
                 "known from toolkit {}.{} on; given {}.{}".format(*oldest, *toolkit)
             )

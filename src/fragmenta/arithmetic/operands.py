@@ -9,18 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
-from fragmenta.arrays.checks import batch_shape
-from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.arrays.checks import Array, batch_shape
+from fragmenta.errors import BadCall, ShapeError, ValueRangeError
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import dtype
 
-Bits: TypeAlias = NDArray[Any]
+Bits: TypeAlias = Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +135,22 @@ def patterns(bits: Bits, name: str, what: str) -> Bits:
 
 
 @cache
-def _container(name: str) -> tuple[np.dtype[Any], int | None]:
+def _container(name: str) -> tuple[np.dtype[np.generic], int | None]:
     """The NumPy type of a type's raw bits, and the mask if some bits are not used."""
     kind = dtype(name)
-    full = kind.mask == np.iinfo(kind.bits_dtype).max
+    full = kind.mask == np.iinfo(kind.bits_dtype.name).max
     return kind.bits_dtype, None if full else kind.mask
 
 
-def _reinterpreted(given: Bits, wanted: np.dtype[Any], name: str, what: str) -> Bits:
+def _reinterpreted(
+    given: Bits, wanted: np.dtype[np.generic], name: str, what: str
+) -> Bits:
     """Signed integers as unsigned integers; packed b1 stays packed."""
     if name == "b1" and given.dtype in (np.uint32, np.int32):
         return given.view(np.uint32)
     if given.dtype.kind == "i" and given.dtype.itemsize == wanted.itemsize:
         return given.view(wanted)
-    raise Error(
+    raise BadCall(
         f"{what} is {given.dtype}; raw bits of {name} are {wanted}; "
         f"fragmenta.registers.dtype.dtype({name!r}).encode converts values to raw bits"
     )
@@ -157,13 +158,13 @@ def _reinterpreted(given: Bits, wanted: np.dtype[Any], name: str, what: str) -> 
 
 def _expect(model: Model, name: str, wanted: bool, given: bool) -> None:
     if wanted != given:
-        raise Error(f"{model} {'needs' if wanted else 'takes no'} {name}")
+        raise BadCall(f"{model} {'needs' if wanted else 'takes no'} {name}")
 
 
 def _positions(index: Bits, k: int) -> Bits:
     given = np.asarray(index)
     if given.dtype.kind not in "iu":
-        raise Error(f"index is {given.dtype}; positions are integers")
+        raise BadCall(f"index is {given.dtype}; positions are integers")
     if given.size and (given.max() >= k or given.min() < 0):
         wrong = given.max() if given.max() >= k else given.min()
         raise ValueRangeError(

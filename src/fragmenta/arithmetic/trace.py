@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class Explanation:
 def explain_steps(
     a: Bits,
     b: Bits,
-    c: Any,
+    c: object,
     model: Model,
     *,
     index: Bits | None = None,

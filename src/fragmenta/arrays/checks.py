@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container
-from typing import Any
+from typing import Any, Protocol, cast
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ def as_array(array: object) -> Array:
             given = _foreign(array)
         except (TypeError, ValueError, RuntimeError, BufferError) as why:
             ragged = isinstance(array, list | tuple)
-            raise (ShapeError if ragged else Error)(
+            raise (ShapeError if ragged else BadCall)(
                 f"NumPy cannot read this {type(array).__name__} as an array: {why}"
             ) from why
     if given.dtype.isnative:
@@ -52,7 +52,7 @@ def refuse_masks(array: object) -> None:
 
     >>> refuse_masks(np.ma.masked_less([1, 2], 2))
     Traceback (most recent call last):
-    fragmenta.errors.Error: a masked array has no values at its masked places, and \
+    fragmenta.errors.BadCall: a masked array has no values at its masked places, and \
 registers have no mask; give .filled(value), or .data for the values under the mask
     """
     # Without the module, or while another thread imports it, no masked array exists.
@@ -60,7 +60,7 @@ registers have no mask; give .filled(value), or .data for the values under the m
     if kind is None:
         return
     if isinstance(array, kind):
-        raise Error(
+        raise BadCall(
             "a masked array has no values at its masked places, and registers have no "
             "mask; give .filled(value), or .data for the values under the mask"
         )
@@ -70,11 +70,19 @@ registers have no mask; give .filled(value), or .data for the values under the m
                 refuse_masks(each)
 
 
-def _foreign(array: Any) -> Array:
+class _Tensor(Protocol):
+    """A tensor of PyTorch, as far as it is used here."""
+
+    itemsize: int
+
+    def view(self, of: object) -> object: ...
+
+
+def _foreign(array: object) -> Array:
     name = str(getattr(array, "dtype", "")).removeprefix("torch.")
     if name in _UNKNOWN_TO_NUMPY and type(array).__module__ == "torch":
-        torch = sys.modules["torch"]
-        bits = array.view(torch.uint8 if array.itemsize == 1 else torch.int16)
+        torch, tensor = sys.modules["torch"], cast("_Tensor", array)
+        bits = tensor.view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
         return np.asarray(bits).view(getattr(ml_dtypes, name))
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return np.from_dlpack(array)
@@ -156,9 +164,9 @@ def check_flags(**given: object) -> None:
 
     >>> check_flags(pad=np.zeros(2))
     Traceback (most recent call last):
-    fragmenta.errors.Error: pad must be True or False; given ndarray
+    fragmenta.errors.BadCall: pad must be True or False; given ndarray
     """
     for name, value in given.items():
         if not isinstance(value, bool | np.bool_) and not is_among(value, (0, 1)):
             kind = type(value).__name__
-            raise Error(f"{name} must be True or False; given {kind}")
+            raise BadCall(f"{name} must be True or False; given {kind}")

@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from threading import RLock
-from typing import Any
+from typing import Protocol
 from weakref import WeakSet
 
 
@@ -46,13 +47,13 @@ class Lock:
 _LOCKS: WeakSet[Lock] = WeakSet()
 
 
-def _llvm() -> Any:
+def _llvm() -> AbstractContextManager[object] | None:
     """The lock around LLVM's calls; nothing if LLVM was never used."""
     ffi = sys.modules.get("llvmlite.binding.ffi")
     return getattr(getattr(ffi, "lib", None), "_lock", None)
 
 
-_held_while_forking: list[Any] = []
+_held_while_forking: list[AbstractContextManager[object]] = []
 
 
 def _before() -> None:
@@ -67,7 +68,11 @@ def _after() -> None:
         _held_while_forking.pop().__exit__(None, None, None)
 
 
-def _properties() -> Iterator[Any]:
+class _Locked(Protocol):
+    lock: RLock
+
+
+def _properties() -> Iterator[_Locked]:
     """The cached properties of this package; before Python 3.12 each has a lock."""
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] != "fragmenta" or module is None:

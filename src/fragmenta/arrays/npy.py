@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -163,9 +163,9 @@ def _said(why: Exception) -> str:
 class _Header(NamedTuple):
     """What a header says, and how many bytes come before the array."""
 
-    of: np.dtype[Any]
+    of: np.dtype[np.generic]
     shape: tuple[int, ...]
-    order: Any
+    order: Literal["C", "F"]
     offset: int
 
     @property
@@ -207,15 +207,16 @@ def _read_header(text: str, offset: int) -> _Header:
         raise _Damaged(f"its shape is {shape!r}")
     if not isinstance(found["fortran_order"], bool):
         raise _Damaged(f"its order is {found['fortran_order']!r}")
-    order = "F" if found["fortran_order"] else "C"
+    order: Literal["C", "F"] = "F" if found["fortran_order"] else "C"
     return _Header(_numbers(found["descr"]), shape, order, offset)
 
 
-def _numbers(written: Any) -> np.dtype[Any]:
+def _numbers(written: object) -> np.dtype[np.generic]:
     """The type of the items.  Reading Python objects could run code: refused."""
     if written == "<f1":  # NumPy writes this for e5m2, but cannot read it
         written = "|V1"
-    of = np.lib.format.descr_to_dtype(written)
+    # NumPy's annotation leaves out descriptions that are texts.
+    of = np.lib.format.descr_to_dtype(cast("list[tuple[str, str]]", written))
     if of.hasobject:
         raise _Objects("holds Python objects, not numbers")
     if not of.itemsize or of.subdtype:

@@ -3,9 +3,9 @@
 ``functools.cache`` and ``cached_property`` let two threads make an object each, and
 give each thread its own.  That is of no harm for values.  It is wrong for an object
 that is compared by identity, that is changed later, or whose memory is used by machine
-code as long as the object lives: one thread uses what nobody else holds.
+code as long as the object lives: one thread would use an object that is gone.
 
-Nothing is locked while an object is made, so that makers may ask for one another.  Two
+Nothing is locked while an object is made, so that one maker may use another.  Two
 threads may make the same object, but both get the one that was kept first.
 """
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Generic, ParamSpec, TypeVar, overload
 
 from fragmenta.arrays.forking import Lock
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
+Owner = TypeVar("Owner")
 
 
 class Once(Generic[Given, Made]):
@@ -72,7 +73,7 @@ def once_of(
     return decorate
 
 
-class OnceProperty(Generic[Made]):
+class OnceProperty(Generic[Owner, Made]):
     """A property that is made when it is first used, once for all threads.
 
     >>> class Box:
@@ -84,7 +85,7 @@ class OnceProperty(Generic[Made]):
     True
     """
 
-    def __init__(self, make: Callable[[Any], Made]) -> None:
+    def __init__(self, make: Callable[[Owner], Made]) -> None:
         self.func = make
         self.__doc__ = make.__doc__
         self.__module__ = make.__module__
@@ -93,10 +94,12 @@ class OnceProperty(Generic[Made]):
         self.name = name
 
     @overload
-    def __get__(self, of: None, owner: type) -> OnceProperty[Made]: ...
+    def __get__(self, of: None, owner: type) -> OnceProperty[Owner, Made]: ...
     @overload
-    def __get__(self, of: object, owner: type) -> Made: ...
-    def __get__(self, of: object | None, owner: type) -> OnceProperty[Made] | Made:
+    def __get__(self, of: Owner, owner: type) -> Made: ...
+    def __get__(
+        self, of: Owner | None, owner: type
+    ) -> OnceProperty[Owner, Made] | Made:
         if of is None:
             return self
         # From now on, the object's own attribute is found before this one.

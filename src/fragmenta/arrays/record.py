@@ -8,7 +8,7 @@ equal, have one hash, and one is made from the other.
 from __future__ import annotations
 
 from dataclasses import Field, fields
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 
 class Record:
@@ -27,10 +27,10 @@ class Record:
     (True, False, False)
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @classmethod
-    def of(cls, record: Any) -> Self:
+    def of(cls, record: object) -> Self:
         """The same record as an object of this class; what it has computed is left."""
         if isinstance(record, cls):
             return record
@@ -39,7 +39,7 @@ class Record:
             vars(made)[each.name] = getattr(record, each.name)
         return made
 
-    def _compared(self) -> tuple[Any, ...]:
+    def _compared(self) -> tuple[object, ...]:
         return tuple(getattr(self, each.name) for each in fields(self) if each.compare)
 
     def __eq__(self, other: object) -> bool:

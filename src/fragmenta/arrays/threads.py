@@ -10,13 +10,15 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from fragmenta.arrays.once import once
 from fragmenta.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:  # slow to import, and short work does not need it
     from concurrent.futures import ThreadPoolExecutor
+
+_Done = TypeVar("_Done")
 
 # Below this many products a second thread costs more time than it saves.
 _WORTH_A_THREAD = 1 << 18
@@ -73,11 +75,11 @@ def share_out(
 
 
 def in_blocks(
-    work: Callable[[slice], Any],
+    work: Callable[[slice], _Done],
     rows: int,
     row_bytes: int,
     progress: Progress | None = None,
-) -> list[Any]:
+) -> list[_Done]:
     """Call ``work`` on blocks of rows and return the results in order.
 
     Many blocks are done in threads.  ``row_bytes`` is the memory that the work
@@ -96,8 +98,8 @@ def in_blocks(
 
 
 def _collect(
-    results: Iterable[Any], count: int, progress: Progress | None
-) -> list[Any]:
+    results: Iterable[_Done], count: int, progress: Progress | None
+) -> list[_Done]:
     done = []
     for result in results:
         done.append(result)

@@ -1,4 +1,4 @@
-"""What can be asked on the command line?
+"""The command line, ``fragmenta``.
 
 The table of commands is in :mod:`fragmenta.commands.command_table`.  A command is a
 function under :func:`fragmenta.commands.app.command` in the module that the

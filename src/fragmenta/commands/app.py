@@ -1,7 +1,4 @@
-"""How does every command behave?
-
-What all commands share: how they are found and loaded, and how errors, pipes and
-negative numbers are treated.
+"""What all commands share: loading, help, errors, pipes and negative numbers.
 
 Exit status: 0 done, 1 nothing found, 2 bad input, 130 interrupted, 141 the
 reader of the output has gone.
@@ -26,7 +23,7 @@ from fragmenta import __version__
 from fragmenta.commands.command_table import COMMANDS
 from fragmenta.commands.output import complain, width, write
 from fragmenta.commands.parameters import Command, read_plainly
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, Error
 
 NOTHING, BAD_INPUT, PIPE_CLOSED = 1, 2, 141
 
@@ -45,10 +42,10 @@ _LOADED: dict[str, _Loaded] = {}
 
 
 class Commands(TyperGroup):
-    """The commands, loaded when asked for, their errors told as one message."""
+    """The group of commands; a command is loaded when it is called."""
 
     def __init__(self, **settings: Any) -> None:
-        """Hold the name and the one line of every command, for lists of them."""
+        """Fill the group with names and one-line helps, for ``--help``."""
         super().__init__(**settings)
         self.commands = {
             name: TyperCommand(name, help=entry.does, rich_markup_mode=None)
@@ -56,14 +53,14 @@ class Commands(TyperGroup):
         }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """The command that is meant, with its parameters and its code."""
+        """Load the command that the first word names."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             _check_meant(args)
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and _load(name), rest
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Let ``-1`` be a number, for the library to refuse in its own words."""
+        """Pass ``-1`` on as a number, not as an option."""
         read_plainly(self.get_params(ctx))
         # A number with a space before it is not an option, and int() ignores it.
         whole = [
@@ -77,7 +74,7 @@ class Commands(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; an error is a message and a status, never a traceback."""
+        """Run a command; an error prints a message and sets the exit status."""
         try:
             return super().invoke(ctx)
         except Error as error:
@@ -88,7 +85,7 @@ class Commands(TyperGroup):
                 why = f"{error.filename}: {error.strerror or error}"
                 complain(f"Error: {why}")
                 raise typer.Exit(BAD_INPUT) from None
-            # The interpreter flushes once more on exit: give it somewhere.
+            # The interpreter flushes once more on exit, which must not fail again.
             if sys.stdout is not None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError):
@@ -98,18 +95,18 @@ class Commands(TyperGroup):
 
 
 _SAID = {"find": "list", "search": "list"}
-"""What the library's functions are called here."""
+"""Functions of the library, and the commands that do the same."""
 
 
 def _check_meant(args: list[str]) -> None:
-    """Refuse a first word that is no command, but clearly means one."""
+    """Suggest a command for a first word that is an instruction or a function."""
     first, *rest = args
     line = [_SAID.get(first, "show"), *(rest if first in _SAID else args)]
     if first not in _SAID:
         words = " ".join(each for each in args if not each.startswith("-"))
         if not import_module("fragmenta.isa.searching").search(words):
             return
-    raise Error(
+    raise BadCall(
         f"there is no command {first}; did you mean: fragmenta {shlex.join(line)}"
     )
 
@@ -132,11 +129,11 @@ _OPTIONS = {
     "shape and types, as in tcgen05.m128n256k16.f32.f16",
     "give idesc=": "add its descriptor, such as 0x08400010",
 }
-"""What the library's messages advise, and what that is called here."""
+"""Advice in messages of the library, and the same advice for the command line."""
 
 
 def _message(error: Error) -> str:
-    """The message, wrapped; lists in it, which are indented, stay as they are."""
+    """The message, wrapped; indented lines are not wrapped."""
     lines = []
     text = f"Error: {error}"
     for advice, option in _OPTIONS.items():
@@ -150,7 +147,7 @@ def _message(error: Error) -> str:
     return "\n".join(lines)
 
 
-# Plain help and plain errors: no frames around them, and nothing to import.
+# Help and errors without frames: rich takes long to import.
 app = typer.Typer(
     cls=Commands,
     rich_markup_mode=None,
@@ -194,7 +191,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
     listed = "".join(f"\n  {example}" for example in examples)
 
     def register(function: Function) -> Function:
-        # A list that is not to be wrapped begins with this character.
+        # Typer does not wrap a paragraph that begins with this character.
         more = (inspect.getdoc(function) or "").replace(r"\b", "\b")
         alone = typer.Typer(
             add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
@@ -212,7 +209,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
 
 
 def _load(name: str) -> Any:
-    """The command, from the module that the table names."""
+    """Import the module of a command and return the command."""
     import_module(f"fragmenta.commands.{COMMANDS[name].module}")
     return typer.main.get_command(_LOADED[name].app)
 

@@ -1,8 +1,4 @@
-"""What do several commands take?
-
-Arguments that more than one command has, how the shell completes them, and what
-they name.
-"""
+"""Arguments and options that several commands have: completion and meaning."""
 
 from __future__ import annotations
 
@@ -12,7 +8,12 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from fragmenta.errors import AmbiguousInstruction, Error, UnknownOperand
+from fragmenta.errors import (
+    AmbiguousInstruction,
+    BadCall,
+    UnknownOperand,
+    ValueRangeError,
+)
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
@@ -23,13 +24,13 @@ from fragmenta.registers.fragment import Fragment
 
 
 def complete_instruction(incomplete: str) -> list[str]:
-    """The instructions that begin so, for the shell."""
+    """Instructions that begin with a text, for completion in the shell."""
     names = map(str, catalogue())
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_target(incomplete: str) -> list[str]:
-    """The targets and the words for them that begin so, for the shell."""
+    """Targets, and words for them, that begin with a text, for completion."""
     names = (*TARGETS, *architectures())
     return [each for each in names if each.startswith(incomplete)]
 
@@ -95,7 +96,9 @@ def number(text: str, what: str) -> int:
     """
     plain = text.strip().lower().replace("_", "")
     if not re.fullmatch(r"0x[0-9a-f]{1,16}|0b[01]{1,64}|\d{1,20}", plain, re.ASCII):
-        raise Error(f"{what} is a number, such as 0x08400010 or 17; given {text!r}")
+        raise ValueRangeError(
+            f"{what} is a number, such as 0x08400010 or 17; given {text!r}"
+        )
     return int(plain, 0 if plain[:2] in ("0x", "0b") else 10)
 
 
@@ -106,7 +109,7 @@ def find(text: str, idesc: str | None = None) -> Instruction:
         return op
     word = number(idesc, "an instruction descriptor")
     if op.idesc not in (None, word):
-        raise Error(
+        raise BadCall(
             f"two instruction descriptors are given: {op.idesc:#010x} and {idesc}"
         )
     return op.with_descriptor(word)
@@ -130,7 +133,10 @@ def target_of(text: str | None, op: Instruction | None = None) -> str | None:
 
 
 def find_holding(text: str, what: str, idesc: str | None = None) -> Instruction:
-    """As :func:`find`, of an instruction that holds matrices to do this with."""
+    """As :func:`find`; an instruction without matrices is refused.
+
+    ``what`` is the verb of the message: draw, write a formula for.
+    """
     op = find(text, idesc)
     if op.tensor_memory:
         op.shape  # noqa: B018 - without a descriptor, this says what is missing
@@ -144,7 +150,7 @@ class Meant(NamedTuple):
     op: Instruction
     part: Fragment
     others: tuple[Instruction, ...]
-    """Those that the words fit, too, and whose operand is the same."""
+    """Other instructions that the words fit, with the same operand."""
 
     @property
     def head(self) -> list[str]:
@@ -186,7 +192,7 @@ def find_operand(
 
 
 def _places(op: Instruction, name: str) -> tuple[object, ...]:
-    """All that decides which place holds an element of an operand."""
+    """A key that is equal for operands with the same places."""
     try:
         part = op.fragment(name)
     except UnknownOperand:

@@ -1,4 +1,4 @@
-"""Which instructions are there?"""
+"""The command ``list``: instructions by words, family, type, shape and target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target
 from fragmenta.commands.output import complain, emit, is_terminal, screen, write
 from fragmenta.commands.summary import overview
-from fragmenta.errors import Error, nearest
+from fragmenta.errors import UnknownInstruction, UnknownType, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.matching import fits
@@ -121,7 +121,7 @@ def list_(
 
 
 def _write_json(found: list[Instruction], full: bool) -> None:
-    """One record in a line; a record in full takes a while, and is written at once."""
+    """Write records line by line, as they are made: a full record takes a while."""
     write(f'{{"schema": {SCHEMA}, "instructions": [')
     for number, op in enumerate(found):
         about = json.dumps(record(public(op)) if full else brief(op))
@@ -175,12 +175,14 @@ def _chosen(
         places = meant_targets(target)
         found = [op for op in found if any(op.supported_on(t) for t in places)]
     if shape is not None and not found and not _exists(shape, shapes):
-        raise Error(f"no instruction has the shape {shape}{nearest(shape, shapes)}")
+        raise UnknownInstruction(
+            f"no instruction has the shape {shape}{nearest(shape, shapes)}"
+        )
     return found
 
 
 def _found(words: str) -> list[Instruction]:
-    """What has these words; an error says why there is nothing."""
+    """Instructions with these words; the error says why there are none."""
     return search(words, every=True) or [find(words)]
 
 
@@ -202,7 +204,7 @@ def _exists(wanted: str, shapes: Iterable[str]) -> bool:
 
 
 def _has_shape(op: Instruction, wanted: str) -> bool:
-    """Whether it has a shape at all, or may have one, that fits."""
+    """Whether its shape, or one that a descriptor may give it, matches."""
     if op.tensor_memory:
         return any(fnmatchcase(str(each), wanted) for each in possible_shapes(op))
     return "shape" in op.values and fnmatchcase(op.values["shape"], wanted)
@@ -216,11 +218,13 @@ def _known(
     if given not in allowed:
         near = nearest_type if what == "type" else nearest
         hint = near(given, [*allowed, *said])
-        raise Error(f"unknown {what} {given!r}{hint}; known: {', '.join(allowed)}")
+        raise (UnknownType if what == "type" else UnknownInstruction)(
+            f"unknown {what} {given!r}{hint}; known: {', '.join(allowed)}"
+        )
 
 
 def _long(found: list[Instruction]) -> list[str]:
-    """PTX version, targets, mnemonic: what has no bounded width comes last."""
+    """Lines of PTX version, targets and mnemonic; the widest column is last."""
     rows = [(f"PTX {op.requires.ptx}", op.requires.text, str(op)) for op in found]
     ptx, targets = (max(len(row[column]) for row in rows) for column in (0, 1))
     return [f"{row[0]:<{ptx}}  {row[1]:<{targets}}  {row[2]}" for row in rows]

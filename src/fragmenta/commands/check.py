@@ -1,4 +1,4 @@
-"""Is a PTX file right?"""
+"""The command ``check``: problems of PTX files, without running them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How does a terminal ask?
+"""The entry point of ``fragmenta``.
 
-The entry point.  The commands are in :mod:`fragmenta.commands`, loaded here so
-that even Ctrl-C during an import ends in silence.
+:mod:`fragmenta.commands` is imported inside ``main``, so that Ctrl-C during the import
+prints no traceback.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Which commands are there?
+"""The table of commands: the name, the module and the help of each.
 
-One line per command: its name, the module that has it, and what it does.  The
-order here is the order of ``fragmenta --help``, which reads nothing but this
-table; the module of a command is imported when that command is asked for.  The
-line also opens the command's own help.
+The order is that of ``fragmenta --help``, which reads nothing but this table.  The
+module of a command is imported when the command is called.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """Where a command is, and what it does."""
+    """The module of a command, and the first line of its help."""
 
     module: str
     does: str

@@ -1,4 +1,4 @@
-"""How exact are instructions, beside each other?"""
+"""The command ``compare``: errors of instructions on several targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.shell_words import grouped
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS
 from fragmenta.view.plot import error_plot
@@ -103,7 +103,7 @@ def compare(
         check_output(plot, force, ".svg", option="--plot")
     # An option takes one word, so the second file is among the instructions.
     files = list(filter(is_matrix_file, instructions))
-    told = comparing.compare(
+    result = comparing.compare(
         [find(each) for each in grouped(e for e in instructions if e not in files)],
         targets,
         k or None,
@@ -111,17 +111,17 @@ def compare(
         seed=seed,
     )
     if plot is not None:
-        save_text(plot, error_plot(told), force)
+        save_text(plot, error_plot(result), force)
     if as_json:
-        emit_json({**told.to_dict(), **({"plot": plot} if plot else {})})
+        emit_json({**result.to_dict(), **({"plot": plot} if plot else {})})
     else:
-        emit(str(told) + (f"\n\nplot in {plot}" if plot else ""))
+        emit(str(result) + (f"\n\nplot in {plot}" if plot else ""))
 
 
 def _files(first: str, others: list[str]) -> tuple[Array, Array]:
     names = [*first.split(","), *others]
     if len(names) != 2 or first in KINDS:
-        raise Error(
+        raise BadCall(
             f"--input is {one_of(KINDS)}, or two files, as in --input a.npy b.npy; "
             f"given {' '.join(names)}"
         )
@@ -134,7 +134,7 @@ def _matrix(path: str) -> Array:
     if found.dtype.type.__module__ == "ml_dtypes":  # a safetensors file has types
         return found.astype(np.float64)
     if found.dtype.kind not in "fiub":
-        raise Error(
+        raise BadFile(
             f"{path} holds {found.dtype}, which is not a type of numbers; save float32"
         )
     return found

@@ -1,4 +1,4 @@
-"""What does an instruction compute?"""
+"""The commands ``run`` and ``explain``: results of instructions on matrices."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.quantized_files import from_archive, is_quantized
-from fragmenta.errors import Error, ValueRangeError, one_of
-from fragmenta.execution.explain import explain as told
+from fragmenta.errors import BadCall, BadFile, Error, ValueRangeError, one_of
+from fragmenta.execution.explain import explain as explained
 from fragmenta.execution.matmul import matmul
 from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.families import check_multiplies
@@ -153,7 +153,7 @@ class _Task:
     scales: dict[str, Array]
     files: dict[str, str]
     factors: tuple[Operand, ...] = ()
-    """What D is multiplied with, if A or B is quantised."""
+    """The factors of D, if A or B is quantised."""
 
     @classmethod
     def load(
@@ -163,7 +163,7 @@ class _Task:
         scales: dict[str, str | None],
         target: str | None,
     ) -> _Task:
-        """Read the files; a target without the instruction is refused first."""
+        """Read the files, after a target without the instruction was refused."""
         check_multiplies(op)
         where = chosen_target(op, target_of(target, op))
         a, b = (
@@ -172,7 +172,7 @@ class _Task:
         )
         c = files[2]
         if c is not None and any(part.factor is not None for part in (a, b)):
-            raise Error(
+            raise BadCall(
                 "C would be multiplied with the scales of A and B; leave it out"
             )
         of_c = op.types.get("c", op.types["d"])
@@ -193,7 +193,7 @@ class _Task:
         """Matrices of the instruction's own size, the same for the same seed."""
         check_multiplies(op)
         if seed < 0:
-            raise Error(f"a seed must be 0 or more; given {seed}")
+            raise ValueRangeError(f"a seed must be 0 or more; given {seed}")
         generator = np.random.default_rng(seed)
         m, n, k = op.shape
         a = _random(generator, op.types["a"], (m, k))
@@ -254,7 +254,7 @@ class _Task:
         }
 
     def factor(self, row: int, col: int) -> float | None:
-        """What an element of D is multiplied with, by those who quantised A and B."""
+        """The factor of an element of D that follows from quantised operands."""
         if all(part.factor is None for part in self.factors):
             return None
         whole = np.ones((self.a.shape[-2], self.b.shape[-1]))
@@ -283,7 +283,7 @@ class _Task:
         output: str | None,
         judged: float64_errors.Comparison | None,
     ) -> dict[str, object]:
-        """For programs."""
+        """The result as JSON."""
         operands: dict[str, object] = {
             name: {"file": self.files[name], "shape": matrix.shape, "type": of.name}
             for name, (matrix, of) in self._operands().items()
@@ -295,14 +295,14 @@ class _Task:
 
 
 def _load_operand(op: Instruction, name: str, path: str, scales: str | None) -> Operand:
-    """A or B with its scales, which a quantised matrix brings along."""
+    """A or B with its scales; the file of a quantised matrix has them."""
     if scales is not None and not op.scale_vec:
-        raise Error(f"{op} takes no scales")
+        raise BadCall(f"{op} takes no scales")
     option = f"--scale-{name.lower()}"
     found = load(path)
     if isinstance(found, Mapping) and is_quantized(found):
         if scales is not None:
-            raise Error(f"{path} has its own scales; leave {option} out")
+            raise BadCall(f"{path} has its own scales; leave {option} out")
         return operand(op, name, from_archive(found, path), None)
     values = load_a(path, op) if name == "A" else _elements(path, op.types["b"])
     if scales is None:
@@ -314,7 +314,7 @@ def _given_scales(op: Instruction, a: Operand, b: Operand) -> dict[str, Array]:
     if not op.scale_vec:
         return {}
     if a.scales is None or b.scales is None:
-        raise Error(
+        raise BadCall(
             f"{op} is block-scaled: give --scale-a and --scale-b, or files of "
             "fragmenta quantize"
         )
@@ -354,13 +354,13 @@ def explain(
     scales = {"scale_a": scale_a, "scale_b": scale_b}
     if seed is not None:
         if a is not None or any(scales.values()):
-            raise Error("--seed replaces the files; give either --seed or files")
+            raise BadCall("--seed replaces the files; give either --seed or files")
         task = _Task.random(op, seed, target)
     elif a is None or b is None:
-        raise Error("give the files of A and B, or --seed N")
+        raise BadCall("give the files of A and B, or --seed N")
     else:
         task = _Task.load(op, (a, b, c), scales, target)
-    found = told(
+    found = explained(
         op, task.a, task.b, task.c, row=row, col=col, target=task.target, **task.scales
     )
     factor = task.factor(row, col)
@@ -374,7 +374,7 @@ def explain(
 
 
 def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -> Array:
-    """Values of the kind that networks have, or any integer of a small type."""
+    """Normally distributed values, or integers of the whole range of a small type."""
     if of.is_integer:
         low, high = of.limits if of.bits < 32 else (-1000, 1000)
         return generator.integers(low, high, shape, endpoint=True)
@@ -384,7 +384,7 @@ def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -
     return values.astype(of.storage)
 
 
-# ── what they are given ─────────────────────────────────────────────────────
+# ── reading operands ─────────────────────────────────────────────────────
 
 
 def load_a(path: str, op: Instruction) -> Array | Compressed:
@@ -396,15 +396,15 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
         return _typed(found, "pruned", op, path)
     if not {"values", "indices", "width"} <= set(found):
         have = one_of(found, "and") or "nothing"
-        raise Error(
+        raise BadFile(
             f"{path} contains {have}; a file of fragmenta sparsity contains pruned, or "
             "values, indices and width"
         )
     if op.granularity is None:
-        raise Error(f"{path} holds a compressed A, but {op} is dense")
+        raise BadFile(f"{path} holds a compressed A, but {op} is dense")
     width = found["width"]
     if width.shape != () or width.dtype.kind not in "iu":
-        raise Error(
+        raise BadFile(
             f"the width in {path} must be one whole number; given {width.dtype} of "
             f"shape {width.shape}"
         )
@@ -421,11 +421,11 @@ def _typed(found: Mapping[str, Array], name: str, op: Instruction, path: str) ->
     if array.dtype.kind == "V" and "type" in found:
         written = found["type"]
         if written.shape != () or written.dtype.kind != "U":
-            raise Error(
+            raise BadFile(
                 f"the type in {path} must be a name such as {of}; given {written}"
             )
         if str(written) != of.name:
-            raise Error(f"{path} holds {dtype(str(written))}, but A of {op} is {of}")
+            raise BadFile(f"{path} holds {dtype(str(written))}, but A of {op} is {of}")
     return _checked(as_elements(array, of, path), of, path)
 
 
@@ -434,7 +434,7 @@ def _elements(path: str, of: DType) -> Array:
 
 
 def _checked(array: Array, of: DType, path: str) -> Array:
-    """The matrix in its type, so that what does not fit is named by its file."""
+    """The matrix in its type; an error names the file."""
     try:
         return of.decode(of.encode(array))
     except Error as error:

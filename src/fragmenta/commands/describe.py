@@ -1,4 +1,4 @@
-"""What is known about one instruction?"""
+"""The commands ``show`` and ``formula``: everything about one instruction."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from fragmenta.commands.arguments import (
     find_holding,
     find_operand,
 )
-from fragmenta.commands.descriptors import shapes_told
+from fragmenta.commands.descriptors import shape_lines
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.commands.summary import tell_many
-from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
+from fragmenta.commands.summary import print_summary
+from fragmenta.errors import AmbiguousInstruction, BadCall, LayoutError, one_of
 from fragmenta.execution.summing import sums
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.possible import possible_types, types_of
@@ -45,7 +45,7 @@ from fragmenta.isa.tcgen05_words import SCALES
 from fragmenta.registers import notation
 from fragmenta.registers.expressions import Direction, Expressions, Language
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 
 # ── show ────────────────────────────────────────────────────────────────────
 
@@ -71,7 +71,7 @@ def show(
     except AmbiguousInstruction:
         if idesc is not None or not search(text):
             raise
-        tell_many(text, as_json)
+        print_summary(text, as_json)
         return
     if as_json:
         emit_json(record(public(op)))
@@ -81,7 +81,7 @@ def show(
 
 
 def _facts(op: Instruction) -> str:
-    """One labelled line, or several, for each thing that is known."""
+    """Labelled lines: family, shape, types, targets, operands, sums."""
     types = ", ".join(f"{name} {value}" for name, value in types_of(op).items())
     rows: list[tuple[str, Iterable[str]]] = [
         ("family", [op.family]),
@@ -95,7 +95,7 @@ def _facts(op: Instruction) -> str:
     for to, targets in groups.items():
         label, head = ("native", "") if to is None else ("expanded", f"to {to} on ")
         rows.append((label, _wrap(head + " ".join(targets))))
-    rows.append(("sass", _sass_told(op)))
+    rows.append(("sass", _sass_lines(op)))
     if has_shape(op) and op.granularity is not None:
         selectors = one_of(op.selectors)
         selector = f", selector {selectors}" if selectors else ""
@@ -106,19 +106,19 @@ def _facts(op: Instruction) -> str:
             ("operands", [*title, *(map(str, operands) if operands else ["none"])])
         )
     optional = optional_operands(op)
-    told = [line for each in optional for line in _wrap(str(each))]
-    rows += [("optional", told)] if told else []
-    told = [each for call in python_calls(public(op)).values() for each in _wrap(call)]
-    rows += [("Python", told)] if told else []
+    texts = [line for each in optional for line in _wrap(str(each))]
+    rows += [("optional", texts)] if texts else []
+    texts = [each for call in python_calls(public(op)).values() for each in _wrap(call)]
+    rows += [("Python", texts)] if texts else []
     rows += [("note", _wrap(note)) for note in op.notes]
-    rows += [("sums", _sums_told(op))] if multiplies(op) else []
+    rows += [("sums", _sums_lines(op))] if multiplies(op) else []
     sure = [line for each in certainty(op).items() for line in _wrap(": ".join(each))]
     rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
 
 
-def _sass_told(op: Instruction) -> list[str]:
-    """Its machine instructions, each under the targets that have them so.
+def _sass_lines(op: Instruction) -> list[str]:
+    """Its machine instructions, grouped by targets.
 
     What it is expanded to stands in a line of its own already.
     """
@@ -135,8 +135,8 @@ def _sass_told(op: Instruction) -> list[str]:
     ]
 
 
-def _sums_told(op: Instruction) -> Iterator[str]:
-    """How it adds, each way under the targets that add so."""
+def _sums_lines(op: Instruction) -> Iterator[str]:
+    """How it adds, grouped by targets."""
     for each in sums(op):
         yield from _wrap(" ".join(each.targets))
         yield from ("  " + line for line in _wrap(str(each), 12))
@@ -147,26 +147,26 @@ def _descriptor_facts(op: Instruction) -> list[tuple[str, Iterable[str]]]:
     if not op.tensor_memory:
         return []
     if op.descriptor is None:
-        shapes = shapes_told(op)
+        shapes = shape_lines(op)
         if not shapes:
             return [("shapes", ["not known: no source says which there are"])]
         return [
             ("shapes", [*shapes, "the instruction descriptor says which one"]),
-            ("types", _wrap(_types_told(op))),
+            ("types", _wrap(_types_text(op))),
         ]
     ctas = "a pair of CTAs" if op.cta_group == 2 else "one CTA"
-    read = f"fragmenta idesc {op.idesc:#010x} --kind {op.kind} tells its fields"
+    read = f"fragmenta idesc {op.idesc:#010x} --kind {op.kind} prints its fields"
     return [
         ("layout", [f"{op.layout_letter} of the PTX manual, {ctas}"]),
         ("idesc", [f"{op.idesc:#010x}", read]),
     ]
 
 
-def _types_told(op: Instruction) -> str:
+def _types_text(op: Instruction) -> str:
     row = OF_KIND[op.kind or ""]
     scales = [each for each in possible_types(op) if each in SCALES]
-    told = f"a, b: {one_of(row.operands)}; d: {one_of(row.results)}"
-    return told + (f"; scales: {one_of(scales)}" if scales else "")
+    texts = f"a, b: {one_of(row.operands)}; d: {one_of(row.results)}"
+    return texts + (f"; scales: {one_of(scales)}" if scales else "")
 
 
 def _wrap(text: str, indent: int = 10) -> list[str]:
@@ -208,7 +208,7 @@ def _fragment_text(parts: list[Fragment]) -> str:
 
 
 def _extent(part: Fragment) -> str:
-    """How much room a fragment takes, and where."""
+    """The registers or columns of a fragment, in words."""
     word = "column" if isinstance(part, TensorFragment) else "register"
     each = f"{part.registers} {word}{'s' * (part.registers > 1)}"
     held = f" of {part.elements}" if part.elements > 1 else ""
@@ -268,7 +268,7 @@ def formula(
     name.
     """
     if name and language is None:
-        raise Error(
+        raise BadCall(
             "--name is for the variables of --language cuda or python; give one of them"
         )
     what = "write a formula for"
@@ -303,7 +303,7 @@ def _written(parts: list[Fragment], language: Language, given: list[str]) -> Wri
     """Index expressions in both directions; a name that fits nowhere is refused."""
     names = dict(map(_variable, given))
     if len(names) < len(given):
-        raise Error(f"--name gives a variable two names: {' '.join(given)}")
+        raise BadCall(f"--name gives a variable two names: {' '.join(given)}")
     used: set[str] = set()
     found: Written = {}
     for part in parts:
@@ -313,14 +313,14 @@ def _written(parts: list[Fragment], language: Language, given: list[str]) -> Wri
             each = part.to_cuda(direction, language=language, **fitting)
             found.setdefault(part.name, {})[direction] = each
     for variable in sorted(names.keys() - used):
-        raise Error(_why_not(parts, language, {variable: names[variable]}))
+        raise LayoutError(_why_not(parts, language, {variable: names[variable]}))
     return found
 
 
 def _why_not(
     parts: list[Fragment], language: Language, name: dict[str, str | int]
 ) -> str:
-    """Why a variable cannot have a name; or which variables there are."""
+    """The message for a name that no variable can have."""
     said = []
     for part in parts:
         for direction in DIRECTIONS:
@@ -336,7 +336,7 @@ def _variable(text: str) -> tuple[str, str | int]:
     variable, sign, name = (each.strip() for each in text.partition("="))
     reserved = ("self", "direction", "language")  # words of to_cuda itself
     if not (variable and sign and name) or variable in reserved:
-        raise Error(f"--name is VARIABLE=NAME, such as L=threadIdx.x; given {text!r}")
+        raise BadCall(f"--name is VARIABLE=NAME, such as L=threadIdx.x; given {text!r}")
     return variable, int(name) if name.isdecimal() else name
 
 
@@ -346,7 +346,7 @@ def _fitting(
     language: Language,
     names: Mapping[str, str | int],
 ) -> dict[str, str | int]:
-    """The names that the variables of one direction can have."""
+    """The names that belong to variables of one direction."""
     found = {}
     for variable, name in names.items():
         try:

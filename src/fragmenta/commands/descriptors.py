@@ -1,7 +1,7 @@
-"""What does an instruction descriptor say, and which word says this?
+"""The command ``idesc``: reads and writes instruction descriptors of ``tcgen05.mma``.
 
-``idesc`` reads the 32-bit word of a ``tcgen05.mma``, or writes it.  Its fields differ
-with the kind.  Without a kind, every kind in which the word says something is told.
+The fields of the 32-bit word differ with the kind.  Without a kind, the word is read in
+every kind in which it is valid.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import AsJson, number
 from fragmenta.commands.output import emit, emit_json
-from fragmenta.errors import Error, UnknownInstruction, one_of
+from fragmenta.errors import BadCall, UnknownInstruction, ValueRangeError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.instruction_descriptor import (
@@ -95,12 +95,14 @@ def idesc(
             shape, a, b, d, kind, scale, scale_vec, group, ws, sp, others or []
         )
         assert op.descriptor is not None
-        _tell([op.descriptor], as_json, op)
+        _print([op.descriptor], as_json, op)
         return
     if any(each is not None for each in writing):
-        raise Error("a word is read, or written from --shape and types; both are given")
+        raise BadCall(
+            "a word is read, or written from --shape and types; both are given"
+        )
     value = number(word, "an instruction descriptor")
-    _tell(_readings(value, kind), as_json)
+    _print(_readings(value, kind), as_json)
 
 
 def _written(
@@ -118,9 +120,9 @@ def _written(
 ) -> Instruction:
     """The instruction that the options describe."""
     if shape is None:
-        raise Error("give a word to read, or --shape and --a to write one")
+        raise BadCall("give a word to read, or --shape and --a to write one")
     if a is None and kind is None:
-        raise Error("the type of A is missing: add --a, such as --a f16")
+        raise BadCall("the type of A is missing: add --a, such as --a f16")
     a = a or OF_KIND[check_kind(kind)].operands[0]
     return tcgen05(
         shape,
@@ -146,12 +148,12 @@ def _settings(texts: Iterable[str]) -> Iterator[tuple[str, int]]:
     for text in texts:
         name, _, value = text.replace("-", "_").partition("=")
         if name not in known:
-            raise Error(f"--set takes {one_of(known)}; given {name!r}")
+            raise BadCall(f"--set takes {one_of(known)}; given {name!r}")
         yield name, number(value, f"--set {name}") if value else 1
 
 
 def _readings(value: int, kind: str | None) -> list[InstructionDescriptor]:
-    """What the word says, in one kind or in all in which it says something."""
+    """The word decoded in one kind, or in all in which it is valid."""
     if kind is not None:
         return [InstructionDescriptor.decode(value, kind=kind)]
     found = []
@@ -161,19 +163,19 @@ def _readings(value: int, kind: str | None) -> list[InstructionDescriptor]:
         except UnknownInstruction:
             continue
     if not found:
-        raise Error(
+        raise ValueRangeError(
             f"{value:#010x} is no instruction descriptor of any kind; "
             "--kind says what is wrong with it in one"
         )
     return found
 
 
-def _tell(
+def _print(
     found: list[InstructionDescriptor], as_json: bool, op: Instruction | None = None
 ) -> None:
     if as_json:
-        told = [_record(each) for each in found]
-        about = {"word": f"{found[0].encode():#010x}", "descriptors": told}
+        records = [_record(each) for each in found]
+        about = {"word": f"{found[0].encode():#010x}", "descriptors": records}
         emit_json({"instruction": str(op), **about} if op else about)
         return
     parts = [str(op)] if op else []
@@ -217,11 +219,11 @@ def _mnemonics(found: InstructionDescriptor) -> list[str]:
 # ── what a mnemonic leaves open ─────────────────────────────────────────────
 
 
-def shapes_told(op: Instruction) -> list[str]:
+def shape_lines(op: Instruction) -> list[str]:
     """The shapes that a mnemonic may have, a line for each M.
 
     >>> import fragmenta as fm
-    >>> for line in shapes_told(fm.instruction("tcgen05.mma.cta_group::1.kind::i8")):
+    >>> for line in shape_lines(fm.instruction("tcgen05.mma.cta_group::1.kind::i8")):
     ...     print(line)
     m64   k32  n 8, 16, 24, 32 to 256 by 16
     m128  k32  n 8, 16, 24, 32 to 256 by 16

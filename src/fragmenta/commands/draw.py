@@ -26,7 +26,7 @@ from fragmenta.commands.files import (
     save_bytes,
 )
 from fragmenta.commands.output import colour, emit, paint, width
-from fragmenta.errors import BadCall, Error
+from fragmenta.errors import BadCall
 from fragmenta.registers.fragment import Fragment
 from fragmenta.view import svg, terminal
 from fragmenta.view.grid import value_texts
@@ -100,9 +100,9 @@ def draw(
 
 def _check_path(name: str, output: object) -> None:
     if name:
-        raise Error(f"--path draws all operands; leave out {name!r}, or --path")
+        raise BadCall(f"--path draws all operands; leave out {name!r}, or --path")
     if output is None:
-        raise Error("--path draws into a file; add -o path.svg")
+        raise BadCall("--path draws into a file; add -o path.svg")
 
 
 def _print(part: Fragment, values: Array | None) -> None:

@@ -1,4 +1,4 @@
-"""What does an instruction look like in a kernel?"""
+"""The command ``emit``: CUDA C++ and PTX for instructions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fragmenta.commands.output import printable, write
 from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.source import emit as library
 from fragmenta.cuda.source.ptx import Options
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import BadCall, UnknownOperand, nearest, one_of
 
 
 @command(
@@ -87,7 +87,7 @@ def emit(
     force: Force = False,
 ) -> None:
     if target is not None and language == "cuda":
-        raise Error("--target needs --language ptx; CUDA code is for every target")
+        raise BadCall("--target needs --language ptx; CUDA code is for every target")
     if output is not None:
         check_output(output, force)
     texts = grouped(instruction)
@@ -113,7 +113,7 @@ def _options(a_tensor: bool, operands: list[str]) -> Options:
     known = Options._fields[1:]
     for each in operands:
         if each not in known:
-            raise Error(
+            raise UnknownOperand(
                 f"no operand {each}{nearest(each, known)}; --with takes {one_of(known)}"
             )
     return Options(a_tensor, **dict.fromkeys(operands, True))

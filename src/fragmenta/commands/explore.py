@@ -1,4 +1,4 @@
-"""Can I look at it and play with it?"""
+"""The command ``explore``: opens the explorer, or writes its page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fragmenta.commands.app import command
 from fragmenta.commands.arguments import Idesc, complete_instruction, find_holding
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import emit
-from fragmenta.errors import Error
+from fragmenta.errors import Error, UnknownInstruction
 from fragmenta.isa.instruction import Instruction
 from fragmenta.view import explorer
 from fragmenta.view.explorer_data import holding
@@ -75,7 +75,7 @@ def _check_listed(op: Instruction) -> None:
     kind = f"kind::{near.kind}." if near.scale_vec else ""
     group = "cta_group::2." if near.cta_group == 2 else ""
     words = near.family.replace("tcgen05.mma", "tcgen05")
-    raise Error(
+    raise UnknownInstruction(
         f"the page has only some tcgen05.mma; nearest: "
         f"{words}.{group}{kind}{near.shape}.{types}; fragmenta draw draws every one"
     )

@@ -27,7 +27,7 @@ from numpy.lib.format import write_array
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import read
 from fragmenta.arrays.safetensors import SafeArrays, to_bytes
-from fragmenta.errors import Error, LayoutError, one_of
+from fragmenta.errors import BadCall, BadFile, Error, one_of
 from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DType
 from fragmenta.sparse.compression import Compressed
@@ -101,7 +101,7 @@ def load(path: str) -> Array | Mapping[str, Array]:
     tensor.  Arrays are mapped from disk: a large matrix is not in memory twice.
     """
     if path == "-":
-        raise Error(
+        raise BadCall(
             "'-' is not a file; matrices are read from .npy, .npz or .safetensors files"
         )
     file, inside, name = path.partition(f"{_SAFE}:")
@@ -137,7 +137,7 @@ def not_one(found: Mapping[str, Array], path: str) -> Error:
         if isinstance(found, SafeArrays) and names
         else "a .npy file"
     )
-    return LayoutError(
+    return BadFile(
         f"{path} is an archive of {have or 'nothing'}; one matrix is needed, {how}"
     )
 
@@ -149,18 +149,18 @@ def as_elements(array: Array, of: DType, path: str) -> Array:
         return array
     if given.kind == "V" and given.names is None:
         if of.storage.type.__module__ == "numpy":
-            raise Error(
+            raise BadFile(
                 f"{path} holds items of {given.itemsize} bytes without a type, but "
                 f"{of} is saved as {of.storage.name}"
             )
         if given.itemsize != size:
-            raise Error(
+            raise BadFile(
                 f"{path} holds items of {given.itemsize} bytes, but an element of "
                 f"{of} has {size}"
             )
         return _raw(array, of, path)
     if given.kind == "u" and given.itemsize == size and not of.is_integer:
-        raise Error(
+        raise BadFile(
             f"{path} is {given.name}, which could be values or raw bits of {of}; "
             f"save .astype(np.float64) for values, or .view('V{size}') for bits"
         )
@@ -173,7 +173,7 @@ def _raw(array: Array, of: DType, path: str) -> Array:
         # Anything else was never one.
         whole = array.view(np.int8)
         if whole.min() < -8 or whole.max() > 15:
-            raise Error(f"{path} holds bytes that are not {of}: they use all 8 bits")
+            raise BadFile(f"{path} holds bytes that are not {of}: they use all 8 bits")
     return array.view(of.storage)
 
 
@@ -198,23 +198,23 @@ def check_output(path: str, force: bool, *suffixes: str, option: str = "-o") -> 
     """Refuse a file that is not to be overwritten, before anything is computed."""
     where = Path(path)
     if path == "-":
-        raise Error(f"'-' is not a file name; {option} takes the name of a file")
+        raise BadCall(f"'-' is not a file name; {option} takes the name of a file")
     if suffixes and where.suffix not in suffixes:
-        raise Error(
+        raise BadCall(
             f"{option} must name a {one_of(suffixes)} file; did you mean "
             f"{path}{suffixes[0]}?"
         )
     if where.is_dir() or (where.exists() and not where.is_file()):
-        raise Error(f"{path} cannot be written: it is not a regular file")
+        raise BadFile(f"{path} cannot be written: it is not a regular file")
     if where.is_symlink() and not where.exists():
-        raise Error(
+        raise BadFile(
             f"{path} is a link to {where.readlink()}, which does not exist; name the "
             "file itself, or remove the link"
         )
     if where.exists() and not force:
-        raise Error(f"{path} already exists; --force overwrites it")
+        raise BadFile(f"{path} already exists; --force overwrites it")
     if not where.parent.is_dir():
-        raise Error(f"{path}: there is no folder {str(where.parent)!r}")
+        raise BadFile(f"{path}: there is no folder {str(where.parent)!r}")
 
 
 def picture_format(path: str) -> str:
@@ -226,7 +226,7 @@ def picture_format(path: str) -> str:
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in FORMATS:
         endings = one_of(f".{each}" for each in FORMATS)
-        raise Error(f"{path}: the name of a picture must end in {endings}")
+        raise BadCall(f"{path}: the name of a picture must end in {endings}")
     return ending
 
 
@@ -291,7 +291,7 @@ def _nameless(array: Array) -> Array:
 
 
 class _Counting:
-    """A file that tells how much of an array has gone into it."""
+    """A file that reports how much of an array was written."""
 
     def __init__(self, file: _Sink, total: int, progress: Callable[[float], object]):
         self._file, self._total, self._progress = file, max(1, total), progress
@@ -318,7 +318,7 @@ def _replacing(path: str, force: bool) -> Iterator[BinaryIO]:
         else:
             _move_without_overwriting(beside, where)
     except OSError as error:
-        raise Error(f"{path}: {error.strerror or error}") from None
+        raise BadFile(f"{path}: {error.strerror or error}") from None
     finally:
         beside.unlink(missing_ok=True)
 
@@ -328,7 +328,7 @@ def _move_without_overwriting(beside: Path, where: Path) -> None:
     try:
         os.link(beside, where)
     except FileExistsError:
-        raise Error(f"{where} already exists; --force overwrites it") from None
+        raise BadFile(f"{where} already exists; --force overwrites it") from None
     except OSError:  # a file system without links
         check_output(str(where), force=False)
         os.replace(beside, where)

@@ -1,4 +1,4 @@
-"""How far is a result from the one in float64?
+"""Errors of a result against float64, for ``run --compare``.
 
 The reference multiplies the numbers that were given, in float64 and in no
 particular order.  For products of types up to 16 bits that is exact
@@ -33,7 +33,7 @@ class Errors:
     count: int = 0
 
     def add(self, errors: Wide, counted: NDArray[np.bool_], origin: list[int]) -> None:
-        """Take the counted errors of a block in; ``origin`` is its first element."""
+        """Add the counted errors of a block; ``origin`` is its first element."""
         number = int(np.count_nonzero(counted))
         if not number:
             return
@@ -47,7 +47,7 @@ class Errors:
         self.count += number
 
     def to_dict(self) -> dict[str, object]:
-        """For programs; nothing counted has no error."""
+        """As JSON; the errors are None if nothing was counted."""
         if not self.count:
             return {"max": None, "at": None, "mean": None}
         mean = self.total / self.count
@@ -64,7 +64,7 @@ class Errors:
 
 @dataclass
 class Comparison:
-    """A result beside that of float64; relative errors where that is not 0."""
+    """Errors of a result; relative ones where the reference is not 0."""
 
     type: str
     absolute: Errors = field(default_factory=Errors)
@@ -75,7 +75,7 @@ class Comparison:
     not_finite: int = 0
 
     def add(self, reference: Wide, found: Array, origin: list[int]) -> None:
-        """Take a block of rows in."""
+        """Add a block of rows."""
         with np.errstate(all="ignore"):
             wide = found.astype(np.float64)
             finite = np.isfinite(wide) & np.isfinite(reference)
@@ -92,7 +92,7 @@ class Comparison:
         self.not_finite += found.size - int(np.count_nonzero(finite))
 
     def to_dict(self) -> dict[str, object]:
-        """For programs."""
+        """The comparison as JSON."""
         return {
             "reference": "float64",
             "absolute_error": self.absolute.to_dict(),

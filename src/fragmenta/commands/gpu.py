@@ -1,4 +1,4 @@
-"""What does the GPU of this machine say?
+"""The commands ``verify``, ``record``, ``replay`` and ``throughput``.
 
 ``verify``, ``record`` and ``throughput`` need a GPU and the extra ``cuda``;
 ``replay`` needs neither.  Exit status 1 means that some bit differs.
@@ -29,7 +29,7 @@ from fragmenta.commands.recorded_launches import (
 )
 from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.tools import device
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, ValueRangeError
 from fragmenta.evidence import record as recordings
 from fragmenta.evidence import throughput as rates
 from fragmenta.evidence.launches import is_recording
@@ -38,7 +38,7 @@ from fragmenta.evidence.verify import verify as run
 from fragmenta.progress import bar
 
 NEED_A_GPU = ("verify", "record", "throughput")
-"""The commands that do nothing without one."""
+"""The commands that need a GPU."""
 
 DIFFERENT = 1
 
@@ -54,7 +54,7 @@ Seed = Annotated[int, typer.Option(help="The seed of the random inputs.")]
 
 
 def _family(names: str) -> object:
-    """The option that names families; which, depends on the command."""
+    """The option ``--family``, with the families that a command takes."""
     said = f"Only this family: {names}; may be repeated."
     return typer.Option("--family", metavar="FAMILY", help=said)
 
@@ -161,13 +161,13 @@ def record(
     """
     if launch is not None:
         if family:
-            raise Error("--family is for instructions; --launch records a kernel")
+            raise BadCall("--family is for instructions; --launch records a kernel")
         record_launch(launch, folder, (grid, block, shared), arg, output, force)
         return
     if folder is None:
-        raise Error("name a folder to write to, or a kernel's file with --launch")
+        raise BadCall("name a folder to write to, or a kernel's file with --launch")
     if arg or output or block:
-        raise Error("--arg, --block and --output are for --launch FILE")
+        raise BadCall("--arg, --block and --output are for --launch FILE")
     _record_instructions(Path(folder), family or [], seed)
 
 
@@ -180,20 +180,20 @@ def _record_instructions(folder: Path, family: list[str], seed: int) -> None:
     for kind in kinds:
         path = folder / f"{kind}.npz"
         with bar(f"recording {kind}") as progress:
-            told = _counting(progress, recordings.count_on(kind, gpu.target))
-            found = recordings.record(gpu, kind, seed=seed, progress=told)
+            callback = _counting(progress, recordings.count_on(kind, gpu.target))
+            found = recordings.record(gpu, kind, seed=seed, progress=callback)
         found.save(path)
         emit(f"{path}  {len(found.cases)} cases, {path.stat().st_size:,} bytes")
 
 
 def _counting(progress: Callable[[float], object], cases: int) -> Callable[[str], None]:
-    """A recorder names each case; the bar wants to know how far it is."""
+    """A callback that counts the cases that a recorder names, for the bar."""
     numbers = count(1)
 
-    def told(_: str) -> None:
+    def callback(_: str) -> None:
         progress(next(numbers) / cases)
 
-    return told
+    return callback
 
 
 # ── replay ──────────────────────────────────────────────────────────────────
@@ -256,7 +256,7 @@ def _differs(result: _Cases | FileRecord) -> bool:
 
 
 def _replayed(path: Path) -> _Cases | FileRecord:
-    """One file: how many cases, and which of them differ how."""
+    """Replay the cases of a file."""
     if is_recording(path):
         return replayed_launches(path)
     found = recordings.load(path)
@@ -312,7 +312,7 @@ def throughput(
 ) -> None:
     ops = [find(text) for text in grouped(instructions or ())]
     if runs < 1:
-        raise Error(f"--runs must be 1 or more; given {runs}")
+        raise ValueRangeError(f"--runs must be 1 or more; given {runs}")
     gpu = device.present()
     with bar("measuring") as progress:
         found = rates.throughput(ops or None, gpu, runs=runs, progress=progress)

@@ -1,8 +1,8 @@
-"""A launch in a process of its own, which may not take more than it is given.
+"""Launches in a process of their own, with limits of the system.
 
 The child gets the text and the arguments, and limits of the system: memory, processor
 time, no core file, nothing written to files.  It answers with JSON and the bytes of the
-arrays: nothing that it says is run.  If it dies, that is an error in words.
+arrays; nothing in the answer is executed.  If the child dies, an error says how.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ MOST_TEXT = 1 << 28
 
 
 Json: TypeAlias = dict[str, Any]
-"""What the child says; JSON has any values."""
+"""The answer of the child, as JSON is read."""
 
 
 class Asked(NamedTuple):
-    """What the child is to launch."""
+    """The launch, as the child gets it."""
 
     text: str
     file: str
@@ -70,7 +70,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of an isolated launch."""
+    """The result of an isolated launch."""
 
     result: Result
     timeline: str
@@ -123,7 +123,7 @@ def arrays_of(values: Sequence[object]) -> list[Array]:
 
 
 def _run(asked: bytes, seconds: float | None, memory: int | None) -> bytes:
-    """Start the child, and say in words how it died, if it did."""
+    """Run the child and return its answer; a child that dies is an error."""
     most = memory if memory is not None else machine_memory()
     limits = json.dumps({"seconds": seconds, "memory": most})
     wait = None if seconds is None else seconds + GRACE
@@ -258,7 +258,7 @@ def _problem_json(problem: Problem) -> dict[str, object]:
 
 
 def _problem(given: Json) -> Problem:
-    """What :func:`_problem_json` made."""
+    """The inverse of :func:`_problem_json`."""
     given.pop("frames", None)  # the source has them
     for each in given["related"]:
         each.pop("frames", None)
@@ -275,7 +275,7 @@ def _problem(given: Json) -> Problem:
 
 
 def child() -> None:
-    """Read what is asked, launch it under limits, and answer."""
+    """Read the launch from stdin, run it under limits, and write the result."""
     limits = json.loads(sys.argv[1])
     asked = pickle.loads(sys.stdin.buffer.read())
     out = os.fdopen(os.dup(1), "wb")
@@ -285,7 +285,7 @@ def child() -> None:
 
 
 def confine(seconds: float | None, memory: int | None) -> None:
-    """Take from this process what a kernel does not need."""
+    """Limit memory, processor time and files of this process."""
     if resource is None:  # Windows
         raise Error("--isolated needs a system with limits of processes")
 
@@ -304,7 +304,7 @@ def confine(seconds: float | None, memory: int | None) -> None:
 
 
 def answer(asked: Asked, out: BinaryIO) -> None:
-    """Launch, and write what came of it."""
+    """Run the launch and write its result."""
     text, name, kernel, sizes, values, options, timeline = asked
     head: dict[str, object]
     try:

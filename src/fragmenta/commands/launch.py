@@ -1,4 +1,4 @@
-"""What does a kernel of a PTX file do?"""
+"""The command ``launch``: runs a kernel of a PTX file on the CPU."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from fragmenta.commands.output import (
     width,
 )
 from fragmenta.commands.problems import check_sarif, of_fault, problem_text, write_sarif
-from fragmenta.errors import Error, KernelError, KernelHazard, one_of, shortened
+from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.kernel import load as load_ptx
@@ -65,7 +65,7 @@ from fragmenta.view.svg import convert
 from fragmenta.view.timeline import timeline as draw_timeline
 
 MOST_OPCODES = 6
-"""Opcodes that the table names; JSON has them all."""
+"""Opcodes in the table; JSON has all of them."""
 
 
 @command(
@@ -239,7 +239,7 @@ def launch(
     except KernelError as fault:
         write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
         if sarif_file != "-":
-            _tell(file, fault, as_json)
+            _print_fault(file, fault, as_json)
         raise typer.Exit(NOTHING) from None
     changes = _changes(found, given, before)
     for index, path in places.items():
@@ -253,9 +253,9 @@ def launch(
         emit_json(done.to_json())
     elif sarif_file != "-":
         emit(done.to_text())
-        for each in done.told:
+        for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
-    if any(each.severity == ERROR for each in done.told):
+    if any(each.severity == ERROR for each in done.shown):
         raise typer.Exit(NOTHING)
 
 
@@ -263,14 +263,16 @@ def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:
     """Refuse a picture that cannot be written, before anything is computed."""
     if timeline is not None:
         if no_check:
-            raise Error("--timeline needs the launch to be watched, without --no-check")
+            raise BadCall(
+                "--timeline needs the launch to be watched, without --no-check"
+            )
         picture_format(timeline)
         check_output(timeline, force, option="--timeline")
 
 
 @contextmanager
 def _patience(title: str) -> Iterator[Progress]:
-    """A bar in a terminal, a line elsewhere, if it takes more than a second."""
+    """Show progress after a second: a bar in a terminal, else a line."""
     if sys.stderr is not None and sys.stderr.isatty():
         with bar(title) as progress:
             yield progress
@@ -282,22 +284,22 @@ def _patience(title: str) -> Iterator[Progress]:
 def _places(
     texts: Sequence[str], given: Sequence[Given], force: bool
 ) -> dict[int, str]:
-    """Which arrays go to which files, if they may."""
+    """The file of each array of ``--save``, checked."""
     found: dict[int, str] = {}
     arrays = [i for i, each in enumerate(given) if each.elements is not None]
     for text in texts:
         index, _, path = text.partition("=")
         if not path or not index.strip().isdecimal():
-            raise Error(
+            raise BadCall(
                 f"--save takes INDEX=FILE.npy, such as 2=c.npy; given {shortened(text)}"
             )
         number = int(index[:9])
         if number not in arrays:
             have = f"arrays are {one_of(arrays, 'and')}" if arrays else "none is"
-            raise Error(f"--save {text}: argument {index} is no array; {have}")
+            raise BadCall(f"--save {text}: argument {index} is no array; {have}")
         check_output(path, force, ".npy", option="--save")
         if number in found or path in found.values():
-            raise Error(f"--save {text}: an array has one file, and a file one array")
+            raise BadCall(f"--save {text}: an array has one file, and a file one array")
         found[number] = path
     return found
 
@@ -306,7 +308,7 @@ def _places(
 
 
 class _Change(NamedTuple):
-    """What a launch did to an array."""
+    """The changes of an array by a launch."""
 
     argument: int
     name: str
@@ -349,7 +351,7 @@ def _range(array: Array) -> tuple[float | None, float | None, int | None]:
 
 
 class _Done(NamedTuple):
-    """A launch that ended well."""
+    """A launch that ended without a fault."""
 
     kernel: Kernel
     grid: tuple[int, ...]
@@ -363,7 +365,7 @@ class _Done(NamedTuple):
         return self.target or self.kernel.loaded.module.target
 
     def to_json(self) -> dict[str, object]:
-        """Everything, for a program."""
+        """The launch as JSON."""
         result = self.result
         return {
             "kernel": self.kernel.name,
@@ -382,22 +384,22 @@ class _Done(NamedTuple):
         }
 
     @property
-    def told(self) -> list[Problem]:
-        """Errors, and what the launch showed; ``fragmenta check`` tells the rest."""
-        shown = {id(each) for each in self.result.hazards}
+    def shown(self) -> list[Problem]:
+        """Problems to print: errors, and hazards of this launch."""
+        hazards = {id(each) for each in self.result.hazards}
         return [
             each
             for each in self.result.problems
-            if each.severity == ERROR or id(each) in shown
+            if each.severity == ERROR or id(each) in hazards
         ]
 
     def _problems(self) -> list[str]:
-        """How many problems there are, and where the others are told."""
+        """How many problems there are, and which command prints the others."""
         said, result = counts(self.result.problems), self.result
         file = self.kernel.loaded.module.name
         if not said:
             return []
-        others = len(result.problems) > len(self.told)
+        others = len(result.problems) > len(self.shown)
         return [one_of(said, "and") + (f"; see fragmenta check {file}" * others)]
 
     def to_text(self) -> str:
@@ -435,7 +437,7 @@ def _share(count: int, whole: int) -> str:
 
 
 def _table(changes: Sequence[_Change]) -> list[str]:
-    """The arrays, one in a line; names give way where lines get too long."""
+    """The arrays, one in a line; long names are cut to fit the width."""
     head = ("array", "type", "shape", "changed", "min", "max", "NaN")
     rows = [head] + [
         (
@@ -464,8 +466,8 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
-def _tell(file: str, fault: KernelError, as_json: bool) -> None:
-    """What the kernel must not do, as compilers write it."""
+def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
+    """Print a fault as compilers print errors, or as JSON."""
     if as_json:
         emit_json(
             {
@@ -484,8 +486,8 @@ def _tell(file: str, fault: KernelError, as_json: bool) -> None:
     if fault.output:
         emit(fault.output.rstrip("\n"))
     if isinstance(fault, KernelHazard):
-        told = [problem_text(file, each, with_rule=True) for each in fault.problems]
-        complain("\n\n".join([*told, ", ".join(counts(fault.problems))]))
+        texts = [problem_text(file, each, with_rule=True) for each in fault.problems]
+        complain("\n\n".join([*texts, ", ".join(counts(fault.problems))]))
         return
     where = f"{file}:{fault.line}" if fault.line else file
     complain(f"{where}: error: {printable(str(fault))}")

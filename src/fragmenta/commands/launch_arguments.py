@@ -1,4 +1,4 @@
-"""What does a kernel get on the command line?
+"""Arguments and options of ``launch`` and ``record --launch``.
 
 An argument is a file, a few words that describe an array, or a number with its type.
 Described arrays are made as recordings make them, from integer arithmetic alone: every
@@ -19,7 +19,17 @@ import typer
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.files import complete_file, load
-from fragmenta.errors import Error, nearest, one_of, shortened
+from fragmenta.errors import (
+    BadCall,
+    BadFile,
+    Error,
+    ShapeError,
+    UnknownType,
+    ValueRangeError,
+    nearest,
+    one_of,
+    shortened,
+)
 from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
@@ -98,7 +108,7 @@ def sides(text: str, option: str) -> tuple[int, ...]:
     (2, 3)
     """
     if not re.fullmatch(r" ?-?\d+(,\d+){0,2}", text, re.ASCII):
-        raise Error(
+        raise BadCall(
             f"{option} takes one to three whole numbers, such as 8 or 8,4,2; given "
             f"{shortened(text)}"
         )
@@ -130,7 +140,7 @@ def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
     {'schedule': ['eager', 'lazy', 7]}
     """
     if one is not None and several is not None:
-        raise Error("--schedule and --schedules cannot both be given")
+        raise BadCall("--schedule and --schedules cannot both be given")
 
     def read(text: str) -> str | int:
         return int(text) if text.isdecimal() and len(text) < 10 else text
@@ -146,7 +156,7 @@ def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:
         return sides(text, "--block")
     needed = kernel.function.directives.get("reqntid")
     if needed is None:
-        raise Error(
+        raise BadCall(
             f"--block is missing: how many threads does a block of {kernel.name} have?"
         )
     return tuple(int(each) for each in needed)
@@ -159,7 +169,7 @@ def find_kernel(file: str, name: str | None) -> Kernel:
         return kernels[name]
     if len(kernels) != 1:
         have = one_of(kernels, "and") or "none"
-        raise Error(f"{file} has {len(kernels)} kernels, name one: {have}")
+        raise BadCall(f"{file} has {len(kernels)} kernels, name one: {have}")
     return next(iter(kernels.values()))
 
 
@@ -197,7 +207,7 @@ class Given(NamedTuple):
 
 
 def read_arguments(texts: Sequence[str]) -> list[Given]:
-    """The arguments that are written so.
+    """Parse the texts of ``--arg``.
 
     >>> [given.value for given in read_arguments(["i32:64", "arange:f16:3"])]
     [np.int32(64), array([0., 1., 2.], dtype=float16)]
@@ -209,7 +219,7 @@ def read_arguments(texts: Sequence[str]) -> list[Given]:
         except MemoryError:
             raise Error(f"--arg {shortened(text)}: it does not fit in memory") from None
         except Error as why:
-            raise Error(f"--arg {shortened(text)}: {why}") from None
+            raise BadCall(f"--arg {shortened(text)}: {why}") from None
     for each in found:
         if isinstance(each.value, Into):
             _check_goal(each, found)
@@ -222,7 +232,7 @@ def _check_goal(given: Given, every: list[Given]) -> None:
     arrays = [i for i, one in enumerate(every) if isinstance(one.value, np.ndarray)]
     if goal not in arrays:
         have = f"arrays are {one_of(arrays, 'and')}" if arrays else "there is none"
-        raise Error(f"--arg {given.text}: argument {goal} is no array; {have}")
+        raise BadCall(f"--arg {given.text}: argument {goal} is no array; {have}")
 
 
 def _read(text: str, index: int) -> Given:
@@ -236,7 +246,7 @@ def _read(text: str, index: int) -> Given:
         spec = made.scalar(_type(kind), _value(rest, _type(kind)))
     else:
         allowed = [*_FORMS, *TYPES]
-        raise Error(
+        raise BadCall(
             f"neither a .npy file nor an argument{nearest(kind, allowed)}; an argument "
             f"is FILE.npy, TYPE:VALUE, {one_of(_FORMS.values())}; a TYPE is "
             f"{one_of(TYPES)}"
@@ -249,9 +259,9 @@ def _from_file(path: str) -> Given:
     found = load(path)
     if isinstance(found, Mapping):
         have = one_of(found, "and") or "nothing"
-        raise Error(f"an archive of {have}; one array is needed, a .npy file")
+        raise BadFile(f"an archive of {have}; one array is needed, a .npy file")
     if found.nbytes > MOST_BYTES:
-        raise Error(
+        raise ValueRangeError(
             f"an array has at most {MOST_BYTES:,} bytes; given {found.nbytes:,}"
         )
     little = found.dtype.newbyteorder("<") if sys.byteorder == "little" else found.dtype
@@ -293,14 +303,14 @@ def _bytes(kind: str, words: list[str], index: int) -> Spec:
     try:
         return made.struct(bytes.fromhex(":".join(words).removeprefix("0x")))
     except ValueError:
-        raise Error("HEX is two hexadecimal digits for each byte") from None
+        raise ValueRangeError("HEX is two hexadecimal digits for each byte") from None
 
 
 def _pointer(kind: str, words: list[str], index: int) -> Spec:
     del kind, index
     goal = re.fullmatch(r"(\d+)(?:\+?(-?\w+))?", ":".join(words), re.ASCII)
     if goal is None:
-        raise Error(f"a pointer is {_FORMS['pointer']}, such as pointer:0+64")
+        raise ValueRangeError(f"a pointer is {_FORMS['pointer']}, such as pointer:0+64")
     return made.into(int(goal[1]), _whole(goal[2] or "0", "OFFSET"))
 
 
@@ -319,17 +329,19 @@ def _array(
     kind: str, words: list[str], least: int, most: int | None = None
 ) -> tuple[str, tuple[int, ...]]:
     if not least <= len(words) <= (most or least):
-        raise Error(f"it is written {_FORMS[kind]}")
+        raise BadCall(f"it is written {_FORMS[kind]}")
     name = _type(words[0])
     if not re.fullmatch(r"\d+(x\d+)*", words[1], re.ASCII):
-        raise Error(
+        raise ShapeError(
             "SHAPE is numbers with x between them, such as 128x64; given "
             f"{shortened(words[1])}"
         )
     shape = tuple(int(each[:20]) for each in words[1].split("x"))
     size = prod(shape) * np.dtype(TYPES[name]).itemsize
     if size > MOST_BYTES or len(shape) > 32:
-        raise Error(f"an array has at most {MOST_BYTES:,} bytes; given {size:,}")
+        raise ValueRangeError(
+            f"an array has at most {MOST_BYTES:,} bytes; given {size:,}"
+        )
     return name, shape
 
 
@@ -337,7 +349,7 @@ def _type(word: str) -> str:
     name = _ALIASES.get(word, word)
     if name not in TYPES:
         allowed = [*TYPES, *_ALIASES]
-        raise Error(
+        raise UnknownType(
             f"no type {word:.40}{nearest_type(word, allowed)}; there are "
             f"{one_of(TYPES, 'and')}"
         )
@@ -348,7 +360,9 @@ def _whole(text: str, what: str) -> int:
     try:
         return int(text[:40], 0)
     except ValueError:
-        raise Error(f"{what} is a whole number; given {shortened(text)}") from None
+        raise ValueRangeError(
+            f"{what} is a whole number; given {shortened(text)}"
+        ) from None
 
 
 def _value(text: str, name: str) -> float:
@@ -358,7 +372,7 @@ def _value(text: str, name: str) -> float:
     try:
         return float.fromhex(text) if "0x" in text.lower() else float(text)
     except (ValueError, OverflowError):
-        raise Error(
+        raise ValueRangeError(
             f"the VALUE of {name} is a number; given {shortened(text)}"
         ) from None
 
@@ -379,7 +393,7 @@ def check_parameters(kernel: Kernel, given: Sequence[Given]) -> None:
             wanted = _ALIASES.get(parameter.type, parameter.type)
             shown = each.text.partition(":")[2]
             write = f"; write {wanted}:{shown}" if wanted in TYPES else ""
-            raise Error(
+            raise BadCall(
                 f"--arg {each.text}: argument {index} ({parameter.name}) is a "
                 f".{parameter.type} of {parameter.size} bytes, {name} has {size}{write}"
             )

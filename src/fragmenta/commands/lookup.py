@@ -1,4 +1,4 @@
-"""Where is an element, what does a lane hold, what feeds a result?"""
+"""The commands ``where``, ``holds``, ``table`` and ``which``: places of elements."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fragmenta.commands.arguments import (
     number,
 )
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.commands.sass import tell_machine
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.commands.sass import print_machine
+from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment, Place
-from fragmenta.registers.tensor import Cell, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import Cell, TensorAddress, TensorFragment
 from fragmenta.view import places
 from fragmenta.view import table as tables
 from fragmenta.view.places import number as numbered
@@ -76,8 +76,8 @@ def where(
     found = list(_places(part, index, at))
     if as_json:
         element = dict(zip(part.layout.data, index, strict=True))
-        told = [{**selected, **_place(part, place)} for selected, place in found]
-        about = {**meant.record, "element": element, "places": told}
+        records = [{**selected, **_place(part, place)} for selected, place in found]
+        about = {**meant.record, "element": element, "places": records}
         if part.stored > 1:
             about["columns"] = _logical(op, element["col"], element["col"])
         emit_json(about)
@@ -86,7 +86,9 @@ def where(
     lines = meant.head
     for selected, place in found:
         chosen = ", ".join(f"{key} {value}" for key, value in selected.items())
-        lines.append(f"{name}  {chosen + ': ' if chosen else ''}{_told(part, place)}")
+        lines.append(
+            f"{name}  {chosen + ': ' if chosen else ''}{_place_text(part, place)}"
+        )
         name = " " * len(name)
     if isinstance(part, TensorFragment):
         lines += _reached(cell for _, cell in found)
@@ -98,11 +100,13 @@ def where(
 def _address(part: Fragment, text: str) -> TensorAddress:
     at = TensorAddress.of(number(text, "an address"))
     if at != (0, 0) and not isinstance(part, TensorFragment):
-        raise Error(f"{part.name} is in registers: it has no address in tensor memory")
+        raise AddressError(
+            f"{part.name} is in registers: it has no address in tensor memory"
+        )
     return at
 
 
-def _told(part: Fragment, place: Place | Cell) -> str:
+def _place_text(part: Fragment, place: Place | Cell) -> str:
     if isinstance(place, Cell):
         return str(place)
     i = numbered(part, place.register, place.bits[0])
@@ -139,7 +143,7 @@ def _check_stored(op: Instruction, part: Fragment, index: list[int]) -> None:
 def _places(
     part: Fragment, index: list[int], at: TensorAddress
 ) -> Iterator[tuple[dict[str, int], Place | Cell]]:
-    """Every place of an element, and the selectors under which it counts."""
+    """Every place of an element, with the selectors that choose it."""
     if isinstance(part, TensorFragment):
         cell = part.where(*index, address=at)
         for each in (cell, *cell.copies):
@@ -252,8 +256,8 @@ def holds(
         if all(record[key] == value for key, value in asked.items())
     ]
     if as_json:
-        told = [{**each, "bits": [each["low"], each["high"]]} for each in records]
-        emit_json({**meant.record, "elements": told})
+        listed = [{**each, "bits": [each["low"], each["high"]]} for each in records]
+        emit_json({**meant.record, "elements": listed})
         return
     outer = [axis for axis in places.axes(part)[:-1] if axis in asked]
     held = f"{part.name} in {places.in_words({k: asked[k] for k in outer})}"
@@ -267,19 +271,19 @@ def holds(
 def _check_axes(
     part: Fragment, of_registers: dict[str, int | None], **of_cells: int | None
 ) -> None:
-    """Refuse what places of this kind do not have."""
+    """Refuse options that this kind of place does not have."""
     inside = isinstance(part, TensorFragment)
     place = "tensor memory" if inside else "registers"
     instead = "--cta and --column" if inside else "--warp and --register"
     for name, given in (of_registers if inside else of_cells).items():
         if given is not None:
-            raise Error(
+            raise BadCall(
                 f"{part.name} is in {place}: there is no --{name}, but {instead}"
             )
 
 
 def _held(part: Fragment, held: list[Span]) -> list[str]:
-    """The rest of a span's place, and what it holds."""
+    """Lines of register or column, bits and elements."""
     if not held:
         return ["  nothing"]
     found = []
@@ -319,7 +323,7 @@ def table(
 ) -> None:
     """--json is the same as --format json."""
     if as_json and format_ not in ("text", "json"):
-        raise Error(f"--json and --format {format_} contradict each other")
+        raise BadCall(f"--json and --format {format_} contradict each other")
     format_ = "json" if as_json else format_
     meant = find_operand(instruction, operand_, idesc)
     part = meant.part
@@ -371,10 +375,10 @@ def which(
     that become it are shown.  Of an instruction of PTX, its machine instructions are.
     """
     if not index:
-        tell_machine(instruction, idesc, target, as_json)
+        print_machine(instruction, idesc, target, as_json)
         return
     if target is not None:
-        raise Error("--target is about machine instructions; leave the index out")
+        raise BadCall("--target is about machine instructions; leave the index out")
     op = find(instruction, idesc)
     check_multiplies(op)
     op.d.where(*index)
@@ -393,7 +397,7 @@ def which(
 
 
 def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]:
-    """D's own place, then the row of A, the column of B and what goes with them."""
+    """The place of the element of D, then those of its operands."""
     at = dict(zip(op.d.layout.data, index, strict=True))
     along = {"C": "", "D": "", "B": "row", "scale_B": "row"}
     for part in (op.d, *(p for name, p in op.fragments.items() if name != "D")):

@@ -1,7 +1,6 @@
-"""How does an answer reach the terminal, the pipe or the program?
+"""Writing results: text, JSON, and colours in a terminal.
 
-Answers are plain text.  Only a terminal that wants colour gets it, and only
-then is rich imported.
+Rich is imported only where colours are written.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 NARROWEST = 24
-"""Columns that every answer takes; a narrower terminal wraps them itself."""
+"""The least width of results; a narrower terminal wraps lines itself."""
 
 # Control characters could move the cursor or rename the window, and halves of a
 # surrogate pair, which stand for bytes of a file name, have no UTF-8.
@@ -36,7 +35,7 @@ def width() -> int:
 
 
 def printable(text: str) -> str:
-    r"""The text with what a terminal would obey, or not print, as escapes.
+    r"""The text with control characters as escapes.
 
     >>> print(printable("\x1b[2J and 7"))
     \x1b[2J and 7
@@ -45,7 +44,7 @@ def printable(text: str) -> str:
 
 
 def emit(text: str) -> None:
-    """Write an answer."""
+    """Write text, with colours in a terminal."""
     text = printable(text)
     if colour():
         paint(_painted(text))
@@ -54,19 +53,19 @@ def emit(text: str) -> None:
 
 
 def paint(text: Text) -> None:
-    """Write text with its colours, to a terminal that wants them."""
+    """Write text with colours."""
     from rich.console import Console  # too slow to load for what has no colour
 
     Console(highlight=False, soft_wrap=True).print(text)
 
 
 def emit_json(value: object) -> None:
-    """Write an answer for a program, and for people who read along."""
+    """Write JSON."""
     write(json_text(value))
 
 
 def json_text(value: object) -> str:
-    """JSON with everything that fits on one line on one line."""
+    """JSON, indented; what fits on one line is on one line."""
     return _json(_finite(value), 0)
 
 
@@ -78,7 +77,7 @@ def write(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Write what went wrong, if anyone can be told."""
+    """Write an error message."""
     typer.echo(printable(text), err=True)
 
 
@@ -106,7 +105,7 @@ def _json(value: object, indent: int) -> str:
 
 
 def colour() -> bool:
-    """Whether colours are wanted; https://no-color.org has a say."""
+    """Whether to write colours; NO_COLOR (https://no-color.org) turns them off."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal()

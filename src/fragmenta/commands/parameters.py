@@ -1,9 +1,8 @@
-"""How is the text of an argument read?
+"""Fast parsing of parameters: flags, words and whole numbers.
 
-Typer reads arguments through a validation library that takes longer to import
-than a question takes to answer.  Flags, words and whole numbers need none: they
-are read here, and a message names what was given.  Everything else is left to
-Typer, and so is everything if its insides change.
+Typer converts parameters with a validation library that takes longer to import than
+most commands take to run.  Parameters of plain types are converted here instead.
+Others are left to Typer, and so are all if the attributes used here change.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from fragmenta.errors import nearest, one_of
 
 
 class Command(TyperCommand):
-    """A command that reads its own words and numbers."""
+    """A command whose plain parameters are parsed here."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give each plain parameter its reader, then go on as usual."""
+        """Replace the converters of plain parameters, then parse."""
         read_plainly(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
 
 def read_plainly(parameters: Iterable[Any]) -> None:
-    """Have parameters of plain types read by :class:`_Reader`."""
+    """Let :class:`_Reader` convert parameters of plain types."""
     for parameter in parameters:
         declared = getattr(parameter, "type_descriptor", None)
         annotation = getattr(declared, "annotation", None)
@@ -45,13 +44,13 @@ def _plain(annotation: Any) -> bool:
 
 
 class _Reader:
-    """Reads one parameter, in the place of Typer's own."""
+    """Converts one parameter in place of Typer."""
 
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Called by Typer with the text given, if any was."""
+        """Convert the text of a parameter; Typer calls this."""
         if get_origin(self.annotation) is not list:
             return None if value is None else _read(value, self.annotation, param)
         (each,) = get_args(self.annotation)

@@ -1,4 +1,4 @@
-"""How are the problems of a PTX file, or of a launch, shown?"""
+"""Problems of PTX files and launches as text and as SARIF."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
             "ruleId": problem.rule,
             "ruleIndex": rules.index(problem.rule),
             "level": _LEVELS[problem.severity],
-            "message": {"text": _told(problem)},
+            "message": {"text": _message(problem)},
             **_locations(file, problem),
         }
         for file, problem in found
@@ -123,7 +123,7 @@ def write_sarif(
         save_text(path, json_text(sarif(found)) + "\n", force)
 
 
-def _told(problem: Problem) -> str:
+def _message(problem: Problem) -> str:
     return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
@@ -138,7 +138,7 @@ def _file(path: str) -> dict[str, str]:
 
 
 def _locations(file: str, problem: Problem) -> dict[str, object]:
-    """Where a code host shows a problem, and all other places.
+    """The location of a problem for code hosts, and its related locations.
 
     That is a line of the program that the PTX was compiled from, if there is one that
     the user can change: the outermost, which is the kernel's own.  What it calls, the
@@ -164,7 +164,7 @@ _INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
 
 
 def _is_own(source: Source) -> bool:
-    """Whether a line is in a file that is here, and that nobody has installed."""
+    """Whether a line is in a file of the user, not in an installed package."""
     whole = os.path.abspath(source.file).replace(os.sep, "/")
     return os.path.isfile(whole) and not _INSTALLED.search(whole)
 

@@ -1,4 +1,4 @@
-"""What do numbers become in a small format, and what does it cost?"""
+"""The command ``quantize``: elements and scales of a matrix, and their errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fragmenta.commands.quantized_files import (
     to_items,
     to_texts,
 )
-from fragmenta.errors import BadCall, Error, one_of
+from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import bar
 from fragmenta.quant import quantization as library
@@ -45,7 +45,7 @@ from fragmenta.quant.reporting import (
 
 
 def _complete(incomplete: str) -> list[str]:
-    """The formats and the instructions that begin so, for the shell."""
+    """Formats and instructions that begin with a text, for completion."""
     names = (*library.FORMATS, *library.ELEMENTS)
     found = [name for name in names if name.startswith(incomplete)]
     return found + complete_instruction(incomplete)
@@ -135,14 +135,14 @@ def quantize(
         given = [name for name, value in options.items() if value is not None]
         if form or given:
             extra = one_of([*(form or []), *given], "and")
-            raise Error(
+            raise BadCall(
                 f"--dequantize takes a file of quantize alone; given also {extra}"
             )
         _dequantize(file, output, force, as_json)
         return
     if not form:
         known = one_of((*library.FORMATS, *library.ELEMENTS))
-        raise Error(f"name a format after the file: {known}, or an instruction")
+        raise BadCall(f"name a format after the file: {known}, or an instruction")
     if output is not None:
         check_output(output, force, ".npz", ".safetensors")
     elif packed:
@@ -183,16 +183,16 @@ def _format(words: list[str]) -> Instruction | str:
 
 
 def _numbers(path: str) -> Array:
-    """The matrix of a file; what has no type cannot be quantised."""
+    """The matrix of a file; items without a type are refused."""
     found = load(path)
     if is_quantized(found):
-        raise Error(f"{path} is quantised already; --dequantize writes its numbers")
+        raise BadFile(f"{path} is quantised already; --dequantize writes its numbers")
     if not isinstance(found, np.ndarray):
         raise not_one(found, path)
     if found.dtype.type.__module__ == "ml_dtypes":  # a safetensors file has types
         return found.astype(np.float32)
     if found.dtype.kind == "V":
-        raise Error(
+        raise BadFile(
             f"{path} holds items of {found.dtype.itemsize} bytes without a type; save "
             ".astype(np.float32) of them"
         )
@@ -233,7 +233,7 @@ def _described(q: Quantized) -> str:
 def _about(
     file: str, q: Quantized, report: QuantizationReport, output: str | None
 ) -> dict[str, object]:
-    """For programs."""
+    """The report as JSON."""
     scale = q.tensor_scale
     return {
         "file": file,
@@ -253,11 +253,11 @@ def _about(
 
 def _dequantize(path: str, output: str | None, force: bool, as_json: bool) -> None:
     if output is None:
-        raise Error("--dequantize writes a file; name it with -o FILE.npy")
+        raise BadCall("--dequantize writes a file; name it with -o FILE.npy")
     check_output(output, force, ".npy")
     found = load(path)
     if isinstance(found, np.ndarray):
-        raise Error(f"{path} is one matrix; --dequantize takes a file of quantize")
+        raise BadFile(f"{path} is one matrix; --dequantize takes a file of quantize")
     q = from_archive(found, path)
     numbers = library.dequantize(q)
     with bar("writing") as progress:

@@ -20,7 +20,7 @@ import numpy as np
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.safetensors import NAMES, SafeArrays
 from fragmenta.commands.files import as_elements
-from fragmenta.errors import Error, LayoutError, ShapeError, one_of
+from fragmenta.errors import BadFile, Error, ShapeError, one_of
 from fragmenta.quant.quantization import Quantized
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.tensor_memory.scaled_mm import from_scaled_mm, to_scaled_mm
@@ -76,7 +76,7 @@ def from_archive(found: Mapping[str, Array], path: str) -> Quantized:
     texts = found.metadata if isinstance(found, SafeArrays) else {}
     missing = [name for name in _NEEDED if name not in found and name not in texts]
     if missing:
-        raise LayoutError(
+        raise BadFile(
             f"{path} has no {one_of(missing, 'and')}; a file of fragmenta quantize has "
             f"{one_of(_NEEDED, 'and')}"
         )
@@ -125,7 +125,7 @@ def _unpacked(
     found: Mapping[str, Array], words: Mapping[str, str], axis: int, path: str
 ) -> Quantized:
     if words["packed"] != CUBLAS:
-        raise LayoutError(f"packed is {CUBLAS}; given {words['packed']!r}")
+        raise BadFile(f"packed is {CUBLAS}; given {words['packed']!r}")
     if axis not in (-1, -2):
         raise ShapeError(f"axis is -1 or -2; given {axis}")
     made = from_scaled_mm(

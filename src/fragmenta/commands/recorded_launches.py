@@ -17,7 +17,7 @@ from fragmenta.commands.launch_arguments import (
 )
 from fragmenta.commands.output import emit
 from fragmenta.cuda.tools import device
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.evidence import launches
 from fragmenta.evidence.launches import Replayed
 from fragmenta.progress import bar, ignore_progress
@@ -37,7 +37,7 @@ def record_launch(
     """Launch a kernel on the GPU and write what it changed."""
     gpu = device.present()
     if output is None:
-        raise Error("--output is missing: which .npz file shall keep the launch?")
+        raise BadCall("--output is missing: which .npz file shall keep the launch?")
     check_output(output, force, ".npz")
     kernel = find_kernel(file, name)
     given = read_arguments(arguments or ())
@@ -134,8 +134,8 @@ def launch_lines(result: FileRecord) -> list[str]:
             f"  {each['name']:<{longest}}  {sizes:<14} "
             f"{each['bytes']:>9,} bytes  {state}"
         )
-        told = [*each["told"], *(str(wrong["message"]) for wrong in each["problems"])]
-        lines += [f"    {text}" for words in told for text in words.splitlines()]
+        texts = [*each["told"], *(str(wrong["message"]) for wrong in each["problems"])]
+        lines += [f"    {text}" for words in texts for text in words.splitlines()]
     return lines
 
 

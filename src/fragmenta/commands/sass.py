@@ -1,4 +1,4 @@
-"""Which instruction of PTX is this machine instruction, and which is it on a target?"""
+"""The command ``which`` for machine instructions: from SASS to PTX and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from fragmenta.commands.arguments import find
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error, UnknownInstruction, one_of
+from fragmenta.errors import BadCall, UnknownInstruction, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import (
     Origin,
@@ -24,20 +24,20 @@ from fragmenta.isa.sass import (
 from fragmenta.isa.synonyms import named_target
 
 MOST = 8
-"""How many instructions are listed under one name, and names with all about them."""
+"""The most instructions under one name, and the most names in full."""
 NAMES = 48
-"""How many names are listed alone."""
+"""The most names in a list."""
 
 
-def tell_machine(
+def print_machine(
     text: str, idesc: str | None, target: str | None, as_json: bool
 ) -> None:
-    """What a machine instruction comes from, or what one of PTX becomes."""
+    """Print the PTX of a machine instruction, or the SASS of one of PTX."""
     if not is_machine_name(text):
-        _tell_code(find(text, idesc), target, as_json)
+        _print_code(find(text, idesc), target, as_json)
         return
     if idesc is not None:
-        raise Error("a machine instruction has no --idesc; leave it out")
+        raise BadCall("a machine instruction has no --idesc; leave it out")
     if target is not None:  # a word may mean several, if they write the same
         target = named_target(target, same=lambda each: _written_on(text, each))
     origins = from_sass(text, target)
@@ -55,7 +55,7 @@ def tell_machine(
 
 
 def _written_on(text: str, target: str) -> object:
-    """What the name comes from on a target, to compare targets."""
+    """A key that is equal for targets with the same origins."""
     try:
         found = from_sass(text, target)
     except UnknownInstruction:
@@ -69,7 +69,7 @@ def _numbered(name: str) -> list[tuple[int, str]]:
 
 
 def _listed(name: str, found: list[str]) -> Iterator[str]:
-    """The names alone, in columns, if they are many."""
+    """Many names, in columns."""
     yield f"{name} fits {len(found)} machine instructions"
     shown = found[:NAMES]
     wide = max(map(len, shown)) + 2
@@ -123,7 +123,7 @@ def _block(origins: list[Origin]) -> Iterator[str]:
 
 
 def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
-    """Who holds what, and how to go on."""
+    """The fragments, longer names and the next command."""
     ops = list(dict.fromkeys(each.instruction for each in origins if each.alone))
     first = ops[0] if ops else origins[0].instruction
     if len(ops) == 1:
@@ -132,13 +132,13 @@ def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
     if below:
         more = len(below) - MOST
         listed = [*below[:MOST], f"{more} more"] if more > 1 else below
-        told = f"longer names: {one_of(listed, 'and')}"
-        yield from wrap(told, width(), break_long_words=False)
+        text = f"longer names: {one_of(listed, 'and')}"
+        yield from wrap(text, width(), break_long_words=False)
     yield f"more: fragmenta show {first}"
 
 
 def _held(op: Instruction) -> Iterator[str]:
-    """Each fragment in its one line."""
+    """One line for each layout."""
     alike: dict[str, list[str]] = {}
     for part in op.fragments.values():
         size = " x ".join(map(str, part.shape))
@@ -146,7 +146,7 @@ def _held(op: Instruction) -> Iterator[str]:
     yield from (f"{' and '.join(names)}: {text}" for text, names in alike.items())
 
 
-def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:
+def _print_code(op: Instruction, target: str | None, as_json: bool) -> None:
     if target is not None:  # a word may mean several, if their code is the same
         have = op.requires.targets
         target = named_target(target, have, lambda each: sass(op, each).code)

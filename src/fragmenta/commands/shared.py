@@ -1,4 +1,4 @@
-"""How does an operand lie in shared memory, and what does a warp pay for it?"""
+"""The command ``shared``: an operand in shared memory, and its bank conflicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from fragmenta.commands.shared_loops import (
     indented,
     loop_record,
 )
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import (
+    BadCall,
+    Error,
+    LayoutError,
+    ShapeError,
+    UnknownOperand,
+    one_of,
+)
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.banks import (
     ACCESSES,
@@ -42,7 +49,7 @@ from fragmenta.shared.loops import only_as, single_loop
 from fragmenta.shared.matching import Along
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
-from fragmenta.shared.placement import Order
+from fragmenta.shared.placement import Order, Placed
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tile_copies
 from fragmenta.shared.tiles import default_swizzle
@@ -150,32 +157,32 @@ def shared(
     """
     op = find(instruction)
     mode = None if swizzle is None else read_swizzle(swizzle)
-    lying = _Lying.of(op, operand.upper(), mode, major, (rows, k), pitch)
+    tile = _SharedOperand.of(op, operand.upper(), mode, major, (rows, k), pitch)
     if copy is not None and not suggest:
-        raise Error(f"--copy is for --suggest; given --copy {copy}")
-    if along and not lying.family and (k if along == "k" else rows) is None:
-        lying = lying.widened(num, along)
+        raise BadCall(f"--copy is for --suggest; given --copy {copy}")
+    if along and not tile.family and (k if along == "k" else rows) is None:
+        tile = tile.widened(num, along)
     if suggest or language:
         check_alone("--suggest" if suggest else "--language", access=access)
         if suggest:
             check_alone("--suggest", swizzle=swizzle, pitch=pitch)
-        whole = lying.whole()
-        told = (
+        whole = tile.whole()
+        output = (
             whole.suggested(num, along, copy, language is not None)
             if suggest
             else whole.written(num, along)
         )
         if as_json:
-            emit_json(told.record)
+            emit_json(output.record)
         else:
-            emit(told.text)
+            emit(output.text)
         return
-    chosen = lying.chosen(access, num, along)
+    chosen = tile.chosen(access, num, along)
     if as_json:
-        emit_json(lying.about(chosen))
+        emit_json(tile.about(chosen))
         return
-    parts = [f"{op}\n{lying.head()}", lying.picture(chosen), lying.by_swizzle(chosen)]
-    parts.append(lying.copies() if lying.family else lying.ways(chosen))
+    parts = [f"{op}\n{tile.head()}", tile.picture(chosen), tile.by_swizzle(chosen)]
+    parts.append(tile.copies() if tile.family else tile.ways(chosen))
     emit("\n\n".join(parts))
 
 
@@ -189,7 +196,7 @@ class _Cost(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Lying:
+class _SharedOperand:
     """An operand in shared memory: lines of k, or of m or n if that is major."""
 
     op: Instruction
@@ -212,12 +219,12 @@ class _Lying:
         major: MajorAxis | None,
         sizes: tuple[int | None, int | None],
         pitch: int | None,
-    ) -> _Lying:
-        """The tile that was asked for, or what is wrong with it."""
+    ) -> _SharedOperand:
+        """The tile that the options describe, checked."""
         family = family_of(op)
         multiplies = family is not None or {"a", "b"} <= set(op.types)
         if operand not in ("A", "B") or not multiplies:
-            raise Error(
+            raise UnknownOperand(
                 "fragmenta shared takes operand A or B of an instruction that "
                 f"multiplies; given {operand} of {op}"
             )
@@ -227,24 +234,26 @@ class _Lying:
             mode = default_swizzle(op, operand, side) if family else 0
         (tall, k), xor = sizes, isinstance(mode, tuple)
         if family and xor:
-            raise Error(f"{family} has no {mode}; it has {one_of(WGMMA_SWIZZLES)}")
+            raise BadCall(f"{family} has no {mode}; it has {one_of(WGMMA_SWIZZLES)}")
         rows, least, bits = _extent(op, operand, side, mode)
         if family and tall is not None:
-            raise Error(f"the --rows of a {family} tile are those of the instruction")
+            raise BadCall(f"the --rows of a {family} tile are those of the instruction")
         if tall is not None and (tall <= 0 or tall % rows):
             what = {"A": "m", "B": "n"}[operand]
-            raise Error(
+            raise ShapeError(
                 f"the {what} of a tile must be a multiple of {rows}; given {tall}"
             )
         rows = rows if tall is None else tall
         if family and pitch is not None:
-            raise Error(
+            raise BadCall(
                 f"a {family} tile has no --pitch; the descriptor has its offsets"
             )
         if k is not None and (k <= 0 or k % least):
-            raise Error(f"the k of a tile must be a multiple of {least}; given {k}")
+            raise ShapeError(
+                f"the k of a tile must be a multiple of {least}; given {k}"
+            )
         if k is None:
-            # Such a tile fills its swizzle rows by default, as kernels have it.
+            # By default such a tile fills the rows of its swizzle, as in kernels.
             fills = family and side == "k" and mode
             k = math.lcm(least, span(mode) * 8 // bits) if fills else least
         return cls(op, operand, rows, k, bits, mode, side, pitch)
@@ -264,7 +273,7 @@ class _Lying:
 
     @property
     def side(self) -> Along:
-        """What the operand has besides k."""
+        """The dimension of the operand besides k."""
         return "m" if self.operand == "A" else "n"
 
     @property
@@ -277,7 +286,7 @@ class _Lying:
 
     @property
     def descriptor(self) -> Descriptor | None:
-        """What the instruction takes; None if it takes none."""
+        """The descriptor of the tile; None if the instruction takes none."""
         if self.family is None:
             return None
         return Descriptor.for_tile(
@@ -409,7 +418,7 @@ class _Lying:
         }
 
     def _as_records(self, chosen: Chosen) -> dict[str, object]:
-        """The load that is meant, or why there is none, and all there are."""
+        """The chosen load and all others as JSON, or why there is none."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
             return {"ldmatrix": found, "loads": [], "loop": None}
@@ -445,21 +454,23 @@ class _Lying:
                 records.append(_Cost(access, mode, cost.degree, cost.turns))
         return records
 
-    # ── what the warp may do ────────────────────────────────────────────────
+    # ── accesses ────────────────────────────────────────────────
 
     def chosen(self, access: str | None, num: str | None, along: str | None) -> Chosen:
-        """What was asked for, or what there is instead."""
+        """The access of the options, or the default."""
         loads = [] if self.family else self.loads(self.swizzle)
         missing = isinstance(loads, str)
         if missing and (access == "ldmatrix" or num or along):
-            raise Error(f"no ldmatrix loads this tile: {loads}")
+            raise LayoutError(f"no ldmatrix loads this tile: {loads}")
         if access is None:
             access = "rows" if missing else "ldmatrix"
         if not isinstance(loads, str) and loads and access == "ldmatrix":
             return self._picked(loads, num, along)
         if num or along:
             what = self.family or f"--access {access}"
-            raise Error(f"--num and --along choose an ldmatrix; {what} does not use it")
+            raise BadCall(
+                f"--num and --along choose an ldmatrix; {what} does not use it"
+            )
         return self._must(access)
 
     def _picked(
@@ -472,8 +483,8 @@ class _Lying:
         there = [
             load.num + (f" along {load.along}" if load.along else "") for load in loads
         ]
-        told = only_as(self.operand, there, (num, along))
-        raise Error(f"ldmatrix loads {self.operand} of this tile as {told}")
+        others = only_as(self.operand, there, (num, along))
+        raise LayoutError(f"ldmatrix loads {self.operand} of this tile as {others}")
 
     def _must(self, access: str) -> Chosen:
         found = self._doing(access, self.swizzle)
@@ -507,7 +518,7 @@ class _Lying:
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
         if tiles > 1 and tile.row_bytes > pitch:
             return f"rows of {tile.row_bytes} bytes do not fit {pitch}"
-        placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
+        placed: Placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
         try:
             loop = single_loop("ldmatrix", self.op, self.operand, placed, tiles, along)
         except Error as error:
@@ -516,7 +527,7 @@ class _Lying:
         where = expressions(loop)
         return Chosen("ldmatrix", str(load), tile, addresses, where, tiles, along)
 
-    def widened(self, num: str | None, along: str) -> _Lying:
+    def widened(self, num: str | None, along: str) -> _SharedOperand:
         """The tile with as many operands along a dimension as one ldmatrix loads."""
         for tiles in (2, 4):
             side = "k" if along == "k" else "rows"
@@ -537,7 +548,7 @@ class _Lying:
     def whole(self) -> WholeTile:
         """The tile of all its fragments, which only ldmatrix loads."""
         if self.family:
-            raise Error(
+            raise BadCall(
                 f"{self.op} takes a descriptor, not an ldmatrix; --language and "
                 "--suggest are for operands in registers"
             )
@@ -586,7 +597,7 @@ def _extent(
         return *extent(op, operand), slot.bits
     part = op.fragments[operand]
     if part.layout.data != ("row", "col"):
-        raise Error(
+        raise ShapeError(
             f"{operand} of {op} is several matrices; fragmenta shared shows only one"
         )
     rows, k = part.shape if operand == "A" else part.shape[::-1]

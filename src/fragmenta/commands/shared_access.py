@@ -1,4 +1,4 @@
-"""What does a warp do with the tile that ``fragmenta shared`` shows?"""
+"""The access of a warp to a tile, for ``fragmenta shared``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fragmenta.shared.matching import Along
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the warp does, and how."""
+    """An access of a warp: an ldmatrix, or loads of 16 bytes."""
 
     access: str
     name: str
-    """The access, or the instruction that it is."""
+    """The name of the access, or the instruction."""
     tile: RowTile
-    """What it reaches of shared memory."""
+    """The part of shared memory that is read."""
     addresses: LaneAddresses = field(compare=False)
     where: str = ""
     """Of an ldmatrix, what a lane addresses, as expressions."""
@@ -38,5 +38,5 @@ class Chosen:
 
     @property
     def counted(self) -> list[int]:
-        """The addresses of the lanes that count."""
+        """The addresses that the instruction uses."""
         return [int(address) for address in self.addresses[: self.addresses.used]]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fragmenta.commands.output import width
 from fragmenta.cuda.source.loops import to_cuda
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.loops import ldmatrix_loop
 from fragmenta.shared.matching import SIDES, Along
@@ -17,15 +17,15 @@ from fragmenta.shared.suggestions import Copy, suggest_swizzle
 from fragmenta.shared.swizzles import AnySwizzle
 
 
-class Told(NamedTuple):
-    """An answer, as text and for a program."""
+class Output(NamedTuple):
+    """A result as text and as JSON."""
 
     text: str
     record: dict[str, object]
 
 
 class WholeTile(NamedTuple):
-    """The tile that was asked for, as the library takes it."""
+    """A tile with the arguments of ``ldmatrix_loop``."""
 
     op: Instruction
     operand: str
@@ -49,7 +49,7 @@ class WholeTile(NamedTuple):
 
     def suggested(
         self, num: str | None, along: Along | None, copy: Copy | None, cuda: bool
-    ) -> Told:
+    ) -> Output:
         """Swizzles and paddings, the best first, or the function of the best."""
         found = suggest_swizzle(
             self.op,
@@ -64,15 +64,15 @@ class WholeTile(NamedTuple):
         text = f"{self.op}\n{found}\n\nthe best of them:\n{indented(described(best))}"
         record = {**self._about(best), "suggestions": found.records()}
         if not cuda:
-            return Told(text, record)
+            return Output(text, record)
         source = to_cuda(best)
-        return Told(source.rstrip("\n"), {**record, "source": source})
+        return Output(source.rstrip("\n"), {**record, "source": source})
 
-    def written(self, num: str | None, along: Along | None) -> Told:
+    def written(self, num: str | None, along: Along | None) -> Output:
         """The CUDA function."""
         loop = self.loop(num, along)
         source = to_cuda(loop)
-        return Told(source.rstrip("\n"), {**self._about(loop), "source": source})
+        return Output(source.rstrip("\n"), {**self._about(loop), "source": source})
 
     def _about(self, loop: MatrixLoop) -> dict[str, object]:
         return {
@@ -94,7 +94,7 @@ def check_alone(option: str, **given: object) -> None:
     """Refuse what --suggest or --language would ignore."""
     for name, value in given.items():
         if value is not None:
-            raise Error(
+            raise BadCall(
                 f"{option} {_OWN[option]}; it does not go with --{name} {value}"
             )
 
@@ -128,7 +128,7 @@ def indented(text: str) -> str:
 
 
 def loop_record(loop: MatrixLoop) -> dict[str, object]:
-    """The loop for a program."""
+    """The loop as JSON."""
     cost = loop.conflicts()
     return {
         "instruction": str(loop.move),

@@ -1,8 +1,7 @@
-"""Which words of a command line belong together?
+"""Joins words of the command line that are one argument.
 
-Shells split at blanks.  Here an instruction in several words, an instruction with its
-descriptor, and the indices of an element get the places that the commands have for
-them.
+Shells split at blanks.  An instruction in several words, an instruction with its
+descriptor, and the indices of an element become the arguments that commands take.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, Error
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.matching import row_words
 from fragmenta.isa.sass import is_machine_name
 from fragmenta.isa.searching import find
-from fragmenta.isa.synonyms import meaning, said
+from fragmenta.isa.synonyms import has_synonym, meaning
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
@@ -37,7 +36,7 @@ _ELEMENT = re.compile(
     r"(?P<operand>[A-Za-z_]*)\s*[\[(]?\s*(?P<indices>-?\d+(\s*,\s*-?\d+)+)\s*[\])]?",
     re.ASCII,
 )
-# What only a line of a disassembler has: registers, a predicate, an address.
+# Registers, a predicate or an address: only lines of a disassembler have them.
 _OPERANDS = re.compile(r"\sU?R(\d+|Z)\b|\sgdesc\[|\stmem\[|@!?U?P\w|/\*|;$")
 
 
@@ -86,7 +85,7 @@ def grouped(words: Iterable[str]) -> list[str]:
             groups[-1] += [piece.strip()] * bool(piece.strip())
     found = [" ".join(group) for group in groups if group]
     if given and not found:
-        raise Error(f"no instruction is named; given {' '.join(given)!r}")
+        raise BadCall(f"no instruction is named; given {' '.join(given)!r}")
     return found
 
 
@@ -176,7 +175,11 @@ def _is_word(text: str) -> bool:
     words = [word for word in re.split(r"[.\s]+", text.lower()) if word]
     return bool(words) and all(
         len(word) > 1
-        and (word in _known() or said([word]) or re.fullmatch(r"m\d+n\d+(k\d+)?", word))
+        and (
+            word in _known()
+            or has_synonym([word])
+            or re.fullmatch(r"m\d+n\d+(k\d+)?", word)
+        )
         for word in words
     )
 

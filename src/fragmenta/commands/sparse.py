@@ -1,4 +1,4 @@
-"""Is a matrix sparse enough, and what do metadata words say?"""
+"""The commands ``sparsity`` and ``metadata``: sparse matrices and their codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import complain, emit, emit_json, width
-from fragmenta.errors import Error, one_of, ranges
+from fragmenta.errors import BadCall, ValueRangeError, one_of, ranges
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import bar
 from fragmenta.registers.fragment import check_lane
@@ -35,9 +35,9 @@ from fragmenta.sparse import pruning
 from fragmenta.sparse.compression import Report as SparsityReport
 
 SHOWN = 5
-"""Violating chunks that are named."""
+"""The most violating chunks that are listed."""
 _BLOCK = 1 << 20
-"""Elements that are searched for them at once."""
+"""Elements of a block of the search for violations."""
 
 # ── sparsity ────────────────────────────────────────────────────────────────
 
@@ -96,7 +96,7 @@ def sparsity(
     _check_request(prune or compress, output, force)
     if selector is not None:
         if not compress:
-            raise Error("--selector needs --compress")
+            raise BadCall("--selector needs --compress")
         _check_selector(op, selector)
     matrix = load_matrix(file, op.types["a"])
     with bar("checking") as progress:
@@ -122,15 +122,15 @@ def sparsity(
 
 def _check_request(making: bool, output: str | None, force: bool) -> None:
     if making and output is None:
-        raise Error("--prune and --compress write a file; name it with -o FILE")
+        raise BadCall("--prune and --compress write a file; name it with -o FILE")
     if output is not None and not making:
-        raise Error("-o needs --prune, --compress or both")
+        raise BadCall("-o needs --prune, --compress or both")
     if output is not None:
         check_output(output, force, ".npz")
 
 
 def _pattern(matrix: Array, op: Instruction) -> Array:
-    """The matrix, or one with the same zeros: unrounded weights have some, too."""
+    """The matrix, or one with the same zeros if its values are not of the type."""
     of = op.types["a"]
     if matrix.dtype == of.storage or matrix.dtype.kind not in "biuf":
         return matrix
@@ -176,7 +176,7 @@ def _arrays(
     pad: bool,
     selector: int | None,
 ) -> dict[str, Array]:
-    """What goes into the archive."""
+    """The arrays of the .npz file."""
     of = op.types["a"].name
     if prune:
         with bar("pruning") as progress:
@@ -207,7 +207,7 @@ def _about(
     output: str | None,
     arrays: dict[str, Array],
 ) -> dict[str, object]:
-    """For programs."""
+    """The report as JSON."""
     chunk = report.granularity.chunk
     return {
         "instruction": report.instruction,
@@ -320,7 +320,7 @@ def _word(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError:
-        raise Error(
+        raise ValueRangeError(
             f"{text!r} is not a hexadecimal number such as 0xe4e4e4e4"
         ) from None
 
@@ -334,7 +334,7 @@ def _check_place(op: Instruction, lane: int, warp: int, selector: int | None) ->
 def _check_selector(op: Instruction, selector: int) -> None:
     if selector not in op.selectors:
         allowed = one_of(op.selectors)
-        raise Error(f"selector {selector} is out of range; it is {allowed}")
+        raise ValueRangeError(f"selector {selector} is out of range; it is {allowed}")
 
 
 def _code_lines(codes: list[Nibble], granularity: Granularity) -> list[str]:
@@ -363,7 +363,7 @@ def _code_lines(codes: list[Nibble], granularity: Granularity) -> list[str]:
 
 
 def _problems(codes: list[Nibble]) -> list[str]:
-    """What is wrong, each kind once, with all places that have it."""
+    """The illegal codes, each reason once, with its places."""
     places: dict[tuple[str, int | None, int], list[int]] = {}
     for code in codes:
         if code.problem:

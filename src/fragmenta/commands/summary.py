@@ -1,7 +1,7 @@
-"""What is there, where words fit many instructions?
+"""Summaries of many instructions, for ``show`` and ``list``.
 
-A line for each group of instructions with the same types: their shapes, the types of D,
-the first PTX version and the targets.
+``show`` has a line for each group of instructions with the same types: their shapes,
+the types of D, the first PTX version and the targets.  ``list`` counts them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.registers.dtype import DTYPES
 
 LISTED = 12
-"""So many instructions are listed by their names."""
+"""The most instructions that are listed by name."""
 _ROWS = 21
-"""So many rows does an overview have at most: they fit on a screen."""
+"""The most rows of an overview, so that it fits on a screen."""
 _FURTHER = ("kind", "block_scale", "scale_vec", "stype", "bitop")
 
 
@@ -41,18 +41,20 @@ class Group:
     targets: str
 
     def about(self) -> dict[str, object]:
-        """The same for programs."""
+        """The group as JSON."""
         return {**vars(self), "ptx": str(self.ptx)}
 
 
-def tell_many(text: str, as_json: bool) -> None:
-    """Print what words that fit several instructions fit."""
+def print_summary(text: str, as_json: bool) -> None:
+    """Print a summary of the instructions that words fit."""
     every, plain = search(text, every=True), search(text)
     found = groups(every)
     if as_json:
-        told = [group.about() for group in found]
+        records = [group.about() for group in found]
         names = [str(op) for op in plain]
-        emit_json({"asked": text, "count": len(every), "groups": told, "plain": names})
+        emit_json(
+            {"asked": text, "count": len(every), "groups": records, "plain": names}
+        )
         return
     lines = [f"{text} fits {len(every)} instructions"]
     for family in dict.fromkeys(op.family for op in every):
@@ -86,10 +88,10 @@ def overview(found: Sequence[Instruction], asked: str) -> list[str]:
 
 def _split(found: Sequence[Instruction]) -> tuple[str, Counter[str]]:
     """A property in which instructions differ, and how many have each value."""
-    told = {"family": "family", "kind": "kind", "a": "type of A", "shape": "shape"}
+    titles = {"family": "family", "kind": "kind", "a": "type of A", "shape": "shape"}
     others = {name: name for op in found for name in op.values}
     for name, title in (
-        told | {n: t for n, t in others.items() if n not in told}
+        titles | {n: t for n, t in others.items() if n not in titles}
     ).items():
         each = (
             op.family if name == "family" else op.values.get(name, "") for op in found
@@ -201,7 +203,7 @@ def _short(shapes: Sequence[str]) -> list[str]:
 
 
 def _example(plain: Sequence[Instruction]) -> str:
-    """A name in short that means one of them, if there is one."""
+    """A short name of one of them; the whole name if none is short."""
     for op in plain[:40]:
         family = op.family.removesuffix(".mma")
         words = [op.values.get(name, "") for name in ("shape", "d", "a", "b")]

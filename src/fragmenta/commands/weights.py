@@ -23,7 +23,7 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import emit, emit_json, printable, width, write
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.searching import search
 from fragmenta.progress import bar
 from fragmenta.weights.orders import KNOWN, Nibbles
@@ -31,7 +31,7 @@ from fragmenta.weights.shuffling import Shuffle
 from fragmenta.weights.shuffling import shuffle as library
 
 _SHAPE = (4096, 4096)
-"""The weight that is shown if none is named."""
+"""The default size of a weight."""
 _NAMES = ", ".join(KNOWN)
 
 
@@ -151,7 +151,7 @@ def shuffle(
     if function is None:
         only = [f"--{name}" for name in ("source", "to", "zero") if name in given]
         if only:
-            raise Error(f"{one_of(only, 'and')} cannot be given without --function")
+            raise BadCall(f"{one_of(only, 'and')} cannot be given without --function")
     codes = _load(pack) if pack is not None else None
     steps = {
         "operand": operand,
@@ -180,26 +180,26 @@ def shuffle(
     if as_json:
         emit_json(about)
     else:
-        emit(_told(about))
+        emit(_text(about))
 
 
 def _check_request(asked: list[str], output: str | None, force: bool) -> None:
-    """Refuse questions that contradict each other."""
+    """Refuse options that contradict each other."""
     if len(asked) > 1:
-        raise Error(f"one thing at a time; given {one_of(asked, 'and')}")
+        raise BadCall(f"one thing at a time; given {one_of(asked, 'and')}")
     text = asked == ["--function"]
     if output is None and asked and not text:
-        raise Error(f"{asked[0]} writes a file; name it with -o FILE")
+        raise BadCall(f"{asked[0]} writes a file; name it with -o FILE")
     if output is not None:
         if not asked:
-            raise Error("-o needs --pack, --unpack, --scales, --zeros or --function")
+            raise BadCall("-o needs --pack, --unpack, --scales, --zeros or --function")
         check_output(output, force, *([] if text else [".npy"]))
 
 
 def _list(as_json: bool, given: list[str]) -> None:
     if given:
         options = one_of((f"--{name.replace('_', '-')}" for name in given), "and")
-        raise Error(f"{options} cannot be given without an ORDER")
+        raise BadCall(f"{options} cannot be given without an ORDER")
     if as_json:
         emit_json(
             {
@@ -222,7 +222,9 @@ def _nibbles(text: str | None) -> Nibbles | None:
     if text is None or text in ("fast", "plain"):
         return text
     if not re.fullmatch(r"\d{1,2}([,\s]+\d{1,2})*", text, re.ASCII):
-        raise Error(f"--nibbles is fast, plain, or numbers and commas; given {text!r}")
+        raise BadCall(
+            f"--nibbles is fast, plain, or numbers and commas; given {text!r}"
+        )
     return [int(each) for each in re.findall(r"\d+", text)]
 
 
@@ -238,11 +240,11 @@ def _shape(text: str | None, codes: Array | None, needed: bool) -> tuple[int, in
         if codes is not None and codes.ndim >= 2:
             return codes.shape[-2], codes.shape[-1]
         if needed and codes is None:
-            raise Error("the shape of the weight is needed: --size KxN")
+            raise BadCall("the shape of the weight is needed: --size KxN")
         return _SHAPE
     found = re.fullmatch(r"\s*(\d{1,9})\s*[xX,*]\s*(\d{1,9})\s*", text, re.ASCII)
     if found is None:
-        raise Error(f"--size is two numbers, such as 4096x11008; given {text!r}")
+        raise ShapeError(f"--size is two numbers, such as 4096x11008; given {text!r}")
     return int(found[1]), int(found[2])
 
 
@@ -253,7 +255,7 @@ def _array(
     scales: str | None,
     zeros: str | None,
 ) -> Array | None:
-    """What a file becomes."""
+    """The result for the file of an option."""
     if codes is not None:
         return made.pack(codes)
     if unpack is not None:
@@ -304,7 +306,7 @@ class _About(TypedDict, total=False):
 
 
 def _about(made: Shuffle) -> _About:
-    """Everything about an order, for programs."""
+    """Everything about an order."""
     found: _About = {
         "order": made.name,
         "shape": dict(zip(made.layout.data, made.shape, strict=True)),
@@ -326,8 +328,8 @@ def _about(made: Shuffle) -> _About:
     return found
 
 
-def _told(about: _About) -> str:
-    """The answer as labelled lines; long ones are wrapped."""
+def _text(about: _About) -> str:
+    """Labelled lines; long ones are wrapped."""
     names = " x ".join(about["shape"])
     size = size_text(tuple(about["shape"].values()))
     rows = {

@@ -12,14 +12,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.record import Record
-from fragmenta.errors import Error, UnsupportedTarget, one_of
+from fragmenta.errors import BadCall, Error, UnsupportedTarget, one_of
 from fragmenta.execution.matmul import matmul
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.reference import (
@@ -63,7 +63,7 @@ class ErrorRow:
     elements: int
 
     @property
-    def numbers(self) -> tuple[Any, ...]:
+    def numbers(self) -> tuple[object, ...]:
         """All but the target: targets that agree in them are shown together."""
         return tuple(asdict(replace(self, target="")).values())
 
@@ -78,7 +78,7 @@ class Compared(Record):
     shape: tuple[int, int]
     rounding: dict[str, str]  #: how each instruction's operands are made of the input
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         missing = [
             {"instruction": op, "target": target, "why": why}
@@ -169,13 +169,13 @@ def compare(
     for what, given in (("ops", ops), ("targets", targets)):
         if not isinstance(given, Instruction | str | list | tuple | Iterator | dict):
             kind = type(given).__name__
-            raise Error(f"{what} is one name or a list of names; given {kind}")
+            raise BadCall(f"{what} is one name or a list of names; given {kind}")
     listed = [ops] if isinstance(ops, Instruction | str) else list(ops)
     found = [each if isinstance(each, Instruction) else find(each) for each in listed]
     names = targets.replace(",", " ").split() if isinstance(targets, str) else targets
     if not found or not names:
         what = "targets" if found else "instructions"
-        raise Error(f"there are no {what} to compare; give one or more")
+        raise BadCall(f"there are no {what} to compare; give one or more")
     for op in found:
         check_multiplies(op)
     samples = Samples.make(input, k, seed)

@@ -10,23 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import isnan
-from typing import Any
+from typing import Any, Protocol
 
-from fragmenta.errors import Error, ShapeError
-from fragmenta.execution.mma import check_whole, given_scales
+from numpy.typing import ArrayLike
+
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall, ShapeError
+from fragmenta.execution.mma import Shaped, check_whole, given_scales
 from fragmenta.isa.instruction import Instruction
 from fragmenta.sparse.compression import Compressed
 
 
+class Blocks(Protocol):
+    """The blocks of a Dask array, by their number along each axis."""
+
+    def __getitem__(self, index: tuple[int, int]) -> object: ...
+
+
+class DaskArray(Protocol):
+    """A Dask array, as far as it is used here."""
+
+    ndim: int
+    shape: tuple[int, ...]
+    chunks: tuple[tuple[int, ...], ...]
+    numblocks: tuple[int, ...]
+    blocks: Blocks
+
+
 def matmul(
-    multiply: Callable[..., Any],
-    A: Any,
-    B: Any,
+    multiply: Callable[..., Array],
+    A: object,
+    B: object,
     op: Instruction,
     C: Any = None,
     *,
-    scale_a: Any = None,
-    scale_b: Any = None,
+    scale_a: ArrayLike | None = None,
+    scale_b: ArrayLike | None = None,
     target: str | None = None,
 ) -> Any:
     """D = A B + C as a lazy Dask array, blockwise over M and N.
@@ -40,7 +59,7 @@ def matmul(
     from dask.delayed import delayed
 
     if isinstance(A, Compressed):
-        raise Error("a Compressed A is not cut into blocks; give the pruned matrix")
+        raise BadCall("a Compressed A is not cut into blocks; give the pruned matrix")
     a, b = da.asarray(A), da.asarray(B)
     _check(a, b, op, C)
     b = b.rechunk({0: a.chunks[1]})
@@ -55,7 +74,13 @@ def matmul(
     return da.block(blocks)
 
 
-def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
+def _scales(
+    a: DaskArray,
+    b: DaskArray,
+    op: Instruction,
+    scale_a: ArrayLike | None,
+    scale_b: ArrayLike | None,
+) -> list[DaskArray] | None:
     """The block scales, with the same blocks as A and B."""
     import dask.array as da
 
@@ -69,33 +94,34 @@ def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
 
 
 def _chain(
-    step: Callable[..., Any],
-    a: Any,
-    b: Any,
-    c: Any,
-    scales: Any,
+    step: Callable[..., object],
+    a: DaskArray,
+    b: DaskArray,
+    c: DaskArray | None,
+    scales: list[DaskArray] | None,
     op: Instruction,
     i: int,
     j: int,
-) -> Any:
+) -> DaskArray:
     """One block of D: products along k; the result of one is the C of the next."""
     import dask.array as da
 
     name = str(op)  # only the name is sent: each machine has the tables
     total = None if c is None else c.blocks[i, j]
     for part in range(a.numblocks[1]):
-        pair = (None, None)
+        pair: tuple[object, object] = (None, None)
         if scales is not None:
             pair = (scales[0].blocks[i, part], scales[1].blocks[part, j])
         left, right = a.blocks[i, part], b.blocks[part, j]
         total = step(left, right, name, total, scale_a=pair[0], scale_b=pair[1])
     shape = (a.chunks[0][i], b.chunks[1][j])
-    return da.from_delayed(total, shape, dtype=op.types["d"].storage)
+    made: DaskArray = da.from_delayed(total, shape, dtype=op.types["d"].storage)
+    return made
 
 
-def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:
+def _check(a: DaskArray, b: DaskArray, op: Instruction, c: Shaped | None) -> None:
     if a.ndim != 2 or b.ndim != 2:
-        raise Error("Dask arrays must have two axes; map over batches instead")
+        raise ShapeError("Dask arrays must have two axes; map over batches instead")
     if any(map(isnan, (*a.shape, *b.shape))):
         raise ShapeError(
             f"A has shape {a.shape} and B {b.shape}; nan is a size that Dask does not "

@@ -14,7 +14,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite
-from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -55,7 +54,7 @@ class Explained:
     col: int
     explanation: Explanation
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values; exact numbers as text."""
         return {
             "instruction": str(self.op),
@@ -291,7 +290,7 @@ def _lost(cause: str, lost: Losses, loss: Loss, places: str) -> list[str]:
     return textwrap.wrap(text, 80, subsequent_indent=" " * 12)
 
 
-def _about_block(block: ScaledBlock) -> dict[str, Any]:
+def _about_block(block: ScaledBlock) -> dict[str, object]:
     scales = {"scale_a": _text(block.scale_a), "scale_b": _text(block.scale_b)}
     return {"k": [block.k.start, block.k.stop], **scales}
 
@@ -332,7 +331,7 @@ def _decimal(value: Number) -> float | Decimal:
         return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, float) and not isfinite(value):

@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arrays.checks import batch_shape
-from fragmenta.errors import Error, ShapeError
+from fragmenta.arrays.checks import Array, batch_shape
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.execution.mma import (
     Stored,
     accumulator,
@@ -49,7 +49,7 @@ def matmul(
     rescale: bool = True,
     target: str | None = None,
     progress: Progress | None = None,
-) -> NDArray[Any]:
+) -> Array:
     """D = A B + C of any size, as a kernel with this instruction computes it.
 
     A is (…, M, K), B (…, K, N), C (…, M, N); batch axes broadcast.  A sparse
@@ -108,22 +108,33 @@ def _scaled(
     b: Operand,
     C: ArrayLike | None,
     rescale: bool,
-    **options: Any,
-) -> NDArray[Any]:
+    *,
+    target: str | None,
+    progress: Progress | None,
+) -> Array:
     """The product of quantised matrices."""
     if not isinstance(rescale, bool):
-        raise Error(f"rescale must be True or False; given {rescale!r}")
+        raise BadCall(f"rescale must be True or False; given {rescale!r}")
     factors = a.factor is not None or b.factor is not None
     if C is not None and factors and rescale:
-        raise Error(
+        raise BadCall(
             "C would be multiplied with the scales of A and B, too; add it to the "
             "result, or give rescale=False and a C in units of these scales"
         )
-    D = matmul(op, a.values, b.values, C, scale_a=a.scales, scale_b=b.scales, **options)
+    D = matmul(
+        op,
+        a.values,
+        b.values,
+        C,
+        scale_a=a.scales,
+        scale_b=b.scales,
+        target=target,
+        progress=progress,
+    )
     return rescaled(D, a, b) if rescale else D
 
 
-def _block(*matrices: Any, **options: Any) -> NDArray[Any]:
+def _block(*matrices: Any, **options: Any) -> Array:
     """The product of one block, as Dask's machines compute it: with no bar."""
     return matmul(*matrices, **options, progress=lambda _: None)
 

@@ -8,16 +8,16 @@ the target, because targets round differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arrays.checks import as_array, is_whole
-from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
+from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.errors import BadCall, BadMetadata, ShapeError, one_of
 from fragmenta.isa.families import OF_WARPS, check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
@@ -98,7 +98,7 @@ def execute(
     16.5
     """
     if not op.warp:
-        raise Error(
+        raise BadCall(
             f"{op.family} takes other operands; this function is for {one_of(OF_WARPS)}"
         )
     where = chosen_target(op, target)
@@ -145,7 +145,7 @@ def call(
     scale_a: ArrayLike | None = None,
     scale_b: ArrayLike | None = None,
     target: str | None = None,
-) -> NDArray[Any]:
+) -> Array:
     """D = A B + C for matrices of the instruction's shape.
 
     A sparse instruction takes a pruned A or a ``Compressed`` one.
@@ -199,29 +199,41 @@ def scale_bits(
     return {name: _encode(op.scale_a.dtype, each) for name, each in given.items()}
 
 
-def given_scales(op: Instruction, scale_a: Any, scale_b: Any) -> dict[str, Any]:
+def given_scales(
+    op: Instruction, scale_a: ArrayLike | None, scale_b: ArrayLike | None
+) -> dict[str, Any]:
     """The scales by name; missing or needless scales are refused.
 
     >>> import fragmenta as fm
     >>> given_scales(fm.mma("m16n8k16", a="f16", d="f32"), None, None)
     {}
     """
-    given = {"scale_a": scale_a, "scale_b": scale_b}
+    both = {"scale_a": scale_a, "scale_b": scale_b}
+    given = {name: each for name, each in both.items() if each is not None}
     if not op.scale_vec:
-        if any(each is not None for each in given.values()):
-            raise Error(f"{op} takes no scales")
+        if given:
+            raise BadCall(f"{op} takes no scales")
         return {}
-    missing = [name for name, each in given.items() if each is None]
-    if missing:
-        raise Error(f"{op} needs {one_of(missing, 'and')}")
+    if len(given) < len(both):
+        missing = [name for name in both if name not in given]
+        raise BadCall(f"{op} needs {one_of(missing, 'and')}")
     return given
+
+
+class Shaped(Protocol):
+    """An array, perhaps one of Dask, of which only the shape is looked at."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size along each axis."""
+        ...
 
 
 def check_whole(
     op: Instruction,
     size: tuple[int, int, int],
-    c: Any = None,
-    scales: Mapping[str, Any] | None = None,
+    c: Shaped | None = None,
+    scales: Mapping[str, Shaped] | None = None,
 ) -> None:
     """Refuse a C or scales that do not fit whole matrices of size m x n x k.
 
@@ -256,7 +268,7 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
     of = op.types["a"]
     if not op.sparse:
         if isinstance(A, Compressed):
-            raise Error(f"{op} is dense; decompress A first")
+            raise BadCall(f"{op} is dense; decompress A first")
         bits = signed(op, "a", _encode(of, A))
         return Stored(bits, None, bits.shape[-1] if bits.ndim else 0)
     if isinstance(A, Compressed):
@@ -298,9 +310,9 @@ def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) ->
     return np.zeros(shape, of.bits_dtype) if C is None else _encode(of, C)
 
 
-def _encode(of: Any, matrix: ArrayLike) -> Bits:
+def _encode(of: DType, matrix: ArrayLike) -> Bits:
     if isinstance(matrix, Quantized):
-        raise Error(
+        raise BadCall(
             "a Quantized is given by its parts here, its values and its scales as "
             "scale_a= or scale_b=; fm.matmul takes it whole"
         )
@@ -322,7 +334,7 @@ def stored_columns(
     """The logical column of each stored value, from the metadata registers."""
     if not op.sparse:
         if metadata is not None or selector != 0:
-            raise Error(f"{op} is dense: it takes no metadata and no selector")
+            raise BadCall(f"{op} is dense: it takes no metadata and no selector")
         return None
     if metadata is None:
         raise BadMetadata(f"{op} needs metadata: op.metadata.pack(indices, selector)")
@@ -347,7 +359,7 @@ def _scales(
     if not op.scale_vec or scale_a is None or scale_b is None:
         if any((*a, *b)):
             has = "needs scale_a and scale_b" if op.scale_vec else "takes no scales"
-            raise Error(
+            raise BadCall(
                 f"byte_a, thread_a, byte_b and thread_b select scales; {op} {has}"
             )
         return scale_bits(op, scale_a, scale_b)  # empty, or an error

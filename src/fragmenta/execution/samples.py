@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
-from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
+from fragmenta.errors import BadCall, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.execution.reference import Wide
 from fragmenta.isa.instruction import Instruction
 from fragmenta.quant.quantization import described, quantize
@@ -69,11 +69,11 @@ class Samples:
     def make(cls, input: object, k: int | Sequence[int] | None, seed: int) -> Samples:
         """The samples of the arguments of :func:`fragmenta.compare`."""
         if not is_whole(seed) or seed < 0:
-            raise Error(f"a seed is a whole number from 0; given {seed!r}")
+            raise BadCall(f"a seed is a whole number from 0; given {seed!r}")
         if isinstance(input, str):
             if input not in KINDS:
                 near = nearest(input, KINDS)
-                raise Error(
+                raise BadCall(
                     f"input is {one_of(KINDS)}, or a pair of arrays; given {input!r}"
                     f"{near}"
                 )
@@ -202,7 +202,7 @@ def _limits(of: DType) -> tuple[float, float]:
 
 def _given(input: object) -> tuple[Wide, Wide]:
     if not isinstance(input, tuple | list) or len(input) != 2:
-        raise Error(
+        raise BadCall(
             f"input is {one_of(KINDS)}, or a pair of arrays; given "
             f"{type(input).__name__}"
         )
@@ -219,11 +219,11 @@ def _numbers(array: ArrayLike, name: str) -> Wide:
     if given.ndim != 2 or not given.size:
         raise ShapeError(f"{name} is a matrix; given shape {given.shape}")
     if given.dtype.kind in "cMmUSO" or given.dtype.names:
-        raise Error(f"{name} holds {given.dtype}, not real numbers")
+        raise BadCall(f"{name} holds {given.dtype}, not real numbers")
     return given.astype(np.float64)
 
 
-def _lengths(k: Any, most: int) -> tuple[int, ...]:
+def _lengths(k: object, most: int) -> tuple[int, ...]:
     given: Sequence[Any] = k if isinstance(k, list | tuple | range) else [k]
     for each in given:
         if not is_whole(each) or not 1 <= each <= most:

@@ -20,11 +20,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.quant.quantization import Quantized
+from fragmenta.sparse.compression import Compressed
 
 Factor = NDArray[np.float32]
 _ALONG = {"A": -1, "B": -2}
@@ -41,7 +43,12 @@ class Operand(NamedTuple):
     """What D is to be multiplied with."""
 
 
-def operand(op: Instruction, name: str, given: Any, scales: Any) -> Operand:
+def operand(
+    op: Instruction,
+    name: str,
+    given: ArrayLike | Compressed | Quantized,
+    scales: ArrayLike | None,
+) -> Operand:
     """A or B with the scales that belong to it; what is not quantised stays as it is.
 
     >>> import numpy as np, fragmenta as fm
@@ -53,7 +60,7 @@ def operand(op: Instruction, name: str, given: Any, scales: Any) -> Operand:
     if not isinstance(given, Quantized):
         return Operand(given, scales)
     if scales is not None:
-        raise Error(
+        raise BadCall(
             f"{name} is Quantized and has its own scales; leave "
             f"scale_{name.lower()} out"
         )
@@ -63,7 +70,7 @@ def operand(op: Instruction, name: str, given: Any, scales: Any) -> Operand:
     return Operand(given.values, _whole(op, name, given), given.tensor_scale)
 
 
-def rescaled(D: NDArray[Any], a: Operand, b: Operand) -> NDArray[Any]:
+def rescaled(D: Array, a: Operand, b: Operand) -> Array:
     """D multiplied with the factors of both operands, if there are any.
 
     >>> half = Operand(None, factor=np.float32([[0.5]]))
@@ -75,7 +82,7 @@ def rescaled(D: NDArray[Any], a: Operand, b: Operand) -> NDArray[Any]:
     if not factors:
         return D
     factor = factors[0] * factors[-1] if len(factors) > 1 else factors[0]
-    scaled: NDArray[Any] = D.astype(np.float32) * factor
+    scaled: Array = D.astype(np.float32) * factor
     return scaled
 
 
@@ -91,7 +98,7 @@ def _outer(op: Instruction, name: str, q: Quantized) -> Factor:
     if scales.shape[along] > 1:
         each = f"{q.block} elements" if q.axis == along else "element"
         what = "row" if name == "A" else "column"
-        raise Error(
+        raise BadCall(
             f"{name} has a scale for every {each} along k, and {op} takes none; "
             f"quantise with per='{what}' or per='tensor', or take an instruction with "
             "block scales"
@@ -109,13 +116,13 @@ def _check_blocks(op: Instruction, name: str, q: Quantized) -> None:
             f"blocks of {name} lie along k, axis {_ALONG[name]}; these lie along axis "
             f"{q.axis}: quantize(X, op, operand='{name}')"
         )
-    raise Error(
+    raise BadCall(
         f"{op} takes one {scale} for {block} elements along k; {name} has one "
         f"{q.scale_dtype} for {q.block}: quantize(X, op, operand='{name}')"
     )
 
 
-def _whole(op: Instruction, name: str, q: Quantized) -> NDArray[Any]:
+def _whole(op: Instruction, name: str, q: Quantized) -> Array:
     """A scale for every block of every instruction; those of padding are zero bits."""
     along, across = _ALONG[name], -3 - _ALONG[name]
     count = -(-q.shape[along] // op.shape.k) * op.scale_vec

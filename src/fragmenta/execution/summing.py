@@ -7,7 +7,6 @@ Targets that add in the same way are listed together.  The numbers are those of
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.errors import Error
@@ -50,7 +49,7 @@ class Summing:
     expanded_to: str | None  #: what the assembler writes instead, or None
     source: str  #: measured, published, assumed, by definition, or why not known
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values."""
         return asdict(self)
 

@@ -23,15 +23,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arrays.checks import as_array, batch_shape, is_whole
-from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.arrays.checks import Array, as_array, batch_shape, is_whole
+from fragmenta.errors import (
+    AddressError,
+    BadCall,
+    Error,
+    ShapeError,
+    UnsupportedTarget,
+    one_of,
+)
 from fragmenta.execution.mma import numeric_model, signed
 from fragmenta.execution.undefined import depending
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target, number
 from fragmenta.registers.dtype import DType
-from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import Image, TensorAddress, TensorFragment
 from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import read_tile
@@ -191,15 +198,15 @@ def _check_operands(
     wanted = {"scale_a": op.scale_vec, "scale_b": op.scale_vec, "metadata": op.sparse}
     for name, address in addresses.items():
         if (address is not None) != bool(wanted[name]):
-            raise Error(f"{op} {'needs' if wanted[name] else 'takes no'} {name}")
+            raise BadCall(f"{op} {'needs' if wanted[name] else 'takes no'} {name}")
     for name in ("ashift", "lut"):
         if op.values.get(name):
             raise Error(f"what .{op.values[name]} computes is not known without a GPU")
     plain = not (op.ws or op.scale_vec)
     if disable_output_lane is not None and not plain:
-        raise Error(f"{op} takes no disable_output_lane")
+        raise BadCall(f"{op} takes no disable_output_lane")
     if zero_column_mask is not None and not op.ws:
-        raise Error(f"{op} takes no zero_column_mask; only .ws does")
+        raise BadCall(f"{op} takes no zero_column_mask; only .ws does")
     if scale_input_d is not None:
         _check_scaling(op, target, scale_input_d)
 
@@ -207,7 +214,7 @@ def _check_operands(
 def _check_scaling(op: Instruction, target: str, scale: int) -> None:
     if op.ws or op.kind not in _SCALING_KINDS:
         kinds = one_of(_SCALING_KINDS, "and")
-        raise Error(f"{op} takes no scale_input_d; kinds {kinds} do, without .ws")
+        raise BadCall(f"{op} takes no scale_input_d; kinds {kinds} do, without .ws")
     if number(target) == 110:
         raise UnsupportedTarget("sm_110 has no scale-input-d; sm_100 to sm_107 have it")
     if not is_whole(scale) or not 0 <= scale <= _MOST_SCALED:
@@ -352,7 +359,7 @@ def _matrix_b(
 ) -> Bits:
     """B: (…, k, n)."""
     if isinstance(b, TensorAddress):
-        raise Error("B is in shared memory, never in tensor memory; given an address")
+        raise BadCall("B is in shared memory, never in tensor memory; given an address")
     bits = signed(op, "b", _from_shared(op, "B", b, smem))
     if mask is None:
         return bits
@@ -377,14 +384,14 @@ def _from_shared(
             f"cta_group::2 reads the shared memory of two CTAs: (…, 2, bytes); given "
             f"shape {image.shape}"
         )
-    words: Any = descriptor
+    words = descriptor
     if not isinstance(descriptor, Descriptor):
-        words = as_array(descriptor)
-        words = words[..., None] if words.ndim else descriptor
+        listed = as_array(descriptor)
+        words = listed[..., None] if listed.ndim else descriptor
     return join_pair(read_tile(op, name, image, words), name)
 
 
-def join_pair(halves: NDArray[Any], name: str) -> NDArray[Any]:
+def join_pair(halves: Array, name: str) -> Array:
     """One matrix from what two CTAs hold: rows of A, columns of B.
 
     >>> join_pair(np.arange(4).reshape(2, 2, 1), "A").tolist()

@@ -21,14 +21,14 @@ are used as they are (:meth:`~fragmenta.registers.granularity.Granularity.named`
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, from_registers
@@ -68,10 +68,10 @@ class WarpFunction:
 
     def __call__(
         self,
-        d: NDArray[Any],
-        a: NDArray[Any],
-        b: NDArray[Any],
-        c: NDArray[Any],
+        d: Array,
+        a: Array,
+        b: Array,
+        c: Array,
         extra: NDArray[np.uint32] | None = None,
         selectors: NDArray[np.int64] | None = None,
     ) -> int:
@@ -99,7 +99,7 @@ def warp_function(op: Instruction, target: str) -> WarpFunction:
     <WarpFunction mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 on sm_80>
     """
     if not op.warp:
-        raise Error(f"{op} is not for one warp; {one_of(OF_WARPS, 'and')} are")
+        raise BadCall(f"{op} is not for one warp; {one_of(OF_WARPS, 'and')} are")
     model = numeric_model(op, chosen_target(op, target))
     of = I64 if model.accumulator == "f64" else I32
     parameters = {

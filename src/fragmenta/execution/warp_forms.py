@@ -8,7 +8,7 @@ the same traced steps as the kernels for whole matrices.  Every size is a consta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from fragmenta.arithmetic.elements import (
     wide_value,
 )
 from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
-from fragmenta.arithmetic.grouped import Scaled, Starts, grouped_step
+from fragmenta.arithmetic.grouped import GroupedOperands, Scaled, Starts, grouped_step
 from fragmenta.arithmetic.integer_kernels import (
     IntegerProducts,
     bit_products,
@@ -52,6 +52,7 @@ from fragmenta.execution.warp_operands import (
     scale_places,
 )
 from fragmenta.execution.warp_registers import Panels
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
@@ -202,7 +203,7 @@ def grouped(code: Code, given: Given) -> Value:
     numbers = [code.constant(number, I64) for number in rounding(model)]
     fraction, floor, keep, least = numbers
     how = Rounding(fraction, floor, keep, least, variant.nearest)
-    operands = (a, offsets.memory, b, scale_a, scale_b)
+    operands = GroupedOperands(a, offsets.memory, b, scale_a, scale_b)
     with each_row(code, given.op) as row:
         at = Starts(
             row.a_panel * (model.stored * LANES) + row.a,
@@ -234,7 +235,7 @@ def _doubled(code: Code, given: Given, side: Side) -> Memory:
 
 
 def _in_panels(
-    code: Code, panels: Panels, of: Any, decode: Callable[[Value], Value]
+    code: Code, panels: Panels, of: Type, decode: Callable[[Value], Value]
 ) -> Memory:
     """All elements of an operand, eight at a time, as numbers of one type."""
     out = code.scratch(of, panels.rows * LANES)

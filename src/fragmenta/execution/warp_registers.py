@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import LayoutError
 from fragmenta.isa.instruction import WARP
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I8,
     I16,
@@ -40,7 +41,7 @@ Places = NDArray[np.intp]
 class Items(NamedTuple):
     """How a fragment is read in panels: whole registers, or parts of them."""
 
-    of: Any  #: the integer type of an item
+    of: Type  #: the integer type of an item
     per: int  #: elements in an item, one after the other along the panel
     places: Places  #: (panels, items of a panel, 8), in items
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, Side, from_registers
@@ -138,7 +138,7 @@ def warpgroup_function(
     <WarpgroupFunction wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 on sm_90a>
     """
     if not op.warpgroup:
-        raise Error(f"{op} is not for a warpgroup; wgmma and wgmma.sp are")
+        raise BadCall(f"{op} is not for a warpgroup; wgmma and wgmma.sp are")
     immediates = (scale_a, scale_b, trans_a, trans_b)
     check_immediates(op, *immediates, registers=a_from_registers)
     return _function(op, target, Ways(bool(a_from_registers), *map(int, immediates)))

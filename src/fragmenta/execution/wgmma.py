@@ -7,15 +7,13 @@ is the address; see :mod:`fragmenta.shared.tiles`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arrays.checks import as_array, batch_shape, is_whole
-from fragmenta.errors import Error, ShapeError
+from fragmenta.arrays.checks import Array, as_array, batch_shape, is_whole
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.execution.mma import negated, numeric_model, stored_columns
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
@@ -101,7 +99,7 @@ def check_immediates(op: Instruction, *given: int, registers: bool) -> None:
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
     >>> check_immediates(op, 1, -1, 1, 0, registers=True)
     Traceback (most recent call last):
-    fragmenta.errors.Error: A from registers cannot be transposed; trans_a is 0
+    fragmenta.errors.BadCall: A from registers cannot be transposed; trans_a is 0
     """
     names = ("scale_a", "scale_b", "trans_a", "trans_b")
     have = {each.name: each.values for each in op.operands}
@@ -112,10 +110,10 @@ def check_immediates(op: Instruction, *given: int, registers: bool) -> None:
             what = " or ".join(map(str, allowed))
             raise ShapeError(f"{name} {value} is not allowed; {op} takes {what}")
     if registers and given[names.index("trans_a")]:
-        raise Error("A from registers cannot be transposed; trans_a is 0")
+        raise BadCall("A from registers cannot be transposed; trans_a is 0")
 
 
-def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:
+def checked_scale_d(scale_d: ArrayLike) -> Array:
     """Whether the old D is added: one value for each tile, or one for all.
 
     >>> checked_scale_d([0, 1])

@@ -281,7 +281,7 @@ def build(forms: Iterable[Form], **given: str) -> Instruction:
     fitting = _fitting(forms, given)
     if not fitting:
         select(forms[-1], given, given)  # names what contradicts what
-    plain = [op for op in fitting if not _unasked(op, given)] or fitting
+    plain = [op for op in fitting if not _not_given(op, given)] or fitting
     if len(plain) == 1:
         return plain[0]
     raise ambiguous(describe(forms[0].name, given), plain)
@@ -313,7 +313,7 @@ def _fitting(forms: tuple[Form, ...], given: Mapping[str, str]) -> list[Instruct
     return list(found.values())
 
 
-def _unasked(op: Instruction, given: Mapping[str, str]) -> bool:
+def _not_given(op: Instruction, given: Mapping[str, str]) -> bool:
     """Whether it chose a non-default where nothing was given."""
     if op.kind and "kind" not in given:
         return True

@@ -64,7 +64,7 @@ elements   | spdecompress | open  | one simulator, after the manual's figures, s
 
 
 class Certainty(NamedTuple):
-    """How sure one statement is, and why."""
+    """How certain one statement is, and why."""
 
     word: str
     because: str

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from fragmenta.arrays.checks import is_among
-from fragmenta.errors import Error, UnknownInstruction, nearest, one_of
+from fragmenta.errors import BadCall, UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, read
@@ -107,14 +107,14 @@ def check_multiplies(op: Instruction) -> None:
     >>> import fragmenta as fm
     >>> check_multiplies(fm.find("movmatrix"))
     Traceback (most recent call last):
-    fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
+    fragmenta.errors.BadCall: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
 mma, mma.sp, wmma.mma, wgmma, wgmma.sp, tcgen05.mma, tcgen05.mma.sp, tcgen05.mma.ws \
 and tcgen05.mma.ws.sp do
     """
     if op.tensor_memory:
         op.shape  # noqa: B018 - without a descriptor, this says what is missing
     if not op.multiplies:
-        raise Error(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")
+        raise BadCall(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")
 
 
 # ── pickles ─────────────────────────────────────────────────────────────────

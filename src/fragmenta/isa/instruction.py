@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 
 from fragmenta.arrays.record import Record
 from fragmenta.errors import (
-    Error,
+    LayoutError,
     UnknownInstruction,
     UnknownOperand,
     nearest,
@@ -549,7 +549,7 @@ def spread(
     sizes["E"] = elements
     layout = Layout.parse(line.replace("W*", "W*" if warps > 1 else ""), **sizes)
     if layout.shape != shape:
-        raise Error(f"{name} {element} {shape}: {layout} covers {layout.shape}")
+        raise LayoutError(f"{name} {element} {shape}: {layout} covers {layout.shape}")
     major = ("col", "row") if name == "B" else layout.data[-2:]
     if len(layout.data) > 2:
         major = (*major, *layout.data[:-2])

@@ -32,7 +32,7 @@ RESULTS = ("f32", "s32")
 _ABSENT = ("lut", "ashift", "collector", "collector_b")
 
 
-class Asked:
+class Query:
     """Words, apart: what people's words mean, types of PTX, other words of PTX."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -77,24 +77,24 @@ def fitting(words: Sequence[str], *, every: bool = False) -> list[Instruction]:
     >>> [str(op) for op in fitting(["blackwell", "nvfp4", "tcgen05", "128x256x64"])]
     ['tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X 0x08400480']
     """
-    asked = Asked(words)
-    shapes = [shape for m in asked.meanings for shape in m.shapes]
-    shapes += [word for word in asked.others if _is_shape(word)]
-    if shapes and _of_tensor_memory(asked):
-        return _built(asked, shapes)
+    query = Query(words)
+    shapes = [shape for m in query.meanings for shape in m.shapes]
+    shapes += [word for word in query.others if _is_shape(word)]
+    if shapes and _of_tensor_memory(query):
+        return _built(query, shapes)
     found: dict[str, Instruction] = {}
     for form in FORMS:
-        if not all(form.name in m.families for m in asked.meanings if m.families):
+        if not all(form.name in m.families for m in query.meanings if m.families):
             continue
         for row, known in zip(form.rows, row_words(form), strict=True):
-            if _may_fit(row, known, asked):
+            if _may_fit(row, known, query):
                 for values in row.combinations():
                     op = Instruction(form, row, values)
-                    if op.mnemonic not in found and _fits(op, asked):
+                    if op.mnemonic not in found and _fits(op, query):
                         found[op.mnemonic] = op
-    begins = [m for m in found if m.split(".")[0] in asked.others]
+    begins = [m for m in found if m.split(".")[0] in query.others]
     meant = [found[name] for name in begins or found]
-    return meant if every else _narrow(meant, asked)
+    return meant if every else _narrow(meant, query)
 
 
 def narrowed(found: list[Instruction], words: Sequence[str]) -> list[Instruction]:
@@ -105,7 +105,7 @@ def narrowed(found: list[Instruction], words: Sequence[str]) -> list[Instruction
     >>> [str(op) for op in narrowed(ops, ["mma", "m16n8k32", "s8", "s8"])]
     ['mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32']
     """
-    return _narrow(found, _asked(tuple(words)))
+    return _narrow(found, _query(tuple(words)))
 
 
 def fits(op: Instruction, words: Sequence[str]) -> bool:
@@ -115,12 +115,12 @@ def fits(op: Instruction, words: Sequence[str]) -> bool:
     >>> fits(fm.find("mma.m16n8k32.f32.e4m3.e4m3"), ["fp8", "ada"])
     True
     """
-    return _fits(op, _asked(tuple(words)))
+    return _fits(op, _query(tuple(words)))
 
 
 @once_of(64)
-def _asked(words: tuple[str, ...]) -> Asked:
-    return Asked(words)
+def _query(words: tuple[str, ...]) -> Query:
+    return Query(words)
 
 
 def _is_shape(word: str) -> bool:
@@ -142,19 +142,19 @@ def row_words(form: Form) -> tuple[frozenset[str], ...]:
     )
 
 
-def _may_fit(row: Row, words: frozenset[str], asked: Asked) -> bool:
+def _may_fit(row: Row, words: frozenset[str], query: Query) -> bool:
     """Whether some instruction of a row may fit: cheap, before any is spelled."""
-    if not words.issuperset(asked.others):
+    if not words.issuperset(query.others):
         return False
     targets, types = expand(row.targets), _multiplied(row)
-    for m in asked.meanings:
+    for m in query.meanings:
         if m.shapes and words.isdisjoint(m.shapes):
             return False
         if m.targets and not any(each in targets for each in m.targets):
             return False
         if any(words.isdisjoint(each) for each in m.has):
             return False
-    meant = {t for m in (*asked.spoken, *asked.machine) for t in m.types}
+    meant = {t for m in (*query.spoken, *query.machine) for t in m.types}
     return not types or meant <= {*RESULTS} or bool(meant & types)
 
 
@@ -165,9 +165,9 @@ def _multiplied(row: Row) -> set[str]:
     return {*row.allowed.get("a", types)}
 
 
-def _fits(op: Instruction, asked: Asked) -> bool:
+def _fits(op: Instruction, query: Query) -> bool:
     words = op.mnemonic.lower().split(".")
-    for m in asked.meanings:
+    for m in query.meanings:
         if m.families and op.family not in m.families:
             return False
         if not all(any(word in words for word in each) for each in m.has):
@@ -178,33 +178,33 @@ def _fits(op: Instruction, asked: Asked) -> bool:
             return False
         if m.shapes and op.values.get("shape") not in m.shapes:
             return False
-    if not all(word in words for word in asked.others):
+    if not all(word in words for word in query.others):
         return False
-    return _types_fit(op, asked, words) and _sparsity_fits(op, asked)
+    return _types_fit(op, query, words) and _sparsity_fits(op, query)
 
 
-def _types_fit(op: Instruction, asked: Asked, words: Sequence[str]) -> bool:
+def _types_fit(op: Instruction, query: Query, words: Sequence[str]) -> bool:
     a, b, d = _types(op)
-    if not _in_order(op, asked, words):
+    if not _in_order(op, query, words):
         return False
-    if not all(a & {*m.types} and b & {*m.types} for m in asked.machine):
+    if not all(a & {*m.types} and b & {*m.types} for m in query.machine):
         return False
-    if not all((a | b | d) & {*m.types} for m in asked.spoken):
+    if not all((a | b | d) & {*m.types} for m in query.spoken):
         return False
-    multiplied = {t for m in asked.spoken for t in m.types} - {*RESULTS}
-    allowed = multiplied | {*asked.types}
+    multiplied = {t for m in query.spoken for t in m.types} - {*RESULTS}
+    allowed = multiplied | {*query.types}
     return not multiplied or bool(a & allowed and b & allowed)
 
 
-def _in_order(op: Instruction, asked: Asked, words: Sequence[str]) -> bool:
+def _in_order(op: Instruction, query: Query, words: Sequence[str]) -> bool:
     """Whether it has the types of PTX that are given, in their order."""
     a, _, d = _types(op)
     if op.tensor_memory:  # the descriptor says them
-        return {*asked.types} <= a | d
-    if asked.types and any(m.word in UNNAMED_F16 for m in asked.machine):
-        return asked.types[0] in d  # and then that of A
+        return {*query.types} <= a | d
+    if query.types and any(m.word in UNNAMED_F16 for m in query.machine):
+        return query.types[0] in d  # and then that of A
     spelled = iter(words)
-    return all(word in spelled for word in asked.types)
+    return all(word in spelled for word in query.types)
 
 
 def _types(op: Instruction) -> tuple[set[str], set[str], set[str]]:
@@ -219,26 +219,26 @@ def _types(op: Instruction) -> tuple[set[str], set[str], set[str]]:
     return a, b, {op.values.get(name, "") for name in "dc"}
 
 
-def _sparsity_fits(op: Instruction, asked: Asked) -> bool:
-    patterns = [m.sparsity for m in asked.meanings if m.sparsity]
+def _sparsity_fits(op: Instruction, query: Query) -> bool:
+    patterns = [m.sparsity for m in query.meanings if m.sparsity]
     if not patterns:
         return True
-    wanted = {t for m in (*asked.spoken, *asked.machine) for t in m.types}
+    wanted = {t for m in (*query.spoken, *query.machine) for t in m.types}
     types = [t for t in _types(op)[0] if not wanted or t in wanted]
     sparsities = [str(granularity(dtype(each), op.kind)) for each in types]
     return all(any(text.startswith(p) for text in sparsities) for p in patterns)
 
 
-def _narrow(found: list[Instruction], asked: Asked) -> list[Instruction]:
+def _narrow(found: list[Instruction], query: Query) -> list[Instruction]:
     """What is meant where the words leave a choice."""
     found = [op for op in found if op.multiplies] or found
-    if "ws" not in asked.words:
+    if "ws" not in query.words:
         found = [op for op in found if not op.ws] or found
-    if not asked.says("sp"):
+    if not query.says("sp"):
         found = [op for op in found if not op.sparse] or found
-    elif "sp::ordered_metadata" not in asked.plain:  # as mma.sp in short does not
+    elif "sp::ordered_metadata" not in query.plain:  # as mma.sp in short does not
         found = [op for op in found if not _ordered(op)] or found
-    plain = [op for op in found if not _extra(op, asked)]
+    plain = [op for op in found if not _extra(op, query)]
     families = {op.family for op in plain}
     return [op for op in found if op in plain or op.family not in families]
 
@@ -247,38 +247,38 @@ def _ordered(op: Instruction) -> bool:
     return op.values.get("sp") == "sp::ordered_metadata"
 
 
-def _extra(op: Instruction, asked: Asked) -> bool:
+def _extra(op: Instruction, query: Query) -> bool:
     """Whether it has an optional qualifier that was not given."""
-    said, tokens = asked.words, op.mnemonic.lower().split(".")
-    if op.unit == "mma" and op.kind and not asked.says("kind::"):
+    given, tokens = query.words, op.mnemonic.lower().split(".")
+    if op.unit == "mma" and op.kind and not query.says("kind::"):
         return True
-    if any(word in tokens and word not in said for word in VARIANTS):
+    if any(word in tokens and word not in given for word in VARIANTS):
         return True
     optional = [op.values[n] for n, values in op.row.allowed.items() if "" in values]
     optional += [op.values.get(name, "") for name in _ABSENT]
-    return any(value and value.lower() not in said for value in optional)
+    return any(value and value.lower() not in given for value in optional)
 
 
-def _of_tensor_memory(asked: Asked) -> bool:
-    return "tcgen05" in asked.others or any(
+def _of_tensor_memory(query: Query) -> bool:
+    return "tcgen05" in query.others or any(
         m.families and all(name.startswith("tcgen05") for name in m.families)
-        for m in asked.meanings
+        for m in query.meanings
     )
 
 
-def _built(asked: Asked, shapes: Sequence[str]) -> list[Instruction]:
+def _built(query: Query, shapes: Sequence[str]) -> list[Instruction]:
     """The ``tcgen05.mma`` with a descriptor that says this shape and these types."""
-    rest = [w for w in asked.others if w != "tcgen05" and not _is_shape(w)]
-    choices = [each for m in asked.meanings for each in m.has]
-    results = sorted(asked.spoken, key=lambda m: m.types[0] not in RESULTS)
-    types = [m.types for m in results if not {*m.types} & {*asked.types}]
-    if not (types or any(word in TYPES for word in asked.types)):
-        types = [m.types for m in asked.machine]
+    rest = [w for w in query.others if w != "tcgen05" and not _is_shape(w)]
+    choices = [each for m in query.meanings for each in m.has]
+    results = sorted(query.spoken, key=lambda m: m.types[0] not in RESULTS)
+    types = [m.types for m in results if not {*m.types} & {*query.types}]
+    if not (types or any(word in TYPES for word in query.types)):
+        types = [m.types for m in query.machine]
     found: dict[Instruction, None] = {}
     why: list[UnknownInstruction] = []
     for of in product(*types):
         for has in product(*choices):  # where several words say the same, the first
-            words = ["tcgen05", *rest, *has, *shapes, *asked.types, *of]
+            words = ["tcgen05", *rest, *has, *shapes, *query.types, *of]
             try:
                 found.update(dict.fromkeys(built(words)))
                 break
@@ -286,14 +286,14 @@ def _built(asked: Asked, shapes: Sequence[str]) -> list[Instruction]:
                 why.append(error)
     if not found and why:
         raise why[0]
-    return [op for op in found if _as_meant(op, asked)]
+    return [op for op in found if _as_meant(op, query)]
 
 
-def _as_meant(op: Instruction, asked: Asked) -> bool:
-    for m in asked.meanings:
+def _as_meant(op: Instruction, query: Query) -> bool:
+    for m in query.meanings:
         if m.families and op.family not in m.families:
             return False
         if m.targets and not any(each in op.requires.targets for each in m.targets):
             return False
-    machine = all(op.values["a"] in m.types for m in asked.machine)
-    return machine and _sparsity_fits(op, asked)
+    machine = all(op.values["a"] in m.types for m in query.machine)
+    return machine and _sparsity_fits(op, query)

@@ -84,7 +84,7 @@ def parse(text: str) -> Recording:
 
 
 def written(tools: Mapping[int, tuple[str, str]], rows: Mapping[str, Row]) -> str:
-    """A recording as text; the other way round.
+    """A recording as text: the inverse of :func:`parse`.
 
     >>> again = written(recorded().tools, recorded().rows)
     >>> again == FILE.read_text(encoding="utf-8")
@@ -150,7 +150,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def ranges(archs: Sequence[int]) -> str:
-    """The other way round: neighbours follow each other in the list of all.
+    """Architectures as text: 80..89,100.  A range has no gap in the list of all.
 
     >>> ranges([80, 86, 87, 100])
     '80..87,100'

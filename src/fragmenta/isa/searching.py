@@ -18,7 +18,7 @@ from fragmenta.isa.mnemonic_errors import ambiguous, difference, nearest_shape, 
 from fragmenta.isa.reading import check_text
 from fragmenta.isa.reading import instruction as mnemonic
 from fragmenta.isa.sass import written_as
-from fragmenta.isa.synonyms import meaning, said, uttered, vocabulary
+from fragmenta.isa.synonyms import from_disassembly, has_synonym, meaning, vocabulary
 from fragmenta.isa.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tcgen05_words import built
 from fragmenta.registers.dtype import DTYPES
@@ -80,7 +80,7 @@ def find(text: str) -> Instruction:
         raise
     except UnknownInstruction as unknown:
         words = _words(text)
-        candidates = ([] if said(words) else built(words)) or search(text)
+        candidates = ([] if has_synonym(words) else built(words)) or search(text)
         complete = [op for op in candidates if _spelled(op) == words]
         if len(candidates) == 1 or len(complete) == 1:
             return (complete or candidates)[0]
@@ -120,7 +120,7 @@ def search(text: str, *, every: bool = False) -> list[Instruction]:
     wanted = _words(text)
     if not wanted or len(wanted) > _most_words():
         return []
-    if said(wanted):
+    if has_synonym(wanted):
         return _machine(text, wanted, every) or fitting(wanted, every=every)
     found = _abbreviated(wanted, every)
     apart = len(text.split()) > 1  # words, and not a mnemonic
@@ -172,14 +172,14 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> UnknownInst
         )
     everything = frozenset[str]().union(*(w for form in FORMS for w in row_words(form)))
     known = everything.union(vocabulary())
-    strange = [w for w in words if w not in everything and not said([w])]
+    strange = [w for w in words if w not in everything and not has_synonym([w])]
     if strange:
         hint = nearest_shape(strange[0], everything) or nearest(strange[0], known)
         return UnknownInstruction(f"no instruction has {quoted(strange[0])}{hint}")
     near = [str(op) for op in _nearly(words)[:3]]
     hint = f"; without one of them there are {one_of(near, 'and')}" if near else ""
     meant = [str(meaning(word) or word) for word in words]
-    order = " together" if said(words) else " in this order"
+    order = " together" if has_synonym(words) else " in this order"
     return UnknownInstruction(f"no instruction has {one_of(meant, 'and')}{order}{hint}")
 
 
@@ -190,7 +190,7 @@ def _nearly(words: list[str]) -> list[Instruction]:
     little, such as an architecture, then what has a similar shape.
     """
     shape = next((each for word in words for each in _shapes(word)), "")
-    between = " " if said(words) else "."
+    between = " " if has_synonym(words) else "."
     found: dict[Instruction, tuple[int, int, int]] = {}
     for i, word in enumerate(words):
         said_so = meaning(word)
@@ -244,7 +244,7 @@ def _most_words() -> int:
 
 def _words(text: str) -> list[str]:
     check_text(text)
-    spelled = uttered(text.strip()).lower()
+    spelled = from_disassembly(text.strip()).lower()
     return [word for word in re.split(r"[.;\s]+", spelled) if word]
 
 

@@ -19,7 +19,7 @@ from fragmenta.isa.target import (
     TARGETS,
     check_target,
     most_capable,
-    said_targets,
+    targets_by_word,
 )
 
 # ``types``: those of A and B; of D, where A and B have none of them.
@@ -151,10 +151,10 @@ def meaning(word: str) -> Meaning | None:
     return Meaning(lower, shapes=shapes) if shapes else None
 
 
-def said(words: Iterable[str]) -> bool:
-    """Whether any of the words is one of people, not of PTX.
+def has_synonym(words: Iterable[str]) -> bool:
+    """Whether any of the words is a synonym, not a word of PTX.
 
-    >>> said(["mma", "fp8"]), said(["mma", "e4m3"])
+    >>> has_synonym(["mma", "fp8"]), has_synonym(["mma", "e4m3"])
     (True, False)
     """
     return any(meaning(word) is not None for word in words)
@@ -248,14 +248,14 @@ one of them
 # ── machine instructions ────────────────────────────────────────────────────
 
 
-def uttered(text: str) -> str:
+def from_disassembly(text: str) -> str:
     """The text, with a line of a disassembler made shorter and plainer.
 
     Its operands are left out, and its modifiers become words of PTX.
 
-    >>> uttered("HMMA.16816.F32 R4, R8, R12, R4 ;")
+    >>> from_disassembly("HMMA.16816.F32 R4, R8, R12, R4 ;")
     'HMMA.16816.F32'
-    >>> uttered("LDSM.16.MT88.4")
+    >>> from_disassembly("LDSM.16.MT88.4")
     'LDSM.m8n8.b16.trans.x4'
     """
     text = re.split(r"(?<!\s)\s+(?=U?R(?:\d+|Z)\b)", text, maxsplit=1)[0]
@@ -297,7 +297,7 @@ def _table() -> dict[str, Meaning]:
                 families=(*families, *sparse),
             )
     return found | {
-        word: Meaning(word, targets=have) for word, have in said_targets().items()
+        word: Meaning(word, targets=have) for word, have in targets_by_word().items()
     }
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of, shortened
+from fragmenta.errors import BadCall, UnsupportedTarget, nearest, one_of, shortened
 
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction
@@ -44,7 +44,7 @@ class Version(NamedTuple):
         numbers = (major, minor)
         if not (dot and all(each.isdecimal() and len(each) < 5 for each in numbers)):
             given = shortened(str(text))
-            raise Error(f"a PTX version is written as 8.5; given {given}")
+            raise BadCall(f"a PTX version is written as 8.5; given {given}")
         return cls(int(major), int(minor))
 
     def __str__(self) -> str:
@@ -117,10 +117,10 @@ gb10                             | sm_121..121
 
 
 @cache
-def said_targets() -> dict[str, tuple[str, ...]]:
+def targets_by_word() -> dict[str, tuple[str, ...]]:
     """The targets of each word that people say.
 
-    >>> said_targets()["hopper"]
+    >>> targets_by_word()["hopper"]
     ('sm_90', 'sm_90a')
     """
     rows = (row.split("|") for row in _SAID.strip().splitlines())
@@ -153,9 +153,9 @@ def check_target(target: str) -> str:
 one of them
     """
     word = target.strip().lower() if isinstance(target, str) else ""
-    if word not in said_targets():
+    if word not in targets_by_word():
         return check_target_name(target)
-    found = most_capable(said_targets()[word])
+    found = most_capable(targets_by_word()[word])
     if len(found) > 1:
         raise UnsupportedTarget(f"{target} is {one_of(found)}; name one of them")
     return found[0]
@@ -183,8 +183,8 @@ and sm_121f
         raise UnsupportedTarget(
             f"{target} is {RENAMED[target]} since PTX 9.0, which renamed it"
         )
-    if target.lower() in said_targets():
-        meant = one_of(said_targets()[target.lower()])
+    if target.lower() in targets_by_word():
+        meant = one_of(targets_by_word()[target.lower()])
         raise UnsupportedTarget(f"{target} is {meant}; PTX names one of these")
     raise UnsupportedTarget(
         f"no target {target}{nearest(str(target), TARGETS)}; "

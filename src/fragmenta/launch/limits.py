@@ -190,7 +190,7 @@ class Meter:
             raise LimitReached(
                 f"the kernel is so long that it takes more than {seconds:g} s to "
                 f"compile: over {lines:,} lines of LLVM's language"
-                f"{how_to_raise('seconds')}",
+                + how_to_raise("seconds"),
                 "seconds",
             )
         self.room(lines * BYTES_A_LINE, f"{lines:,} lines of LLVM's language")
@@ -202,7 +202,7 @@ class Meter:
         if most is not None and self._printed > most:
             raise LimitReached(
                 f"the kernel prints more than {most:,} characters"
-                f"{how_to_raise('output')}",
+                + how_to_raise("output"),
                 "output",
             )
         self.check()

@@ -66,9 +66,9 @@ class Result:
         """What is wrong with the kernel, as far as this launch shows it."""
         if not self.found:
             return []
-        from fragmenta.races.report.telling import tell_all
+        from fragmenta.races.report.messages import reports
 
-        return tell_all(self.found)
+        return reports(self.found)
 
     @once_property
     def problems(self) -> list[Problem]:

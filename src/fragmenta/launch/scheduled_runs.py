@@ -157,10 +157,10 @@ class ScheduledRuns:
             return
         before = [each for each in launch.machine.problems if each.severity == "error"]
         if before:
-            from fragmenta.races.report.telling import tell_all
+            from fragmenta.races.report.messages import reports
 
             kept = launch.kept
-            fault.problems = tell_all((kept, each) for each in before)
+            fault.problems = reports((kept, each) for each in before)
             fault.before = first_errors(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:

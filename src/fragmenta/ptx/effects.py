@@ -15,7 +15,7 @@ it here.
   shipped kernels read such data through the async proxy without a fence.
 - ``done by``: a line of :data:`COMPLETIONS`; nothing for a hint.
 - ``in order after``: work of the same issuer that has written before this one accesses
-  the same memory, although nobody waits in between.  ``:accumulator``: only a product
+  the same memory, without a wait in between.  ``:accumulator``: only a product
   of the same shape with the same D.  ``:reads``: what the other one reads is read
   before, too.  ``:unpromised``: the manual does not say so, but shipped kernels depend
   on it.
@@ -54,8 +54,8 @@ tcgen05.shift                 |                              | thread, pair | te
 tcgen05.commit                |                              | thread, pair |                       |           | generic  | mbarrier    | tcgen05.mma tcgen05.cp tcgen05.shift
 """  # noqa: E501
 
-#: Who gets to know that work is done, and how.  ``leak``: whether it is reported that
-#: nobody waited for it when the threads end; for the others, sources disagree.
+#: How work signals that it is done, and what waits for it.  ``leak``: whether a missing
+#: wait is reported when the threads end; for the others, sources disagree.
 COMPLETIONS = """
 done by     | waited for with                          | leak
 mbarrier    | mbarrier.try_wait mbarrier.test_wait     | yes

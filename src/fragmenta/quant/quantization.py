@@ -28,7 +28,6 @@ array([[ 1., -3.,  0., 12.]])
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +37,7 @@ from fragmenta.arithmetic.scale_rules import RULES, block_scales, tensor_scales
 from fragmenta.arrays.checks import Array, as_array, is_real, is_whole
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import (
-    Error,
+    BadCall,
     ShapeError,
     UnknownOperand,
     UnknownType,
@@ -255,7 +254,7 @@ def quantize(
     how = _format(op, operand, per, rule)
     given = numbers(X)
     if tensor_scale is not None and not how.two_level:
-        raise Error(f"{how.name} has no tensor scale; nvfp4 has one")
+        raise BadCall(f"{how.name} has no tensor scale; nvfp4 has one")
     rows = given if how.axis == -1 else given.swapaxes(-1, -2)
     size = rows.shape[-1]
     if how.scale_dtype.name == "f32":  # of a group that is longer, the rest is missing
@@ -292,7 +291,7 @@ def dequantize(q: Quantized) -> NDArray[np.float64]:
     array([[448.   ,   1.125,   0.   ,  -3.   ]])
     """
     if not isinstance(q, Quantized):
-        raise Error(
+        raise BadCall(
             f"dequantize takes what quantize returns, Quantized; given "
             f"{type(q).__name__}"
         )
@@ -397,7 +396,7 @@ def scaled_elements(parts: Numbers, scales: Numbers, of: DType) -> Array:
 # ── the format ──────────────────────────────────────────────────────────────
 
 
-def _format(op: Any, operand: object, per: object, rule: object) -> _Format:
+def _format(op: object, operand: object, per: object, rule: object) -> _Format:
     """The format with its axis, its blocks and its rule."""
     if not isinstance(operand, str) or operand.upper() not in _AXES:
         raise UnknownOperand(f"operands with scales are A and B; given {operand!r}")
@@ -406,7 +405,7 @@ def _format(op: Any, operand: object, per: object, rule: object) -> _Format:
     if not how.block:
         how = _shared(how, {"A": "row", "B": "column"}[name] if per is None else per)
     elif per is not None:
-        raise Error(
+        raise BadCall(
             f"{how.name} has one scale for {how.block} elements along k; per is for "
             f"formats without block scales; given {per!r}"
         )
@@ -415,14 +414,14 @@ def _format(op: Any, operand: object, per: object, rule: object) -> _Format:
     if chosen not in rules:
         here = _TORCHAO.get(chosen)
         same = f"; what torchao calls {chosen} is {here}" if here in rules else ""
-        raise Error(
+        raise BadCall(
             f"scales of {how.scale_dtype} have the rules {one_of(rules, 'and')}; given "
             f"{rule!r}{same}"
         )
     return replace(how, rule=chosen)
 
 
-def _named(op: Any, operand: str) -> _Format:
+def _named(op: object, operand: str) -> _Format:
     """The format of a name, an element type or an operand of an instruction."""
     if isinstance(op, Instruction):
         return _of_instruction(op, operand)
@@ -437,7 +436,7 @@ def _named(op: Any, operand: str) -> _Format:
     if word in ELEMENTS:
         return _Format(word, dtype(word), dtype("f32"))
     if "." in word:
-        return _of_instruction(instruction(op), operand)
+        return _of_instruction(instruction(given), operand)
     known = (*FORMATS, *ELEMENTS)
     raise UnknownType(
         f"no format {shortened(given)}{nearest_type(word, known)}; there are "
@@ -461,7 +460,7 @@ def _of_instruction(op: Instruction, operand: str) -> _Format:
     check_multiplies(op)
     of = op.types.get(operand.lower())
     if of is None:
-        raise Error(f"{op} needs its instruction descriptor; it says the types")
+        raise BadCall(f"{op} needs its instruction descriptor; it says the types")
     if of.name not in ELEMENTS:
         raise UnknownType(
             f"{operand} of {op} is {of}; numbers are scaled for {one_of(ELEMENTS)}"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fragmenta.arithmetic.rounding import Numbers, largest_element
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import in_blocks
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.progress import bar
 from fragmenta.quant.quantization import Quantized, element_scales, numbers
 from fragmenta.registers.dtype import DType
@@ -70,7 +70,7 @@ def report(X: ArrayLike, q: Quantized) -> Report:
     """
     given = numbers(X)
     if not isinstance(q, Quantized):
-        raise Error(f"q is what quantize returns; given {type(q).__name__}")
+        raise BadCall(f"q is what quantize returns; given {type(q).__name__}")
     if given.shape != q.shape:
         raise ShapeError(f"X has shape {given.shape} and q has shape {q.shape}")
     most = float(np.abs(given).max())

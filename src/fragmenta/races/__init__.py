@@ -1,16 +1,26 @@
-"""The race detector: finds accesses that nothing orders, reads that are too early, and
-work that nobody waits for.
+"""The race detector: accesses that nothing orders, reads that are too early, and work
+that is never waited for.
 
-A launch that is watched has probes in its code (:mod:`~fragmenta.races.probes`), which
-keep a shadow of each memory (:mod:`~fragmenta.races.shadow`), and an
-:class:`~fragmenta.races.observer.Observer` at the port of the units.  Happens-before is
-kept as vector clocks, one for each warp and one for each proxy.
+Happens-before is kept as vector clocks, one for each warp and one for each proxy.  One
+:class:`~fragmenta.races.order.Order` for each cluster has them; its compiled half is
+:mod:`fragmenta.races.shadow.order`.  Four detectors use it, each with a shadow of its
+own: shared memory (:mod:`~fragmenta.races.shared_shadow`), global memory
+(:mod:`~fragmenta.races.global_watch`), tensor memory
+(:mod:`~fragmenta.races.tmem_shadow`), and registers of work in flight
+(:mod:`~fragmenta.races.register_watch`).
 
-Shared memory, what is missed on purpose, so that nothing is reported that is right:
-a word has one record of writes, so bytes that another warp wrote before are forgotten;
-lanes of a warp that learned something alone share what they know; what different lanes
-of a warp did with different bytes of a word may be known too early; lanes that execute
-one store again count as one instruction; after an unordered atomic operation only the
-last one is compared; an agent with very many epochs, or very many sets of readers, is
-partly forgotten.
+A watched launch has instrumentation in its code (:mod:`~fragmenta.races.probes`), which
+checks loads and stores.  An :class:`~fragmenta.races.observer.Observer` at the port of
+the units sees all other events.  Compiled code notes problems in one table
+(:mod:`~fragmenta.races.shadow.problem_table`); :mod:`~fragmenta.races.report` puts them
+into words.
+
+Known limits for shared memory; each of them may hide a race, and none invents one:
+
+- A word has one record of writes: bytes that another warp wrote before are forgotten.
+- Lanes of a warp that learned something alone share what they know.
+- What different lanes of a warp did with different bytes of a word may be known early.
+- Lanes that execute one store again count as one instruction.
+- After an unordered atomic operation, only the last one is compared.
+- An agent with very many epochs, or very many sets of readers, is partly forgotten.
 """

@@ -30,8 +30,8 @@ from fragmenta.races.undefined_products import (
     tensor_work,
     warpgroup_product,
 )
-from fragmenta.registers.tensor import COLUMNS
-from fragmenta.registers.tensor import LANES as TENSOR_LANES
+from fragmenta.registers.tensor_fragment import COLUMNS
+from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
 from fragmenta.shared.tensor_map import BYTES as MAP_BYTES
 from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned

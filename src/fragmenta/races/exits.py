@@ -10,9 +10,9 @@ from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.races.order import knows
 from fragmenta.races.shadow.layout import SET, unpack
+from fragmenta.units.copy_groups import Queue
 from fragmenta.units.findings import Finding
 from fragmenta.units.machine import Block, Warp
-from fragmenta.units.tasks import Queue
 from fragmenta.units.warpgroups import WARPS, Warpgroup
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def visitors(observer: Observer, block: Block) -> None:
     """Report accesses by other blocks that the end of a block does not wait for."""
-    watch = observer.watch
-    clock = watch.new_clock()
+    order = observer.order
+    clock = order.new_clock()
     for warp in block.warps:
-        watch.merge(clock, watch.row(block.rank, warp.number, 0xFFFFFFFF))
-    for word in watch.records(block.rank).tolist():
+        order.merge(clock, order.row(block.rank, warp.number, 0xFFFFFFFF))
+    for word in observer.shared.records(block.rank).tolist():
         record = unpack(word)
         if record.agent == SET:
             continue
-        kind, rank, number = watch.describe(record.agent)
+        kind, rank, number = order.describe(record.agent)
         if kind != "warp" or rank == block.rank:
             continue
         if not knows(clock[0], record.agent, record.lane, record.epoch):
@@ -95,7 +95,7 @@ def _copies(observer: Observer, block: Block) -> None:
 
 
 def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:
-    if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
+    if queue.unwaited or observer.order.copies(block.rank, number, queue.epoch):
         _report(
             block,
             block.warps[number],

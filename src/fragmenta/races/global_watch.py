@@ -219,7 +219,7 @@ class GlobalWatch:
 
     @property
     def unset(self) -> bool:
-        """Whether there is memory that nobody has written yet."""
+        """Whether there is unwritten memory."""
         return any(each.unwritten is not None for each in self._shadows.values())
 
     # ── other groups ────────────────────────────────────────────────────────
@@ -464,7 +464,7 @@ class _Touch(NamedTuple):
                 self.report(Detected.GLOBAL_PROXY, at, before, len(places))
 
     def _unfenced(self, before: Who) -> bool:
-        """Whether a plain write of the same group has no proxy fence behind it."""
+        """Whether a plain write of the same group has no proxy fence after it."""
         plain = before.flags & Flags.WRITE and not before.flags & Flags.ASYNC
         if self.fenced is None or not plain:
             return False
@@ -537,7 +537,7 @@ def _distinct(
 
 
 def _shadow(data: NDArray[np.uint8]) -> _Shadow:
-    words = -(-data.size // WORD) + 32  # a vector at the end may go beyond it
+    words = -(-data.size // WORD) + 32  # a vector at the end may go past it
     marks = empties.marks(data)
     return _Shadow(
         np.zeros(words, np.int32), np.zeros(words, np.int32), marks, data.size

@@ -55,16 +55,21 @@ class LaunchWatch:
         """Add all that was found to the problems of the launch."""
         for observer in self.observers:
             observer.keep()
-            for each in observer.watch.found():
+            for each in observer.shared.found():
                 problems.put(self._shared(observer, each))
         for finding in self.memory.found():
             problems.put(self._global(finding))
+        missed = []
         if self.memory.full:
-            message = (
+            missed.append(
                 "global memory was watched for a part of the launch only: there were "
                 "too many different accesses"
             )
-            problems.put(Finding(rules.UNWATCHED, -1, message))
+        lost = sum(observer.problems.lost for observer in self.observers)
+        if lost:
+            missed.append(f"there were too many problems: {lost:,} are not reported")
+        if missed:
+            problems.put(Finding(rules.UNWATCHED, -1, "; ".join(missed)))
         for banks in self.banks.found():
             site, count = self._site(banks.site), banks.executions
             problems.put(Finding(rules.BANK_CONFLICT, site, banks.message, count=count))
@@ -154,7 +159,7 @@ class LaunchWatch:
             words = self._words(found.before.site)
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = rules.MBARRIER
-                # An mbarrier that nobody uses only lacks its mbarrier.inval.
+                # An mbarrier that is not used only lacks its mbarrier.inval.
                 if found.before.site not in self.used:
                     made.severity = INFO
         return made
@@ -185,6 +190,6 @@ class LaunchWatch:
         )
 
     def _who(self, who: Moment) -> Agent:
-        kind, rank, number = self.observers[0].watch.describe(who.agent)
+        kind, rank, number = self.observers[0].order.describe(who.agent)
         block = self.machine.launch.shape.members(who.group)[rank]
         return Agent(kind, rank, number, who.lane, who.epoch, who.site, block=block)

@@ -16,26 +16,26 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
-from fragmenta.races.order import Clock, know, knows
+from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
 from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.layout import LAST_EPOCH
-from fragmenta.races.shadow.problem_table import Noted
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shadow.problem_table import Noted, ProblemTable
+from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.strong_accesses import Thread
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.clusters import Barrier
+from fragmenta.units.cluster_barrier import Barrier
+from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, first
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
-from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
 from fragmenta.units.warpgroups import Wgmma
@@ -56,20 +56,23 @@ def _named(mbarrier: Mbarrier) -> tuple[int, int]:
 class Observer(TensorObserver):
     """Observes a cluster for the race detectors."""
 
-    def __init__(self, machine: Machine, cluster: Cluster, shared: LaunchWatch) -> None:
+    def __init__(
+        self, machine: Machine, cluster: Cluster, launch_watch: LaunchWatch
+    ) -> None:
         super().__init__(machine, cluster)
-        self.launch_watch = shared
+        self.launch_watch = launch_watch
         """What all clusters of the launch have in common."""
         blocks = cluster.blocks
-        self.watch = Watch(
+        self.order = Order(
             len(blocks),
             len(blocks[0].warps),
             blocks[0].shared.size,
             MBARRIERS,
             asynchronous=machine.asynchronous,
-            strict=machine.strict,
             tensor=machine.tensor,
         )
+        self.problems = ProblemTable()
+        self.shared = SharedShadow(self.order, self.problems, strict=machine.strict)
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
         self.history = History()
@@ -83,14 +86,14 @@ class Observer(TensorObserver):
         self.fences: dict[tuple[int, int], Clock] = {}
         self.barrier: dict[int, Clock] = {}
         self.ledgers = []
-        self._epochs = [self.watch.epochs(block.rank) for block in blocks]
+        self._epochs = [self.order.epochs(block.rank) for block in blocks]
         for block in blocks:
-            ledger = shared.memory.ledger(self.watch.problems)
+            ledger = launch_watch.memory.ledger(self.problems)
             ledger.attach(block.context.parts["block"])
-            block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
+            block.context.point(layout.BLOCK_WATCH, self.order.address(block.rank))
             self.ledgers.append(ledger)
         if cluster.alone:  # compiled code goes from one block to the next
-            blocks[0].context.point(layout.BLOCK_RESET, self.watch.renew)
+            blocks[0].context.point(layout.BLOCK_RESET, self.shared.renew)
 
     def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
@@ -104,7 +107,8 @@ class Observer(TensorObserver):
             self.history.begin()
             self.fences.clear()
             return
-        self.watch.reset()
+        self.order.reset()
+        self.shared.reset()
         self.numbers.append(self.cluster.number)
         self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
@@ -150,24 +154,24 @@ class Observer(TensorObserver):
     def mbarrier_agent(self, mbarrier: Mbarrier) -> int:
         """The agent of the copies that an mbarrier counts."""
         rank, slot = mbarrier.block.rank, mbarrier.slot % MBARRIERS
-        return self.watch.agent("mbarrier", rank, slot)
+        return self.order.agent("mbarrier", rank, slot)
 
     def _publish(self, warp: Warp, lanes: int) -> Clock:
-        return self.watch.publish(warp.block.rank, warp.number, lanes, warp.live)
+        return self.order.publish(warp.block.rank, warp.number, lanes, warp.live)
 
     def learn(self, warp: Warp, lanes: int, clock: Clock) -> None:
         """Lanes learn what a clock says."""
-        self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
+        self.order.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
     def row(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know."""
-        return self.watch.row(warp.block.rank, warp.number, lanes)
+        return self.order.row(warp.block.rank, warp.number, lanes)
 
     def _publish_to(self, mbarrier: Mbarrier, clock: Clock) -> None:
         if mbarrier.clock is None:
             mbarrier.clock = clock.copy()
         else:
-            self.watch.merge(mbarrier.clock, clock)
+            self.order.merge(mbarrier.clock, clock)
 
     @property
     def _lanes_are_known(self) -> bool:
@@ -187,8 +191,8 @@ class Observer(TensorObserver):
 
     def _init(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
         """An mbarrier was made, or is no longer one."""
-        epoch = self.watch.epoch(warp.block.rank, warp.number)
-        agent = self.watch.agent("warp", warp.block.rank, warp.number)
+        epoch = self.order.epoch(warp.block.rank, warp.number)
+        agent = self.order.agent("warp", warp.block.rank, warp.number)
         lane = first(lanes)
         mbarrier.birth = (agent, lane, epoch, event.site)
         self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
@@ -198,7 +202,7 @@ class Observer(TensorObserver):
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
         # Nothing happens after this write: ordinary accesses collide with it.
         who = (self.mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
-        self.watch.touch(
+        self.shared.touch(
             warp.block.rank,
             [mbarrier.offset],
             8,
@@ -214,7 +218,7 @@ class Observer(TensorObserver):
         """What lanes know, and that an mbarrier was here before."""
         clock = self.row(warp, lanes)
         for slot in range(MBARRIERS):
-            agent = self.watch.agent("mbarrier", warp.block.rank, slot)
+            agent = self.order.agent("mbarrier", warp.block.rank, slot)
             clock[:, 0, agent] = LAST_EPOCH + 1
         return clock
 
@@ -224,7 +228,7 @@ class Observer(TensorObserver):
         self.launch_watch.used.add(site)
         if mbarrier.public:
             return
-        own = self.watch.agent("warp", warp.block.rank, warp.number)
+        own = self.order.agent("warp", warp.block.rank, warp.number)
         if agent == own and lanes == 1 << lane:
             return
         if knows(self.row(warp, lanes)[0], agent, lane, epoch):
@@ -284,7 +288,7 @@ class Observer(TensorObserver):
     def _learn(self, warp: Warp, lanes: int, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes know what came before the end of a phase."""
         clock = mbarrier.clocks.get(phase)
-        clock = self.watch.new_clock() if clock is None else clock
+        clock = self.order.new_clock() if clock is None else clock
         know(clock, self.mbarrier_agent(mbarrier), phase + 1)
         self.learn(warp, lanes, clock)
 
@@ -333,11 +337,11 @@ class Observer(TensorObserver):
             agents = [(self.mbarrier_agent(e), e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
             epoch = warp.block.groups["cp.async", number].epoch
-            agents = [(self.watch.agent("cp.async", rank, number), epoch)]
+            agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
             epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
             agents = [
-                (self.watch.agent(name, rank, number), epoch)
+                (self.order.agent(name, rank, number), epoch)
                 for name in ("bulk-read", "bulk-write")
             ]
         copy.number = len(self.history.notes)
@@ -372,18 +376,18 @@ class Observer(TensorObserver):
     def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
         epoch = warp.block.groups["cp.async", number].epoch
-        who = self.watch.agent("cp.async", rank, number), epoch
+        who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
-        own = self.watch.agent("warp", rank, number), self.watch.epoch(rank, number)
+        own = self.order.agent("warp", rank, number), self.order.epoch(rank, number)
         for each in copy.sources:
             self._touch(event, copy, each, False, *own, clock)
 
     def _bulk_store(self, step: Step, copy: Copy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
         epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
-        reads = self.watch.agent("bulk-read", rank, number)
-        writes = self.watch.agent("bulk-write", rank, number)
+        reads = self.order.agent("bulk-read", rank, number)
+        writes = self.order.agent("bulk-write", rank, number)
         for each in copy.sources:
             self._touch(event, copy, each, False, reads, epoch, clock)
         if copy.repeats:  # the same bytes to the same place
@@ -404,7 +408,7 @@ class Observer(TensorObserver):
         """A copy accesses some bytes, in shared or in global memory."""
         lane = copy.thread.lane
         if what.space == "shared":
-            self.watch.touch(
+            self.shared.touch(
                 what.rank,
                 what.starts.astype(np.uint32),
                 what.size,
@@ -429,13 +433,13 @@ class Observer(TensorObserver):
         memory.touch_rows(who, what.starts, what.size, planes[0], fenced)
 
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
-        """Work signals an mbarrier: whoever sees that knows its issuer, too."""
+        """Work signals an mbarrier: a wait for it acquires what the issuer knew."""
         assert work.clock is not None  # set at its issue
         self._publish_to(mbarrier, work.clock)
 
     def copied(self, warp: Warp, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
-        return self.watch.copies(warp.block.rank, warp.number, epoch)
+        return self.order.copies(warp.block.rank, warp.number, epoch)
 
     def _cp_async_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have waited for all groups of ``cp.async`` before an epoch."""
@@ -443,7 +447,7 @@ class Observer(TensorObserver):
         self.note("waited", warp, lanes, event, "cp.async", waited.until, False)
         if self._lanes_are_known and not warp.live & ~lanes:
             # Each lane has waited for its own: others' are known when they meet.
-            self.watch.copies_waited(warp.block.rank, warp.number, waited.until)
+            self.order.copies_waited(warp.block.rank, warp.number, waited.until)
             return
         self._learn_until(warp, lanes, waited.until, "cp.async")
 
@@ -456,17 +460,17 @@ class Observer(TensorObserver):
 
     def _learn_until(self, warp: Warp, lanes: int, until: int, *names: str) -> None:
         """Lanes learn what agents of their warp did before an epoch."""
-        clock = self.watch.new_clock()
+        clock = self.order.new_clock()
         for name in names:
-            agent = self.watch.agent(name, warp.block.rank, warp.number)
+            agent = self.order.agent(name, warp.block.rank, warp.number)
             know(clock, agent, until)
         self.learn(warp, lanes, clock)
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
         queue = warp.block.groups["cp.async", warp.number]
-        arrival.clock = self.watch.new_clock()
-        agent = self.watch.agent("cp.async", warp.block.rank, warp.number)
+        arrival.clock = self.order.new_clock()
+        agent = self.order.agent("cp.async", warp.block.rank, warp.number)
         know(arrival.clock, agent, queue.epoch)
 
     # ── products ────────────────────────────────────────────────────────────
@@ -479,8 +483,8 @@ class Observer(TensorObserver):
         rows = [self.row(each, each.live) for each in members]
         clock = rows[0].copy()
         for each in rows[1:]:
-            self.watch.merge(clock, each)
-        agent = self.watch.agent("wgmma", block.rank, number)
+            self.order.merge(clock, each)
+        agent = self.order.agent("wgmma", block.rank, number)
         self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
         for _, units, owners in work.reads():
             if owners is not None and self.machine.strict:
@@ -488,7 +492,7 @@ class Observer(TensorObserver):
             else:
                 parts = [(units, clock)]
             for some, known in parts:
-                self.watch.touch(
+                self.shared.touch(
                     block.rank, some, 16, False, agent, work.group, event.site, known
                 )
 
@@ -509,8 +513,8 @@ class Observer(TensorObserver):
         self.meet(step)
         self.registers_watch.acquire(step, waited)
         warp, block, number = step.warp, step.warp.block, step.warp.number // 4
-        clock = self.watch.new_clock()
-        agent = self.watch.agent("wgmma", block.rank, number)
+        clock = self.order.new_clock()
+        agent = self.order.agent("wgmma", block.rank, number)
         know(clock, agent, waited.until)
         self.note("multiplied", warp, ALL, step.event, waited.until)
         self.learn(warp, warp.live, clock)
@@ -525,8 +529,8 @@ class Observer(TensorObserver):
         if clock is None:
             return
         if phase not in self.barrier:
-            self.barrier[phase] = self.watch.new_clock()
-        self.watch.merge(self.barrier[phase], clock)
+            self.barrier[phase] = self.order.new_clock()
+        self.order.merge(self.barrier[phase], clock)
 
     def _cluster_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have passed the barrier of the cluster."""
@@ -552,14 +556,14 @@ class Observer(TensorObserver):
         elif words[0] == "tcgen05":
             self.tensor_fence(step)
         elif "mbarrier_init" in words:
-            own = self.watch.agent("warp", rank, warp.number)
+            own = self.order.agent("warp", rank, warp.number)
             for each in warp.block.mbarriers.values():
                 each.fenced = each.fenced or each.birth[0] == own
         elif any(word.startswith("tensormap") for word in words):
             self.maps.fence(warp, event, lanes)
         elif "proxy" in words:
             if any(word.startswith("async") for word in words):
-                self.watch.fence_async(rank, warp.number, lanes, warp.live)
+                self.order.fence_async(rank, warp.number, lanes, warp.live)
                 self.launch_watch.memory.fenced.add(self.cluster.number)
         else:
             narrow = "cta" in words
@@ -571,7 +575,7 @@ class Observer(TensorObserver):
     def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
         """A fence, or a strong access through which threads may synchronise."""
         warp, _, lanes = step
-        agent = self.watch.agent("warp", warp.block.rank, warp.number)
+        agent = self.order.agent("warp", warp.block.rank, warp.number)
         ledger = self.ledgers[warp.block.rank]
         thread = Thread(self.cluster.number, agent, lanes, _Rows(self, warp), ledger)
         self.launch_watch.locations.perform(thread, role, places)
@@ -606,7 +610,7 @@ class _Rows:
     def epoch(self, agent: int) -> int:
         """The present epoch."""
         block = self.warp.block
-        return self.observer.watch.epoch(block.rank, self.warp.number)
+        return self.observer.order.epoch(block.rank, self.warp.number)
 
     def row(self, agent: int, lanes: int) -> Clock:
         """What lanes know."""

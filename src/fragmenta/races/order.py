@@ -191,6 +191,7 @@ class Order:
             (layout.HEAD_WARPS, plan.warps),
             (layout.HEAD_ROW, plan.row),
             (layout.HEAD_PLANES, plan.planes),
+            (layout.HEAD_AGENT, rank * plan.warps),
         ):
             words[offset // 4] = number
         first = layout.HEAD_KINDS // 4

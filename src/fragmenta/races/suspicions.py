@@ -44,7 +44,7 @@ class Run(Protocol):
 
 
 def may_doubt(launch: Run) -> bool:
-    """Whether a launch can read anything that nobody has written."""
+    """Whether a launch can read anything unwritten."""
     watch = None if launch.machine is None else launch.machine.watching
     if not isinstance(watch, LaunchWatch):
         return False
@@ -85,7 +85,7 @@ WAYS = frozenset({"branch", "guard"})
 def in_doubt(again: Run) -> bool:
     """Whether undefined bits that are used may have no influence on what is left.
 
-    Then only runs with other bits can tell.  ``(a + b) - b`` is ``a``; and a branch for
+    Then only runs with other bits show it.  ``(a + b) - b`` is ``a``; and a branch for
     a row past the end of a tile may touch nothing but that row.
     """
     uses = [each for each in _problems(again) if each.use]

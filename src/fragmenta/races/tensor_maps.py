@@ -51,9 +51,9 @@ class Maps:
         """A thread changes a map, or writes a whole one."""
         if address >> SLOT_BITS in (0, SHARED_SLOT):  # shared memory: only prepared
             return
-        watch, block = self.observer.watch, warp.block
-        agent = watch.agent("warp", block.rank, warp.number)
-        epoch = watch.epoch(block.rank, warp.number)
+        order, block = self.observer.order, warp.block
+        agent = order.agent("warp", block.rank, warp.number)
+        epoch = order.epoch(block.rank, warp.number)
         lane = first(lanes)
         old = self._maps.get(address)
         if old is not None:
@@ -89,7 +89,7 @@ class Maps:
         found = self._maps.get(int(where.starts[0]))
         if found is None:
             return
-        own = self.observer.watch.agent("warp", warp.block.rank, warp.number)
+        own = self.observer.order.agent("warp", warp.block.rank, warp.number)
         ordered = knows(clock[0], found.agent, found.lane, found.epoch)
         if not (ordered or (own == found.agent and lanes >> found.lane & 1)):
             self._report(step, found, "nothing orders the two")
@@ -101,12 +101,12 @@ class Maps:
 
     def _reader(self, copy: Copy, warp: Warp) -> tuple[int, int]:
         """The agent and the epoch of the read of a map."""
-        watch = self.observer.watch
+        order = self.observer.order
         if copy.mbarriers:
             mbarrier = copy.mbarriers[0]
             return self.observer.mbarrier_agent(mbarrier), mbarrier.phase
         queue = warp.block.groups["bulk", warp.number, copy.thread.lane]
-        return watch.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
+        return order.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
     def _report(self, step: Step, found: _Map, why: str) -> None:
         step.warp.report(

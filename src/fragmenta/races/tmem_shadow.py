@@ -243,7 +243,7 @@ class TensorCells:
         )
 
     def unwritten(self, reads: Iterable[Cells]) -> Region | None:
-        """Cells that are read although nobody has written them."""
+        """Cells that are read, and were not written."""
         for cells in reads:
             memory = self._memories[cells.rank]
             if 0 in memory.writers(cells):

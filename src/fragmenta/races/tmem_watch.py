@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.ptx import rules
-from fragmenta.races.order import Clock, know
+from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.report import phrases
-from fragmenta.races.shared_watch import Watch
+from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.tmem_fences import Fences
 from fragmenta.races.tmem_registers import LoadedRegisters
 from fragmenta.races.tmem_shadow import (
@@ -44,7 +44,8 @@ from fragmenta.units.tmem_moves import Move
 class TensorObserver(Port):
     """Observes the tensor memory of a cluster."""
 
-    watch: Watch
+    order: Order
+    shared: SharedShadow
 
     def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self.machine, self.cluster = machine, cluster
@@ -85,7 +86,7 @@ class TensorObserver(Port):
     def _period(self, kind: str, warp: Warp) -> int:
         """The present epoch of an agent."""
         if kind == "warp":
-            return int(self.watch.epoch(warp.block.rank, warp.number))
+            return int(self.order.epoch(warp.block.rank, warp.number))
         return self._periods.get((kind, warp.block.rank, warp.number), 0)
 
     def _next_period(self, kind: str, warp: Warp) -> int:
@@ -94,7 +95,7 @@ class TensorObserver(Port):
         return self._periods[key]
 
     def _agent(self, kind: str, warp: Warp) -> int:
-        return int(self.watch.agent(kind, warp.block.rank, warp.number))
+        return int(self.order.agent(kind, warp.block.rank, warp.number))
 
     def _access(
         self,
@@ -121,18 +122,18 @@ class TensorObserver(Port):
         )
 
     def _row(self, warp: Warp, lanes: int) -> Clock:
-        return self.watch.row(warp.block.rank, warp.number, lanes)
+        return self.order.row(warp.block.rank, warp.number, lanes)
 
     def _know(self, warp: Warp, lanes: int, kind: str, epoch: int) -> None:
         """Lanes know what an agent of their warp did before an epoch."""
-        clock = self.watch.new_clock()
+        clock = self.order.new_clock()
         know(clock, self._agent(kind, warp), epoch)
-        self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
+        self.order.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
     def meet(self, step: Step) -> None:
         """All lanes of a warp execute an instruction together."""
         warp, _, lanes = step
-        self.watch.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
+        self.order.sync_warp(warp.block.rank, warp.number, lanes, warp.live)
 
     # ── allocation ──────────────────────────────────────────────────────────
 
@@ -151,7 +152,7 @@ class TensorObserver(Port):
         """
         agent = "tcgen05.st"
         warp, event, lanes = step
-        self.watch.touch(
+        self.shared.touch(
             warp.block.rank,
             [place],
             4,
@@ -167,7 +168,7 @@ class TensorObserver(Port):
         self._know(warp, lanes, agent, self._next_period(agent, warp))
 
     def _freed(self, step: Step, columns: Columns) -> None:
-        """Columns were freed: nobody may use them any more."""
+        """Columns were freed: they must not be used any more."""
         warp, event, lanes = step
         self.meet(step)
         every = tuple(range(LANES))
@@ -213,7 +214,7 @@ class TensorObserver(Port):
         self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
         clock = self._row(warp, lanes)
         for each in task.sources:
-            self.watch.touch(
+            self.shared.touch(
                 each.rank,
                 each.starts.astype(np.uint32),
                 each.size,
@@ -235,13 +236,13 @@ class TensorObserver(Port):
         work, clock = self._last
         if work is not arrival.covers:
             agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
-            clock = self.watch.publish(
+            clock = self.order.publish(
                 warp.block.rank, warp.number, 1 << lane, warp.live
             )
-            mine = self.watch.new_clock()
+            mine = self.order.new_clock()
             mine[:, 1, agent] = self._next_period("tcgen05", warp)
             mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
-            self.watch.merge(clock, mine)
+            self.order.merge(clock, mine)
             self._last = arrival.covers, clock
             made = epoch, mbarrier, mbarrier.phase
             self._commits.setdefault((agent, lane), []).append(made)
@@ -272,7 +273,7 @@ class TensorObserver(Port):
                 message, other = _start(each) + why, each.old.site
                 warp.report(RACE, event, lanes, message, other=other, repair=repair)
             elif self.machine.strict:
-                agent = self.watch.agent("tcgen05.fence", each.old.rank, each.old.warp)
+                agent = self.order.agent("tcgen05.fence", each.old.rank, each.old.warp)
                 self._fences.check(each, agent, warp, event, lanes)
         missing = self._cells.unwritten(reads)
         if missing is not None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -79,7 +79,7 @@ class DType:
 
     name: str
     bits: int = field(compare=False)
-    storage: np.dtype[Any] = field(compare=False)
+    storage: np.dtype[np.generic] = field(compare=False)
     kind: Kind = field(compare=False)
     exponent_bits: int = field(default=0, compare=False)
     fraction_bits: int = field(default=0, compare=False)
@@ -111,7 +111,7 @@ class DType:
         return not self.exponent_bits
 
     @property
-    def bits_dtype(self) -> np.dtype[Any]:
+    def bits_dtype(self) -> np.dtype[np.generic]:
         """The unsigned NumPy type that holds one element's raw bits.
 
         >>> dtype("e2m1").bits_dtype, dtype("bf16").bits_dtype
@@ -473,7 +473,7 @@ def _kind_and_bits(word: str) -> tuple[str, int] | None:
 
 
 @cache
-def unsigned_type(bits: int) -> np.dtype[Any]:
+def unsigned_type(bits: int) -> np.dtype[np.generic]:
     """The smallest unsigned NumPy type with at least this many bits.
 
     >>> unsigned_type(4), unsigned_type(20)

@@ -26,8 +26,8 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import LayoutError, nearest, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.registers.layout import Layout
-    from fragmenta.registers.tensor import Window
+    from fragmenta.registers.layout import Digits, Layout
+    from fragmenta.registers.tensor_fragment import Window
 
 Direction = Literal["where", "holds"]
 Language = Literal["cuda", "python"]
@@ -449,7 +449,7 @@ def _test(text: str, sign: str, value: int) -> str:
 
 def _split(layout: Layout, part: Part) -> Layout:
     """The layout, with a coordinate that is padded in parts as two coordinates."""
-    coordinates: list[Any] = []
+    coordinates: list[tuple[str, Digits]] = []
     for name, digits in layout.coordinates:
         window = part.windows.get(name)
         if not (window and window.parts):
@@ -577,7 +577,7 @@ class _Names:
         self._check_distinct([name for of in kinds for name in of.values()])
         return self
 
-    def _checked(self, of: Mapping[str, Any], which: str, name: Name) -> Name:
+    def _checked(self, of: Mapping[str, Name], which: str, name: Name) -> Name:
         """A name that the language allows, or a number in place of an input."""
         given = of is (self.coordinates if self.direction == "where" else self.axes)
         if given and is_whole(name):

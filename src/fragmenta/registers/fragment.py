@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, check_numbers, is_whole
+from fragmenta.arrays.checks import Array, as_array, check_numbers, is_whole
 from fragmenta.arrays.once import once_property
 from fragmenta.arrays.record import Record
 from fragmenta.arrays.threads import in_blocks
@@ -208,7 +207,7 @@ class Fragment(Record):
         batch = array.shape[: array.ndim - len(self.shape)]
         return packed.reshape(*batch, self.lanes, self.registers)
 
-    def unpack(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
+    def unpack(self, registers: ArrayLike, **selected: int) -> Array:
         """The matrix that registers hold: the inverse of :meth:`pack`.
 
         >>> import numpy as np, fragmenta as fm
@@ -219,7 +218,7 @@ class Fragment(Record):
         """
         return self.dtype.decode(self.unpack_bits(registers, **selected))
 
-    def unpack_bits(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
+    def unpack_bits(self, registers: ArrayLike, **selected: int) -> Array:
         """Like :meth:`unpack`, but returns the raw bits of each element."""
         words = self._registers(registers)
         self._selection(selected)
@@ -271,7 +270,7 @@ class Fragment(Record):
 
     def unpack_tiles(
         self, registers: ArrayLike, shape: tuple[int, int] | None = None
-    ) -> NDArray[Any]:
+    ) -> Array:
         """The full-size matrix: the inverse of :meth:`pack_tiles`.
 
         ``shape`` removes the padding.
@@ -289,7 +288,7 @@ class Fragment(Record):
         matrix = tiles.reshape(*words.shape[:-4], rows, cols)
         return cut_tiles(matrix, self.shape, shape)
 
-    def _words(self, array: NDArray[Any]) -> tuple[tuple[str, ...], Words | None]:
+    def _words(self, array: Array) -> tuple[tuple[str, ...], Words | None]:
         """The matrix in words: the elements of each register joined.
 
         Moving words is faster than moving elements.  It is possible if the
@@ -344,7 +343,7 @@ class Fragment(Record):
             mask &= grid[name] == value
         return mask
 
-    def _matrix(self, matrix: ArrayLike) -> NDArray[Any]:
+    def _matrix(self, matrix: ArrayLike) -> Array:
         if hasattr(matrix, "indices") and hasattr(matrix, "values"):
             raise ShapeError(
                 "a compressed matrix is packed in two parts: its .values with op.a, "
@@ -360,7 +359,7 @@ class Fragment(Record):
             )
         return array
 
-    def _whole(self, matrix: ArrayLike, pad: bool) -> NDArray[Any]:
+    def _whole(self, matrix: ArrayLike, pad: bool) -> Array:
         array = as_array(matrix)
         if len(self.shape) != 2 or self.selectors:
             raise ShapeError(f"{self.name} has no tiles; pack one at a time with pack")
@@ -478,7 +477,7 @@ class Fragment(Record):
         return f"<Fragment {self.name}: {self.dtype} {size}, {self.layout}>"
 
 
-def reordered(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
+def reordered(array: Array, axes: int, index: Index) -> Array:
     """Reorder the last axes by a flat index of the same elements."""
     batch = array.shape[: array.ndim - axes]
     size = prod(array.shape[len(batch) :])

@@ -47,6 +47,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 from fragmenta.registers import expressions
+from fragmenta.registers.expressions import Terms
 
 Index = NDArray[np.intp]
 
@@ -195,7 +196,7 @@ class Layout:
         return any(digit.xor for _, digits in self.coordinates for digit in digits)
 
     @cached_property
-    def _terms(self) -> dict[str, expressions.Terms]:
+    def _terms(self) -> dict[str, Terms]:
         """Each coordinate as a sum of runs of the axes, XORed with others."""
         return {name: expressions.terms(self, name) for name in self.sizes}
 

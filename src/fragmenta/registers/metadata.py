@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import batch_shape, check_numbers, is_whole
+from fragmenta.arrays.checks import Array, batch_shape, check_numbers, is_whole
 from fragmenta.errors import BadMetadata, ShapeError
 from fragmenta.registers.fragment import Fragment, Words, check_lane
 from fragmenta.registers.granularity import Codes, Granularity, as_codes
@@ -122,9 +122,7 @@ names pair 3 before 1; ordered metadata names the lower one first; 127 more are 
         self._check(codes, chosen)
         return self.fragment.pack(codes, **chosen)
 
-    def unpack(
-        self, registers: ArrayLike, selector: int = 0, **selected: int
-    ) -> NDArray[Any]:
+    def unpack(self, registers: ArrayLike, selector: int = 0, **selected: int) -> Array:
         """The codes that words hold for a selector; illegal codes are refused.
 
         >>> import fragmenta as fm
@@ -206,7 +204,7 @@ names pair 3 before 1; ordered metadata names the lower one first; 127 more are 
         *,
         selector: int = 0,
         shared: bool = False,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """The codes of the whole matrix; ``shape`` removes the padding.
 
         >>> import fragmenta as fm

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadMetadata
 from fragmenta.registers.granularity import Codes, as_codes
 from fragmenta.registers.metadata import Metadata, Nibble
-from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import Image, TensorAddress, TensorFragment
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +40,7 @@ class TensorMetadata(Metadata):
 
     def unpack(  # type: ignore[override]
         self, image: ArrayLike, *, address: int | TensorAddress = 0
-    ) -> NDArray[Any]:
+    ) -> Array:
         """The codes in an image of tensor memory; illegal codes are refused."""
         codes: Codes = self._cells.unpack_bits(image, address=address)
         self._check_codes(codes, address)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import check_numbers
+from fragmenta.arrays.checks import Array, check_numbers
 from fragmenta.errors import ShapeError
 
 
 def whole_tiles(
-    array: NDArray[Any], tile: tuple[int, ...], name: str, pad: bool, fill: int = 0
-) -> NDArray[Any]:
+    array: Array, tile: tuple[int, ...], name: str, pad: bool, fill: int = 0
+) -> Array:
     """The matrix as a whole number of tiles; ``pad`` allows it to be filled up.
 
     >>> whole_tiles(np.ones((3, 4)), (2, 4), "A", pad=True).shape
@@ -36,8 +33,8 @@ def whole_tiles(
 
 
 def cut_tiles(
-    array: NDArray[Any], tile: tuple[int, ...], shape: tuple[int, int] | None
-) -> NDArray[Any]:
+    array: Array, tile: tuple[int, ...], shape: tuple[int, int] | None
+) -> Array:
     """The matrix without the padding; ``shape`` is its size before it was padded.
 
     >>> cut_tiles(np.ones((4, 4)), (2, 4), (3, 4)).shape

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, is_whole
+from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.errors import AddressError, ShapeError, one_of
 
 WIDTHS = (1, 2, 4, 8, 16)
@@ -28,7 +28,7 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
 
     ``width`` is that number; ``used`` is the number of lanes that are used, from lane
     0.  Otherwise this is an ordinary array of integers.  ``+``, ``-``, ``^`` and ``|``
-    keep both attributes, and so does taking one warp of several.  Any other result is
+    keep both attributes, and so does taking one warp of several.  Every other result is
     a plain array without them, because lanes may have been reordered or bytes turned
     into words; :func:`fragmenta.shared.bank_conflicts` then needs the width as an
     argument.
@@ -62,7 +62,7 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
         made.width, made.used = check_width(width), int(counted)
         return made
 
-    def __array_finalize__(self, made_from: NDArray[Any] | None) -> None:
+    def __array_finalize__(self, made_from: Array | None) -> None:
         """Give a new array no width; the methods below set it where it still holds."""
         self.width = self.used = None
 
@@ -88,14 +88,14 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
         leading = all(is_whole(each) or isinstance(each, slice) for each in keys)
         return self._marked(found) if leading and self.ndim > len(keys) else found
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _again, (np.array(self.view(np.ndarray)), *self._facts)
 
     @property
     def _facts(self) -> tuple[int | None, int | None]:
         return self.width, self.used
 
-    def _marked(self, array: NDArray[Any]) -> LaneAddresses:
+    def _marked(self, array: Array) -> LaneAddresses:
         marked = array.view(type(self))
         marked.width, marked.used = self._facts
         return marked

@@ -10,7 +10,7 @@ it.  Every further word of the same bank takes another turn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +35,7 @@ IDLE = -1
 """The address of a lane without an access."""
 
 #: The accesses of a warp to a tile, 16 bytes for each lane.
-ACCESSES = {
+ACCESSES: dict[LaneAccess, str] = {
     "ldmatrix": "lanes 8i to 8i + 7 take the same 16 bytes of eight rows",
     "rows": "adjacent lanes take adjacent 16 bytes, row after row",
     "column": "each lane takes the same 16 bytes of its own row",
@@ -63,6 +63,16 @@ class Phase:
         )
 
 
+class PhaseRecord(TypedDict):
+    """A phase as a flat record."""
+
+    phase: int
+    first_lane: int
+    last_lane: int
+    degree: int
+    busiest: list[int]
+
+
 @dataclass(frozen=True)
 class Conflicts:
     """The cost of one access of a warp; ``str()`` shows it phase by phase."""
@@ -80,7 +90,7 @@ class Conflicts:
         """All turns; without conflicts there is one for each phase."""
         return sum(phase.degree for phase in self.phases)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[PhaseRecord]:
         """One flat record for each phase.
 
         >>> bank_conflicts(range(0, 1024, 32), width=4).records()[0]["degree"]
@@ -247,14 +257,16 @@ class RowTile(NamedTuple):
                 f"and a multiple of {UNIT}; given pitch {self.pitch}"
             )
 
-    def address(self, row: Any, unit: Any) -> Any:
+    def address(self, row: ArrayLike, unit: ArrayLike) -> Addresses:
         """The address of a 16-byte unit of a row.
 
         >>> RowTile(8, 128, swizzle=128).address(1, 0)
         np.int64(144)
         """
         step = self.row_bytes if self.pitch is None else self.pitch
-        return swizzled(np.asarray(row) * step + np.asarray(unit) * UNIT, self.swizzle)
+        linear = np.asarray(row) * step + np.asarray(unit) * UNIT
+        found: Addresses = swizzled(linear, self.swizzle)
+        return found
 
 
 def access_addresses(tile: RowTile, access: LaneAccess = "ldmatrix") -> LaneAddresses:
@@ -357,7 +369,7 @@ def _cells(tile: RowTile, marked: set[int], most: int = 16) -> list[str]:
     return lines
 
 
-def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
+def conflict_table(rows: int, row_bytes: int) -> list[dict[str, object]]:
     """The degree of every access with every swizzle, as flat records.
 
     >>> for record in conflict_table(64, 128):
@@ -381,6 +393,5 @@ def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
     ]
 
 
-def _cost(tile: RowTile, access: str) -> Conflicts:
-    chosen: Any = access
-    return bank_conflicts(access_addresses(tile, chosen))
+def _cost(tile: RowTile, access: LaneAccess) -> Conflicts:
+    return bank_conflicts(access_addresses(tile, access))

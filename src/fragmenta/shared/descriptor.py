@@ -105,7 +105,7 @@ READ = 32
 """Bytes of k in each row that one instruction reads; 64 for B if A is sparse."""
 
 
-def swizzled(address: ArrayLike, swizzle: AnySwizzle) -> Any:
+def swizzled(address: ArrayLike, swizzle: AnySwizzle) -> Addresses:
     """The address to which a swizzle moves the byte at ``address``.
 
     With 128 bytes, bits 4 to 6 are XORed with bits 7 to 9; with 64, bits 4 and 5 with
@@ -116,7 +116,8 @@ def swizzled(address: ArrayLike, swizzle: AnySwizzle) -> Any:
     >>> [int(swizzled(line * 128, 128)) for line in range(4)]
     [0, 144, 288, 432]
     """
-    return moved(_index("an address", address, 1 << 62), swizzle)
+    found: Addresses = moved(_index("an address", address, 1 << 62), swizzle)
+    return found
 
 
 def offset_names(major: MajorAxis, swizzle: Swizzle) -> tuple[str, str]:
@@ -581,7 +582,7 @@ def atoms(
     return int(across) // shape.lines, -(-int(along) * element.bits // (8 * shape.span))
 
 
-def _check_field(name: str, value: Any, family: Family) -> None:
+def _check_field(name: str, value: int, family: Family) -> None:
     what = "start address" if name == "start" else f"{name} offset"
     if not is_whole(value):
         raise AddressError(f"the {what} must be a number of bytes; given {value!r}")

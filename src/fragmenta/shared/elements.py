@@ -12,12 +12,12 @@ which swizzles.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import DType, dtype
@@ -59,7 +59,7 @@ class Element(NamedTuple):
         """Bits of a row for each element, on average."""
         return 8 if self.padded else self.dtype.bits
 
-    def bit(self, index: Any) -> Any:
+    def bit(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first bit of an element of a row.
 
         >>> stored("e2m3", "k", "tcgen05", 128, "f8f6f4").bit(np.array([1, 15, 16]))
@@ -207,7 +207,7 @@ def unpad_row(row: ArrayLike, width: int) -> NDArray[np.uint8]:
     return np.asarray(found, np.uint8).reshape(given.shape)
 
 
-def _check_groups(given: NDArray[Any]) -> None:
+def _check_groups(given: Array) -> None:
     if not given.ndim or given.shape[-1] % GROUP:
         raise ShapeError(
             f"a padded row has groups of {GROUP}, so the last axis must be a multiple "

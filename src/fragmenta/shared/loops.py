@@ -7,10 +7,9 @@ instructions is taken.  If nothing fits, the error says why, and what works inst
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.isa.target import check_target
@@ -25,7 +24,7 @@ from fragmenta.shared.matching import (
     groupings,
 )
 from fragmenta.shared.matrix_loop import MatrixLoop
-from fragmenta.shared.placement import Order, Placement
+from fragmenta.shared.placement import Order, Placed, Placement
 from fragmenta.shared.swizzles import AnySwizzle
 
 OTHER_TARGETS = ("sm_90a", "sm_100a", "sm_120a")
@@ -71,7 +70,12 @@ def ldmatrix_loop(
     row = L0 L1 L2 L3 m0 m1  col = U0 U1 U2 L4 k0
     no bank conflicts: 32 turns for 32 phases of 8 instructions
     """
-    placed = {"order": order, "pitch": pitch, "start": start, "swizzle": swizzle}
+    placed: Placed = {
+        "order": order,
+        "pitch": pitch,
+        "start": start,
+        "swizzle": swizzle,
+    }
     placed |= {"span": span, "packed": packed}
     return find_loop("ldmatrix", op, operand, tile, placed, (num, along), target)
 
@@ -103,7 +107,12 @@ def stmatrix_loop(
     row = L0 L1 L2 L3 W0 W1  col = U0 U1 U2 L4 part0 part1
     no bank conflicts: 64 turns for 64 phases of 16 instructions
     """
-    placed = {"order": order, "pitch": pitch, "start": start, "swizzle": swizzle}
+    placed: Placed = {
+        "order": order,
+        "pitch": pitch,
+        "start": start,
+        "swizzle": swizzle,
+    }
     placed |= {"span": span}
     return find_loop("stmatrix", op, operand, tile, placed, (num, along), target)
 
@@ -129,7 +138,7 @@ def find_loop(
     op: Instruction | str,
     operand: str,
     shape: tuple[int, int] | None,
-    placed: dict[str, Any],
+    placed: Placed,
     chosen: tuple[str | None, str | None] = (None, None),
     target: str = "sm_90a",
 ) -> MatrixLoop:
@@ -148,8 +157,8 @@ def find_loop(
     where = {"row": "row-major", "col": "column-major"}[memory.order]
     if found:
         only = only_as(operand, list(dict.fromkeys(found)), chosen)
-        raise Error(f"{family} moves {operand} of this {where} tile as {only}")
-    raise Error(
+        raise BadCall(f"{family} moves {operand} of this {where} tile as {only}")
+    raise BadCall(
         f"no {family} of {target} moves {operand} of {tiles.op} "
         f"{'from' if family == 'ldmatrix' else 'to'} {where} memory"
         + "".join(f"; {why}" for why in dict.fromkeys(reasons))
@@ -183,11 +192,11 @@ def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
 
     >>> check_choice("num", "x3", ("x1", "x2", "x4"))
     Traceback (most recent call last):
-    fragmenta.errors.Error: num must be 'x1', 'x2' or 'x4'; given 'x3'
+    fragmenta.errors.BadCall: num must be 'x1', 'x2' or 'x4'; given 'x3'
     """
     if given is None or (isinstance(given, str) and given in allowed):
         return
-    raise Error(f"{name} must be {one_of(map(repr, allowed))}; given {given!r}")
+    raise BadCall(f"{name} must be {one_of(map(repr, allowed))}; given {given!r}")
 
 
 def _check_chosen(
@@ -197,7 +206,7 @@ def _check_chosen(
     sides = SIDES[operand]
     known = along is None or (isinstance(along, str) and along in tuple(sides))
     if not known or (along is None and several):
-        raise Error(
+        raise BadCall(
             f"tiles of {operand} must be adjacent along {one_of(sides)}; given "
             f"along={along!r}"
         )
@@ -205,8 +214,8 @@ def _check_chosen(
 
 def _instead(family: Family, tiles: Tiles, memory: Placement, target: str) -> str:
     """What does work: the other order, or another target."""
-    turned = {"row": "col", "col": "row"}[memory.order]
-    ways = [(turned, target), *((memory.order, chip) for chip in OTHER_TARGETS)]
+    other: Order = "row" if memory.order == "col" else "col"
+    ways = [(other, target), *((memory.order, chip) for chip in OTHER_TARGETS)]
     found: dict[str, str] = {}
     for order, chip in ways:
         move = _possible(family, tiles, order, memory.packed, chip)
@@ -221,7 +230,7 @@ def _instead(family: Family, tiles: Tiles, memory: Placement, target: str) -> st
 
 
 def _possible(
-    family: Family, tiles: Tiles, order: Any, packed: bool, target: str
+    family: Family, tiles: Tiles, order: Order, packed: bool, target: str
 ) -> Instruction | None:
     """The instruction that moves such a tile, if there is one."""
     try:
@@ -270,7 +279,12 @@ def ldmatrix_addresses(
     >>> print(ldmatrix_addresses(op, "B", order="row", tiles=2, along="n")[0])
     ldmatrix.sync.aligned.m8n8.x4.trans.b16
     """
-    placed = {"order": order, "pitch": pitch, "start": start, "swizzle": swizzle}
+    placed: Placed = {
+        "order": order,
+        "pitch": pitch,
+        "start": start,
+        "swizzle": swizzle,
+    }
     placed |= {"packed": packed}
     return single_loop("ldmatrix", op, operand, placed, tiles, along, target).first
 
@@ -297,7 +311,12 @@ def stmatrix_addresses(
     >>> print(store, addresses[:10].tolist())
     stmatrix.sync.aligned.m8n8.x2.b16 [0, 16, 32, 48, 64, 80, 96, 112, 128, 144]
     """
-    placed = {"order": order, "pitch": pitch, "start": start, "swizzle": swizzle}
+    placed: Placed = {
+        "order": order,
+        "pitch": pitch,
+        "start": start,
+        "swizzle": swizzle,
+    }
     return single_loop("stmatrix", op, operand, placed, tiles, along, target).first
 
 
@@ -305,7 +324,7 @@ def single_loop(
     family: Family,
     op: Instruction | str,
     operand: str,
-    placed: dict[str, Any],
+    placed: Placed,
     tiles: int = 1,
     along: Along | None = None,
     target: str = "sm_90a",
@@ -314,11 +333,11 @@ def single_loop(
     op = instruction(op)
     one = Tiles.of(op, operand, None)
     if not is_whole(tiles) or tiles not in (1, 2, 4):
-        raise Error(f"tiles must be 1, 2 or 4; given {tiles!r}")
+        raise BadCall(f"tiles must be 1, 2 or 4; given {tiles!r}")
     _check_chosen(operand, None, along, several=tiles > 1)
     count = tiles * one.part.registers
     if count not in (1, 2, 4):
-        raise Error(
+        raise BadCall(
             f"one instruction moves 1, 2 or 4 registers of 32 bits; {tiles} x "
             f"{operand} of {op} are {count}, which fm.shared.{family}_loop moves with "
             "several"
@@ -331,7 +350,7 @@ def single_loop(
     chosen = (None, along if tiles > 1 else None)
     loop = find_loop(family, op, operand, (rows, cols), placed, chosen, target)
     if set(loop.steps.values()) != {1} or loop.group.tiles_first:
-        raise Error(
+        raise BadCall(
             f"no {family} of {target} moves {tiles} x {operand} of {op} into "
             f"consecutive registers; fm.shared.{family}_loop has {loop.move}"
         )

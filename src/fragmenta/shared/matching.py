@@ -24,7 +24,13 @@ from math import prod
 from typing import Any, Literal, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import (
+    BadCall,
+    ShapeError,
+    UnknownOperand,
+    UnsupportedTarget,
+    one_of,
+)
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.moves import PACKINGS
@@ -109,15 +115,15 @@ class Tiles:
 def movable(op: Instruction, operand: str) -> Fragment:
     """The fragment of an operand that moves can have, or why they cannot."""
     if not isinstance(operand, str) or operand not in op.fragments:
-        raise Error(
+        raise UnknownOperand(
             f"{op} has the fragments {one_of(op.fragments, 'and')}; given {operand!r}"
         )
     part = op.fragments[operand]
     single = part.layout.data == ("row", "col") and not part.layout.free
     if not single or operand not in SIDES:
-        raise Error(f"{operand} of {op} is not a single matrix without copies")
+        raise BadCall(f"{operand} of {op} is not a single matrix without copies")
     if part.register_bits != 32:
-        raise Error(
+        raise BadCall(
             f"ldmatrix and stmatrix move registers of 32 bits; {operand} of {op} has "
             f"registers of {part.register_bits} bits, so use ld.shared and st.shared "
             "with op.to_cuda()"
@@ -141,7 +147,7 @@ def groupings(
     ]
     if not moves:
         what = f"packed {tiles.part.dtype} elements" if packed else "any operand"
-        raise Error(f"{target} has no {family} for {what}")
+        raise UnsupportedTarget(f"{target} has no {family} for {what}")
     for move in moves:
         yield from _of_move(move, tiles)
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import Array, as_array
 from fragmenta.arrays.record import Record
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.registers.layout import Layout
+from fragmenta.registers.layout import Index, Layout
 from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.banks import degrees
 from fragmenta.shared.matching import Along, Grouping, Tiles, held, registers
@@ -274,17 +274,17 @@ class MatrixLoop(Record):
             after = stmatrix(self.move, after, self.addresses[step], words[step])
         return after
 
-    def matrix(self, image: ArrayLike) -> NDArray[Any]:
+    def matrix(self, image: ArrayLike) -> Array:
         """The tile that an image of shared memory holds."""
         return self.memory.matrix(image)
 
-    def _index(self, *batch: Any) -> tuple[Any, ...]:
+    def _index(self, *batch: EllipsisType) -> tuple[Index | slice | EllipsisType, ...]:
         """Where the registers of all steps are among (fragments …, lanes)."""
         return (*batch, *np.moveaxis(self.registers, -1, 0), slice(None))
 
     def _check_family(self, family: str, verb: str) -> None:
         if self.move.family != family:
-            raise Error(
+            raise BadCall(
                 f"{family} {verb}s; this is a loop of {self.move.family}, made by "
                 f"fm.shared.{self.move.family}_loop"
             )

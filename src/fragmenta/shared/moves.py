@@ -9,13 +9,11 @@ fragments that an ``mma`` takes?
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape
-from fragmenta.errors import AddressError, Error, ShapeError
+from fragmenta.arrays.checks import Array, as_array, batch_shape
+from fragmenta.errors import AddressError, BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
@@ -117,7 +115,7 @@ def _part(
 ) -> tuple[Instruction, Fragment]:
     found = instruction(op)
     if found.family != family:
-        raise Error(f"{family} takes an instruction of this family; given {found}")
+        raise BadCall(f"{family} takes an instruction of this family; given {found}")
     return found, found.fragments[name]
 
 
@@ -158,16 +156,16 @@ def _gather(memory: Image, where: Addresses, width: int) -> Bytes:
     return found.reshape(*batch, count, width)
 
 
-def _elements(op: Instruction, part: Fragment, rows: Bytes) -> NDArray[Any]:
+def _elements(op: Instruction, part: Fragment, rows: Bytes) -> Array:
     """Rows of bytes as elements: (…, matrix, row, col)."""
     packed = PACKINGS.get(op.values["type"])
     if packed is None:
-        items: Any = np.ascontiguousarray(rows).view(f"u{part.dtype.bits // 8}")
+        items: Array = np.ascontiguousarray(rows).view(f"u{part.dtype.bits // 8}")
     else:
         items = _unpack(rows[..., : 2 * packed.bits], packed.bits)
         if packed.signed:
             items = (items << (8 - packed.bits)).view(np.int8) >> (8 - packed.bits)
-    made: NDArray[Any] = items.reshape(*rows.shape[:-2], *part.shape)
+    made: Array = items.reshape(*rows.shape[:-2], *part.shape)
     return made
 
 

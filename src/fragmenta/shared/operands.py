@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fragmenta.errors import AddressError, Error
+from fragmenta.errors import AddressError, BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.elements import MAJORS, MajorAxis
 from fragmenta.shared.fields import Family
@@ -87,13 +87,13 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     """
     family = family_of(op)
     if family is None:
-        raise Error(
+        raise BadCall(
             f"{op} does not take descriptors; wgmma.mma_async and tcgen05.mma do"
         )
     if not isinstance(operand, str) or operand not in ("A", "B"):
-        raise Error(f"operand must be 'A' or 'B'; given {operand!r}")
+        raise BadCall(f"operand must be 'A' or 'B'; given {operand!r}")
     if family == "tcgen05" and op.descriptor is None:
-        raise Error(
+        raise BadCall(
             f"{op} has no instruction descriptor, which has the shape and the types; "
             "write it behind the mnemonic, as in 'tcgen05.mma… 0x08400010'"
         )

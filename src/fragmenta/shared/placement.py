@@ -13,15 +13,16 @@ and one number of bytes for each of its coordinates (:attr:`Placement.weights`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, Required, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import as_array, is_whole
-from fragmenta.errors import AddressError, Error, ShapeError
+from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.errors import AddressError, BadCall, ShapeError
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Digit, Digits, Layout
 from fragmenta.registers.words import pack_words, unpack_words
@@ -30,6 +31,17 @@ from fragmenta.shared.swizzles import UNIT, AnySwizzle, XorSwizzle, moved, unit_
 from fragmenta.shared.tiles import Image, as_image
 
 Order = Literal["row", "col"]
+
+
+class Placed(TypedDict, total=False):
+    """How a tile is stored: the arguments of :meth:`Placement.of`."""
+
+    order: Required[Order]
+    pitch: int | None
+    start: int
+    swizzle: AnySwizzle
+    span: int | None
+    packed: bool
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ class Placement:
     ) -> Placement:
         """The placement of a tile, checked."""
         if not isinstance(order, str) or order not in ("row", "col"):
-            raise Error(f'order must be "row" or "col"; given {order!r}')
+            raise BadCall(f'order must be "row" or "col"; given {order!r}')
         _check_packed(part, packed)
         slot = 8 if packed else part.container.bits
         line = -(-shape[order == "row"] * slot // 8)
@@ -190,7 +202,7 @@ class Placement:
         place = {self.order: line, self.along: unit}
         return self.swizzled(self.layout.element(**place))
 
-    def swizzled(self, places: dict[str, Any]) -> Addresses:
+    def swizzled(self, places: Mapping[str, ArrayLike]) -> Addresses:
         """The addresses of a line, a unit and a box."""
         offset = sum(
             np.asarray(places[name], np.int64) * weight
@@ -223,7 +235,7 @@ class Placement:
         made[..., where[..., None] + np.arange(UNIT)] = units
         return made
 
-    def matrix(self, image: ArrayLike) -> NDArray[Any]:
+    def matrix(self, image: ArrayLike) -> Array:
         """The matrix that an image holds: the inverse of :meth:`image`."""
         memory, where = as_image(image), self.units()
         if memory.shape[-1] < int(where.max()) + UNIT:
@@ -237,7 +249,7 @@ class Placement:
         bits = slots if self.packed else self.part.container.extract(slots)
         return self.part.dtype.decode(bits)
 
-    def _to_bytes(self, slots: NDArray[Any]) -> Image:
+    def _to_bytes(self, slots: Array) -> Image:
         rows = np.ascontiguousarray(slots)
         if self.packed:  # 16 elements, lowest first, then bytes that are not used
             bits = np.unpackbits(rows[..., None].view(np.uint8), -1, bitorder="little")
@@ -251,7 +263,7 @@ class Placement:
         packed = pack_words(rows, self.slot, 32) if self.slot < 8 else rows
         return np.ascontiguousarray(packed).view(np.uint8)
 
-    def _from_bytes(self, lines: Image) -> NDArray[Any]:
+    def _from_bytes(self, lines: Image) -> Array:
         lines = np.ascontiguousarray(lines)
         if self.packed:
             width = self.part.dtype.bits
@@ -273,13 +285,13 @@ def _lines(order: Order) -> str:
 
 def _check_packed(part: Fragment, packed: bool) -> None:
     if not isinstance(packed, bool | np.bool_):
-        raise Error(f"packed must be True or False; given {packed!r}")
+        raise BadCall(f"packed must be True or False; given {packed!r}")
     if not packed:
         return
     if part.dtype.bits not in (4, 6):
-        raise Error(f"packed is for 6-bit and 4-bit types; given {part.dtype}")
+        raise BadCall(f"packed is for 6-bit and 4-bit types; given {part.dtype}")
     if part.container.shift:
-        raise Error(
+        raise BadCall(
             f"{part.dtype} must be in bits {part.container.shift} and up of a byte, "
             "but unpacking puts it into the lowest bits: shift it by "
             f"{part.container.shift} afterwards"

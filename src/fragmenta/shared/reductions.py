@@ -8,16 +8,16 @@ was seen on an H200.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadOperands, nearest, one_of
 from fragmenta.isa.table import read
 
-Bits: TypeAlias = NDArray[Any]
+Bits: TypeAlias = Array
 
 #: The types that each operation takes.
 REDUCTIONS = """
@@ -33,7 +33,7 @@ xor       | u32 s32 u64
 """
 TYPES_OF = {line["operation"]: line["types"].split() for line in read(REDUCTIONS)}
 
-_NUMPY: dict[str, Any] = {
+_NUMPY: dict[str, type[np.generic]] = {
     "u32": np.uint32,
     "s32": np.int32,
     "u64": np.uint64,
@@ -133,7 +133,7 @@ def _extreme(least: bool) -> Callable[[Bits, Bits], Bits]:
     return pick
 
 
-_OTHERS: dict[str, Callable[[Bits, Bits], Any]] = {
+_OTHERS: dict[str, Callable[[Bits, Bits], Bits]] = {
     "min": _extreme(True),
     "max": _extreme(False),
     "inc": lambda x, y: np.where(x >= y, 0, x + 1),

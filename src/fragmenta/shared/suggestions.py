@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.banks import BANKS, IDLE, LANES, WORD, degrees
 from fragmenta.shared.loops import check_choice, find_loop
 from fragmenta.shared.matching import Along, Family
 from fragmenta.shared.matrix_loop import LoopConflicts, MatrixLoop
-from fragmenta.shared.placement import Order, Placement
+from fragmenta.shared.placement import Order, Placed, Placement
 from fragmenta.shared.swizzles import (
     UNIT,
     WGMMA_SWIZZLES,
@@ -102,7 +102,7 @@ class Suggestion:
         return f"<Suggestion {self.words}: {cost}>"
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """What :func:`fragmenta.shared.ldmatrix_loop` takes to store the tile so.
 
         >>> import fragmenta as fm
@@ -113,13 +113,13 @@ class Suggestion:
         """
         memory = self.loop.memory
         named = {pattern(name).xor: name for name in WGMMA_SWIZZLES}
-        options: dict[str, Any] = {"order": memory.order}
+        options: dict[str, object] = {"order": memory.order}
         options["swizzle"] = named.get(self.swizzle, self.swizzle)
         options["pitch"] = self.pitch
         return options | ({"span": self.span} if self.span else {})
 
     @property
-    def rank(self) -> tuple[Any, ...]:
+    def rank(self) -> tuple[int, ...]:
         """The order of suggestions: fewer turns, TMA, less memory, simpler."""
         return (
             self.turns,
@@ -160,7 +160,7 @@ class Suggestions:
             self.found, key=lambda each: (each.extra, each.swizzle.bits, each.span or 0)
         )
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, object]]:
         """One flat record for each way, for a program."""
         return [
             {
@@ -255,9 +255,9 @@ def suggest_swizzle(
     check_choice("move", move, ("ldmatrix", "stmatrix"))
     family: Family = move or ("stmatrix" if str(operand) in ("C", "D") else "ldmatrix")
     # Which instruction moves it does not depend on pitch and swizzle.
-    placed = {"order": order, "packed": packed}
+    placed: Placed = {"order": order, "packed": packed}
     if family == "stmatrix" and packed:
-        raise Error("packed is for ldmatrix; stmatrix has no such form")
+        raise BadCall("packed is for ldmatrix; stmatrix has no such form")
     loop = find_loop(family, op, operand, tile, placed, (num, along), target)
     found = [
         Suggestion(replace(loop, memory=memory), _copied(memory, copy), tma)

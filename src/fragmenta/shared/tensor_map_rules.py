@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from fragmenta.arrays.checks import is_among, is_whole
-from fragmenta.errors import AddressError, Error, ShapeError, one_of
+from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
 
 if TYPE_CHECKING:
     from fragmenta.shared.tensor_map import Im2col, TensorMap
@@ -73,9 +73,9 @@ def _choices(map: TensorMap) -> None:
     ):
         value = getattr(map, name)
         if not is_among(value, allowed):
-            raise Error(f"{name} must be {one_of(allowed)}; given {value!r}")
+            raise BadCall(f"{name} must be {one_of(allowed)}; given {value!r}")
     if map.fill == "nan" and not map.element.is_float:
-        raise Error(f"only floats can be filled with NaN; given {map.dtype}")
+        raise BadCall(f"only floats can be filled with NaN; given {map.dtype}")
 
 
 def _rank(map: TensorMap) -> None:

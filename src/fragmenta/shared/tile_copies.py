@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
-from fragmenta.errors import AddressError, Error
+from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.shared.descriptor import (
     LIMIT,
@@ -69,7 +68,7 @@ class TileCopies:
             swizzle=self.swizzle,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The arguments of ``cuTensorMapEncodeTiled`` and the copies, for a program."""
         return {
             "data_type": self.data_type,
@@ -148,7 +147,7 @@ def tile_copies(
     wide = min(items, span(swizzle) // item_bytes)
     high = min(across, MOST_BOX)
     if items % wide or across % high:
-        raise Error(
+        raise ShapeError(
             f"{along} x {across} elements of {dt} are not a whole number of boxes of "
             f"{wide * per_item} x {high}: the last copy would read beyond the tile"
         )

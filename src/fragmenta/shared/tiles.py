@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape, check_flags, is_whole
-from fragmenta.errors import AddressError, Error, ShapeError
+from fragmenta.arrays.checks import Array, as_array, batch_shape, check_flags, is_whole
+from fragmenta.errors import AddressError, BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
-from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.dtype import DType, dtype, unsigned_type
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import (
     LIMIT,
@@ -152,7 +152,7 @@ def default_swizzle(op: Instruction, operand: str, major: MajorAxis) -> Swizzle:
     return ATOM_32 if only and major == "mn" else 128
 
 
-def pair_halves(matrix: ArrayLike, op: Instruction | str, operand: str) -> NDArray[Any]:
+def pair_halves(matrix: ArrayLike, op: Instruction | str, operand: str) -> Array:
     """The two halves of A or B that the blocks of a pair have: (…, 2, rows, columns).
 
     The first block has the first rows of A and the first columns of B.  Without
@@ -177,7 +177,7 @@ def pair_halves(matrix: ArrayLike, op: Instruction | str, operand: str) -> NDArr
     return np.stack(np.split(given, 2, axis=axis), axis=-3)
 
 
-def _lines(matrix: ArrayLike, op: Instruction, operand: str) -> NDArray[Any]:
+def _lines(matrix: ArrayLike, op: Instruction, operand: str) -> Array:
     """Raw bits of the matrix, (…, m or n, k), which must be whole tiles."""
     rows, k = extent(op, operand)
     bits = op.types[operand.lower()].encode(as_array(matrix))
@@ -214,7 +214,7 @@ def read_tile(
     *,
     major: MajorAxis | None = None,
     packed: bool = False,
-) -> NDArray[Any]:
+) -> Array:
     """The raw bits that one instruction reads: A (…, m, k) or B (…, k, n).
 
     ``image`` is (…, bytes).  A descriptor is a :class:`Descriptor`, its 64-bit word,
@@ -239,10 +239,10 @@ outside the image of 96 bytes
     side = major_of(op, operand, major)
     family = family_of(op) or "wgmma"
 
-    def read(some: Image, one: Descriptor) -> NDArray[Any]:
+    def read(some: Image, one: Descriptor) -> Array:
         return _read(some, one, op, operand, side, packed)
 
-    def nothing(batch: tuple[int, ...]) -> NDArray[Any]:
+    def nothing(batch: tuple[int, ...]) -> Array:
         return _no_tiles(batch, op, operand, packed)
 
     return _by_descriptor(memory, descriptor, family, read, nothing)
@@ -283,9 +283,9 @@ def _by_descriptor(
     memory: Image,
     descriptor: Descriptor | ArrayLike,
     family: Family,
-    read: Callable[[Image, Descriptor], NDArray[Any]],
-    nothing: Callable[[tuple[int, ...]], NDArray[Any]],
-) -> NDArray[Any]:
+    read: Callable[[Image, Descriptor], Array],
+    nothing: Callable[[tuple[int, ...]], Array],
+) -> Array:
     """Read with one descriptor from all images, or with many."""
     if isinstance(descriptor, Descriptor):
         return read(memory, descriptor)
@@ -316,14 +316,13 @@ def _by_descriptor(
 
 def _no_tiles(
     batch: tuple[int, ...], op: Instruction, operand: str, packed: bool
-) -> NDArray[Any]:
+) -> Array:
     """The empty result for a batch without descriptors or images."""
     rows, k = extent(op, operand)
     of = op.types[operand.lower()]
+    kind = of.bits_dtype
     if packed and of.bits < 8:
-        k, kind = k * of.bits // 32, np.dtype(np.uint32)
-    else:
-        kind = of.bits_dtype
+        k, kind = k * of.bits // 32, unsigned_type(32)
     return np.empty((*batch, *((rows, k) if operand == "A" else (k, rows))), kind)
 
 
@@ -334,7 +333,7 @@ def _read(
     operand: str,
     major: MajorAxis,
     packed: bool,
-) -> NDArray[Any]:
+) -> Array:
     """Read with one descriptor from any number of images."""
     check_belongs(descriptor.family, op)
     check_flags(packed=packed)
@@ -342,7 +341,7 @@ def _read(
     if major == "k":
         descriptor.check_reach(tile.k * tile.of.bits // 8)
     if packed and tile.padded:
-        raise Error(f"{operand} of {op} has padding, so it cannot be read as words")
+        raise BadCall(f"{operand} of {op} has padding, so it cannot be read as words")
     index, unit = _index(descriptor, tile)
     size = memory.shape[-1]
     if (int(index.max()) + 1) * unit > size:
@@ -421,7 +420,7 @@ def _index(descriptor: Descriptor, tile: _Moved) -> tuple[Addresses, int]:
     return index, unit
 
 
-def _cells(lines: NDArray[Any], tile: _Moved, unit: int) -> NDArray[Any]:
+def _cells(lines: Array, tile: _Moved, unit: int) -> Array:
     if tile.padded:
         return pad_row(lines, tile.padded)
     if tile.of.bits >= 8:

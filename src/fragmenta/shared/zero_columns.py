@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.isa.table import read
 from fragmenta.shared.fields import word_of
 
@@ -75,7 +75,9 @@ class ZeroColumnMask:
             high = max(MOST_SHIFT.values()) if name == "shift" else high
             for value in values:
                 if not low <= value <= high:
-                    raise Error(f"{name} must be {low} to {high}; given {value}")
+                    raise ValueRangeError(
+                        f"{name} must be {low} to {high}; given {value}"
+                    )
             kept = bool(values[0]) if name == "enabled" else values[0]
             object.__setattr__(self, name, values if many > 1 else kept)
 
@@ -101,8 +103,8 @@ class ZeroColumnMask:
         np.False_
         >>> ZeroColumnMask.decode(1 << 36)
         Traceback (most recent call last):
-        fragmenta.errors.Error: 0x0000001000000000 is not a zero-column mask: bit 36 \
-must be 0
+        fragmenta.errors.ValueRangeError: 0x0000001000000000 is not a zero-column \
+mask: bit 36 must be 0
         """
         given = word_of(word, "a zero-column mask", Error)
         found, rest = {}, given
@@ -115,7 +117,7 @@ must be 0
             found[line["field"]] = values if many > 1 else values[0]
         if rest:
             wrong = [bit for bit in range(64) if rest >> bit & 1]
-            raise Error(
+            raise ValueRangeError(
                 f"{given:#018x} is not a zero-column mask: bit {one_of(wrong, 'and')} "
                 "must be 0"
             )
@@ -146,7 +148,7 @@ must be 0
 
     def _check_shift(self, m: int) -> None:
         if self.shift > MOST_SHIFT[m]:
-            raise Error(
+            raise ValueRangeError(
                 f"the column shift is at most {MOST_SHIFT[m]} for M = {m}; given "
                 f"{self.shift}"
             )
@@ -163,11 +165,11 @@ def _values(name: str, given: object, many: int) -> tuple[int, ...]:
     some = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(some) != many or (many > 1) != isinstance(given, tuple | list):
         what = f"{many} whole numbers" if many > 1 else "a whole number"
-        raise Error(f"{name} must be {what}; given {given!r}")
+        raise ValueRangeError(f"{name} must be {what}; given {given!r}")
     numbers = []
     for value in some:
         truth = isinstance(value, bool | np.bool_)
         if not is_whole(value) and not truth:
-            raise Error(f"{name} must be whole numbers; given {given!r}")
+            raise ValueRangeError(f"{name} must be whole numbers; given {given!r}")
         numbers.append(int(value))
     return tuple(numbers)

@@ -24,14 +24,13 @@ array([[0, 0, 3, 4, 5, 0, 0, 8]], dtype=int8)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array, check_flags, is_whole, is_zero
 from fragmenta.arrays.threads import in_blocks
-from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
+from fragmenta.errors import BadCall, BadMetadata, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.progress import Progress
@@ -64,7 +63,7 @@ class Compressed:
 
     def __post_init__(self) -> None:
         if not isinstance(self.granularity, Granularity):
-            raise Error(
+            raise BadCall(
                 f"granularity must be that of an instruction, op.granularity; given "
                 f"{self.granularity!r}"
             )
@@ -119,7 +118,7 @@ def sparse(op: Instruction | str) -> tuple[Instruction, Granularity]:
     """
     found = instruction(op)
     if found.granularity is None:
-        raise Error(f"{found} is dense; the sparse families are mma.sp and wgmma.sp")
+        raise BadCall(f"{found} is dense; the sparse families are mma.sp and wgmma.sp")
     return found, found.granularity
 
 
@@ -210,10 +209,10 @@ def require_compressed(sp: object) -> None:
 
     >>> require_compressed([[1, 0]])
     Traceback (most recent call last):
-    fragmenta.errors.Error: A must be Compressed, as compress returns it; given list
+    fragmenta.errors.BadCall: A must be Compressed, as compress returns it; given list
     """
     if not isinstance(sp, Compressed):
-        raise Error(
+        raise BadCall(
             f"A must be Compressed, as compress returns it; given {type(sp).__name__}"
         )
 
@@ -403,7 +402,7 @@ def read_words(
 
 def _bits(
     A: ArrayLike, op: Instruction, keep_negative_zero: bool, pad: bool
-) -> tuple[Array, Any]:
+) -> tuple[Array, np.generic]:
     """The raw bits of A, and the mask of bits that make a place a value."""
     check_flags(keep_negative_zero=keep_negative_zero)
     granularity, of = sparse(op)[1], op.types["a"]
@@ -444,7 +443,7 @@ def _extent(rows: Array) -> tuple[int, int]:
     return len(rows) if rows.size else 0, rows.shape[-1] * rows.itemsize
 
 
-def _too_full(places: Array, value_bits: Any, granularity: Granularity) -> Array:
+def _too_full(places: Array, value_bits: np.generic, granularity: Granularity) -> Array:
     """Which chunks have more values than can be stored."""
     is_value = (places & value_bits) != 0
     # Each flag is a byte.  Seen as one integer, a chunk has a set bit for each flag.
@@ -454,7 +453,7 @@ def _too_full(places: Array, value_bits: Any, granularity: Granularity) -> Array
 
 
 def _non_zeros(
-    rows: Array, value_bits: Any, granularity: Granularity, chunk: int
+    rows: Array, value_bits: np.generic, granularity: Granularity, chunk: int
 ) -> int:
     if chunk < 0:
         return 0

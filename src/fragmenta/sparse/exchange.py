@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array, check_numbers, is_zero
-from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
+from fragmenta.errors import BadCall, BadMetadata, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.granularity import Codes, Granularity
 from fragmenta.registers.layout import Layout
@@ -249,7 +249,7 @@ class _Order(NamedTuple):
         """The bits that a word of metadata may have for the type of A."""
         of = op.types["a"].name
         if of not in self.bits:
-            raise Error(f"{self.name} has {one_of(self.bits, 'and')}; given {of}")
+            raise BadCall(f"{self.name} has {one_of(self.bits, 'and')}; given {of}")
         return self.bits[of]
 
 
@@ -408,7 +408,7 @@ def _cutlass_layout(
 ) -> Layout:
     width = op.types["a"].bits
     if width not in CUTLASS or granularity.group != 1:
-        raise Error(f"CUTLASS has no sparse Hopper kernels for {op.types['a']}")
+        raise BadCall(f"CUTLASS has no sparse Hopper kernels for {op.types['a']}")
     check_numbers(tile_k=tile_k)
     if not rows * chunks:
         raise ShapeError(f"the matrix is empty; given {rows} rows of {chunks} chunks")

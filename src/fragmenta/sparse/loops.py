@@ -1,6 +1,6 @@
 """Kernels that prune, compress and decompress millions of chunks.
 
-By compiled kernels (:mod:`fragmenta.jit`) over flat arrays of unsigned integers.
+The kernels (:mod:`fragmenta.jit`) take flat arrays of unsigned integers.
 A *place* is what a code chooses: one element, or a pair of adjacent elements as one
 integer of twice the width.  The kernels have a variable for every place of a chunk
 and do not branch, so the compiler can use vector instructions.
@@ -10,10 +10,10 @@ Matrices are split into blocks of rows, which threads process in parallel.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.once import once
@@ -21,10 +21,16 @@ from fragmenta.registers.granularity import Codes, Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
     from fragmenta.jit.compiler import Traced
-    from fragmenta.jit.trace import Code, Value
-Places = NDArray[Any]
+    from fragmenta.jit.trace import Code, Memory, Value
+
+Places = Array
 
 ONE_OF_TWO = Granularity(1, 2)
+
+Lifted = Callable[[int], "Value"]
+"""What makes a traced value of a number."""
+Chosen = tuple[list["Value"], "Value"]
+"""The places that are stored, and their code."""
 
 
 def prune_chunks(picks: int, keys: Array, places: Places, out: Places) -> None:
@@ -43,7 +49,11 @@ def prune_chunks(picks: int, keys: Array, places: Places, out: Places) -> None:
 
 
 def compress_chunks(
-    picks: int, places: Places, value_bits: int, stored: Places, codes: Codes
+    picks: int,
+    places: Places,
+    value_bits: int | np.generic,
+    stored: Places,
+    codes: Codes,
 ) -> None:
     """Store the values of each chunk, and the code of their places.
 
@@ -71,7 +81,9 @@ def decompress_chunks(picks: int, stored: Places, codes: Codes, out: Places) -> 
 
 
 @once
-def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
+def _prune(
+    picks: int, keys: np.dtype[np.generic], places: np.dtype[np.generic]
+) -> Traced:
     from fragmenta.jit.compiler import kernel, pointer, type_of
     from fragmenta.jit.trace import I64, compare_unsigned, select
 
@@ -85,7 +97,7 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
         chunks=I64,
     )
     def prune_kernel(
-        code: Code, keys: Any, places: Any, out: Any, chunks: Value
+        code: Code, keys: Memory, places: Memory, out: Memory, chunks: Value
     ) -> None:
         with code.loop(chunks) as chunk:
             size = 2 * picks
@@ -111,18 +123,18 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
 
 
 @once
-def _compress(picks: int, places: np.dtype[Any]) -> Traced:
+def _compress(picks: int, places: np.dtype[np.generic]) -> Traced:
     from fragmenta.jit.compiler import kernel, pointer, type_of
     from fragmenta.jit.trace import I8, I64, convert, select
 
     of = type_of(places)
 
-    def one_of_two(p: list[Value], has: list[Value], code: Any) -> Any:
+    def one_of_two(p: list[Value], has: list[Value], code: Lifted) -> Chosen:
         chosen = select(has[0], code(ONE_OF_TWO.code(0)), code(ONE_OF_TWO.code(1)))
         full = has[0] & has[1]
         return [select(has[0], p[0], p[1])], select(full, code(0), chosen)
 
-    def two_of_four(p: list[Value], has: list[Value], code: Any) -> Any:
+    def two_of_four(p: list[Value], has: list[Value], code: Lifted) -> Chosen:
         either, both = has[0] | has[1], has[0] & has[1]
         last = has[3] | ~either
         first = select(has[0], p[0], select(has[1], p[1], p[2]))
@@ -143,9 +155,9 @@ def _compress(picks: int, places: np.dtype[Any]) -> Traced:
     )
     def compress_kernel(
         code: Code,
-        places: Any,
-        stored: Any,
-        codes: Any,
+        places: Memory,
+        stored: Memory,
+        codes: Memory,
         value_bits: Value,
         chunks: Value,
     ) -> None:
@@ -162,7 +174,7 @@ def _compress(picks: int, places: np.dtype[Any]) -> Traced:
 
 
 @once
-def _decompress(picks: int, places: np.dtype[Any]) -> Traced:
+def _decompress(picks: int, places: np.dtype[np.generic]) -> Traced:
     from fragmenta.jit.compiler import kernel, pointer, type_of
     from fragmenta.jit.trace import I8, I64, select
 
@@ -182,7 +194,7 @@ def _decompress(picks: int, places: np.dtype[Any]) -> Traced:
 
     @kernel(stored=pointer(of), codes=pointer(I8), out=pointer(of), chunks=I64)
     def decompress_kernel(
-        code: Code, stored: Any, codes: Any, out: Any, chunks: Value
+        code: Code, stored: Memory, codes: Memory, out: Memory, chunks: Value
     ) -> None:
         with code.loop(chunks) as chunk:
             values = [stored[chunk * picks + i] for i in range(picks)]

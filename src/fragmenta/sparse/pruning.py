@@ -12,8 +12,8 @@ array([[ 0,  0,  3, -4,  5,  5,  0,  0]])
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -92,7 +92,13 @@ def prune(
     return out
 
 
-def _prune_block(run: Any, keys: Array, rows: Array, out: Array, group: int) -> None:
+def _prune_block(
+    run: Callable[[Array, Array, Array], None],
+    keys: Array,
+    rows: Array,
+    out: Array,
+    group: int,
+) -> None:
     if group * rows.itemsize <= 8:
         run(keys, places_of(rows, group), places_of(out, group))
         return

@@ -46,7 +46,7 @@ _HOME = homes(
         "tensor_memory.scales": "scale_blocks scale_matrix",
         "api.tensor_memory": "copies scale_copy",
         "api.fragments": "TensorFragment",
-        "registers.tensor": "Cell TensorAddress",
+        "registers.tensor_fragment": "Cell TensorAddress",
         "isa.instruction_descriptor": "InstructionDescriptor",
         "shared.zero_columns": "ZeroColumnMask",
     }
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from fragmenta.isa.instruction_descriptor import (
         InstructionDescriptor as InstructionDescriptor,
     )
-    from fragmenta.registers.tensor import Cell as Cell
-    from fragmenta.registers.tensor import TensorAddress as TensorAddress
+    from fragmenta.registers.tensor_fragment import Cell as Cell
+    from fragmenta.registers.tensor_fragment import TensorAddress as TensorAddress
     from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
     from fragmenta.tensor_memory.allocator import Allocator as Allocator
     from fragmenta.tensor_memory.copying import copy as copy

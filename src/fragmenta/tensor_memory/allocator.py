@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import AddressError, Error, one_of
-from fragmenta.registers.tensor import COLUMNS, TensorAddress
+from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
 
 SIZES = (32, 64, 128, 256, 512)
 """The numbers of columns that can be allocated."""

@@ -24,13 +24,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, is_among
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import dtype
 from fragmenta.registers.layout import Layout
-from fragmenta.registers.tensor import LANES, Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import (
+    LANES,
+    Image,
+    TensorAddress,
+    TensorFragment,
+)
 from fragmenta.registers.words import container, unpack_words
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.shared.tiles import as_image, read_rows
@@ -151,7 +156,7 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
     [33, 12, 4, 0]
     """
     if not is_among(form, _FORMATS):
-        raise Error(f"formats are {one_of(_FORMATS, 'and')}; given {form!r}")
+        raise BadCall(f"formats are {one_of(_FORMATS, 'and')}; given {form!r}")
     bits, shift = _FORMATS[form]
     given = as_array(rows)
     if given.dtype != np.uint8 or not given.ndim or given.shape[-1] % UNIT:
@@ -170,5 +175,5 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
 def _copying(op: Instruction | str) -> Instruction:
     found = instruction(op)
     if found.moves != "copy":
-        raise Error(f"tcgen05.cp copies to tensor memory; given {found}")
+        raise BadCall(f"tcgen05.cp copies to tensor memory; given {found}")
     return found

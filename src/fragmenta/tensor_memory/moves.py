@@ -7,16 +7,16 @@ An image of tensor memory is uint32 (…, 128 lanes, 512 columns).  Registers ar
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape
-from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.arrays.checks import Array, as_array, batch_shape
+from fragmenta.errors import BadCall, Error, ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
-from fragmenta.registers.tensor import COLUMNS, LANES, Image, TensorAddress
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES, Image, TensorAddress
 from fragmenta.tensor_memory.reaching import (
     QUARTER,
     as_tensor_memory,
@@ -113,7 +113,7 @@ def store(
 def _family(op: Instruction | str, family: str) -> Instruction:
     found = instruction(op)
     if found.family != family:
-        raise Error(f"this takes an instruction of {family}; given {found}")
+        raise BadCall(f"this takes an instruction of {family}; given {found}")
     return found
 
 
@@ -154,7 +154,7 @@ def reduce(op: Instruction | str, registers: ArrayLike) -> Registers:
     found = _family(op, "tcgen05.ld")
     way = found.values.get("red", "")
     if not way:
-        raise Error(f"{found} reduces nothing; ld.red does")
+        raise BadCall(f"{found} reduces nothing; ld.red does")
     given = as_array(registers)
     lanes = given.shape[-2] if given.ndim > 1 else 0
     tail = (lanes if lanes == LANES else QUARTER, registers_of(found).registers)
@@ -190,7 +190,7 @@ def _reduce_floats(op: Instruction, words: Registers, least: bool) -> Registers:
     return found.view(np.uint32)
 
 
-def _refuse(op: Instruction, where: NDArray[Any], why: str) -> NoReturn:
+def _refuse(op: Instruction, where: Array, why: str) -> NoReturn:
     lane = int(np.argwhere(where)[0][-1])
     raise ValueRangeError(
         f"{op}: in thread {lane} {why}; only a GPU that has this instruction can tell"

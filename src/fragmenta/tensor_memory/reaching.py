@@ -10,7 +10,7 @@ Two kinds of lanes are accepted in the address:
 - the lane counted from the quarter.  The manual does not say so; DeepGEMM gives lanes 0
   and 16 from all four warps, and says that the hardware ignores the bits of the warp.
 
-Any other lane is refused.  Whether a GPU then ignores bits 5 and 6 of the lane, or does
+Other lanes are refused.  Whether a GPU then ignores bits 5 and 6 of the lane, or does
 something else, is not known.
 """
 
@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import as_array, check_numbers
-from fragmenta.errors import AddressError, Error, ShapeError, one_of
+from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index, Layout
-from fragmenta.registers.tensor import COLUMNS, LANES, Image, TensorAddress
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES, Image, TensorAddress
 
 QUARTER = 32
 """Lanes that a warp reaches."""
@@ -140,7 +140,7 @@ def _of_warp(
     if "half" in part.layout.sizes:
         starts.append(_second(op, address, imm))
     elif imm is not None:
-        raise Error(f"{op} has no immediate; only .16x32bx2 has one")
+        raise BadCall(f"{op} has no immediate; only .16x32bx2 has one")
     lanes = np.array([first_lane(op, at, warp) for at in starts])
     columns = np.array([at.column for at in starts])
     width = part.layout.sizes["col"]
@@ -156,7 +156,7 @@ def _of_warp(
 def _second(op: Instruction, address: TensorAddress, imm: int | None) -> TensorAddress:
     """The address of the second half: the immediate is added to the whole word."""
     if imm is None:
-        raise Error(f"{op} needs an immediate, imm=; the second half is so far away")
+        raise BadCall(f"{op} needs an immediate, imm=; the second half is so far away")
     check_numbers(imm=imm)
     return TensorAddress.decode(address.encode() + int(imm) & 0xFFFFFFFF)
 
@@ -177,11 +177,11 @@ def registers_of(op: Instruction) -> Fragment:
     <Fragment R: b32 16x4, row = L2 L3 L4 L0  col = L1 R0>
     """
     if not isinstance(op, Instruction):
-        raise Error(f"op is an Instruction; given {type(op).__name__}")
+        raise BadCall(f"op is an Instruction; given {type(op).__name__}")
     if op.unit != "tcgen05" or not (op.loads or op.stores):
-        raise Error(f"tcgen05.ld and tcgen05.st reach lanes of a warp; given {op}")
+        raise BadCall(f"tcgen05.ld and tcgen05.st reach lanes of a warp; given {op}")
     if "R" not in op.fragments:
-        raise Error(
+        raise BadCall(
             f"{op} is known by its spelling only: what its registers hold is not "
             "documented"
         )

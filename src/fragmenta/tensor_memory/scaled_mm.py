@@ -13,14 +13,14 @@ its low half.  Block scales are in the order of cuBLAS, on one axis:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import (
-    Error,
+    BadCall,
     MissingPackage,
     ShapeError,
     UnknownOperand,
@@ -32,6 +32,9 @@ from fragmenta.errors import (
 from fragmenta.quant.quantization import FORMATS, Quantized, element_name
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.tensor_memory.scales import scale_blocks, scale_matrix
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ELEMENTS = {"e2m1": "float4_e2m1fn_x2", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 SCALES = {"ue4m3": "float8_e4m3fn", "ue8m0": "float8_e8m0fnu", "f32": "float32"}
@@ -56,7 +59,7 @@ class ScaledMM(NamedTuple):
     types: tuple[str, str]
     """What PyTorch calls the types of the elements and of the scales."""
 
-    def tensors(self) -> tuple[Any, Any, Any]:
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Elements, scales and tensor scale as tensors that share the memory.
 
         ``scaled_mm`` takes B as ``tensors()[0].t()``.  Needs PyTorch.
@@ -88,7 +91,7 @@ def to_scaled_mm(q: Quantized) -> ScaledMM:
     (['01110010', '10010000'], array([127,   0], dtype=uint8))
     """
     if not isinstance(q, Quantized):
-        raise Error(
+        raise BadCall(
             f"to_scaled_mm takes what quantize returns; given {type(q).__name__}"
         )
     of, scale = q.dtype.name, q.scale_dtype.name
@@ -135,7 +138,7 @@ def from_scaled_mm(
     if not isinstance(operand, str) or operand.upper() not in ("A", "B"):
         raise UnknownOperand(f"operands with scales are A and B; given {operand!r}")
     if tensor_scale is not None and scale.name != "ue4m3":
-        raise Error(f"{format} has no tensor scale; nvfp4 has one")
+        raise BadCall(f"{format} has no tensor scale; nvfp4 has one")
     axis = -1 if operand.upper() == "A" else -2
     bits = _bytes(values, "values")
     if of.name == "e2m1":
@@ -164,7 +167,7 @@ def _to_scales(q: Quantized) -> Array:
     count = -(-q.shape[q.axis] // q.block)
     if q.scale_dtype.name == "f32":
         if count > 1:
-            raise Error(
+            raise BadCall(
                 "float32 scales of scaled_mm are for a row, a column or a matrix; "
                 f"here is one for {q.block} elements"
             )
@@ -217,11 +220,11 @@ def _format(name: object) -> tuple[DType, DType, int]:
     return dtype(word), dtype("f32"), 0
 
 
-def _is_tensor(given: object) -> bool:
+def _is_tensor(given: object) -> TypeGuard[Tensor]:
     return type(given).__module__.partition(".")[0] == "torch"
 
 
-def _bytes(given: Any, name: str) -> NDArray[np.uint8]:
+def _bytes(given: Tensor | ArrayLike, name: str) -> NDArray[np.uint8]:
     """Raw bytes: of a tensor of PyTorch, of uint8, or of a type of one byte."""
     if _is_tensor(given):
         import torch
@@ -235,5 +238,5 @@ def _bytes(given: Any, name: str) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).view(np.uint8)
 
 
-def _numbers(given: Any) -> Array:
+def _numbers(given: Tensor | ArrayLike) -> Array:
     return as_array(given.detach().cpu().numpy() if _is_tensor(given) else given)

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, check_numbers
-from fragmenta.errors import Error, ShapeError, UnknownOperand
+from fragmenta.errors import BadCall, ShapeError, UnknownOperand
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.registers.layout import Index, Layout
@@ -135,7 +135,7 @@ def scale_copy(op: Instruction | str, operand: str) -> Instruction:
     if not isinstance(operand, str) or operand not in ("scale_A", "scale_B"):
         raise UnknownOperand(f"scales are scale_A and scale_B; given {operand!r}")
     if operand not in found.fragments or not found.tensor_memory:
-        raise Error(f"{found} has no scales in tensor memory")
+        raise BadCall(f"{found} has no scales in tensor memory")
     halves = "T6" in str(found.fragments[operand].layout).partition("|")[0]
     shape = "64x128b.warpx2::01_23" if halves else "32x128b.warpx4"
     return instruction(f"tcgen05.cp.cta_group::{found.cta_group}.{shape}")

@@ -26,11 +26,11 @@ from fragmenta.units.work import (
 )
 
 ANSWER = 16
-"""Bytes of an answer; its bits are the hardware's secret, and zero here."""
+"""Bytes of an answer.  The hardware's bits are not known; here they are zero."""
 
 
 class Request(Copy):
-    """``clusterlaunchcontrol.try_cancel``: an answer comes into shared memory."""
+    """``clusterlaunchcontrol.try_cancel``: it writes an answer to shared memory."""
 
     name = "request to cancel a cluster"
     effect = effect("clusterlaunchcontrol.try_cancel")
@@ -93,7 +93,7 @@ def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("clusterlaunchcontrol.query_cancel")
 def query_cancel(warp: Warp, event: Event, lanes: int) -> int:
-    """What an answer says: nothing was cancelled, so no block is named."""
+    """Read an answer: nothing was cancelled, so there is no block to name."""
     if "is_canceled" in event.words:
         event.operands[0].put(warp, lanes, 0)
         return lanes

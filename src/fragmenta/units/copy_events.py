@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
+from fragmenta.units.copy_groups import Arrival, Queue
 from fragmenta.units.copy_operands import Value, copy_from
 from fragmenta.units.events import (
     Event,
@@ -18,7 +19,6 @@ from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import find, named, possible
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.tasks import Arrival, Queue
 from fragmenta.units.work import Copy, done_at_once
 
 # ── issuing ─────────────────────────────────────────────────────────────────
@@ -26,7 +26,7 @@ from fragmenta.units.work import Copy, done_at_once
 
 @carries_out("cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async")
 def bulk(warp: Warp, event: Event, lanes: int) -> int:
-    """A bulk copy by each lane; usually there is one."""
+    """Issue a bulk copy for each lane; usually there is one."""
     before: list[list[Value]] = []
     for lane in numbers(lanes):
         values = [_value(each, warp, lane) for each in event.operands]
@@ -76,7 +76,7 @@ def issue(
 
 @carries_out("cp.async")
 def cp_async(warp: Warp, event: Event, lanes: int) -> int:
-    """``cp.async`` by the lanes of a warp."""
+    """Issue ``cp.async`` for the lanes of a warp."""
     copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
     key = ("cp.async", warp.number)

@@ -28,7 +28,7 @@ from fragmenta.units.tma_copies import (
 from fragmenta.units.work import Block, Copy
 
 #: The operands of each kind of copy.  One with a colon is there only if the
-#: instruction has the word behind it.
+#: instruction has the word after the colon.
 ORDERS = """
 copy            | operands
 load            | goal source size left:ignore_oob right:ignore_oob mbarrier mask:multicast::cluster policy:L2::cache_hint
@@ -47,7 +47,7 @@ ROWS = ("tile::gather4", "tile::scatter4")
 
 
 Value: TypeAlias = "int | list[Value]"
-"""What a lane gives: a number, or several in braces or brackets."""
+"""An operand of one lane: a number, or several in braces or brackets."""
 
 
 class Given(dict[str, Value]):
@@ -63,7 +63,7 @@ class Given(dict[str, Value]):
         return value
 
     def maybe(self, name: str) -> int | None:
-        """A number that need not be there."""
+        """A number, or None if there is no such operand."""
         return self.number(name) if name in self else None
 
     def numbers(self, name: str) -> list[int]:

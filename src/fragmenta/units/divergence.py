@@ -17,7 +17,7 @@ from fragmenta.units.machine import Warp
 
 @carries_out("exited")
 def exited(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes pass a barrier of all threads, some of which have ended."""
+    """Report that threads had ended before a barrier of all threads."""
     warp.report(
         rules.DIVERGENT_ALIGNED,
         event,
@@ -32,7 +32,7 @@ def exited(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("apart")
 def apart(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes wait; look where the others of the warp are."""
+    """Report that other lanes have passed by an instruction that lanes wait at."""
     machine = warp.block.cluster.machine
     compiled = machine.launch.compiled
     function, index = compiled.places[event.site]
@@ -85,7 +85,7 @@ def _reachable(flow: list[BasicBlock], start: int) -> set[int]:
 
 
 def _ends(function: Function, flow: list[BasicBlock]) -> set[int]:
-    """Blocks in which nothing is done but ending."""
+    """Blocks of code that only end the thread."""
     return {
         number
         for number, each in enumerate(flow)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fragmenta.units.machine import Warp
 
 Plain: TypeAlias = "str | int | bool | list[Plain]"
-"""What JSON has: operands are described in it."""
+"""A value of JSON; operands are described by such values."""
 _WORDS: dict[int, type[np.unsignedinteger]] = {
     8: np.uint8,
     16: np.uint16,
@@ -84,7 +84,7 @@ class Operand(NamedTuple):
         return np.full(LANES, self.value(warp, 0), np.uint64)
 
     def put(self, warp: Warp, lanes: int, value: int) -> None:
-        """Give some lanes a number, or a predicate."""
+        """Set a register or a predicate of some lanes."""
         if self.kind == "_":
             return
         if self.kind == "p":

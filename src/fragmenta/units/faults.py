@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stop(Error):
-    """Something so wrong that the kernel cannot go on."""
+    """An error that ends the kernel, at an instruction of a warp."""
 
     def __init__(
         self, rule: Rule, site: int, warp: Warp, lanes: int, message: str
@@ -25,7 +25,7 @@ class Stop(Error):
 
 
 class WrongAddress(Error):
-    """An address that cannot be accessed; the same fault as of a load or store."""
+    """An address that cannot be accessed: the fault that a load or store has."""
 
     def __init__(self, kind: Fault, address: int, size: int, lanes: int) -> None:
         super().__init__(f"{kind.name.lower()} at {address:#x}")
@@ -47,6 +47,6 @@ class CopyFault(Error):
 
 
 def stopped(error: Error, event: Event, warp: Warp, lanes: int) -> Stop:
-    """What a copy or a tensor map cannot do, as the end of the kernel."""
+    """The end of the kernel because of a wrong copy or tensor map."""
     rule = error.rule if isinstance(error, CopyFault) else rules.BAD_TENSOR_MAP
     return Stop(rule, event.site, warp, lanes, str(error))

@@ -16,14 +16,14 @@ from fragmenta.units.port import ChangedMap, Step
 
 @carries_out("fence", "membar")
 def fence(warp: Warp, event: Event, lanes: int) -> int:
-    """A fence of any kind."""
+    """Carry out a fence of any kind."""
     warp.block.cluster.port.fence(Step(warp, event, lanes))
     return lanes
 
 
 @carries_out("setmaxnreg")
 def setmaxnreg(warp: Warp, event: Event, lanes: int) -> int:
-    """The registers of the threads; all four warps of a warpgroup have to ask."""
+    """Check the number of registers that threads ask for."""
     count = event.operands[0].value(warp, 0)
     if not 24 <= count <= 256 or count % 8:
         raise Stop(

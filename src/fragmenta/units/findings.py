@@ -77,7 +77,7 @@ class Finding:
     register: str = ""
     """The register that was read before it was written."""
     uses: tuple[Use, ...] = ()
-    """Where a value that nobody has written is used."""
+    """The uses of a value that was never written."""
     alike: int = 0
     """How many other loads there are with the same uses."""
 

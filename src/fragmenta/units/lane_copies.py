@@ -69,7 +69,7 @@ class WarpCopy(Work):
     def _refuse(
         self, wrong: NDArray[np.bool_], kind: Fault, given: Starts, size: int
     ) -> None:
-        """A fault as of any other access; the size is negative for the goal."""
+        """Refuse lanes whose address is wrong; the size is negative for the goal."""
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             lane = 1 << int(self.lanes[at])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
+from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.clusters import Barrier
+    from fragmenta.units.cluster_barrier import Barrier
+    from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
-    from fragmenta.units.tasks import Queue
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
@@ -197,7 +197,7 @@ class Block:
         if segment is not None and offset < segment.data.size:
             data = segment.data
             return data if segment.writable else _locked(data), offset
-        raise Error(f"the address {address:#x} is in no array")
+        raise OutOfBounds(f"the address {address:#x} is in no array")
 
     def owner(self, address: int, event: Event, warp: Warp, lanes: int) -> Block:
         """The block in whose shared memory an address is."""
@@ -277,7 +277,7 @@ class Cluster:
         self.port.begin()
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
-        """Carry out an event; the lanes that may go on."""
+        """Carry out an event, and return the lanes that may go on."""
         self.time += 1
         if self.alone and self.number != self.contexts[0].index:
             # A block that runs alone begins in compiled code.
@@ -293,7 +293,7 @@ class Cluster:
     # ── work in flight ──────────────────────────────────────────────────────
 
     def start(self, work: Work) -> None:
-        """Do a piece of work now, or keep it for later, as the schedule says."""
+        """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
         if self.schedule.eager:
             work.finish()
@@ -416,7 +416,7 @@ class Machine:
         self._function = EVENT(self._call)
         self.address = address_of(self._function)
         self.errors: dict[int, BaseException] = {}
-        """What went wrong, by the address of the block."""
+        """The errors, by the address of the block."""
         self.watching: Watching | None = None
         """What observes the launch, if anything does."""
 
@@ -462,7 +462,7 @@ class Machine:
         here = self.blocks[block]
         try:
             return here.cluster.event(here, warp, number, lanes)
-        except BaseException as error:  # an interrupt, too: nobody else would see it
+        except BaseException as error:  # an interrupt, too: compiled code drops it
             words, kind = here.by_address[warp].words, Fault.EVENT
             if isinstance(error, WrongAddress):
                 kind = error.kind
@@ -476,7 +476,7 @@ class Machine:
             return 0
 
     def fail(self, stop: Stop) -> None:
-        """Work in flight has failed, while no warp had its turn."""
+        """End the kernel because work in flight failed while no warp had its turn."""
         context = stop.warp.block.context
         self.errors[context.address] = stop
         _note(stop.warp.words, Fault.EVENT, stop.site, stop.lanes or 1)

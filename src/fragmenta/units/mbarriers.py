@@ -39,13 +39,13 @@ class Mbarrier:
         self.clock: Clock | None = None
         """What those who arrived in this phase had done; the observer's."""
         self.clocks: dict[int, Clock | None] = {}
-        """The same for the phase before; it is all that anybody can wait for."""
+        """The same for the last phase that is over, which lanes may still wait for."""
         self.birth = (-1, -1, -1, -1)
         """Who made it: agent, lane, epoch and site; the observer's."""
         self.fenced = self.public = False
         """Whether a fence orders its making, and whether all know of it."""
         self.observed = self.copied = -1
-        """The last phase that somebody saw end, and that counts a copy."""
+        """The last phase whose end lanes have seen, and the last that counts a copy."""
         self.copier: tuple[Warp, int] | None = None
         """The warp and the site of that copy."""
         self.waiting: dict[int, int] = {}
@@ -91,12 +91,12 @@ class Mbarrier:
         return int.from_bytes(there, "little") == self.state() ^ _MARK
 
     def arrive(self, count: int) -> None:
-        """So many arrivals, all in the present phase."""
+        """Count arrivals in the present phase."""
         self.pending -= count
         self.settle()
 
     def expect(self, count: int) -> None:
-        """So many bytes are expected in the present phase."""
+        """Expect more bytes in the present phase; fewer, if the count is negative."""
         self.bytes += count
 
     def settle(self) -> None:
@@ -114,7 +114,7 @@ class Mbarrier:
 
 
 _MARK = 0x6D62617272696572
-"""So that an mbarrier of zeros is not mistaken for one that is intact."""
+"""XORed with the bits, so that zeros in memory are not taken for an intact mbarrier."""
 
 
 # ── finding one ─────────────────────────────────────────────────────────────
@@ -212,7 +212,7 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.inval")
 def inval(warp: Warp, event: Event, lanes: int) -> int:
-    """The memory is free for other uses."""
+    """End an mbarrier; its memory may be used for other things."""
     for members, (address,) in together(warp, lanes, event.operands[0]):
         found = named(warp, event, address, members)
         busy = found.busy()
@@ -231,7 +231,7 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.arrive", "mbarrier.arrive_drop")
 def arrive(warp: Warp, event: Event, lanes: int) -> int:
-    """Arrivals, with or without bytes to expect."""
+    """Arrive, with or without bytes to expect."""
     expects, drops = "expect_tx" in event.words, "arrive_drop" in event.words
     result, *rest = event.operands
     if result.kind == "a":  # a remote arrival may be written without a result
@@ -264,7 +264,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 def possible(
     warp: Warp, event: Event, lanes: int, found: Mbarrier, arrivals: int
 ) -> int:
-    """How many of some arrivals there can be; more are reported."""
+    """The number of arrivals, at most as many as are pending; more are reported."""
     if arrivals > found.pending:
         warp.report(
             rules.MBARRIER,
@@ -278,7 +278,7 @@ def possible(
 
 @carries_out("mbarrier.expect_tx")
 def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
-    """Bytes to expect."""
+    """Expect bytes."""
     for members, (address, count) in together(warp, lanes, *event.operands):
         found = named(warp, event, address, members)
         _expect(warp, event, members, found, count * members.bit_count())
@@ -289,7 +289,7 @@ def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.complete_tx")
 def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
-    """Bytes that arrived, without a copy."""
+    """Count bytes as arrived, without a copy."""
     for members, (address, count) in together(warp, lanes, *event.operands):
         found = named(warp, event, address, members)
         _expect(warp, event, members, found, -count * members.bit_count())
@@ -313,7 +313,7 @@ def _expect(warp: Warp, event: Event, lanes: int, found: Mbarrier, count: int) -
 
 @carries_out("mbarrier.pending_count")
 def pending_count(warp: Warp, event: Event, lanes: int) -> int:
-    """The arrivals that were pending when a state was returned."""
+    """The arrivals that were pending when the state was returned."""
     for members, (state,) in together(warp, lanes, event.operands[1]):
         event.operands[0].put(warp, members, state & 0xFFFFFFFF)
     return lanes
@@ -324,7 +324,7 @@ def pending_count(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("mbarrier.try_wait", "mbarrier.test_wait")
 def wait(warp: Warp, event: Event, lanes: int) -> int:
-    """Whether a phase is over; ``try_wait`` waits for that, ``test_wait`` does not."""
+    """Test whether a phase is over; ``try_wait`` also waits for it."""
     answer, address_at, phase_at = event.operands[:3]
     passed, cluster = 0, warp.block.cluster
     for members, (place, given) in together(warp, lanes, address_at, phase_at):
@@ -364,7 +364,7 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
 def _wanted(warp: Warp, event: Event, lanes: int, found: Mbarrier, given: int) -> int:
     """The number of the phase that an instruction waits for."""
     if "parity" in event.words:
-        # The phase that is under way, or the one before it.
+        # Parity names the present phase, or the one before it.
         under_way = found.phase & 1 == given & 1
         return found.phase if under_way else found.phase - 1
     phase = given >> 32

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.clusters import Barrier
+    from fragmenta.units.cluster_barrier import Barrier
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.work import Work
 
 Clock: TypeAlias = NDArray[np.int32]
-"""What somebody knew; an observer keeps it with work and mbarriers."""
+"""A clock of the observer, which it keeps with work and mbarriers."""
 
 
 class Step(NamedTuple):
@@ -102,7 +102,7 @@ class Port:
         """Lanes begin to wait for a phase that is not over."""
 
     def acquire(self, step: Step, waited: Waited) -> None:
-        """Lanes have waited, and go on."""
+        """Lanes have waited for something, and go on."""
 
     def fence(self, step: Step) -> None:
         """A fence, or an instruction that all lanes of a warp execute together."""
@@ -116,7 +116,7 @@ class Port:
     # ── what instructions change and use ────────────────────────────────────
 
     def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
-        """An instruction has made, changed or given up a thing in memory."""
+        """An mbarrier, tensor memory or a tensor map was made, changed or freed."""
 
     def touch(self, step: Step, product: Located | None = None) -> None:
-        """A product takes registers, or another instruction uses observed ones."""
+        """A warp issues a product; without one, it uses registers that are observed."""

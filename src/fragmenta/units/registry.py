@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fragmenta.units import (  # noqa: F401 - each carries out some events
+    cluster_barrier,
     cluster_launch_control,
-    clusters,
     copy_events,
     divergence,
     fencing,

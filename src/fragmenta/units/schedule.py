@@ -45,7 +45,7 @@ class Schedule:
         return made
 
     def some(self, pending: Collection[Work]) -> list[Work]:
-        """Pieces of work that are done now, by chance."""
+        """Random pieces of work, to be done now."""
         if self.random is None or not pending:
             return []
         return [each for each in pending if self.random.random() < 0.2]

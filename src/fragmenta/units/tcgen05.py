@@ -21,9 +21,10 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
-from fragmenta.registers.tensor import TensorAddress
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
+from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Thread, Warp
@@ -34,7 +35,6 @@ from fragmenta.units.mbarriers import (
     shared_address,
 )
 from fragmenta.units.port import Step
-from fragmenta.units.tasks import Arrival
 from fragmenta.units.tcgen05_sources import sources
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 from fragmenta.units.tmem_operands import (
@@ -63,7 +63,7 @@ class Queue:
         """Commits whose mbarriers are not signalled yet, the oldest first."""
 
     def run_before(self, last: Queued) -> None:
-        """Do everything before a piece of work, which leaves the queue, too."""
+        """Finish all work before a piece of work, and take that from the queue."""
         while self.waiting[0] is not last:
             self.waiting[0].finish()
         self.waiting.popleft()
@@ -75,7 +75,7 @@ def queue(warp: Warp, lane: int) -> Queue:
 
 
 class Queued(Work):
-    """Work of the Tensor Cores that was issued."""
+    """Work that a thread issued to the Tensor Cores."""
 
     op: Op
 
@@ -92,7 +92,7 @@ class Queued(Work):
                     "whose threads have all ended",
                 )
         self.threads = 1
-        """How many lanes issued such work, with one instruction."""
+        """How many lanes issued work with this instruction at once."""
         self.reads: list[Cells] = []
         self.writes: list[Cells] = []
         self.sources: list[Range] = []
@@ -105,11 +105,11 @@ class Queued(Work):
             self._memory(each).hide(each, stored=False)
 
     def finish_before(self) -> None:
-        """Do what the thread issued before."""
+        """Finish what the thread issued before."""
         self.queue.run_before(self)
 
     def write(self) -> None:
-        """Do it."""
+        """Compute, and write tensor memory."""
         for each in self.writes if self.hides else ():
             self._memory(each).show(each, stored=False)
         try:
@@ -122,17 +122,17 @@ class Queued(Work):
             raise self.stop(rule, str(error)) from error
 
     def read_shared(self, name: str, descriptor: int) -> None:
-        """Note what an operand in shared memory is, if it is there."""
+        """Add the shared memory that an operand is in to the sources."""
         try:
             self.sources += sources(self.op, name, descriptor, self.blocks)
         except Error as error:
             raise self.stop(rules.BAD_DESCRIPTOR, str(error)) from error
 
     def compute(self) -> None:
-        """What it does to tensor memory."""
+        """Compute the result, and write it to tensor memory."""
 
     def stop(self, rule: Rule, message: str) -> Stop:
-        """The end of the kernel, because of this work."""
+        """The error that ends the kernel because of this work."""
         return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
 
     def _memory(self, cells: Cells) -> TensorMemory:
@@ -147,12 +147,12 @@ class Queued(Work):
         return np.stack(found) if len(found) == 2 else found[0]
 
     def shared(self) -> NDArray[np.uint8]:
-        """Shared memory."""
+        """The shared memory of its block, or of both of a pair."""
         found = [each.shared for each in self.blocks]
         return np.stack(found) if len(found) == 2 else found[0]
 
     def put(self, image: NDArray[np.uint32]) -> None:
-        """Write what has changed."""
+        """Write the cells of the result to tensor memory."""
         parts = image if len(self.blocks) == 2 else image[None]
         of = {block.rank: part for block, part in zip(self.blocks, parts, strict=True)}
         for each in self.writes:
@@ -177,7 +177,7 @@ class Product(Queued):
         self.places()
 
     def places(self) -> None:
-        """Which cells it reads and writes."""
+        """Find the cells that it reads and writes."""
         for name, address in self.given.items():
             if name not in IN_TENSOR_MEMORY and not isinstance(address, TensorAddress):
                 continue
@@ -200,7 +200,7 @@ class Product(Queued):
                 self.read_shared(name.upper(), self.given[name])
 
     def compute(self) -> None:
-        """D = A B + D."""
+        """Compute D = A B + D."""
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
@@ -229,7 +229,7 @@ def _names(words: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def operands(event: Event, warp: Warp, lane: int) -> dict[str, Any]:
-    """What a thread gives a product, by name."""
+    """The operands that a thread gives a product, by name."""
     given = event.operands
     names = _names(event.words, tuple(each.kind for each in given))
     found: dict[str, Any] = {}
@@ -252,7 +252,7 @@ def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
 
 @carries_out("tcgen05.mma")
 def mma(warp: Warp, event: Event, lanes: int) -> int:
-    """A product by each lane; usually there is one."""
+    """Issue a product for each lane; usually there is one."""
     for lane in numbers(lanes):
         issue(Product(warp, event, lane), lanes)
     return lanes
@@ -290,7 +290,7 @@ class Commit(Arrival):
         self.event, self.covers = event, covers
 
     def signal(self) -> None:
-        """Arrive, with no more arrivals than there can be."""
+        """Arrive, unless no arrival is pending; that is reported."""
         warp, lane = self.thread
         self.count = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
         super().signal()

@@ -104,7 +104,7 @@ def _set(word: int, name: str, index: int, raw: int) -> int:
 
 
 def map_place(block: Block, address: int, space: str, *, writes: bool = False) -> Place:
-    """The 128 bytes at an address in this space; in the generic one without."""
+    """The 128 bytes at an address in a state space; without one, it is generic."""
     what = "a tensor map"
     aligned(address, ALIGNMENT, what)
     in_window = not space and address >> layout.SLOT_BITS == layout.SHARED_SLOT
@@ -122,7 +122,7 @@ def replace(
     ordinal: int = 0,
     space: str = "",
 ) -> Place:
-    """Change one field of a map in memory; where the map is."""
+    """Change one field of a map in memory, and return where the map is."""
     place = map_place(block, address, space, writes=True)
     after = replaced(place.take().tobytes(), field, value, ordinal)
     place.put(np.frombuffer(after, np.uint8))

@@ -70,7 +70,7 @@ _KINDS = {
     Problem.GLOBAL_BOUNDS: rules.OUT_OF_BOUNDS,
     Problem.READ_ONLY: rules.READ_ONLY,
 }
-"""The kind of fault that it is; the same as if Python had refused it."""
+"""The rule of each problem; the same as if Python had refused the copy."""
 
 
 class TensorCopy(Copy):
@@ -107,7 +107,7 @@ class TensorCopy(Copy):
         self._image: Bytes = np.empty(0, np.uint8)
 
     def _check(self) -> None:
-        """Refuse what an H200 refuses when it is issued."""
+        """Refuse what an H200 refuses at the issue."""
         kind, map_ = self.kind, self.map
         if map_.rank != kind.rank or (map_.im2col is not None) != kind.im2col:
             raise self._fault(
@@ -161,7 +161,7 @@ class TensorCopy(Copy):
 
     @cached_property
     def global_ranges(self) -> list[Range]:
-        """The bytes of the tensor; those outside of it are not there."""
+        """The bytes of the tensor that are moved, without those outside of it."""
         store = not self.kind.loads
         if self.kind.im2col:
             found = plan(self.map, self.coordinates, self.offsets, at=0, store=store)
@@ -382,7 +382,7 @@ class TensorStore(TensorCopy):
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
         """Store the shadows of the box; what is outside the tensor does not count."""
         twin, before = self._on(shadow), np.empty(0, np.int64)
-        if self.combines:  # with what was undefined before, everything is
+        if self.combines:  # the result is undefined where memory was
             before = self._undefined(shadow)
         twin.read()
         twin.write()
@@ -420,7 +420,7 @@ class Footprint(NamedTuple):
     """The bytes of shared memory that a box takes."""
 
     ranges: list[Range]
-    """Without the address of the window."""
+    """Relative to the address of the window."""
     end: int
     """The first byte past all of them."""
 

@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
 
 def _memory(block: Block) -> TensorMemory:
-    """The tensor memory of a block that may be about to allocate."""
+    """The tensor memory of a block; it is made at the first allocation."""
     if block.tensor is None:
         block.tensor = TensorMemory(late=not block.cluster.schedule.eager)
     return block.tensor
@@ -74,7 +74,7 @@ def alloc(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _place(warp: Warp, event: Event, lanes: int, given: int) -> int:
-    """Where in shared memory the address goes."""
+    """The place in shared memory that the address is written to."""
     address = shared_address(warp, event, given, lanes)
     offset = address & (1 << RANK_BITS) - 1
     block = warp.block
@@ -166,7 +166,7 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("tcgen05.relinquish_alloc_permit")
 def relinquish(warp: Warp, event: Event, lanes: int) -> int:
-    """The block allocates nothing more."""
+    """Give up the permit: the block allocates nothing more."""
     pair(warp, event, lanes)
     _memory(warp.block).allocator.relinquish()
     return lanes

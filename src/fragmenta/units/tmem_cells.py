@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_of
 from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index
-from fragmenta.registers.tensor import COLUMNS, LANES
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES
 from fragmenta.simt.layout import POISON
 from fragmenta.tensor_memory.allocator import Allocator
 from fragmenta.units.findings import Finding
@@ -40,7 +40,7 @@ class Cells:
 
     @property
     def index(self) -> tuple[Lanes, slice]:
-        """What NumPy takes for them.
+        """An index of NumPy for them.
 
         >>> Cells(0, (4, 5, 6), 8, 2).index
         (slice(4, 7, None), slice(8, 10, None))
@@ -96,7 +96,7 @@ class TensorMemory:
         self._storing -= stored
 
     def seen(self, index: Index) -> NDArray[np.uint32]:
-        """What a thread sees in some cells, given by their numbers."""
+        """The words that a thread reads in some cells, given by their numbers."""
         values = self.flat.take(index)
         if self.late:
             hidden = self._stores.take(index) + self._queued.take(index)
@@ -104,7 +104,7 @@ class TensorMemory:
         return values
 
     def operand(self) -> NDArray[np.uint32]:
-        """What a product sees: not what stores have still to write."""
+        """The words that a product reads; what stores will write is poison."""
         if not self._storing:
             return self.image
         return np.where(self._stores != 0, np.uint32(POISON), self.image)

@@ -13,7 +13,7 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
-from fragmenta.registers.tensor import COLUMNS, TensorAddress
+from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.tensor_memory.copying import copies, copy
 from fragmenta.units.events import Event, carries_out, numbers
@@ -63,7 +63,7 @@ def _reached(op: Op, lane: int) -> tuple[tuple[int, ...], int]:
 
 @carries_out("tcgen05.cp")
 def cp(warp: Warp, event: Event, lanes: int) -> int:
-    """A copy by each lane; usually there is one."""
+    """Issue a copy for each lane; usually there is one."""
     for lane in numbers(lanes):
         issue(Fill(warp, event, lane), lanes)
     return lanes

@@ -46,7 +46,7 @@ class Way(NamedTuple):
 
 @lru_cache(maxsize=512)
 def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
-    """Where an instruction goes; ``warp`` is the number in the warpgroup."""
+    """The cells of an instruction; ``warp`` is the number in the warpgroup."""
     found = reached(op, address, warp=warp, imm=imm)
     halves = (found.lane, found.column)
     parts = [halves]
@@ -107,7 +107,7 @@ class Load(Move):
             self.reduced.lanes(self.warp)[:] = self._least(words)
 
     def words_of(self, found: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """What the registers get of some cells."""
+        """The words of registers that cells make."""
         if not self.packed:
             return found[..., 0]
         low = found & np.uint32(0xFFFF)
@@ -133,7 +133,7 @@ class Store(Move):
         self.words = words
 
     def poison(self) -> None:
-        """The cells hold nothing that may be read yet."""
+        """Hide the cells: they are not written yet."""
         for each in self.cells:
             self.memory.hide(each, stored=True)
         self.hides = True
@@ -147,7 +147,7 @@ class Store(Move):
             self.memory.show(each, stored=True)
 
     def cells_of(self, given: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """What the cells get of some registers."""
+        """The words of cells that registers make."""
         words = given[..., None]
         if not self.packed:
             return words
@@ -161,7 +161,7 @@ class Store(Move):
 def _way(
     warp: Warp, event: Event, lanes: int, op: Op, address: Operand, rest: list[Operand]
 ) -> Way:
-    """Where a move goes, if the warp reaches it."""
+    """The cells of a move; an error if the warp does not reach them."""
     given = _same(warp, event, lanes, address)
     imm = rest[0].value(warp, 0) if rest else None
     try:
@@ -171,7 +171,7 @@ def _way(
 
 
 def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
-    """The address, which all lanes have to give."""
+    """The address, which must be the same in all lanes."""
     given = operand.lanes(warp)
     live = given[:1]
     if lanes != ALL or (given != given[0]).any():

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from fragmenta.errors import Error
+from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.registers.tensor import TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import TensorAddress, TensorFragment
 from fragmenta.units.events import Event
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
@@ -23,7 +23,7 @@ def named_op(mnemonic: str) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(mnemonic)
     if isinstance(found, Remark):
-        raise Error(found.message)
+        raise UnknownInstruction(found.message)
     return found
 
 

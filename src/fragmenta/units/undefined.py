@@ -18,7 +18,7 @@ from fragmenta.units.port import Step
 
 @carries_out("undefined")
 def reached(warp: Warp, event: Event, lanes: int) -> int:
-    """Undefined bits of a register reach memory, a branch or an address."""
+    """Report undefined bits of a register that reach memory, a branch or an address."""
     _, kind, name = event.words
     warp.report(rules.UNINITIALISED, event, lanes, name, use=kind)
     if kind == "store":
@@ -27,7 +27,7 @@ def reached(warp: Warp, event: Event, lanes: int) -> int:
 
 
 class Elements:
-    """Which elements of an operand a register holds: lane, register, bits, element."""
+    """The elements of an operand that each register holds."""
 
     def __init__(self, fragment: Fragment) -> None:
         self.bits = fragment.register_bits

@@ -12,7 +12,7 @@ from fragmenta.units.machine import Warp
 
 @carries_out("unwritten")
 def read_too_early(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes need a register that they have not written."""
+    """Report a register that lanes read and have not written."""
     name = event.words[1]
     warp.report(rules.UNINITIALISED, event, lanes, name, register=name)
     return lanes

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
@@ -31,7 +31,7 @@ from fragmenta.ptx.rules import Rule
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
-from fragmenta.units.operands import bad_descriptor, owners, units
+from fragmenta.units.wgmma_sources import bad_descriptor, owners, units
 from fragmenta.units.work import Work
 
 WARPS = 4
@@ -43,21 +43,20 @@ _ILLEGAL = 1
 
 
 class Warp(Protocol):
-    """What is needed of a warp."""
+    """A warp, as far as a warpgroup needs it."""
 
     number: int
     memory: NDArray[np.uint8]
 
 
 class WgmmaError(Error):
-    """A mistake that leaves no right result."""
+    """A wrong use of ``wgmma``, which ends the kernel."""
 
     def __init__(self, rule: Rule, message: str, site: int) -> None:
         super().__init__(rule, message, site)  # all of them, for pickling
         self.rule = rule
         self.message = message
         self.site = site
-        """The instruction."""
 
     def __str__(self) -> str:
         return self.message
@@ -120,7 +119,7 @@ class Bundle:
 
 
 class Bound:
-    """An instruction of a kernel in one warpgroup: all that is worked out once."""
+    """An instruction in one warpgroup, with its registers and its compiled function."""
 
     def __init__(self, of: Warpgroup, located: Located, bundle: Bundle) -> None:
         self.located = located
@@ -214,13 +213,13 @@ class Wgmma(Work):
         self.given = given
         """The descriptors, and whether the old D is added."""
         self.number = number
-        """Counted for the warpgroup."""
+        """Its number among the products of the warpgroup."""
         self.group = group
         """The number of the group that the next commit makes."""
         self.issued = 0
         """How many warps have issued it."""
         self.failed: Callable[[WgmmaError], Error] | None = None
-        """What an error is for the kernel, if the work is in flight in a cluster."""
+        """Makes the error that ends the kernel, once the work is in flight."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -287,7 +286,7 @@ class Warpgroup:
         self.reset()
 
     def reset(self) -> None:
-        """The warps begin anew, for another block."""
+        """Begin another block."""
         self._queue: deque[Wgmma] = deque()
         self._ends: list[int] = []
         self._issued = [0] * WARPS
@@ -305,7 +304,7 @@ class Warpgroup:
     def issue(
         self, warp: Warp, located: Located, site: int, lanes: int = ALL
     ) -> Wgmma | None:
-        """A warp issues its next product; the product, if all four have issued it."""
+        """Issue the next product of a warp; return it, if all four have issued it."""
         own = self._own(warp, site, lanes)
         self.last_site = site
         given = self._given(own, located, site)
@@ -329,7 +328,7 @@ class Warpgroup:
         return work if work.issued == WARPS else None
 
     def commit(self, warp: Warp, site: int = -1) -> None:
-        """A warp puts the products it has issued since the last time into a group."""
+        """Close the group of the products that a warp has issued."""
         own = self._own(warp, site)
         group, end = self._committed[own], self._issued[own]
         if group == len(self._ends):
@@ -373,7 +372,7 @@ class Warpgroup:
         return max(0, self._committed[warp.number % WARPS] - n)
 
     def fence(self, warp: Warp, site: int = -1) -> None:
-        """A warp orders its accesses to registers before later products.
+        """Order the accesses of a warp to registers before later products.
 
         Nothing has to be done: registers are read when a product runs.
         """
@@ -401,11 +400,11 @@ class Warpgroup:
         return bisect_right(self._ends, self.ran)
 
     def run(self, end: int) -> None:
-        """Run products until so many have run."""
+        """Run products until this number of them has run."""
         while self.ran < end:
             work = self._queue[0]
             if work.issued < WARPS:
-                raise Error("a product cannot run before all four warps issued it")
+                raise BadCall("a product cannot run before all four warps issued it")
             Work.finish(work)
 
     def run_next(self, work: Wgmma) -> None:
@@ -436,7 +435,7 @@ class Warpgroup:
         bundle.pending[own] += 1
 
     def _bound(self, located: Located, site: int) -> Bound:
-        """An instruction here; those with the same D share a bundle."""
+        """An instruction in this warpgroup; those with the same D share a bundle."""
         found = self._bounds.get(located)
         if found is None:
             bundle = self._owners.get(located.d[0])
@@ -447,7 +446,7 @@ class Warpgroup:
 
     def _new_bundle(self, offsets: tuple[int, ...], site: int) -> Bundle:
         others = {self._owners[each] for each in offsets if each in self._owners}
-        if self.late and others:  # rare; what can run now does not hurt any more
+        if self.late and others:  # rare; what can run frees its registers
             self.run(min(self._issued))
         if any(any(each.pending) for each in others):
             raise WgmmaError(
@@ -520,7 +519,7 @@ class Warpgroup:
     def _refuse(
         self, work: Wgmma, own: int, located: Located, given: tuple[int, ...], site: int
     ) -> None:
-        """Say in what a warp differs from those that issued the product before."""
+        """Report how a warp differs from those that issued the product before."""
         number = self.warps[own].number
         if work.located is not located:
             what = "is another instruction than"

@@ -34,7 +34,7 @@ def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
 
 @carries_out("wgmma.mma_async")
 def mma_async(warp: Warp, event: Event, lanes: int) -> int:
-    """A warp issues its part of a product."""
+    """Issue the part of a warp of a product."""
     cluster = warp.block.cluster
     warpgroup = group(warp)
     if warp.held is not None:
@@ -53,14 +53,14 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
         raise _stop(error, event.site, warp, lanes) from error
     cluster.changes += 1
     if work is None and cluster.machine.watching is not None:
-        # The accesses of a warp that is ahead must not be taken for earlier ones.
+        # Hold it: accesses of a warp that is ahead would seem to come before.
         warp.held = number
         return 0
     return lanes
 
 
 def _held(warp: Warp, product: int, lanes: int) -> int:
-    """A warp that has issued a product goes on when the others have, too."""
+    """Let a warp go on when the others have issued its product, too."""
     if group(warp).behind(product):
         return 0
     warp.held = None
@@ -69,7 +69,7 @@ def _held(warp: Warp, product: int, lanes: int) -> int:
 
 @carries_out("wgmma.fence")
 def fence(warp: Warp, event: Event, lanes: int) -> int:
-    """Accesses to registers are ordered before the products that follow."""
+    """Order accesses to registers before the products that follow."""
     warp.block.cluster.port.fence(Step(warp, event, lanes))
     try:
         group(warp).fence(warp, event.site)
@@ -80,7 +80,7 @@ def fence(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("wgmma.commit_group")
 def commit_group(warp: Warp, event: Event, lanes: int) -> int:
-    """The products so far are a group."""
+    """Close a group of products."""
     warp.block.cluster.port.fence(Step(warp, event, lanes))
     try:
         group(warp).commit(warp, event.site)
@@ -107,6 +107,6 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("touched")
 def touched(warp: Warp, event: Event, lanes: int) -> int:
-    """An instruction touches registers of a product that is in flight."""
+    """Report an instruction that touches registers of a product in flight."""
     warp.block.cluster.port.touch(Step(warp, event, lanes))
     return lanes

@@ -89,7 +89,7 @@ class Range(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many bytes there are; those in two pieces count twice.
+        """The number of bytes; those in two pieces count twice.
 
         >>> Range("shared", 0, np.array([1024, 2048]), 16).bytes
         32
@@ -160,7 +160,7 @@ class Place(NamedTuple):
 def shared_address(
     block: Block, address: int, what: str, space: str
 ) -> tuple[int, int]:
-    """The rank and the offset of an address in this space; a generic one without."""
+    """The rank and the offset of an address in a state space; without one, generic."""
     rank, offset = address >> RANK_BITS, address & (1 << RANK_BITS) - 1
     generic = address >> layout.SLOT_BITS
     if not space and generic == layout.SHARED_SLOT:
@@ -321,7 +321,7 @@ def done_at_once(site: int) -> Work:
 
 
 class Copy(Work):
-    """A copy, whatever its instruction is.
+    """A copy: the part that is the same for all instructions.
 
     Subclasses take addresses, coordinates and sizes as numbers.
     """
@@ -366,7 +366,7 @@ class Copy(Work):
         rank = (self.mbarrier or 0) >> RANK_BITS
         if self.mask is None:
             return rank
-        # Of each pair, the block that the address is in chooses one.
+        # In each pair, the block of the same parity as the address' block.
         return goal & ~1 | rank & 1 if self.paired else goal
 
     def signal(self) -> None:
@@ -378,7 +378,7 @@ class Copy(Work):
             each.settle()
 
     def poison(self) -> None:
-        """Fill what it will write; not if it needs what is there."""
+        """Poison what it will write, unless it combines with what is there."""
         if self.combines:
             return
         for each in self.goals:
@@ -397,7 +397,7 @@ class Copy(Work):
                 memory[places + index] = poisoned(places)
 
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
-        """Do to the shadow of a block what it does to the block.
+        """Make the same copy in the shadow of a block.
 
         The memories of the shadow have a bit for each bit, which is 1 where that is
         undefined.  ``values`` are the shadows of registers that are copied.  The
@@ -421,7 +421,7 @@ class Copy(Work):
         return np.concatenate(found)
 
     def _signal(self, address: int | None, space: str, goal_rank: int) -> None:
-        """Take the mbarrier, which must be where the data goes."""
+        """Take the mbarrier; it must be in the block that the data goes to."""
         if address is None:
             return
         what = f"the mbarrier of a {self.name}"

@@ -33,7 +33,7 @@ from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view.explorer_links import implied, others
 from fragmenta.view.explorer_memory import memory_record
 from fragmenta.view.explorer_numbers import rounding_words, type_record, ways

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array
 from fragmenta.errors import ShapeError
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view.places import reaching_warp
 
 if TYPE_CHECKING:

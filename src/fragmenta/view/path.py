@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fragmenta.errors import BadCall
 from fragmenta.isa.searching import instruction
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.registers.words import container
 from fragmenta.tensor_memory.scales import scale_copy
 from fragmenta.view.svg import Drawing, document, down, words

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.registers.tensor import TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import TensorAddress, TensorFragment
 
 if TYPE_CHECKING:
     from fragmenta.registers.fragment import Fragment

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import BadCall, MissingPackage, missing, one_of
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view import palette
 from fragmenta.view.grid import Grid, Slot, grids
 

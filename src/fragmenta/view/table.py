@@ -20,7 +20,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import BadCall, nearest, one_of
-from fragmenta.registers.tensor import TensorAddress
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.view import places
 from fragmenta.view.places import Record
 

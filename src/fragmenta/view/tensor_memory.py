@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.errors import one_of
-from fragmenta.registers.tensor import COLUMNS, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import COLUMNS, TensorAddress, TensorFragment
 from fragmenta.view import places
 from fragmenta.view.svg import Drawing, across, document, down, words
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from fragmenta.registers.tensor import TensorFragment
+from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.view.grid import Grid, Slot, grids
 from fragmenta.view.palette import terminal_style
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, one_of
 
 _TYPES = {"f16": 16, "bf16": 16, "s8": 8, "u8": 8}
 """The types of registers that words are converted to, and their bits."""
@@ -69,12 +69,12 @@ def conversion(bits: int, operand: str, to: str | None, zero: int | None) -> Con
     if not allowed:
         able = [name for name, size in _TYPES.items() if size > bits]
         others = f"; operands of {one_of(able)} have one" if able else ""
-        raise Error(
+        raise BadCall(
             f"no function converts codes of {bits} bits for an operand of {operand}"
             f"{others}; to_cuda('load') writes the loads alone"
         )
     if wanted not in allowed:
-        raise Error(
+        raise BadCall(
             f"for an operand of {operand}, codes of {bits} bits are converted to "
             f"{one_of(allowed)}; given {wanted}"
         )
@@ -82,9 +82,9 @@ def conversion(bits: int, operand: str, to: str | None, zero: int | None) -> Con
     if zero is None:
         zero = 0 if wanted == "u8" else 1 << (bits - 1)
     if not is_whole(zero) or not 0 <= zero <= highest:
-        raise Error(f"zero is a code, 0 to {highest}; given {zero!r}")
+        raise BadCall(f"zero is a code, 0 to {highest}; given {zero!r}")
     if wanted == "u8" and zero:
-        raise Error(f"u8 has no negative numbers, so zero is 0; given {zero}")
+        raise BadCall(f"u8 has no negative numbers, so zero is 0; given {zero}")
     return Conversion(bits, wanted, int(zero))
 
 

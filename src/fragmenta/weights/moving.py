@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -138,7 +138,7 @@ def codes_of(given: Array, bits: int) -> Array:
     return given.astype(f"u{max(8, bits) // 8}", copy=False)
 
 
-def _float_bits(of: np.dtype[Any]) -> int:
+def _float_bits(of: np.dtype[np.generic]) -> int:
     return int(ml_dtypes.finfo(of).bits)  # type: ignore[no-untyped-call]
 
 

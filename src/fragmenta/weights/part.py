@@ -9,7 +9,14 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from fragmenta.arrays.checks import check_numbers, is_among, is_whole
-from fragmenta.errors import Error, LayoutError, ShapeError, one_of
+from fragmenta.errors import (
+    BadCall,
+    Error,
+    LayoutError,
+    ShapeError,
+    UnknownOperand,
+    one_of,
+)
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Layout
@@ -44,9 +51,9 @@ class Part:
         if fragment.layout.free:
             raise Error(f"{self.letter} of {self.op} is held more than once")
         if width > WORD:
-            raise Error(f"{self.letter} of {self.op} has elements of {width} bits")
+            raise BadCall(f"{self.letter} of {self.op} has elements of {width} bits")
         if self.bits > width:
-            raise Error(
+            raise BadCall(
                 f"{self.letter} of {self.op} has elements of {width} bits, so a weight "
                 f"has {one_of(b for b in BITS if b <= width)}; given {self.bits}"
             )
@@ -131,7 +138,7 @@ class Part:
     def line(self, steps: Steps, inner: str) -> str:
         """The order in which one load brings so many steps."""
         if not is_among(inner, ("k", "n")):
-            raise Error(f"inner is 'k' or 'n'; given {inner!r}")
+            raise BadCall(f"inner is 'k' or 'n'; given {inner!r}")
         held = [axis for axis, _ in self.fragment.layout.axes]
         words = [f"{axis}*" for axis in "ER" if axis in held]
         rest = {}
@@ -253,8 +260,8 @@ def check_operand(op: Instruction, operand: str) -> str:
     """A or B, held in registers."""
     letter = str(operand).upper()
     if letter not in ("A", "B"):
-        raise Error(f"a weight is A or B of an instruction; given {operand!r}")
+        raise UnknownOperand(f"a weight is A or B of an instruction; given {operand!r}")
     found = op.fragment(letter)
     if not isinstance(found, Fragment) or len(found.shape) != 2:
-        raise Error(f"{letter} of {op} is not a matrix in registers")
+        raise BadCall(f"{letter} of {op} is not a matrix in registers")
     return letter

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.arrays.once import once_property
-from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
+from fragmenta.errors import BadCall, Error, ShapeError, nearest, one_of, shortened
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import instruction
 from fragmenta.registers.fragment import Fragment
@@ -402,14 +402,14 @@ offset9 offset1 offset3 offset4 offset10
         kinds = ("repack", "load", "dequantize", "fragments")
         if what not in kinds:
             near = nearest(str(what), kinds)
-            raise Error(f"to_cuda writes {one_of(kinds)}; given {what!r}{near}")
+            raise BadCall(f"to_cuda writes {one_of(kinds)}; given {what!r}{near}")
         if source is not None and what != "repack":
-            raise Error("source is for 'repack', which reads another order")
+            raise BadCall("source is for 'repack', which reads another order")
         if what in ("repack", "load") and (to, zero) != (None, None):
-            raise Error("to and zero are for 'dequantize' and 'fragments'")
+            raise BadCall("to and zero are for 'dequantize' and 'fragments'")
         if what == "repack":
             if source is None and self.bits not in KNOWN["gptq"].memory:
-                raise Error(
+                raise BadCall(
                     f"gptq, the default source, has no {self.bits} bits; give source="
                     "'plain', another name or a Shuffle"
                 )
@@ -502,20 +502,22 @@ k_steps x n_steps of 8 x 1, 4 x 2, 2 x 4 or 1 x 8; given k_steps=3
     check_bits(bits)
     if isinstance(order, str) and not {".", " "} & {*order}:
         if given and order in KNOWN:
-            raise Error(
+            raise BadCall(
                 f"{order} has its own order; {one_of(given, 'and')} cannot be given"
             )
         return named(order, shape, bits)
     op = instruction(order)
     if operand is None:
-        raise Error(f"which operand of {op} is the weight, A or B?")
+        raise BadCall(f"which operand of {op} is the weight, A or B?")
     part = Part(op, check_operand(op, operand), bits)
     sizes = check_shape(shape, part.names)
     if memory is None:
         steps = part.steps(sizes, load_bytes, k_steps, n_steps)
         memory = part.line(steps, "k" if inner is None else inner)
     elif also := [name for name in given if name in _STEPS]:
-        raise Error(f"memory is the whole order; {one_of(also, 'and')} cannot be given")
+        raise BadCall(
+            f"memory is the whole order; {one_of(also, 'and')} cannot be given"
+        )
     chosen = "fast" if nibbles is None else nibbles
     return _of_operand(part.letter, part, memory, sizes, chosen)
 
@@ -530,7 +532,7 @@ def named(name: str, shape: tuple[int, int], bits: int) -> Shuffle:
     {'offset': 512}
     """
     if name not in KNOWN:
-        raise Error(
+        raise BadCall(
             f"no order {shortened(name)}{nearest(name, KNOWN)}; there are "
             f"{one_of(KNOWN, 'and')}, and the operands of instructions, such as "
             "fm.weights.shuffle('mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32', "

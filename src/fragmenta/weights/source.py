@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadCall, LayoutError
 from fragmenta.registers.layout import Digit, Layout
 from fragmenta.weights.convert import Conversion, conversion
 from fragmenta.weights.orders import WORD
@@ -106,14 +106,14 @@ def load(order: Shuffle) -> str:
 
 def _check_instruction(order: Shuffle, what: str) -> None:
     if order.op is None:
-        raise Error(
+        raise BadCall(
             f"{order.name} follows no instruction, so no lane has words of its own to "
             f"{what}; shuffle the weight for an operand, with source={order.name!r}"
         )
     later = order.memory.coordinates[0][1][len(order.run) :]
     parted = any(digit.axis in "ER" for digit in later)
     if parted or order.load_bytes % 4:
-        raise Error(
+        raise LayoutError(
             f"in the order {order.natural}, {order.load_bytes} bytes of a lane are "
             "side by side; they must be whole words with all registers of an "
             "instruction, so put E, R and some digits of Y and X before L"
@@ -122,7 +122,7 @@ def _check_instruction(order: Shuffle, what: str) -> None:
         reached = 1
         for digit in sorted(each for each in order.run if each.axis == axis):
             if digit.stride != reached:
-                raise Error(
+                raise LayoutError(
                     f"in the order {order.natural}, a load does not bring neighbouring "
                     f"tiles of {coordinate}; the digits of {axis} before L must be its "
                     "lowest"
@@ -188,7 +188,7 @@ def fragments(order: Shuffle, to: str | None, zero: int | None) -> str:
     slots = _register_slots(order)
     whole = order.bits == order.container
     if whole and (to, zero) != (None, None):
-        raise Error(
+        raise BadCall(
             f"elements of {order.bits} bits are those of the registers; there is "
             "nothing to convert, so to and zero cannot be given"
         )
@@ -252,7 +252,7 @@ def _register_slots(order: Shuffle) -> list[list[tuple[int, int, int]]]:
         wrong = (natural // elements != natural[:1] // elements).any()
         wrong = wrong or (natural % elements != np.arange(elements)[:, None]).any()
         if wrong:
-            raise Error(_APART.format(order.name, order.container, order.nibbles))
+            raise BadCall(_APART.format(order.name, order.container, order.nibbles))
         return []
     count = order.load_bytes * 8 // WORD
     offsets = np.arange(count * per).reshape(count, elements, apart)
@@ -263,7 +263,7 @@ def _register_slots(order: Shuffle) -> list[list[tuple[int, int, int]]]:
         if axis == "E":
             wanted = np.arange(elements)[None, :, None]
         if not (value == wanted).all():
-            raise Error(_APART.format(order.name, order.container, order.nibbles))
+            raise BadCall(_APART.format(order.name, order.container, order.nibbles))
     axes = [order.tile_axes["k"], order.tile_axes["n"], "R"]
     tables = [found[axis][:, 0, :] for axis in axes]
     return [

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_real, is_whole
 from fragmenta.errors import (
+    BadCall,
     Error,
     ShapeError,
     UnknownInstruction,
@@ -129,7 +130,7 @@ of memory with 96 elements of int
     """
     _require_fragments(frag=frag)
     if frag.use is not accumulator:
-        raise Error(f"only an accumulator can be stored; given {frag}")
+        raise BadCall(f"only an accumulator can be stored; given {frag}")
     chosen = choose(target)
     _require(_move(frag), chosen, frag)
     _require_defined(frag=frag)
@@ -179,12 +180,12 @@ def _one_number(value: object) -> Array:
     return given
 
 
-def _converted(number: Array, storage: np.dtype[Any]) -> int:
+def _converted(number: Array, storage: np.dtype[np.generic]) -> int:
     """A number as an integer; refuses a float outside the range of the type."""
     if number.dtype == object or number.dtype.kind in "biu":
         return int(number)
     value = float(number)
-    limits = np.iinfo(storage)
+    limits = np.iinfo(storage.name)
     if not limits.min - 1 < value < limits.max + 1:  # true for NaN too
         raise ValueRangeError(
             f"{storage} holds {limits.min} to {limits.max}; given {value}, whose "
@@ -202,10 +203,10 @@ def _load_layout(frag: fragment, layout: object) -> str:
     """``row`` or ``col``, from the fragment or from the call."""
     if frag.memory_layout is None:
         if layout is None:
-            raise Error(f"loading {frag} needs mem_row_major or mem_col_major")
+            raise BadCall(f"loading {frag} needs mem_row_major or mem_col_major")
         return str(member(layout_t, layout, "layout in memory").value)
     if layout is not None:
-        raise Error(
+        raise BadCall(
             f"{frag} has its own layout, so layout must not be given; given {layout!r}"
         )
     return frag.memory_layout.value
@@ -252,12 +253,12 @@ def mma_sync(
     """
     _check_operands(d, a, b, c)
     if a.element_type.name == "b1":
-        raise Error(f"mma_sync does not multiply {a}; bmma_sync does")
+        raise BadCall(f"mma_sync does not multiply {a}; bmma_sync does")
     if not isinstance(satf, bool | np.bool_):
-        raise Error(f"satf must be True or False; given {satf!r}")
+        raise BadCall(f"satf must be True or False; given {satf!r}")
     if satf and not a.element_type.is_integer:
         name = NAMES[a.element_type.name][0]
-        raise Error(f"satf is for integers; given {a} of {name}")
+        raise BadCall(f"satf is for integers; given {a} of {name}")
     _multiply(d, a, b, c, "", "satfinite" if satf else "", target)
 
 
@@ -286,7 +287,7 @@ def bmma_sync(
     """
     _check_operands(d, a, b, c)
     if a.element_type.name != "b1":
-        raise Error(f"bmma_sync does not multiply {a}; mma_sync does")
+        raise BadCall(f"bmma_sync does not multiply {a}; mma_sync does")
     for kind, given in ((bmmaBitOp, op), (bmmaAccumulateOp, accumulate)):
         if not isinstance(given, kind):
             raise no_member(kind, given, kind.__name__)
@@ -301,7 +302,7 @@ def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
     _require_fragments(**given)
     for name, each in given.items():
         if each.use is not wanted[name]:
-            raise Error(f"{name} must be {wanted[name].name}; given {each}")
+            raise BadCall(f"{name} must be {wanted[name].name}; given {each}")
         if each.shape != a.shape:
             raise ShapeError(
                 f"{name} is {each}, but a is {a}: the shapes must be the same"
@@ -323,7 +324,7 @@ def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
 def _require_fragments(**given: object) -> None:
     for name, each in given.items():
         if not isinstance(each, fragment):
-            raise Error(f"{name} must be a fragment; given {type(each).__name__}")
+            raise BadCall(f"{name} must be a fragment; given {type(each).__name__}")
 
 
 def _require_defined(**given: fragment) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, check_numbers, is_whole
 from fragmenta.errors import (
-    Error,
+    BadCall,
     ShapeError,
     UnknownInstruction,
     UnsupportedTarget,
@@ -156,7 +155,7 @@ class fragment:
         return self._part.registers if packed else self.num_elements
 
     @property
-    def storage_element_type(self) -> np.dtype[Any]:
+    def storage_element_type(self) -> np.dtype[np.generic]:
         """The type of ``x``: that of the elements, or of the word that they share.
 
         >>> from fragmenta import wmma
@@ -294,16 +293,16 @@ def _check_fragment(use: Use, shape: Shape, of: DType) -> None:
 def _check_major(use: Use, of: DType, layout: object) -> Major | None:
     if use is accumulator:
         if layout is not None:
-            raise Error(
+            raise BadCall(
                 "an accumulator has no layout; load_matrix_sync and "
                 "store_matrix_sync take mem_row_major or mem_col_major"
             )
         return None
     if layout is None:
-        raise Error(f"{use.name} needs a layout: row_major or col_major")
+        raise BadCall(f"{use.name} needs a layout: row_major or col_major")
     major: Major = member(Major, layout, "layout of a multiplicand")
     only = row_major if use is matrix_a else col_major
     if of.name in SUB_BYTE_STORAGE and major is not only:
         name = NAMES[of.name][0]
-        raise Error(f"{use.name} of {name} must be {only.name}; given {major.name}")
+        raise BadCall(f"{use.name} of {name} must be {only.name}; given {major.name}")
     return major

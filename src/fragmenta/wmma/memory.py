@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from fragmenta.arrays.checks import Array, as_array, is_whole, refuse_masks
 from fragmenta.errors import (
     AlignmentError,
+    BadCall,
     Error,
     OutOfBounds,
     ShapeError,
@@ -100,7 +101,7 @@ class pointer:
         if isinstance(memory, bytes | bytearray | memoryview):
             memory = np.frombuffer(memory, np.uint8)
         if not isinstance(memory, np.ndarray):
-            raise Error(
+            raise BadCall(
                 f"a pointer must be into an array or bytes; given {_kind(memory)}"
             )
         counted = np.asarray(index)
@@ -111,7 +112,7 @@ class pointer:
 
     def __add__(self, items: ArrayLike) -> pointer:
         if isinstance(items, pointer):
-            raise Error("two pointers cannot be added")
+            raise BadCall("two pointers cannot be added")
         moved = pointer(self.memory, items)
         return pointer(self.memory, self.index + moved.index)
 
@@ -119,7 +120,7 @@ class pointer:
 
     def __sub__(self, items: ArrayLike) -> pointer:
         if isinstance(items, pointer):
-            raise Error("two pointers cannot be subtracted")
+            raise BadCall("two pointers cannot be subtracted")
         return self + -pointer(self.memory, items).index
 
     def __repr__(self) -> str:
@@ -197,7 +198,7 @@ def _buffer(access: Transfer, memory: object) -> Array:
         memory = np.frombuffer(memory, np.uint8)
     refuse_masks(memory)
     if not isinstance(memory, np.ndarray):
-        raise Error(
+        raise BadCall(
             f"memory must be a NumPy array or bytes; given {type(memory).__name__}"
         )
     if not (memory.flags.c_contiguous or memory.flags.f_contiguous):
@@ -206,13 +207,13 @@ def _buffer(access: Transfer, memory: object) -> Array:
             "matrix begins"
         )
     if access.write and not memory.flags.writeable:
-        raise Error("memory must be writable; given a read-only array")
+        raise BadCall("memory must be writable; given a read-only array")
     if not memory.dtype.isnative or not _holds(memory.dtype, access.part.dtype):
         raise UnknownType(f"memory of {memory.dtype} does not hold {_hint(access)}")
     return memory
 
 
-def _holds(given: np.dtype[Any], of: DType) -> bool:
+def _holds(given: np.dtype[np.generic], of: DType) -> bool:
     """Whether memory of a NumPy type can hold elements of the fragment."""
     if of.bits < 8:  # packed bytes or words
         return given.kind == "u" or given == np.int32
@@ -291,7 +292,7 @@ def _offsets(access: Transfer, offset: ArrayLike) -> _Start:
 def _pointed(access: Transfer, at: pointer, offset: ArrayLike) -> _Start:
     """The beginnings from pointers, which count items of their array."""
     if np.any(np.asarray(offset) != 0):
-        raise Error(
+        raise BadCall(
             f"offset= counts elements, and a pointer counts items of "
             f"{at.memory.dtype}: give only one; given {at} and offset {offset!r}"
         )

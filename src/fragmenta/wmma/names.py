@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from enum import Enum, IntEnum
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from fragmenta.arrays.checks import is_among
-from fragmenta.errors import Error, UnknownType, one_of
+from fragmenta.errors import BadCall, Error, UnknownType, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.registers.dtype import DType, dtype, nearest_type
 from fragmenta.wmma.memory import RULES
@@ -185,7 +185,7 @@ fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_
 
     def __init__(self, name: str, *, rules: str = "either") -> None:
         if rules not in RULES:
-            raise Error(f"rules must be {one_of(RULES)}; given {rules!r}")
+            raise BadCall(f"rules must be {one_of(RULES)}; given {rules!r}")
         self._chosen = Chosen(check_target(name), True, rules)
         self._tokens: list[Token[Chosen]] = []
 
@@ -208,7 +208,10 @@ def choose(given: str | None) -> Chosen:
     return around if given is None else Chosen(check_target(given), True, around.rules)
 
 
-def member(kind: type[Any], given: object, what: str) -> Any:
+_Member = TypeVar("_Member", bound=Enum)
+
+
+def member(kind: type[_Member], given: object, what: str) -> _Member:
     """A member of an enum, given as itself or by its name."""
     if isinstance(given, kind):
         return given
@@ -217,11 +220,11 @@ def member(kind: type[Any], given: object, what: str) -> Any:
     raise no_member(kind, given, what)
 
 
-def no_member(kind: type[Any], given: object, what: str) -> Error:
+def no_member(kind: type[Enum], given: object, what: str) -> Error:
     """The error for a value that is not a member of an enum.
 
     >>> print(no_member(bmmaBitOp, True, "bmmaBitOp"))
     bmmaBitOp must be bmmaBitOpXOR or bmmaBitOpAND; given True
     """
     shown = given.name if isinstance(given, Enum) else repr(given)
-    return Error(f"{what} must be {one_of(kind.__members__)}; given {shown}")
+    return BadCall(f"{what} must be {one_of(kind.__members__)}; given {shown}")

@@ -402,7 +402,9 @@ MUTANTS = (
         "what printf reads",
         (
             Change(
-                "host.py", "        if not 0 <= offset < whole:", "        if False:"
+                "simt/host.py",
+                "        if not 0 <= offset < whole:",
+                "        if False:",
             ),
         ),
         modules=(
@@ -512,7 +514,7 @@ MUTANTS = (
         "the descriptors of wgmma",
         (
             Change(
-                "units/operands.py",
+                "units/wgmma_sources.py",
                 "    if first >= SHARED_START and end <= size:",
                 "    if True:",
             ),
@@ -529,7 +531,7 @@ MUTANTS = (
         "the system's bytes under a descriptor of wgmma",
         (
             Change(
-                "units/operands.py",
+                "units/wgmma_sources.py",
                 "    if first >= SHARED_START and end <= size:",
                 "    if end <= size:",
             ),

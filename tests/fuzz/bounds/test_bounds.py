@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import fragmenta
 from fragmenta.ptx.opcodes import TABLE
 from tests.fuzz.bounds import forms, mutants, plan
 from tests.fuzz.bounds.children import Child
@@ -79,6 +80,13 @@ def test_every_line_with_an_address_is_among_the_instructions() -> None:
 
 
 # ── a fuzzer that finds nothing must be able to ─────────────────────────────
+
+
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: each.name)
+def test_what_a_mutant_changes_is_there(mutant: mutants.Mutant) -> None:
+    for change in mutant.changes:
+        path = Path(fragmenta.__file__).parent / change.file
+        assert change.old in path.read_text("utf-8"), change
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.formatting import comment
 from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, Entry, Parameter
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.registers.tensor import COLUMNS, LANES
+from fragmenta.registers.tensor_fragment import COLUMNS, LANES
 
 FRAME = 1024
 """Bytes before the image of shared memory: an mbarrier, and what alloc writes."""

@@ -34,7 +34,7 @@ from fragmenta.cuda.source.tensor_tiles import (
 from fragmenta.errors import BadCall
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tcgen05_shapes import WIDE_K
-from fragmenta.registers.tensor import COLUMNS
+from fragmenta.registers.tensor_fragment import COLUMNS
 
 THREADS = 128
 """Threads of a block: four warps, which reach all lanes."""

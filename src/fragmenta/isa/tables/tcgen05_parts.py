@@ -10,7 +10,7 @@ from fragmenta.isa.instruction import Instruction, Parts
 from fragmenta.isa.tcgen05_shapes import LAYOUTS, WIDE_K
 from fragmenta.registers.dtype import dtype
 from fragmenta.registers.layout import Layout
-from fragmenta.registers.tensor import LANES, TensorFragment, Window
+from fragmenta.registers.tensor_fragment import LANES, TensorFragment, Window
 from fragmenta.registers.words import Container, container
 
 # Scales: factor j is byte j % 4 of a cell.  The rows of A, or columns of B, are in lanes

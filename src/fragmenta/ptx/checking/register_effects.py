@@ -38,26 +38,29 @@ def effects(of: Instruction) -> Effects:
     An operand of an instruction that is not known counts as written, so that the check
     reports nothing about it.
     """
-    written = _written(of.mnemonic, len(of.operands))
-    reads = list(registers((of.guard,) if of.guard is not None else ()))
+    written = _written(of.opcode, of.qualifiers, len(of.operands))
+    reads = list(registers((of.guard,))) if of.guard is not None else []
     writes: list[Register] = []
     for number, operand in enumerate(of.operands):
+        result = written is None or number in written
+        if isinstance(operand, Register):  # most are
+            (writes if result else reads).append(operand)
+            continue
         if isinstance(operand, Address):
-            reads += registers((operand,))
+            result = False
         elif of.opcode == "call" and isinstance(operand, Group):
-            first = number == 0 and len(of.operands) > 1
-            (writes if first else reads).extend(registers((operand,)))
-        elif written is None or number in written:
-            writes += registers((operand,))
-        else:
-            reads += registers((operand,))
+            result = number == 0 and len(of.operands) > 1
+        (writes if result else reads).extend(registers((operand,)))
     return Effects(reads, writes, written is None)
 
 
 @cache
-def _written(mnemonic: str, count: int) -> frozenset[int] | None:
+def _written(
+    opcode: str, qualifiers: tuple[str, ...], count: int
+) -> frozenset[int] | None:
     """The numbers of the operands that are written; None if that is not known."""
-    if mnemonic.partition(".")[0] in TENSOR:
+    mnemonic = ".".join((opcode, *qualifiers))
+    if opcode in TENSOR:
         op = tensor.named(mnemonic)
         if isinstance(op, tensor.Remark):
             return None

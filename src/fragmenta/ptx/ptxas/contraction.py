@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fragmenta.ptx.module import Function, Instruction, Operand, Register
-from fragmenta.ptx.ptxas.pieces import Pieces, reads, writes
+from fragmenta.ptx.ptxas.pieces import Pieces, Uses
 
 _TYPES = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
 _BITS = {"f32": "b32", "f64": "b64", "f16": "b16", "bf16": "b16"}
@@ -101,7 +101,7 @@ def contract(function: Function) -> Function:
     fusions: dict[int, Fusion] = {}
     products: list[Product] = []
     for piece, live in zip(cut.pieces, cut.live, strict=True):
-        found = _Piece(function.instructions, cut.needed)
+        found = _Piece(function.instructions, cut.uses, cut.needed)
         found.walk(piece, live)
         fusions.update(found.chosen())
         products += found.products
@@ -139,8 +139,13 @@ def _sum(instruction: Instruction) -> Kind | None:
 class _Piece:
     """A straight piece of code: its products, and what uses them."""
 
-    def __init__(self, code: Sequence[Instruction], needed: Sequence[bool]) -> None:
-        self.code = code
+    def __init__(
+        self,
+        code: Sequence[Instruction],
+        uses: Sequence[Uses],
+        needed: Sequence[bool],
+    ) -> None:
+        self.code, self.uses = code, uses
         self.needed = needed
         self.products: list[Product] = []
         self.sums: dict[int, dict[int, tuple[Product, bool]]] = {}
@@ -159,18 +164,18 @@ class _Piece:
                 product.possible = False
 
     def _look(self, place: int) -> None:
-        instruction = self.code[place]
+        instruction, used = self.code[place], self.uses[place]
         copied = self._copied(instruction)
         if copied is not None:
             copied[0].copies.append(place)
         elif (kind := _sum(instruction)) is not None:
             self._use(place, kind)
         else:
-            for register in reads(instruction):
+            for register in used.reads:
                 self._spoil(register)
         factors = self._factor_versions(instruction)
-        for register, whole in writes(instruction):
-            if not whole:
+        for register in used.writes:
+            if not used.whole:
                 self._spoil(register)
             self._held.pop(register, None)
             self._versions[register] = self._versions.get(register, 0) + 1

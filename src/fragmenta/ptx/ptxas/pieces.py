@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.flow import destinations, falls_through, successors
@@ -29,33 +30,41 @@ _CALLED = frozenset({"rn", "rz", "rm", "rp", "u16", "s16", "s32", "u64", "s64"})
 # ── operands ────────────────────────────────────────────────────────────────
 
 
-def reads(instruction: Instruction) -> set[int]:
-    """The numbers of the registers whose old values an instruction needs."""
+class Uses(NamedTuple):
+    """The registers of an instruction, by number."""
+
+    reads: set[int]
+    """Those whose old values it needs."""
+    writes: list[int]
+    whole: bool
+    """Whether nothing is left of the old values of those that it writes."""
+
+
+def uses(instruction: Instruction) -> Uses:
+    """The registers that an instruction reads and writes."""
     found = effects(instruction)
-    numbers = {each.number for each in found.reads}
-    if found.unknown or instruction.opcode == "wgmma":  # it adds to its accumulator
-        numbers.update(each.number for each in found.writes)
-    return numbers
+    reads = {each.number for each in found.reads}
+    writes = [each.number for each in found.writes]
+    # A product of wgmma adds to its accumulator.
+    updates = found.unknown or instruction.opcode == "wgmma"
+    if updates:
+        reads.update(writes)
+    first = instruction.operands[0] if instruction.operands else None
+    partial = updates or instruction.guard is not None or isinstance(first, Part)
+    return Uses(reads, writes, not partial)
 
 
-def writes(instruction: Instruction) -> list[tuple[int, bool]]:
-    """The registers that are written, and whether nothing of the old value is left."""
-    found = effects(instruction)
-    whole = (
-        instruction.guard is None
-        and not found.unknown
-        and instruction.opcode != "wgmma"
-        and not any(isinstance(each, Part) for each in instruction.operands[:1])
-    )
-    return [(each.number, whole) for each in found.writes]
+def constants(
+    code: Sequence[Instruction], known: Sequence[Uses] = ()
+) -> dict[int, Immediate]:
+    """The registers that are assigned once, by a ``mov`` of a constant.
 
-
-def constants(code: Sequence[Instruction]) -> dict[int, Immediate]:
-    """The registers that are assigned once, by a ``mov`` of a constant."""
+    ``known`` are the uses of each instruction, if they were found before.
+    """
     times: Counter[int] = Counter()
     found: dict[int, Immediate] = {}
-    for each in code:
-        times.update(number for number, _ in writes(each))
+    for each, used in zip(code, known or map(uses, code), strict=True):
+        times.update(used.writes)
         if each.opcode == "mov" and each.guard is None and len(each.operands) == 2:
             goal, source = each.operands
             if (
@@ -118,6 +127,9 @@ class Pieces:
     def __init__(self, function: Function) -> None:
         self.code = function.instructions
         self._function = function
+        self.uses = [uses(each) for each in self.code]
+        """The registers of each instruction."""
+        self._masks = list(map(_masks, self.code, self.uses))
         self._next = self._successors()
         self.pieces = self._cut(set())
         """The places of the instructions of each piece, in order."""
@@ -151,7 +163,7 @@ class Pieces:
 
     def _guarded(self) -> set[int]:
         """The instructions whose guards become jumps."""
-        settled = constants(self.code)
+        settled = constants(self.code, self.uses)
         return {
             place
             for place, each in enumerate(self.code)
@@ -205,7 +217,6 @@ class Pieces:
     # ── what is needed later ────────────────────────────────────────────────
 
     def _live(self) -> tuple[list[int], list[bool]]:
-        masks = [self._masks(each) for each in self.code]
         first = {piece[0]: number for number, piece in enumerate(self.pieces)}
         after = [
             [first[place] for place in self._next[piece[-1]]] for piece in self.pieces
@@ -222,34 +233,34 @@ class Pieces:
             live[number] = 0
             for other in after[number]:
                 live[number] |= live_in[other]
-            entering = self._enter(self.pieces[number], live[number], masks, needed)
+            entering = self._enter(self.pieces[number], live[number], needed)
             if entering != live_in[number]:
                 live_in[number] = entering
                 waiting += before[number]
         return live, needed
 
-    def _masks(self, instruction: Instruction) -> tuple[int, int, int, bool]:
-        """Registers read, written, written as a whole; whether it may be left out."""
-        read = written = whole = 0
-        for number in reads(instruction):
-            read |= 1 << number
-        for number, complete in writes(instruction):
-            written |= 1 << number
-            whole |= int(complete) << number
-        return read, written, whole, _without_effect(instruction) and bool(written)
-
     def _enter(
         self,
         piece: list[int],
         live: int,
-        masks: list[tuple[int, int, int, bool]],
         needed: list[bool],
     ) -> int:
         """What is needed before a piece; notes which instructions are needed."""
         for place in reversed(piece):
-            read, written, whole, pure = masks[place]
+            read, written, whole, pure = self._masks[place]
             if pure and not live & written:
                 continue
             needed[place] = True
             live = live & ~whole | read
         return live
+
+
+def _masks(instruction: Instruction, used: Uses) -> tuple[int, int, int, bool]:
+    """Registers read, written, written as a whole; whether it may be left out."""
+    read = written = 0
+    for number in used.reads:
+        read |= 1 << number
+    for number in used.writes:
+        written |= 1 << number
+    pure = bool(written) and _without_effect(instruction)
+    return read, written, written if used.whole else 0, pure

@@ -61,7 +61,7 @@ class Followed(NamedTuple):
 
 
 def loads(instruction: Instruction, function: Function) -> bool:
-    """Whether an instruction gets its result from memory that somebody has to write.
+    """Whether an instruction gets its result from memory that may be unwritten.
 
     That includes what a call gives and returns, and what products make of memory.
     """

@@ -36,7 +36,7 @@ class Note(NamedTuple):
     epoch: int
     """Of the warp, for its own accesses."""
     about: tuple[Any, ...]
-    """For what has to do with an mbarrier: its rank, its offset, the phase.  For work:
+    """At an mbarrier: its rank, its offset, the phase.  For work in flight:
     its agents and epochs; for a copy also its number, what it counts at, its bytes, and
     the ranks that it writes to."""
 

@@ -1,7 +1,7 @@
 """The phrases of reports on launches.
 
 Each phrase is here once, or in the row of its rule (:mod:`fragmenta.ptx.rules`).
-Words in braces are filled in by :mod:`telling`.
+Words in braces are filled in by :mod:`messages`.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Story(NamedTuple):
     now: Agent
     before: Agent | None
     wait: Wait | None
-    """Of whoever did the later access, for what concerns the earlier one."""
+    """The last wait before the later access that the earlier one depends on."""
 
 
 @dataclass(kw_only=True)
@@ -130,11 +130,10 @@ class Stories:
 
     def _new(self) -> list[Noted]:
         """All problems, if there are more than before; otherwise none."""
-        watch = self.observer.watch
-        if watch.problems.used == self._used:
-            return []
-        self._used, found = watch.problems.used, watch.found()
-        if len(found) == self._count:
+        used, found = self.observer.problems.used, []
+        if used != self._used:
+            self._used, found = used, self.observer.shared.found()
+        if len(found) <= self._count:
             return []
         self._count = len(found)
         return found
@@ -150,8 +149,7 @@ class Stories:
 
     def agent(self, access: Moment, notes: list[Note], goal: int) -> Agent:
         """Who did an access of the shared memory of the block with rank ``goal``."""
-        watch = self.observer.watch
-        kind, rank, number = watch.describe(access.agent)
+        kind, rank, number = self.observer.order.describe(access.agent)
         time = moment(
             notes, access.agent, rank, number if kind == "warp" else -1, access
         )

@@ -172,6 +172,7 @@ HEAD_SETS = 96  #: pointer to the sets of readers
 HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
 HEAD_STRICT = 152  #: i32: 1 if rules are reported that shipped kernels break
 HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
+HEAD_AGENT = 160  #: i32: the agent of the block's first warp
 HEAD_BYTES = 192
 
 # The clocks of a warp.

@@ -154,8 +154,7 @@ def warp_at(code: Code, head: Head, number: Value) -> WarpClocks:
     b = code.builder
     step = convert(number, I64) * head.long(layout.HEAD_STATE_BYTES)
     state = b.gep(head.pointer(layout.HEAD_STATES), [step.raw])
-    first = head.word(layout.HEAD_RANK) * head.word(layout.HEAD_WARPS)
-    return WarpClocks(code, head, state, first + number)
+    return WarpClocks(code, head, state, head.word(layout.HEAD_AGENT) + number)
 
 
 def warp_of(code: Code, head: Head, warp: Raw) -> WarpClocks:

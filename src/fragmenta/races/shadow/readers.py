@@ -122,7 +122,7 @@ def _entry(record: Value, lane: Value, word_lane: Value) -> Value:
 def added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Value:
     """The record of the reads of a word after one more read.
 
-    Readers that the new one knows are left out: whoever knows the new one knows them.
+    Readers that the new one knows are left out: who knows the new one knows them.
     """
     lane = lane_in(new)
     word_lane = lane_in(old)

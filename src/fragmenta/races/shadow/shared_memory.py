@@ -461,9 +461,9 @@ def _touch(
     two = (head.planes > 1) & ((kind & ASYNC) != 0)
     step = select(two, head.row * 3, 0)
     second = Memory(b, b.gep(row.raw, [step.raw]), I32)
-    nobody = agent.lift(-1)
+    no_agent = agent.lift(-1)
     planes = [Plane(each, head.row) for each in (row, second)]
-    views = [Viewer(each, nobody, agent.lift(0)) for each in planes]
+    views = [Viewer(each, no_agent, agent.lift(0)) for each in planes]
     now = Now(
         views[0],
         views[1],

@@ -11,7 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.tcgen05_shapes import OF_KIND, sizes
-from fragmenta.registers.tensor import TensorFragment, Window
+from fragmenta.registers.tensor_fragment import TensorFragment, Window
 
 # The lane, the column and the CTA of row r and column n of D, as the manual's text and
 # five programs have them.

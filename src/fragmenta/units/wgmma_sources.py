@@ -64,7 +64,7 @@ def owners(op: Instruction, trans: int = 0) -> NDArray[np.uint8]:
 def bad_descriptor(
     op: Instruction, name: str, descriptor: int, trans: int, size: int
 ) -> str:
-    """Why the tensor cores would read something else than the kernel has; or "".
+    """Why a descriptor reads bytes that the kernel does not have; "" if it does not.
 
     ``size`` are the bytes of shared memory, with those of the system at its start.  A
     swizzled tile may start anywhere in its pattern: the swizzle takes the absolute
@@ -91,7 +91,7 @@ def bad_descriptor(
 
 @lru_cache(maxsize=4096)
 def _apart(word: int) -> tuple[Descriptor, int]:
-    """A descriptor that starts in the first repeat, and how far away it really is."""
+    """The same descriptor in the first repeat, and the distance to the real start."""
     of = Descriptor.decode(word)
     repeat = pattern(of.swizzle).repeat
     first = of.start // repeat * repeat

@@ -22,7 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
+from fragmenta.arrays.checks import (
+    Array,
+    as_array,
+    batch_shape,
+    check_numbers,
+    is_whole,
+)
 from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.registers import expressions, notation
 from fragmenta.registers.fragment import Fragment
@@ -314,7 +320,7 @@ class TensorFragment(Fragment):
 
     def place(
         self,
-        slots: NDArray[Any],
+        slots: Array,
         *,
         address: int | TensorAddress = 0,
         image: ArrayLike | None = None,
@@ -344,7 +350,7 @@ class TensorFragment(Fragment):
 
     def unpack(  # type: ignore[override]
         self, image: ArrayLike, *, address: int | TensorAddress = 0
-    ) -> NDArray[Any]:
+    ) -> Array:
         """The matrix in an image of tensor memory: the inverse of :meth:`pack`.
 
         Of several copies, the first is read.
@@ -359,7 +365,7 @@ class TensorFragment(Fragment):
 
     def unpack_bits(  # type: ignore[override]
         self, image: ArrayLike, *, address: int | TensorAddress = 0, copy: int = 0
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Like :meth:`unpack`, but returns the raw bits of each element."""
         words = self._image(image)
         batch = words.shape[: words.ndim - len(self._memory)]
@@ -556,7 +562,7 @@ class TensorFragment(Fragment):
 
     def unpack_tiles(
         self, registers: ArrayLike, shape: tuple[int, int] | None = None
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Refused, as :meth:`pack_tiles`."""
         raise ShapeError(
             f"{self.name} is in tensor memory: unpack one tile at a time, with its "

@@ -8,7 +8,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.execution.warpgroup import warpgroup_function
 from fragmenta.shared.descriptor import MAJORS, Descriptor, extent
-from fragmenta.units.operands import bad_descriptor, owners, units
+from fragmenta.units.wgmma_sources import bad_descriptor, owners, units
 
 DENSE, SPARSE = "wgmma.mma_async.sync.aligned", "wgmma.mma_async.sp.sync.aligned"
 OPS = [

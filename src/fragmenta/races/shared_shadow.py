@@ -1,7 +1,7 @@
 """The shadow of shared memory: who accessed each word of a cluster's blocks last.
 
 Loads and stores are checked by compiled code (:mod:`fragmenta.races.shadow`).  What
-copies and Tensor Cores access is checked here: :meth:`Watch.touch`.
+copies and Tensor Cores access is checked here: :meth:`SharedShadow.touch`.
 """
 
 from __future__ import annotations
@@ -34,50 +34,33 @@ def functions() -> Functions:
     return Functions({"touch": (shared_memory.TOUCH, kinds)}, linked)
 
 
-class Watch(Order):
-    """The order of a cluster and the shadow of its shared memory.
+class SharedShadow:
+    """The shadow of the shared memory of a cluster.
 
     With ``strict``, rules are reported that shipped kernels break.
 
-    >>> watch = Watch(1, 2, 2048, asynchronous=False)
-    >>> watch.found()
+    >>> order = Order(1, 2, 2048, asynchronous=False)
+    >>> SharedShadow(order, ProblemTable()).found()
     []
     """
 
     def __init__(
-        self,
-        blocks: int,
-        warps: int,
-        shared_bytes: int,
-        mbarriers: int = 64,
-        *,
-        asynchronous: bool = True,
-        strict: bool = False,
-        tensor: bool = False,
+        self, order: Order, problems: ProblemTable, *, strict: bool = False
     ) -> None:
-        self.problems = ProblemTable()
+        self._order, self.problems = order, problems
+        self._words = 2 * order.plan.words
+        self._records = aligned(8 * order.plan.blocks * self._words).view(np.uint64)
         self._sets = aligned(layout.SETS_BYTES)
-        self._shadow = np.zeros(0, np.uint64)
-        self._strict = strict
-        self._touching = functions()  # its code is freed with it
-        super().__init__(
-            blocks,
-            warps,
-            shared_bytes,
-            mbarriers,
-            asynchronous=asynchronous,
-            tensor=tensor,
-        )
-        self._shadow = aligned(blocks * 16 * self.plan.words).view(np.uint64)
-        for rank in range(blocks):
-            self._write_shadow(rank)
+        self._functions = functions()  # its code is freed with it
+        for rank in range(order.plan.blocks):
+            self._write_head(rank, strict)
 
-    def _write_shadow(self, rank: int) -> None:
+    def _write_head(self, rank: int, strict: bool) -> None:
         """Write into the head of a block where its shadow is."""
-        plan = self.plan
-        self.head(rank, np.int32)[layout.HEAD_STRICT // 4] = int(self._strict)
-        where = self._shadow.ctypes.data + 16 * rank * plan.words + 8 * layout.MARGIN
-        longs = self.head(rank, np.int64)
+        plan = self._order.plan
+        self._order.head(rank, np.int32)[layout.HEAD_STRICT // 4] = int(strict)
+        where = self._records.ctypes.data + 8 * rank * self._words + 8 * layout.MARGIN
+        longs = self._order.head(rank, np.int64)
         for offset, number in (
             (layout.HEAD_WRITES, where),
             (layout.HEAD_READS, where + 8 * plan.words),
@@ -95,12 +78,11 @@ class Watch(Order):
         """
         from fragmenta.races.shadow import barrier_clocks
 
-        return self._touching.address(barrier_clocks.RENEW)
+        return self._functions.address(barrier_clocks.RENEW)
 
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
-        super().reset()
-        self._shadow[:] = 0
+        self._records[:] = 0
         self._sets[: layout.SETS_CELLS] = 0
 
     def touch(
@@ -125,8 +107,8 @@ class Watch(Order):
             raise Error(f"proxies are {one_of(_PROXIES)}; given {proxy!r}")
         places = np.ascontiguousarray(starts, np.uint32)
         kind = (layout.WRITES if write else layout.READS) | _PROXIES[proxy]
-        self._touching.calls["touch"](
-            self.address(rank),
+        self._functions.calls["touch"](
+            self._order.address(rank),
             places.ctypes.data,
             places.size,
             size,
@@ -140,8 +122,7 @@ class Watch(Order):
 
     def records(self, rank: int) -> NDArray[np.uint64]:
         """All different records of accesses to the shared memory of a block."""
-        words = 2 * self.plan.words
-        found = self._shadow[rank * words : (rank + 1) * words]
+        found = self._records[rank * self._words : (rank + 1) * self._words]
         return np.unique(found[found != 0])
 
     def found(self) -> list[Noted]:

@@ -61,13 +61,13 @@ class Queue:
         self.last_site = -1
 
     def add(self, lanes: int, task: Work) -> None:
-        """A copy was issued."""
+        """Add a copy that lanes have issued."""
         self.open.append((lanes, task))
         self.unwaited += 1
         self.last_site = task.site
 
     def commit(self, lanes: int) -> None:
-        """Some lanes close a group."""
+        """Close the group of some lanes."""
         chosen = [task for who, task in self.open if who & lanes]
         self.open = [each for each in self.open if each[0] & ~lanes]
         self.closed.append((self.began, lanes, chosen))
@@ -76,7 +76,7 @@ class Queue:
             self.began = self.epoch
 
     def mark(self) -> None:
-        """A new epoch begins."""
+        """Begin a new epoch."""
         self.epoch += 1
 
     def waited(self, lanes: int, left: int) -> tuple[list[Work], int]:

@@ -44,7 +44,7 @@ def _barrier(warp: Warp) -> Barrier:
 
 @carries_out("barrier.cluster.arrive")
 def arrive(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes arrive."""
+    """Arrive at the barrier."""
     barrier, key = _barrier(warp), (warp.block.rank, warp.number)
     twice = barrier.arrived.get(key, 0) & lanes
     if twice:
@@ -67,7 +67,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("barrier.cluster.wait")
 def wait(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes wait until all have arrived."""
+    """Wait until all threads have arrived."""
     barrier, key = _barrier(warp), (warp.block.rank, warp.number)
     cluster = warp.block.cluster
     barrier.settle(cluster)

@@ -9,7 +9,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import RULES, SEVERITIES
-from fragmenta.races.report import telling
+from fragmenta.races.report import messages
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
 
@@ -138,4 +138,4 @@ def test_problems_are_plain_values(name: str) -> None:
 
 
 def test_lanes() -> None:
-    assert telling._lanes(0b101) == " lanes 0, 2"
+    assert messages._lanes(0b101) == " lanes 0, 2"

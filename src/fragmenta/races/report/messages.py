@@ -29,21 +29,21 @@ NUMBA = "_ZN6cudapy"
 """How the names of Numba's kernels begin."""
 
 
-def tell_all(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
+def reports(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
     accesses that race in either order.
     """
-    tellers: dict[int, Teller] = {}
-    together: dict[tuple[str, ...], list[tuple[Teller, Finding]]] = {}
+    reporters: dict[int, Reporter] = {}
+    together: dict[tuple[str, ...], list[tuple[Reporter, Finding]]] = {}
     # Of two accesses, the one that reads is reported: it explains more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
-        if id(launch) not in tellers:
-            tellers[id(launch)] = Teller(launch)
-        problem = tellers[id(launch)].tell(each)
-        together.setdefault(_key(problem), []).append((tellers[id(launch)], each))
-    every = [_with_count(_tell_once(some)) for some in together.values()]
+        if id(launch) not in reporters:
+            reporters[id(launch)] = Reporter(launch)
+        problem = reporters[id(launch)].report(each)
+        together.setdefault(_key(problem), []).append((reporters[id(launch)], each))
+    every = [_with_count(_report_once(some)) for some in together.values()]
     return sorted(every, key=order)
 
 
@@ -53,13 +53,13 @@ def order(problem: Problem) -> tuple[int, bool, int]:
     return severity, named(problem.rule).consequence, problem.line
 
 
-def _tell_once(some: list[tuple[Teller, Finding]]) -> Problem:
+def _report_once(some: list[tuple[Reporter, Finding]]) -> Problem:
     """Several findings as one problem; its repair is enough for all of them."""
-    teller, first = some[0]
+    reporter, first = some[0]
     apart = 0
     for _, each in some:
         apart |= each.apart
-    problem = teller.tell(replace(first, apart=apart))
+    problem = reporter.report(replace(first, apart=apart))
     return replace(problem, count=sum(each.count for _, each in some))
 
 
@@ -83,7 +83,7 @@ def _with_count(problem: Problem) -> Problem:
     return replace(problem, message=message)
 
 
-class Teller:
+class Reporter:
     """Puts the problems of one launch into words."""
 
     def __init__(self, launch: Launched) -> None:
@@ -91,7 +91,7 @@ class Teller:
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
 
-    def tell(self, found: Finding) -> Problem:
+    def report(self, found: Finding) -> Problem:
         """A problem in the user's terms."""
         if isinstance(found, Collision):
             message, hint = self._accesses(found)
