@@ -7,7 +7,7 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Protocol
 
 
 class Error(Exception):
@@ -108,6 +108,38 @@ class PtxSyntaxError(Error, ValueError):
         return str(self.args[0])
 
 
+class ReportedProblem(Protocol):
+    """A problem of a kernel, as far as an error needs it; ``ptx`` has the class."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is: error, warning or info."""
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+
+
+class LaunchResult(Protocol):
+    """What a launch did, as far as an error needs it; ``launch`` has the class."""
+
+    @property
+    def output(self) -> str:
+        """What the kernel printed."""
+
+    @property
+    def problems(self) -> Sequence[ReportedProblem]:
+        """What was found to be wrong."""
+
+
 class KernelError(Error):
     """Something is wrong with a kernel; the message says what, and where.
 
@@ -133,11 +165,11 @@ class KernelError(Error):
         self.source = source
         self.block = block
         self.thread = thread
-        self.place: Any = None
+        self.place: object = None
         """The same as ``source`` with the calls that it is in: a ``module.Source``."""
         self.output = ""
         """What the kernel had printed before."""
-        self.problems: list[Any] = []
+        self.problems: Sequence[ReportedProblem] = []
         """What was seen to be wrong before."""
         self.before = ""
         """The first of them in words."""
@@ -170,11 +202,13 @@ class KernelHazard(KernelError):
     the kernel does not run, and there is no ``result``.
     """
 
-    def __init__(self, message: str, kind: str, problems: list[Any]) -> None:
+    def __init__(
+        self, message: str, kind: str, problems: Sequence[ReportedProblem]
+    ) -> None:
         super().__init__(message, kind)
         self.args = (message, kind, problems)
         self.problems = problems
-        self.result: Any = None
+        self.result: LaunchResult | None = None
         """What the launch did in spite of it; None if it did not run."""
 
 

@@ -15,9 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fragmenta.errors import Error
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 Progress = Callable[[float], object]
 """A function that is called now and then with the share of the work that is done."""
@@ -116,23 +119,23 @@ class _Shown:
     def __init__(self, title: str) -> None:
         self._title = title
         self._start = clock.now() + patience()
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: RichProgress | None = None
 
     def __call__(self, done: float) -> None:
         if self._bar is None:
             if clock.now() < self._start or done >= 1:
                 return
-            self._open()
-        self._bar.update(self._task, completed=done)
+            self._bar = self._open()
+        self._bar.update(self._bar.task_ids[0], completed=done)
 
-    def _open(self) -> None:
+    def _open(self) -> RichProgress:
         from rich.console import Console
         from rich.progress import Progress as RichProgress
 
-        self._bar = RichProgress(console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task(self._title, total=1.0)
-        self._bar.start()
+        bar = RichProgress(console=Console(stderr=True), transient=True)
+        bar.add_task(self._title, total=1.0)
+        bar.start()
+        return bar
 
     def close(self) -> None:
         if self._bar is not None:

@@ -39,7 +39,7 @@ from fragmenta.errors import (
 from fragmenta.launch.kernel import Kernel, parse
 from fragmenta.launch.limits import Limits, machine_memory, size_text
 from fragmenta.launch.result import Result
-from fragmenta.ptx.checking.problem import Problem, Related
+from fragmenta.ptx.checking.problem import Problem, Related, problems_of
 from fragmenta.ptx.module import Source
 from fragmenta.simt.arguments import Pointer
 from fragmenta.view.timeline import timeline as draw_timeline
@@ -334,7 +334,7 @@ def answer(asked: Asked, out: BinaryIO) -> None:
             "block": fault.block,
             "thread": fault.thread,
             "output": fault.output,
-            "problems": [_problem_json(each) for each in fault.problems],
+            "problems": [_problem_json(each) for each in problems_of(fault)],
         }
     except (Error, MemoryError) as error:
         known = error if isinstance(error, Error) else Error("there is no memory left")

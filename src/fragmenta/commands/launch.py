@@ -58,7 +58,7 @@ from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import Watch
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
-from fragmenta.ptx.checking.problem import Problem, counts
+from fragmenta.ptx.checking.problem import Problem, counts, problems_of
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.view.svg import convert
@@ -486,8 +486,10 @@ def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     if fault.output:
         emit(fault.output.rstrip("\n"))
     if isinstance(fault, KernelHazard):
-        texts = [problem_text(file, each, with_rule=True) for each in fault.problems]
-        complain("\n\n".join([*texts, ", ".join(counts(fault.problems))]))
+        texts = [
+            problem_text(file, each, with_rule=True) for each in problems_of(fault)
+        ]
+        complain("\n\n".join([*texts, ", ".join(counts(problems_of(fault)))]))
         return
     where = f"{file}:{fault.line}" if fault.line else file
     complain(f"{where}: error: {printable(str(fault))}")

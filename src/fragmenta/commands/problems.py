@@ -11,7 +11,7 @@ from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
 from fragmenta.errors import BadCall, KernelError, KernelHazard
-from fragmenta.ptx.checking.problem import Problem, Related, wrapped
+from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped
 from fragmenta.ptx.module import Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
 from fragmenta.ptx.rules import of_fault as of_kind
@@ -59,7 +59,7 @@ def _underlined(problem: Problem) -> tuple[str, str]:
 def of_fault(fault: KernelError) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
     if isinstance(fault, KernelHazard):
-        return fault.problems
+        return problems_of(fault)
     last = Problem(
         of_kind(fault.kind).name,
         ERROR,
@@ -67,10 +67,10 @@ def of_fault(fault: KernelError) -> list[Problem]:
         1,
         "",
         fault.message,
-        source=fault.place,
+        source=fault.place if isinstance(fault.place, Source) else None,
         block=fault.block,
     )
-    return [*fault.problems, last]
+    return [*problems_of(fault), last]
 
 
 # ── for programs ────────────────────────────────────────────────────────────

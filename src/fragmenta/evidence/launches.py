@@ -32,7 +32,7 @@ from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
-from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Pointer, pointer
 
@@ -403,7 +403,7 @@ def replay_one(
     except KernelHazard as why:
         output = why.output
         fault = "" if why.result else str(why)  # otherwise it ran to its end
-        hazards = [each for each in why.problems if each.severity == ERROR]
+        hazards = [each for each in problems_of(why) if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)
     wrong = []

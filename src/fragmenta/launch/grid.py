@@ -31,7 +31,7 @@ def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
     try:
         with launch.interrupts:
-            run_blocks(launch, limit, 0, launch.units)
+            run_blocks(launch, limit, 0, launch.cluster_count)
     finally:
         launch.arguments.write_back()
         machine = launch.machine

@@ -123,7 +123,7 @@ class Launch:
         self.host.close()
 
     @property
-    def units(self) -> int:
+    def cluster_count(self) -> int:
         """How many clusters the grid has; without clusters, how many blocks."""
         return self.shape.blocks // self.shape.cluster_blocks
 

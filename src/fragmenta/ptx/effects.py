@@ -155,6 +155,7 @@ WAYS = {
     for line in read(COMPLETIONS)
 }
 SYNCHRONOUS = frozenset(AT_ONCE.split())
+REFUSED = tuple(read(NOT_RUN))
 OPCODES = frozenset(
     each.partition(".")[0]
     for each in (*SYNCHRONOUS, *(line.instruction for line in LINES))
@@ -209,6 +210,7 @@ def in_order(old: str, new: str, was_write: bool, accumulates: bool) -> bool | N
     return None if how == "unpromised" else how is not None
 
 
+@lru_cache(maxsize=1024)
 def not_run(mnemonic: str) -> str:
     """Why an instruction that exists is not run; nothing if it is.
 
@@ -216,7 +218,7 @@ def not_run(mnemonic: str) -> str:
     'tcgen05.shift.cta_group::1.down: the direction in which rows move is not known'
     """
     words = mnemonic.split(".")
-    for line in read(NOT_RUN):
+    for line in REFUSED:
         name = line["instruction"].split(".")
         if words[: len(name)] != name or (line["without"] and line["without"] in words):
             continue

@@ -34,7 +34,7 @@ class LaunchWatch:
             machine.asynchronous,
             machine.tensor,
         )
-        self.memory = GlobalWatch(launch.places, launch.units, plan.row)
+        self.memory = GlobalWatch(launch.places, launch.cluster_count, plan.row)
         self.locations = Locations(self.memory)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.jit import compiler
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
@@ -246,7 +246,7 @@ class Order:
         7
         """
         if kind not in AGENT_KINDS:
-            raise Error(f"agents are {one_of(AGENT_KINDS)}; given {kind!r}")
+            raise BadCall(f"agents are {one_of(AGENT_KINDS)}; given {kind!r}")
         place = AGENT_KINDS.index(kind)
         count = self._counts[place]
         if not (0 <= number < count and 0 <= rank < self.plan.blocks):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import BadCall, one_of
 from fragmenta.races.order import Clock, Functions, Order
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
@@ -104,7 +104,7 @@ class SharedShadow:
         ``clock`` is what it knows.
         """
         if proxy not in _PROXIES:
-            raise Error(f"proxies are {one_of(_PROXIES)}; given {proxy!r}")
+            raise BadCall(f"proxies are {one_of(_PROXIES)}; given {proxy!r}")
         places = np.ascontiguousarray(starts, np.uint32)
         kind = (layout.WRITES if write else layout.READS) | _PROXIES[proxy]
         self._functions.calls["touch"](

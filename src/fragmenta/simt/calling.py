@@ -40,7 +40,7 @@ from fragmenta.simt.emitter import (
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.simt.memory import Access, fault, has, lane_of, store
-from fragmenta.simt.program import Unit
+from fragmenta.simt.program import PlacedFunction
 from fragmenta.simt.warps import P, routine
 
 
@@ -104,7 +104,7 @@ def _call_parts(
     return returned, goal, given
 
 
-def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
+def _pieces(unit: PlacedFunction, name: str) -> list[tuple[int, int]]:
     """The bits and the place of each piece of a parameter or a register."""
     function = unit.function
     variable = function.variables.get(name) or unit.given.get(name)
@@ -120,7 +120,7 @@ def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     return [(32, first + 4 * LANES * word) for word in range(count)]
 
 
-def _register_pieces(unit: Unit, register: Register) -> list[tuple[int, int]]:
+def _register_pieces(unit: PlacedFunction, register: Register) -> list[tuple[int, int]]:
     place = unit.registers[register.number]
     bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
     step = 4 if bits == 1 else min(bits, 64) // 8 * LANES
@@ -139,7 +139,7 @@ def _given(writer: Writer, operand: Operand) -> list[tuple[int, int]]:
 
 def _mismatch(
     writer: Writer,
-    unit: Unit,
+    unit: PlacedFunction,
     given: tuple[Operand, ...],
     operands: tuple[Operand, ...],
 ) -> str:
@@ -173,7 +173,7 @@ def _mismatch(
 
 def _callable(
     writer: Writer, given: tuple[Operand, ...], operands: tuple[Operand, ...]
-) -> list[Unit]:
+) -> list[PlacedFunction]:
     """The functions that a call by address may go to."""
     return [
         unit
@@ -182,7 +182,9 @@ def _callable(
     ]
 
 
-def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -> None:
+def _enter(
+    writer: Writer, unit: PlacedFunction, given: tuple[Operand, ...], lanes: str
+) -> None:
     """Go into a function with its arguments, for some lanes."""
     if unit.recursive:
         _save(writer, unit, lanes)
@@ -244,7 +246,11 @@ def _kept_apart(
 
 
 def _to_local(
-    writer: Writer, unit: Unit, name: str, pieces: list[tuple[int, int]], lanes: str
+    writer: Writer,
+    unit: PlacedFunction,
+    name: str,
+    pieces: list[tuple[int, int]],
+    lanes: str,
 ) -> None:
     """Put an argument into the local memory of a function that takes its address."""
     first = unit.local[name]
@@ -274,7 +280,7 @@ def _to_local(
         offset += bits // 8
 
 
-def _kept(unit: Unit) -> list[tuple[int, int]]:
+def _kept(unit: PlacedFunction) -> list[tuple[int, int]]:
     """What a call saves of a function: the bits and the place of each register."""
     found = [(1, unit.carry), (32, unit.frame_register)]
     for register in unit.function.registers:
@@ -285,7 +291,7 @@ def _kept(unit: Unit) -> list[tuple[int, int]]:
     return found
 
 
-def _save(writer: Writer, unit: Unit, lanes: str) -> None:
+def _save(writer: Writer, unit: PlacedFunction, lanes: str) -> None:
     """Save the registers of a function that may be active already."""
     for bits, place in _kept(unit):
         failed = writer.call(
@@ -388,7 +394,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
 
 
 def _come_back(
-    writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str
+    writer: Writer, unit: PlacedFunction, given: tuple[Operand, ...], lanes: str
 ) -> None:
     """Copy results to temporary places: restoring registers may overwrite them."""
     moves: list[tuple[int, int, int]] = []

@@ -40,7 +40,7 @@ from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import Routine, as_signed
 from fragmenta.simt.mode import PLAIN, Mode
 from fragmenta.simt.probes import NOTHING, Probes
-from fragmenta.simt.program import JUMPS, CodeBlock, Program, Unit
+from fragmenta.simt.program import JUMPS, CodeBlock, PlacedFunction, Program
 
 FULL, PARTIAL = "b", "m"
 ADDRESSES = (8, 16, 32, 64)
@@ -144,7 +144,7 @@ class Writer:
         self._scratch = 0
         self._begun = 0
         """The line with which the present piece of code begins."""
-        self.unit: Unit = program.units[program.kernel.name]
+        self.unit: PlacedFunction = program.units[program.kernel.name]
         self.block: CodeBlock = program.blocks[0]
         self.version = FULL
         self.index = 0

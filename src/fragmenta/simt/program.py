@@ -73,7 +73,7 @@ class CodeBlock:
     """Instructions that are executed one after the other."""
 
     number: int
-    unit: Unit
+    unit: PlacedFunction
     start: int
     stop: int
     returns_here: bool = False
@@ -86,7 +86,7 @@ class CodeBlock:
 
 
 @dataclass(eq=False)
-class Unit:
+class PlacedFunction:
     """A function, and where its registers and variables are."""
 
     function: Function
@@ -140,7 +140,7 @@ class Program:
 
     module: Module
     kernel: Function
-    units: dict[str, Unit]
+    units: dict[str, PlacedFunction]
     blocks: list[CodeBlock]
     warp_bytes: int
     shared: int
@@ -180,11 +180,11 @@ def program(module: Module, name: str) -> Program:
     names = _reachable(module, kernel)
     recursive = _recursive(module, names)
     place = layout.REGISTERS
-    units: dict[str, Unit] = {}
+    units: dict[str, PlacedFunction] = {}
     shared, local = place_shared(module, kernel, layout.SHARED_START), Space(0)
     for each in names:
         function = module.functions[each]
-        unit = Unit(function, place, recursive=each in recursive)
+        unit = PlacedFunction(function, place, recursive=each in recursive)
         place = _place_registers(unit)
         _place_local(unit, local)
         units[each] = unit
@@ -210,7 +210,7 @@ def _check_local(name: str, size: int) -> None:
         )
 
 
-def _place_registers(unit: Unit) -> int:
+def _place_registers(unit: PlacedFunction) -> int:
     place = unit.start
     sized = list(registers_of(unit.function))
     unit.registers = [0] * len(sized)
@@ -253,7 +253,7 @@ def _addressed(function: Function) -> frozenset[str]:
     )
 
 
-def _place_local(unit: Unit, local: Space) -> None:
+def _place_local(unit: PlacedFunction, local: Space) -> None:
     """Give each variable of a function its place in local memory."""
     frame = Space(0)
     for variable in unit.function.variables.values():
@@ -397,7 +397,7 @@ def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
 # ── code blocks ─────────────────────────────────────────────────────────────
 
 
-def _cut(unit: Unit, blocks: list[CodeBlock]) -> None:
+def _cut(unit: PlacedFunction, blocks: list[CodeBlock]) -> None:
     """Cut a function into code blocks."""
     instructions = unit.function.instructions
     cut = flow.blocks(unit.function, ends=_calls, alone=stays)

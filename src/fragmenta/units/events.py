@@ -7,7 +7,8 @@ warp when the instruction is executed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -146,6 +147,7 @@ def carries_out(*starts: str) -> Callable[[Run], Run]:
     def add(run: Run) -> Run:
         for start in starts:
             _RUNS[tuple(start.split("."))] = run
+        carrier.cache_clear()
         return run
 
     return add
@@ -166,9 +168,10 @@ def _event(number: int, site: Plain, words: Plain, operands: Plain) -> Event:
     return Event(number, site, said, given, carrier(said))
 
 
-def carrier(words: Sequence[str]) -> Run:
+@lru_cache(maxsize=1024)
+def carrier(words: tuple[str, ...]) -> Run:
     """What carries out the instruction with these words, or refuses it."""
-    starts = (tuple(words[:n]) for n in range(len(words), 0, -1))
+    starts = (words[:n] for n in range(len(words), 0, -1))
     found = next((_RUNS[start] for start in starts if start in _RUNS), _refuse)
     return _refuse if not_run(".".join(words)) else found
 
@@ -179,7 +182,7 @@ def refusal(mnemonic: str) -> str:
     >>> refusal("tcgen05.shift.cta_group::1.down")
     'tcgen05.shift.cta_group::1.down: the direction in which rows move is not known'
     """
-    if carrier(mnemonic.split(".")) is not _refuse:
+    if carrier(tuple(mnemonic.split("."))) is not _refuse:
         return ""
     return not_run(mnemonic) or f"{mnemonic} is not supported"
 

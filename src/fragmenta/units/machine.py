@@ -378,7 +378,7 @@ class Launch(Protocol):
     """The address, the size and the flags of each slot of global memory."""
 
     @property
-    def units(self) -> int:
+    def cluster_count(self) -> int:
         """How many clusters the grid has; without clusters, how many blocks."""
 
     def module(self) -> Module:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from fragmenta.errors import KernelError
 from fragmenta.ptx.module import Source
 from fragmenta.ptx.rules import SEVERITIES
 
@@ -107,6 +108,15 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"
+
+
+def problems_of(error: KernelError) -> list[Problem]:
+    """The problems that an error of a launch brings with it.
+
+    >>> problems_of(KernelError("stopped"))
+    []
+    """
+    return [each for each in error.problems if isinstance(each, Problem)]
 
 
 def counts(problems: Iterable[Problem]) -> list[str]:

@@ -53,12 +53,12 @@ from fragmenta.simt.events import described, if_some, notify
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
 from fragmenta.simt.matrices import operation
-from fragmenta.simt.program import Program, Unit, register_bytes
+from fragmenta.simt.program import PlacedFunction, Program, register_bytes
 from fragmenta.simt.synchronising import SPREAD
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
 
-_TWINS: WeakKeyDictionary[Unit, dict[int, Register]] = WeakKeyDictionary()
-_SCRATCH: WeakKeyDictionary[Unit, dict[str, tuple[Register, Register]]] = (
+_TWINS: WeakKeyDictionary[PlacedFunction, dict[int, Register]] = WeakKeyDictionary()
+_SCRATCH: WeakKeyDictionary[PlacedFunction, dict[str, tuple[Register, Register]]] = (
     WeakKeyDictionary()
 )
 """Two registers of each width, for what is used at once."""
@@ -149,14 +149,14 @@ def _place_twins(program: Program) -> None:
         }
 
 
-def _place_twin(program: Program, unit: Unit, number: int) -> None:
+def _place_twin(program: Program, unit: PlacedFunction, number: int) -> None:
     register = unit.function.registers[number]
     twin = _place(program, unit, replace(register, name=f"{register.name}'"))
     _TWINS.setdefault(unit, {})[number] = twin
     program.shadows[unit.registers[number]] = unit.registers[twin.number]
 
 
-def _place_words(program: Program, unit: Unit) -> None:
+def _place_words(program: Program, unit: PlacedFunction) -> None:
     """Give the parameters of calls a shadow, word by word."""
     for name, first in unit.words.items():
         variable = unit.function.variables.get(name) or unit.given[name]
@@ -166,7 +166,7 @@ def _place_words(program: Program, unit: Unit) -> None:
             program.warp_bytes += 4 * LANES
 
 
-def _place(program: Program, unit: Unit, register: Register) -> Register:
+def _place(program: Program, unit: PlacedFunction, register: Register) -> Register:
     """A register of a unit that its function does not declare."""
     unit.registers.append(program.warp_bytes)
     program.warp_bytes += -(-register_bytes(register) // 64) * 64

@@ -23,9 +23,9 @@ from fragmenta.races.probes.register_roles import (
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer
 from fragmenta.simt.events import notify
-from fragmenta.simt.program import Program, Unit
+from fragmenta.simt.program import PlacedFunction, Program
 
-_ROLES: WeakKeyDictionary[Unit, dict[int, Role]] = WeakKeyDictionary()
+_ROLES: WeakKeyDictionary[PlacedFunction, dict[int, Role]] = WeakKeyDictionary()
 _READ = Role.ACCUMULATOR | Role.FRAGMENT | Role.LOADED
 _WRITTEN = _READ | Role.METADATA
 _FENCED = Role.ACCUMULATOR | Role.FRAGMENT | Role.METADATA

@@ -28,10 +28,10 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.simt.emitter import HANDLERS, Writer
 from fragmenta.simt.events import if_some, notify
-from fragmenta.simt.program import Program, Unit
+from fragmenta.simt.program import PlacedFunction, Program
 from fragmenta.simt.wgmma_operands import describe, is_wgmma
 
-_PLACES: WeakKeyDictionary[Unit, dict[int, int]] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[PlacedFunction, dict[int, int]] = WeakKeyDictionary()
 """Where the word of each register is, by its number."""
 
 
