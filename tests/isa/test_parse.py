@@ -180,7 +180,7 @@ def test_the_nearest_shape_is_near_in_numbers(text, near):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        (lambda: fm.mma("m16n8k64", a="s4", sp=True), "sp is 'sp' or 'sp::ord.* True"),
+        (lambda: fm.mma("m16n8k64", a="s4", sp=1), "sp is True, 'sp' or 'sp::ord.* 1"),
         (lambda: fm.mma("m16n8k32", a=int), "a is a text, such as 'f16'; given type"),
         (lambda: fm.instruction("mma.m16n8k64.s4.s4"), "find.. takes names in short"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import fragmenta as fm
@@ -223,7 +226,86 @@ def test_what_is_found_needs_what_the_mnemonic_needs() -> None:
 )
 def test_gpus_by_their_names(word: str, target: str) -> None:
     assert synonyms.named_target(word) == target
-    with pytest.raises(
-        fm.errors.UnsupportedTarget, match=f"{word} is .*; name one target"
-    ):
-        fm.mma("m16n8k16", a="bf16").supported_on(word)
+    op = fm.mma("m16n8k16", a="bf16")
+    assert op.supported_on(word) == op.supported_on(target)
+    assert str(op.sass(word)) == str(op.sass(target))
+
+
+# ── Python takes the words that the command line takes ──────────────────────
+
+
+@pytest.mark.parametrize(
+    "words, mnemonic",
+    [
+        ("mma m16n8k16 bf16", "mma.m16n8k16.f32.bf16.bf16.f32"),
+        ("mma.sp m16n8k128 s4", "mma.sp.m16n8k128.s4.s4"),
+        ("mma m16n8k32 u8", "mma.m16n8k32.u8.u8"),
+        ("sparse int8 16x8x64", "mma.sp.m16n8k64.s8.s8"),
+        ("tcgen05 m128n256k16 f32 f16", "tcgen05.m128n256k16.f32.f16"),
+    ],
+)
+def test_words_name_an_instruction_in_python(words: str, mnemonic: str) -> None:
+    assert fm.instruction(words) == fm.find(mnemonic)
+    assert fm.find(words) == fm.find(mnemonic)
+
+
+def test_functions_take_the_words_of_an_instruction() -> None:
+    op = fm.instruction("sparse int8 16x8x64")
+    A = np.zeros((16, 64), np.int8)
+    found = fm.matmul("sparse int8 16x8x64", A, np.ones((64, 8), np.int8))
+    assert (found == fm.matmul(op, A, np.ones((64, 8), np.int8))).all()
+    assert fm.sparse.compress("sparse int8 16x8x64", A).granularity == op.granularity
+
+
+def test_a_statement_with_operands_is_no_words() -> None:
+    with pytest.raises(fm.errors.UnknownInstruction, match="sync"):
+        fm.instruction("mma.m16n8k16 {%r0}, {%r1}, {%r2}, {%r3};")
+    with pytest.raises(fm.errors.AmbiguousInstruction, match="fits 8 instructions"):
+        fm.instruction("hopper wgmma fp8 m64n256k32")
+
+
+@pytest.mark.parametrize(
+    "build, said, meant",
+    [
+        (fm.mma, {"shape": "16x8x64", "a": "int4"}, {"shape": "m16n8k64", "a": "s4"}),
+        (
+            fm.mma,
+            {"shape": "m16n8k128", "a": "uint4", "b": "int4", "sp": True},
+            {"shape": "m16n8k128", "a": "u4", "b": "s4", "sp": "sp"},
+        ),
+        (
+            fm.wgmma,
+            {"shape": "m64n8k32", "a": "half", "d": "float", "sp": True},
+            {"shape": "m64n8k32", "a": "f16", "d": "f32", "sp": "sp"},
+        ),
+        (
+            fm.tcgen05,
+            {"shape": "128x256x16", "a": "bfloat16", "d": "fp32"},
+            {"shape": "m128n256k16", "a": "bf16", "d": "f32"},
+        ),
+    ],
+)
+def test_builders_take_words(build: Any, said: Any, meant: Any) -> None:
+    assert build(**said) == build(**meant)
+
+
+def test_a_word_of_several_types_is_refused() -> None:
+    with pytest.raises(fm.errors.UnknownInstruction, match="a may be e4m3 or e5m2"):
+        fm.mma("m16n8k32", a="fp8", d="f32")
+
+
+@pytest.mark.parametrize("word", synonyms.architectures())
+def test_every_word_of_targets_is_a_target_or_says_which(word: str) -> None:
+    meant = synonyms.named_targets(word)
+    op = fm.mma("m16n8k16", a="f16", d="f32")
+    if len(meant) == 1:
+        assert op.supported_on(word) == op.supported_on(meant[0])
+        return
+    with pytest.raises(fm.errors.UnsupportedTarget, match=f"{word} is {meant[0]}"):
+        op.supported_on(word)
+
+
+def test_a_text_of_ptx_names_its_target_as_ptx_does() -> None:
+    text = ".version 8.0 .target a100 .address_size 64 .entry f() { ret; }"
+    with pytest.raises(fm.Error, match="a100"):
+        fm.ptx.parse(text).kernels["f"].launch(1, 1, watch=False)

@@ -21,7 +21,7 @@ from fragmenta.api.calls import checked
 from fragmenta.api.fragments import Fragment, public_fragment
 from fragmenta.errors import Error
 from fragmenta.isa import instruction as records
-from fragmenta.isa import reading
+from fragmenta.isa import searching
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -661,7 +661,10 @@ def kept(op: records.Instruction) -> Instruction:
 def instruction(
     text: str | records.Instruction, *, idesc: int | None = None
 ) -> Instruction:
-    """The instruction that a PTX mnemonic names; an instruction is its own name.
+    """The instruction that a PTX mnemonic or words name; an instruction is itself.
+
+    Words are what the command line takes, too: ``"mma m16n8k16 bf16"``,
+    ``"sparse int8 16x8x64"``; see :func:`find`.
 
     A whole statement may be given: a label, a guard, operands, comments and the
     semicolon.  Operands have to fit the instruction
@@ -682,5 +685,5 @@ def instruction(
 not exist; .tf32 has m16n8k4 and m16n8k8, and in mma.sp m16n8k8 and m16n8k16; \
 nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     """
-    found = reading.instruction(text, idesc=idesc)
+    found = searching.instruction(text, idesc=idesc)
     return found if isinstance(found, Instruction) else kept(found)

@@ -30,7 +30,7 @@ from fragmenta.evidence.arguments import MOST_BYTES, Argument, Into, Spec, make
 from fragmenta.evidence.kernels import Difference, Extent, Prepared
 from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
 from fragmenta.evidence.validation import check_made, json_of, refused, short
-from fragmenta.isa.target import check_target
+from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
@@ -152,7 +152,7 @@ def load(path: Path) -> Launches:
             raise BadFile(f"it is an archive of {', '.join(PARTS)} and data")
         index = json_of(found["index"], "index")
         made = check_made(index.get("made"))
-        check_target(made.get("target", ""))
+        check_target_name(made.get("target", ""))
         named = check_texts(index.get("texts"))
         texts = _texts(_expanded(found["texts"], "texts"), named)
         changes = np.frombuffer(_expanded(found["changes"], "changes"), np.uint8)

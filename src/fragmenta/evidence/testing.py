@@ -133,7 +133,7 @@ def launcher(where: str = "auto", target: str = "sm_90a") -> Launcher:
         raise BadCall(
             f"no {where}{nearest(where, choices)}; there are {one_of(choices)}"
         )
-    check_target(target)
+    target = check_target(target)
     if where != "cpu":
         try:
             return OnDevice(device.present())

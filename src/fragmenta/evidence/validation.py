@@ -25,7 +25,7 @@ from fragmenta.cuda.tools.device import Array
 from fragmenta.errors import BadFile, Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.target import check_target
+from fragmenta.isa.target import check_target_name
 
 RecordedWords = NDArray[np.uint32]
 
@@ -85,7 +85,7 @@ def content(path: Path) -> Content:
         for each in cases:
             if not isinstance(each, dict):
                 raise BadFile(f"a case has names and values; given {short(each)}")
-        check_target(made.get("target", ""))
+        check_target_name(made.get("target", ""))
         return Content(made, cases, words)
 
 

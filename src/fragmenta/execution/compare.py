@@ -32,8 +32,7 @@ from fragmenta.execution.samples import Samples
 from fragmenta.execution.summing import summing
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
-from fragmenta.isa.searching import find
+from fragmenta.isa.searching import find, instruction
 from fragmenta.isa.synonyms import named_targets
 from fragmenta.isa.target import number
 from fragmenta.progress import Progress, bar

@@ -31,7 +31,7 @@ from fragmenta.execution.mma import (
 from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, bar
 from fragmenta.quant.quantization import Quantized

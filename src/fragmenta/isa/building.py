@@ -12,6 +12,7 @@ from fragmenta.isa.instruction import Instruction, Shape
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor, check_kind
 from fragmenta.isa.mnemonic_errors import ambiguous, describe
 from fragmenta.isa.reading import instruction, select
+from fragmenta.isa.synonyms import meaning
 from fragmenta.isa.table import Form
 from fragmenta.isa.tables import mma as mma_table
 from fragmenta.isa.tables import mma_sp
@@ -20,21 +21,31 @@ from fragmenta.isa.tables import wmma as wmma_table
 from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K
 
 
-def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruction:
+def mma(
+    shape: str,
+    a: str,
+    b: str | None = None,
+    *,
+    sp: bool | str = False,
+    **qualifiers: str,
+) -> Instruction:
     """An ``mma`` or, with ``sp=``, an ``mma.sp`` by its qualifiers.
 
-    ``b`` defaults to ``a``; ``c`` to ``d``; what is not given must be the
+    ``sp`` is True, ``"sp"`` or ``"sp::ordered_metadata"``.  Types and shapes may be
+    words as people say them, such as int4 and 16x8x64.  ``b`` defaults to ``a``; ``c`` to ``d``; what is not given must be the
     only choice, or have a default in the mnemonic.
 
     >>> str(mma("m16n8k64", a="s4", b="u4"))
     'mma.sync.aligned.m16n8k64.row.col.s32.s4.u4.s32'
+    >>> str(mma("16x8x64", a="int4"))
+    'mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32'
     >>> str(mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata"))
     'mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32'
     """
-    sparse = _sparse(qualifiers.get("sp"), mma_sp.FORM.vocabulary("sp"))
-    form = mma_sp.FORM if sparse else mma_table.FORM
+    word = _sparse(sp, mma_sp.FORM.vocabulary("sp"))
+    form = mma_sp.FORM if word else mma_table.FORM
     check_words(b=b)
-    return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
+    return build((form,), shape=shape, a=a, b=b or a, sp=word, **qualifiers)
 
 
 def check_words(**given: object) -> None:
@@ -62,23 +73,50 @@ _SUCH = {
 }
 
 
-def _sparse(given: object, words: Iterable[str]) -> bool:
-    """Whether a sparse form is wanted: by one of these words, or not at all."""
+def _sparse(given: object, words: Iterable[str]) -> str:
+    """The word of a sparse form, True for the first; empty for a dense one."""
+    have = list(words)
     if given is None or given is False or (isinstance(given, str) and not given):
-        return False
-    if not isinstance(given, str) or given.removeprefix(".") not in words:
-        raise UnknownInstruction(f"sp is {one_of(map(repr, words))}; given {given!r}")
-    return True
+        return ""
+    word = have[0] if given is True else given
+    if not isinstance(word, str) or word.removeprefix(".") not in have:
+        every = one_of(["True", *map(repr, have)])
+        raise UnknownInstruction(f"sp is {every}; given {given!r}")
+    return word
 
 
-def wgmma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruction:
-    """A ``wgmma.mma_async``, or ``.sp`` with ``sp="sp"``, by its qualifiers.
+def in_ptx(name: str, word: str) -> str:
+    """A type or a shape as people say it, in the words of PTX.
 
-    >>> str(wgmma("m64n256k64", a="e4m3", d="f32", sp="sp"))
+    >>> in_ptx("a", "int4"), in_ptx("shape", "16x8x16"), in_ptx("d", "f32")
+    ('s4', 'm16n8k16', 'f32')
+    >>> in_ptx("a", "fp8")
+    Traceback (most recent call last):
+    fragmenta.errors.UnknownInstruction: a may be e4m3 or e5m2; given 'fp8'
+    """
+    found = meaning(word)
+    if found is None or found.has or found.lacks:
+        return word
+    meant = found.shapes if name == "shape" else found.types if name in "abcd" else ()
+    if len(meant) > 1:
+        raise UnknownInstruction(f"{name} may be {one_of(meant)}; given {word!r}")
+    return meant[0] if meant else word
+
+
+def wgmma(
+    shape: str,
+    a: str,
+    b: str | None = None,
+    *,
+    sp: bool | str = False,
+    **qualifiers: str,
+) -> Instruction:
+    """A ``wgmma.mma_async``, or ``.sp`` with ``sp=True``, by its qualifiers.
+
+    >>> str(wgmma("m64n256k64", a="e4m3", d="f32", sp=True))
     'wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3'
     """
-    sparse = _sparse(qualifiers.pop("sp", ""), ("sp",))
-    form = wgmma_table.SPARSE if sparse else wgmma_table.DENSE
+    form = wgmma_table.SPARSE if _sparse(sp, ("sp",)) else wgmma_table.DENSE
     check_words(b=b)
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
 
@@ -136,9 +174,11 @@ def tcgen05(
         raise UnknownInstruction(
             f"scale_vec is 1, 2, 4, 'block16' or 'block32'; given {scale_vec!r}"
         )
+    shape, a = in_ptx("shape", shape), in_ptx("a", a)
+    b, d = b and in_ptx("b", b), d and in_ptx("d", d)
     name = check_kind(kind or _kind_of(a, scale, scale_vec))
     size = Shape.parse(shape)
-    sparse = _sparse(sp if sp is not True else "sp", ("sp",))
+    sparse = bool(_sparse(sp, ("sp",)))
     if not is_among(cta_group, (1, 2)):
         raise UnknownInstruction(f"cta_group is 1 or 2; given {cta_group!r}")
     scaled = name.startswith("mx")
@@ -232,7 +272,11 @@ def build(forms: Iterable[Form], **given: str) -> Instruction:
     """
     forms = tuple(forms)
     check_words(**given)
-    given = {name: _qualifier(name, value) for name, value in given.items() if value}
+    given = {
+        name: _qualifier(name, in_ptx(name, value))
+        for name, value in given.items()
+        if value
+    }
     _check_names(forms, given)
     fitting = _fitting(forms, given)
     if not fitting:

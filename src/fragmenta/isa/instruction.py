@@ -375,9 +375,10 @@ class Instruction(Record):
         >>> op.supported_on("sm_90a"), op.supported_on("sm_100a")
         (True, False)
         """
-        if check_target(target) not in self.requires.targets:
+        found = check_target(target)
+        if found not in self.requires.targets:
             return False
-        return ptx is None or Version.parse(ptx) >= self.requires.ptx_on(target)
+        return ptx is None or Version.parse(ptx) >= self.requires.ptx_on(found)
 
     def native_on(self, target: str) -> bool:
         """Whether a target runs it as it is, not as the assembler's expansion.

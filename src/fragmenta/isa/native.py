@@ -43,7 +43,7 @@ def expansion(op: Instruction, target: str) -> str | None:
     >>> expansion(xor, "sm_80"), expansion(xor, "sm_90a"), expansion(xor, "sm_120")
     (None, 'and.popc', 'u8')
     """
-    check_target(target)
+    target = check_target(target)
     for row in _ROWS:
         if target in expand(row["targets"]) and _fits(op, row):
             return row["becomes"]

@@ -222,7 +222,7 @@ def from_sass(text: str, target: str | None = None) -> tuple[Origin, ...]:
 recorded; the nearest are HMMA.1688.F32, HMMA.16816.F32 and HMMA.SP.16816.F32
     """
     if target is not None:
-        check_target(target)
+        target = check_target(target)
     name = machine_name(text)
     found = [
         origin

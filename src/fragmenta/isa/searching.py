@@ -15,7 +15,8 @@ from fragmenta.isa.families import FORMS, catalogue, uncovered
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.matching import RESULTS, VARIANTS, fitting, narrowed, row_words
 from fragmenta.isa.mnemonic_errors import ambiguous, difference, nearest_shape, quoted
-from fragmenta.isa.reading import check_text, instruction
+from fragmenta.isa.reading import check_text
+from fragmenta.isa.reading import instruction as mnemonic
 from fragmenta.isa.sass import written_as
 from fragmenta.isa.synonyms import from_disassembly, has_synonym, meaning, vocabulary
 from fragmenta.isa.tcgen05_shapes import OF_KIND
@@ -24,6 +25,32 @@ from fragmenta.registers.dtype import DTYPES
 
 FAR = 1 << 20
 """How unlike a shape is to none."""
+
+
+def instruction(text: str | Instruction, *, idesc: int | None = None) -> Instruction:
+    """The instruction that a mnemonic, or words, mean; an instruction is itself.
+
+    A text in several words that is no mnemonic with operands is read as :func:`find`
+    does.
+
+    >>> str(instruction("mma m16n8k16 bf16"))
+    'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32'
+    """
+    try:
+        return mnemonic(text, idesc=idesc)
+    except BadOperands:
+        raise
+    except UnknownInstruction:
+        if idesc is None and isinstance(text, str) and _in_words(text):
+            return find(text)
+        raise
+
+
+def _in_words(text: str) -> bool:
+    """Whether a text is some words, and not a mnemonic or a statement."""
+    if re.search(r"[{}\[\]%;,]", text) or "sync" in re.split(r"[.\s]+", text):
+        return False
+    return len(text.split()) > 1
 
 
 def find(text: str) -> Instruction:
@@ -48,7 +75,7 @@ def find(text: str) -> Instruction:
     'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32'
     """
     try:
-        return instruction(text)
+        return mnemonic(text)
     except BadOperands:
         raise
     except UnknownInstruction as unknown:
@@ -59,7 +86,15 @@ def find(text: str) -> Instruction:
             return (complete or candidates)[0]
         if not candidates:
             raise _no_such_abbreviation(text, unknown) from None
+        alike = [op for op in candidates if _of_one_type(op)]
+        if len(alike) == 1:  # as mma(a="s4"), whose B is of the type of A
+            return alike[0]
         raise ambiguous(repr(text), candidates) from None
+
+
+def _of_one_type(op: Instruction) -> bool:
+    """Whether A and B have the same type."""
+    return op.multiplies and op.types.get("a") == op.types.get("b")
 
 
 def _spelled(op: Instruction) -> list[str]:

@@ -15,7 +15,12 @@ from functools import cache
 from fragmenta.errors import UnsupportedTarget, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, check_target, number, targets_by_word
+from fragmenta.isa.target import (
+    TARGETS,
+    check_target,
+    most_capable,
+    targets_by_word,
+)
 
 # ``types``: those of A and B; of D, where A and B have none of them.
 # ``has``: words of the mnemonic; "/" parts those of which one is enough, and "!" stands
@@ -211,11 +216,7 @@ def named_targets(text: str) -> tuple[str, ...]:
     >>> named_targets("ampere")
     ('sm_80', 'sm_86', 'sm_87', 'sm_88')
     """
-    best: dict[int, str] = {}
-    for each in meant_targets(text):
-        if number(each) not in best or each.endswith("a"):
-            best[number(each)] = each
-    return tuple(best.values())
+    return most_capable(meant_targets(text))
 
 
 def named_target(

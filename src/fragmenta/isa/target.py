@@ -127,12 +127,44 @@ def targets_by_word() -> dict[str, tuple[str, ...]]:
     return {word: expand(have) for words, have in rows for word in words.split()}
 
 
-def check_target(target: str) -> str:
-    """The name of a target; an unknown name is refused.
+def most_capable(targets: Iterable[str]) -> tuple[str, ...]:
+    """One target of each architecture: that with most instructions.
 
-    >>> check_target("sm_90a")
-    'sm_90a'
-    >>> check_target("sm_91")
+    >>> most_capable(["sm_90", "sm_90a", "sm_89"])
+    ('sm_90a', 'sm_89')
+    """
+    best: dict[int, str] = {}
+    for each in targets:
+        which = _number_suffix(each)[0]
+        if which not in best or each.endswith("a"):
+            best[which] = each
+    return tuple(best.values())
+
+
+def check_target(target: str) -> str:
+    """The target that a name or a word means; what is unknown is refused.
+
+    >>> check_target("sm_90a"), check_target("A100"), check_target("hopper")
+    ('sm_90a', 'sm_80', 'sm_90a')
+    >>> check_target("ampere")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: ampere is sm_80, sm_86, sm_87 or sm_88; name \
+one of them
+    """
+    word = target.strip().lower() if isinstance(target, str) else ""
+    if word not in targets_by_word():
+        return check_target_name(target)
+    found = most_capable(targets_by_word()[word])
+    if len(found) > 1:
+        raise UnsupportedTarget(f"{target} is {one_of(found)}; name one of them")
+    return found[0]
+
+
+def check_target_name(target: str) -> str:
+    """The name of a target, as PTX has it; an unknown name is refused.
+
+    >>> check_target_name("sm_91")
     Traceback (most recent call last):
     ...
     fragmenta.errors.UnsupportedTarget: no target sm_91 (did you mean sm_90?); \
@@ -153,7 +185,7 @@ and sm_121f
         )
     if target.lower() in targets_by_word():
         meant = one_of(targets_by_word()[target.lower()])
-        raise UnsupportedTarget(f"{target} is {meant}; name one target")
+        raise UnsupportedTarget(f"{target} is {meant}; PTX names one of these")
     raise UnsupportedTarget(
         f"no target {target}{nearest(str(target), TARGETS)}; "
         f"the targets are {one_of(TARGETS, 'and')}"
@@ -175,9 +207,10 @@ mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 needs PTX 7.0, sm_80+; given s
     if target is None:
         have = op.requires.targets
         return _PREFERRED if _PREFERRED in have else have[0]
-    if not op.supported_on(check_target(target)):
+    found = check_target(target)
+    if not op.supported_on(found):
         raise UnsupportedTarget(f"{op} needs {op.requires}; given {target}")
-    return target
+    return found
 
 
 def number(target: str) -> int:
@@ -225,7 +258,7 @@ def _word(word: str) -> Iterable[str]:
             for name in TARGETS
             if _number_suffix(name)[0] // 10 == family and name[-1] in "af"
         ]
-    return [check_target(word)]
+    return [check_target_name(word)]
 
 
 def _number_suffix(target: str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
-from fragmenta.isa.target import check_target
+from fragmenta.isa.target import check_target, check_target_name
 from fragmenta.launch.grid import run
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import (
@@ -148,12 +148,14 @@ class Kernel:
         check_cooperative(cooperative, client)
         check_flags(contract=contract)
         how = check_watch(watch)
-        if target is not None:
-            check_target(target)
         several = check_schedules(schedule, client)
         limits = check_limits(limits)
         meter = Meter(limits)
-        where = check_target(target or self.loaded.module.target)
+        where = (
+            check_target_name(self.loaded.module.target)
+            if target is None
+            else check_target(target)
+        )
         options: Options = {
             "shared": int(shared),
             "target": where,
@@ -298,7 +300,7 @@ class Loaded(Source):
     ) -> list[Problem]:
         """What ``checking.checker.check`` finds; it runs once for each question."""
         if target is not None:
-            check_target(target)
+            target = check_target(target)
         key = (target, kernel, with_flow)
         if key not in self._checked:
             from fragmenta.ptx.checking.checker import check
@@ -328,7 +330,7 @@ class Loaded(Source):
             if not self.kernels:
                 raise Error("the module has no kernel")
             name = next(iter(self.kernels))
-            self.compiled(name, check_target(self.module.target), True)
+            self.compiled(name, check_target_name(self.module.target), True)
         return self.variables_of(next(iter(self._compiled.values())))
 
     def __repr__(self) -> str:

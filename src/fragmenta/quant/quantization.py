@@ -47,7 +47,7 @@ from fragmenta.errors import (
 )
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.isa.synonyms import meaning
 from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype, nearest_type

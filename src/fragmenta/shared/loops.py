@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import BadCall, Error, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.isa.target import check_target
 from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.matching import (

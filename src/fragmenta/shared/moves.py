@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import Array, as_array, batch_shape
 from fragmenta.errors import AddressError, BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.registers.words import unpack_words

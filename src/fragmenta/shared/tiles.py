@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import Array, as_array, batch_shape, check_flags, is_whole
 from fragmenta.errors import AddressError, BadCall, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.registers.dtype import DType, dtype, unsigned_type
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import (

@@ -32,7 +32,7 @@ from fragmenta.arrays.checks import Array, as_array, check_flags, is_whole, is_z
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import BadCall, BadMetadata, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.progress import Progress
 from fragmenta.registers.granularity import Codes, Granularity, as_codes, locate
 from fragmenta.registers.metadata import Nibble

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import as_array, batch_shape, is_among
 from fragmenta.errors import BadCall, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import dtype
 from fragmenta.registers.layout import Layout

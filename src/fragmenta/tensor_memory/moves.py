@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import Array, as_array, batch_shape
 from fragmenta.errors import BadCall, Error, ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.registers.tensor_fragment import COLUMNS, LANES, Image, TensorAddress
 from fragmenta.tensor_memory.reaching import (
     QUARTER,

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import as_array, check_numbers
 from fragmenta.errors import BadCall, ShapeError, UnknownOperand
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.registers.layout import Index, Layout
 from fragmenta.registers.tiles import cut_tiles, whole_tiles
 

@@ -15,7 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import BadCall
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.registers.tensor_fragment import TensorFragment
 from fragmenta.registers.words import container
 from fragmenta.tensor_memory.scales import scale_copy

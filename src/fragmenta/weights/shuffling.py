@@ -21,7 +21,7 @@ from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import BadCall, Error, ShapeError, nearest, one_of, shortened
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import instruction
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Digit, Index, Layout
 from fragmenta.weights import source as text

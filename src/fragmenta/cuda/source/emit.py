@@ -25,8 +25,7 @@ from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.source.ptx import PLAIN, Options, check_options
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import instruction
-from fragmenta.isa.searching import find, search
+from fragmenta.isa.searching import find, instruction, search
 from fragmenta.registers.fragment import Fragment
 
 LANGUAGES = ("cuda", "ptx")

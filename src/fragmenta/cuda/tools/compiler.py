@@ -81,7 +81,7 @@ def to_cubin(
     ...     print(str(why).splitlines()[1])
     source.cu(1): error: identifier "g" is undefined
     """
-    check_target(target)
+    target = check_target(target)
     chosen = find(compiler)
     key = [chosen.version, target, *options, source]
     return _kept(key, lambda: chosen.compile(source, target, options))
@@ -123,7 +123,7 @@ def to_ptx_of(
 def _to_ptx(
     source: str, target: str, options: tuple[str, ...], chosen: Compiler, name: str
 ) -> str:
-    check_target(target)
+    target = check_target(target)
     folders = map(str, includes())  # the result depends on the headers
     kind = f"{chosen.version} to PTX{name and ' of '}{name}"
     key = [kind, target, *options, *folders, source]

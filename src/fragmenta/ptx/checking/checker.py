@@ -49,7 +49,7 @@ def check(
     8:23: error: b of add.s32 is a .s32 register; %f1 is declared as .f32
     """
     if target is not None:
-        check_target(target)
+        target = check_target(target)
     named = dict.fromkeys((module.target, target or module.target))
     context = Context(
         module,

@@ -22,7 +22,7 @@ def check_text(text: str, target: str | None = None, name: str = "") -> list[Pro
     'syntax'
     """
     if target is not None:
-        check_target(target)
+        target = check_target(target)
     try:
         module = parse(text, name)
     except PtxSyntaxError as why:
@@ -59,7 +59,7 @@ def check_line(text: str, target: str | None = None) -> list[Problem]:
     []
     """
     if target is not None:
-        check_target(target)
+        target = check_target(target)
     head = _HEAD.format(max(TARGETS.values()), target or "sm_90a")
     line = text.strip().rstrip(";")
     try:
