@@ -199,6 +199,7 @@ def test_errors_are_also_the_ones_python_programs_catch(error):
         return
     plain = (
         fm.Error,
+        fm.errors.KernelError,
         fm.errors.KernelFault,
         fm.errors.KernelHazard,
         fm.errors.NoDevice,
