@@ -12,7 +12,7 @@ and ``mask``, then agents.  :mod:`fragmenta.races.shadow.layout` says what they 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -101,7 +101,7 @@ class Functions:
 
     def __init__(
         self,
-        given: dict[str, tuple[library.Routine, Kinds]],
+        given: Mapping[str, tuple[library.Routine, Kinds]],
         linked: Sequence[library.Routine] = (),
     ) -> None:
         routines = [*(each for each, _ in given.values()), *linked]

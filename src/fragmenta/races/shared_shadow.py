@@ -7,7 +7,7 @@ copies and Tensor Cores access is checked here: :meth:`SharedShadow.touch`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,25 @@ _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 @once
 def functions() -> Functions:
-    """The functions of the shadow, loaded once: see ``order.functions``."""
+    """The functions of the shadow, loaded once: see ``order.functions``.
+
+    A kernel without asynchronous work needs none of them.  Compiling them takes half a
+    second.
+    """
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import barrier_clocks, shared_memory
+    from fragmenta.races.shadow import shared_memory
 
     kinds = (_POINTER, _POINTER, _LONG, *6 * (_WORD,), _POINTER)
-    linked = [*shared_memory.SUPPORT, barrier_clocks.RENEW]
-    return Functions({"touch": (shared_memory.TOUCH, kinds)}, linked)
+    given = {"touch": (shared_memory.TOUCH, kinds)}
+    return Functions(given, shared_memory.SUPPORT)
+
+
+@once
+def renewing() -> Functions:
+    """What begins a block that runs without Python, loaded once."""
+    from fragmenta.races.shadow import barrier_clocks
+
+    return Functions({}, [barrier_clocks.RENEW])
 
 
 class SharedShadow:
@@ -51,7 +63,8 @@ class SharedShadow:
         self._words = 2 * order.plan.words
         self._records = aligned(8 * order.plan.blocks * self._words).view(np.uint64)
         self._sets = aligned(layout.SETS_BYTES)
-        self._functions = functions()  # its code is freed with it
+        self._loaded: list[Functions] = []  # their code is freed with it
+        self._touch: Callable[..., None] | None = None
         for rank in range(order.plan.blocks):
             self._write_head(rank, strict)
 
@@ -78,7 +91,8 @@ class SharedShadow:
         """
         from fragmenta.races.shadow import barrier_clocks
 
-        return self._functions.address(barrier_clocks.RENEW)
+        self._loaded.append(renewing())
+        return self._loaded[-1].address(barrier_clocks.RENEW)
 
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
@@ -107,7 +121,10 @@ class SharedShadow:
             raise BadCall(f"proxies are {one_of(_PROXIES)}; given {proxy!r}")
         places = np.ascontiguousarray(starts, np.uint32)
         kind = (layout.WRITES if write else layout.READS) | _PROXIES[proxy]
-        self._functions.calls["touch"](
+        if self._touch is None:
+            self._loaded.append(functions())
+            self._touch = self._loaded[-1].calls["touch"]
+        self._touch(
             self._order.address(rank),
             places.ctypes.data,
             places.size,
