@@ -51,9 +51,12 @@ EVERY = dict(held())
 # ── which caches share objects ──────────────────────────────────────────────
 
 _PLAIN = "str int bool float bytes None tuple frozenset dict list Mapping Hashable"
-_NAMED = "NDArray Index Bits Bytes Addresses Colour Parts Row re.Pattern"
+_NAMED = "NDArray Index Bits Bytes Addresses Colour Parts Row Run re.Pattern"
 VALUES = frozenset(f"{_PLAIN} {_NAMED}".split())
-"""Values, and containers that nobody changes.  Arrays are only read."""
+"""Values, and containers that nobody changes.  Arrays are only read.
+
+``Run`` is a function of a module: it is looked up, not made.
+"""
 
 
 def is_value(kind: Any) -> bool:

@@ -53,7 +53,7 @@ def test_an_opcode_is_its_line_and_its_function(
         wrong
     )
     out = np.zeros(32, np.uint32)
-    ptx.parse(KERNEL).kernels["k"].launch(1, 32, [out], check=False)
+    ptx.parse(KERNEL).kernels["k"].launch(1, 32, [out], watch=False)
     assert out.tolist() == [int(f"{i:032b}"[::-1], 2) for i in range(32)]
     assert covered(TABLE.lines["backwards"][0]).runs == "yes"
 
@@ -100,4 +100,4 @@ def test_a_front_end_is_a_compiler_and_words(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KernelHazard, match=r"Let llvm\.nvvm\.barrier0 come between"):
         wrong.launch(1, 64, [data])
     with pytest.raises(ptx.KernelFault, match=r"argument 0 \(data\)"):
-        wrong.launch(1, 64, [data[:8].copy()], check=False)
+        wrong.launch(1, 64, [data[:8].copy()], watch=False)

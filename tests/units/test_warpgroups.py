@@ -245,7 +245,7 @@ def test_products_run_in_order_at_any_moment() -> None:
     made = Machine("".join(texts), 1 << 16, late=True)
     made.load(given)
     first, second = made.issue(0), made.issue(1)
-    assert (first.group, second.group, second.number) == (0, 0, 1)
+    assert (first.group, second.group, second.index) == (0, 0, 1)
     second.finish()  # the one before it, too
     assert first.done
     assert second.done

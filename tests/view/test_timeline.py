@@ -144,3 +144,16 @@ def test_the_cluster_with_the_problem_is_kept() -> None:
     said = texts(found.timeline())
     assert "block (2, 0, 0), schedule eager" in said
     assert "1  shared-race: PTX line 19 and PTX line 19" in said
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+@pytest.mark.parametrize("name", ["idioms-ring_wgmma", "pairs-early_release-1"])
+def test_a_copy_ends_once(name: str, schedule: str) -> None:
+    """What ends is a copy that began, and ends once; products end at their waits."""
+    found = result(name, schedule=schedule)
+    for recorded in found.recorded:
+        begun = [each.about[1] for each in recorded.notes if each.what == "copy"]
+        ended = [each.about[0] for each in recorded.notes if each.what == "done"]
+        assert begun
+        assert len(ended) == len({*ended})
+        assert {*ended} <= {*begun}

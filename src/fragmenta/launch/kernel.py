@@ -116,7 +116,9 @@ class Kernel:
         as a :class:`KernelHazard` before anything runs, one that the launch shows at
         its end.  With ``watch="report"`` they are in ``result.problems`` only, and
         what cannot be run is refused nevertheless.  ``watch="strict"`` also reports
-        what only some sources demand.  :class:`Watch` says both.
+        what only some sources demand.  :class:`Watch` says both.  What units find
+        without being watched, such as tensor memory that is never freed, is raised
+        even if ``watch`` is false.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -166,8 +168,8 @@ class Kernel:
         given = as_list(arguments)
         start = time.perf_counter()
         watched = how is not None and client is None
-        raises = how is not None and how.problems == "raise"
-        if raises:
+        reports = how is not None and how.problems == "report"
+        if how is not None and not reports:
             self._refuse_errors(where)
 
         def prepared(schedule: str | int, defined: int | None = None) -> Launch:
@@ -190,7 +192,6 @@ class Kernel:
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             return self._run(launch, given, options, limits, most, client)
 
-        reports = how is not None and how.problems == "report"
         runs = ScheduledRuns(prepared, run_one, several, reports=reports)
         try:
             printed = runs.all()
@@ -210,7 +211,7 @@ class Kernel:
             runs.found,
             runs.recorded,
         )
-        if raises:
+        if not reports:
             made.raise_errors()
         return made
 

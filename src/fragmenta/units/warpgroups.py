@@ -212,7 +212,7 @@ class Wgmma(Work):
         self.located = located
         self.given = given
         """The descriptors, and whether the old D is added."""
-        self.number = number
+        self.index = number
         """Its number among the products of the warpgroup."""
         self.group = group
         """The number of the group that the next commit makes."""
@@ -237,7 +237,7 @@ class Wgmma(Work):
     def finish(self) -> None:
         """Run it, and all products before it; nothing if it has run."""
         try:
-            self._of.run(self.number + 1)
+            self._of.run(self.index + 1)
         except WgmmaError as error:
             raise (error if self.failed is None else self.failed(error)) from error
 
@@ -532,7 +532,7 @@ class Warpgroup:
             what = f"has the descriptor {other:#018x}; it is {first:#018x} in"
         raise WgmmaError(
             rules.DIVERGENT_ALIGNED,
-            f"wgmma number {work.number} of warp {number} {what} another warp of its "
+            f"wgmma number {work.index} of warp {number} {what} another warp of its "
             "warpgroup",
             site,
         )

@@ -163,7 +163,7 @@ class Room:
                 shared=0,
                 target=target(forms),
                 contract=True,
-                limits=ptx.Limits(stack=1 << 12),
+                stack=1 << 12,
                 watch=setting.watch,
                 schedule=setting.schedule,
             )
