@@ -209,3 +209,12 @@ def test_errors_are_also_the_ones_python_programs_catch(error):
         assert not issubclass(error, (LookupError, ValueError))
     else:
         assert issubclass(error, (LookupError, ValueError))
+
+
+def test_a_hazard_is_no_fault():
+    """A fault stopped the kernel; a kernel with a hazard may have run to its end."""
+    errors = fm.errors
+    assert not issubclass(errors.KernelHazard, errors.KernelFault)
+    assert issubclass(errors.KernelHazard, errors.KernelError)
+    assert issubclass(errors.LimitReached, errors.KernelFault)
+    assert issubclass(errors.KernelFault, errors.KernelError)
