@@ -256,8 +256,9 @@ def test_the_surrounding_target():
     wmma.mma_sync(d, a, b, c)
     with pytest.raises(fm.errors.UnsupportedTarget, match="did you mean sm_90"):
         wmma.target("sm_91")
-    with pytest.raises(fm.errors.UnsupportedTarget, match="hopper is sm_90 or sm_90a"):
-        wmma.mma_sync(d, a, b, c, target="hopper")
+    with pytest.raises(fm.errors.UnsupportedTarget, match="ampere is sm_80, sm_86"):
+        wmma.mma_sync(d, a, b, c, target="ampere")
+    wmma.mma_sync(d, a, b, c, target="hopper")
     with pytest.raises(fm.Error, match="rules must be either, guide or ptx"):
         wmma.target("sm_90", rules="none")
 

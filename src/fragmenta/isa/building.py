@@ -174,7 +174,7 @@ def tcgen05(
         raise UnknownInstruction(
             f"scale_vec is 1, 2, 4, 'block16' or 'block32'; given {scale_vec!r}"
         )
-    shape, a = in_ptx("shape", shape), in_ptx("a", a)
+    shape, a = shape and in_ptx("shape", shape), a and in_ptx("a", a)
     b, d = b and in_ptx("b", b), d and in_ptx("d", d)
     name = check_kind(kind or _kind_of(a, scale, scale_vec))
     size = Shape.parse(shape)
