@@ -32,7 +32,7 @@ CALLS = {
     SCALED: "(a, b, c, *, scale_a, scale_b, byte_a=0, thread_a=0, byte_b=0, thread_b=0, "
     "target=None)",
     fm.find("wmma.mma.m8n8k32.s4"): "(a, b, c, *, target=None)",
-    WARPGROUP: "(d, a, b, *, smem, scale_d=1, scale_a=1, scale_b=1, trans_a=0, trans_b=0, "
+    WARPGROUP: "(d, a, b, *, smem, scale_d=1, imm_scale_a=1, imm_scale_b=1, trans_a=0, trans_b=0, "
     "target=None)",
     fm.wgmma("m64n8k64", a="s8", sp="sp"): "(d, a, b, *, smem, metadata, selector=0, "
     "scale_d=1, target=None)",

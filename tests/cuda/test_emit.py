@@ -426,7 +426,7 @@ def test_wgmma_modules_are_read(tmp_path):
 
 def test_a_module_stands_alone_and_takes_immediates():
     op = fm.wgmma("m64n16k32", a="bf16", d="f32", sp="sp")
-    text = emit.to_ptx(op, target="sm_90a", selector=1, scale_a=-1, trans_b=1)
+    text = emit.to_ptx(op, target="sm_90a", selector=1, imm_scale_a=-1, trans_b=1)
     assert assembler.assemble(text, "sm_90a")
     assert "%scale_d, -1, 1, 0, 1;" in text
     plain = emit.to_ptx(op)

@@ -99,7 +99,7 @@ def test_wgmma_is_the_same_in_both_kernels():
     """One tile for ``to_ptx``, many for a GPU that is asked: one instruction."""
     op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
     for a_registers in (False, True):
-        chosen = {"selector": 1, "scale_b": -1}
+        chosen = {"selector": 1, "imm_scale_b": -1}
         many = tiled.entry(op, "k", image_bytes=4096, a_registers=a_registers, **chosen)
         one = op.to_ptx(name="k", a_registers=a_registers, **chosen)
         values = ptx.immediates(op, chosen, a_registers=a_registers)
@@ -113,8 +113,8 @@ def test_wgmma_is_the_same_in_both_kernels():
 def test_immediates_are_checked_in_one_place():
     op = fm.wgmma("m64n8k16", a="f16", d="f32")
     assert ptx.immediates(op, {"trans_b": 1}) == {
-        "scale_a": 1,
-        "scale_b": 1,
+        "imm_scale_a": 1,
+        "imm_scale_b": 1,
         "trans_a": 0,
         "trans_b": 1,
     }

@@ -63,7 +63,7 @@ def test_every_type_assembles_with_a_in_registers_and_in_memory(n):
 def test_the_machine_code_is_one_instruction_with_its_immediates():
     """As ptxas optimises it: HGMMA reading a transposed, negated B."""
     op = fm.wgmma("m64n8k16", a="f16", d="f32")
-    chosen = {"scale_b": -1, "trans_b": 1}
+    chosen = {"imm_scale_b": -1, "trans_b": 1}
     text = tiled.entry(op, "one", image_bytes=4096, a_registers=True, **chosen)
     cubin = assembler.assemble(module([text], [op], "sm_90a"), "sm_90a")
     lines = [x for x in disassemble(cubin).splitlines() if "HGMMA" in x]
@@ -89,8 +89,8 @@ def test_kernels_refuse_what_they_cannot_do():
         tiled.entry(op, "one", image_bytes=1 << 16)
     with pytest.raises(fm.Error, match="given 0"):
         tiled.entry(op, "one")
-    with pytest.raises(fm.Error, match="no immediate scale_a"):
-        tiled.entry(op, "one", image_bytes=4096, scale_a=1)
+    with pytest.raises(fm.Error, match="no immediate imm_scale_a"):
+        tiled.entry(op, "one", image_bytes=4096, imm_scale_a=1)
     with pytest.raises(fm.Error, match=r"no kernel here for wmma\.load"):
         tiled.entry(next(iter(catalogue("wmma.load"))), "one")
 

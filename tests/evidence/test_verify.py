@@ -423,7 +423,7 @@ def test_on_device_wgmma(gpu, start):
     op = fm.wgmma("m64n64k16", a="f16", d="f32")
     operands, options = wgmma_operands(op, start)
     assert (options["smem"].size > tiled.MOST) == (start > 1024)
-    for chosen in ({}, {"scale_d": 0}, {"scale_a": -1, "scale_b": -1}):
+    for chosen in ({}, {"scale_d": 0}, {"imm_scale_a": -1, "imm_scale_b": -1}):
         d = on_device(op, *operands, **options, **chosen)
         assert (d == op.execute(*operands, **options, **chosen)).all()
     d, a, b = operands
@@ -447,8 +447,8 @@ def test_on_device_refuses(gpu):
     (d, a, b), options = wgmma_operands(op)
     with pytest.raises(AddressError, match="outside the image"):
         on_device(op, d, a, b, smem=options["smem"][:4096])
-    with pytest.raises(fm.errors.ShapeError, match="scale_a 2 is not allowed"):
-        on_device(op, d, a, b, **options, scale_a=2)
+    with pytest.raises(fm.errors.ShapeError, match="imm_scale_a 2 is not allowed"):
+        on_device(op, d, a, b, **options, imm_scale_a=2)
     with pytest.raises(fm.errors.ShapeError, match="scale_d is 0 or 1"):
         on_device(op, d, a, b, **options, scale_d=2)
     with pytest.raises(fm.Error, match="takes no trans"):

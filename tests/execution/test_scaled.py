@@ -107,23 +107,23 @@ def test_what_is_refused() -> None:
     a, b = fm.quant.quantize(NVFP4, X), fm.quant.quantize(NVFP4, Y, operand="B")
     one = fm.quant.quantize(S8, Y, operand="B")
     for given, options, message in (
-        ((a, b, NVFP4), {"scale_a": a.scales}, "has its own scales; leave scale_a out"),
-        ((a, b, NVFP4), {"rescale": 1}, "rescale must be True or False; given 1"),
+        ((NVFP4, a, b), {"scale_a": a.scales}, "has its own scales; leave scale_a out"),
+        ((NVFP4, a, b), {"rescale": 1}, "rescale must be True or False; given 1"),
         (
-            (a, fm.quant.quantize(NVFP4, Y), NVFP4),
+            (NVFP4, a, fm.quant.quantize(NVFP4, Y)),
             {},
             "blocks of B lie along k, axis -2",
         ),
-        ((fm.quant.quantize("mxfp4", X), b, NVFP4), {}, "A has one ue8m0 for 32"),
-        ((fm.quant.quantize("s8", X), b, NVFP4), {}, "A has one f32 for 64"),
-        ((fm.quant.quantize(S8, X, per=32), one, S8), {}, "every 32 elements along k"),
+        ((NVFP4, fm.quant.quantize("mxfp4", X), b), {}, "A has one ue8m0 for 32"),
+        ((NVFP4, fm.quant.quantize("s8", X), b), {}, "A has one f32 for 64"),
+        ((S8, fm.quant.quantize(S8, X, per=32), one), {}, "every 32 elements along k"),
         (
-            (fm.quant.quantize(S8, X, per="column"), one, S8),
+            (S8, fm.quant.quantize(S8, X, per="column"), one),
             {},
             "every element along k",
         ),
-        ((fm.quant.quantize("mxfp8_e4m3", X), Y, FP8), {}, "every 32 elements along k"),
-        ((a, b.values, NVFP4), {}, "needs scale_b"),
+        ((FP8, fm.quant.quantize("mxfp8_e4m3", X), Y), {}, "every 32 elements along k"),
+        ((NVFP4, a, b.values), {}, "needs scale_b"),
     ):
         with pytest.raises(fm.Error, match=message):
             fm.matmul(*given, **options)  # type: ignore[arg-type]

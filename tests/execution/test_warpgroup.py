@@ -160,7 +160,7 @@ def test_the_address_is_a_function_of_c():
     """What the instruction does not have may be null; nothing need be aligned."""
     op = fm.find(f"{DENSE}.m64n24k32.s32.u8.u8")
     run = warpgroup_function(op, TARGET)
-    assert run is warpgroup_function(op, TARGET, scale_a=1, a_from_registers=False)
+    assert run is warpgroup_function(op, TARGET, imm_scale_a=1, a_from_registers=False)
     case = WarpgroupCase(op, Variant(False), 1, 5)
     given = inputs(case)
     image = np.concatenate([[0], given["image"][0]]).astype(np.uint8)[1:]
@@ -183,8 +183,8 @@ def test_other_instructions_targets_and_immediates_are_refused():
         warpgroup_function(half, "sm_80")
     with pytest.raises(Error, match="A from registers cannot be transposed"):
         warpgroup_function(half, TARGET, a_from_registers=True, trans_a=1)
-    with pytest.raises(ShapeError, match="scale_b 0 is not allowed"):
-        warpgroup_function(half, TARGET, scale_b=0)
-    for wrong in ({"scale_a": -1}, {"trans_b": 1}):
+    with pytest.raises(ShapeError, match="imm_scale_b 0 is not allowed"):
+        warpgroup_function(half, TARGET, imm_scale_b=0)
+    for wrong in ({"imm_scale_a": -1}, {"trans_b": 1}):
         with pytest.raises(ShapeError, match="is not allowed"):
             warpgroup_function(byte, TARGET, **wrong)

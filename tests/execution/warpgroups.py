@@ -30,7 +30,7 @@ def every_variant(op):
 
     Selectors have the same signs, so that they share a function.
     """
-    signs = (1, -1) if "scale_a" in {each.name for each in op.operands} else (1,)
+    signs = (1, -1) if "imm_scale_a" in {each.name for each in op.operands} else (1,)
     pairs = list(product(signs, signs))
     places = {}
     for turn, variant in enumerate(variants(op), start=op.shape.n // 8):

@@ -123,8 +123,8 @@ def test_operand_classes():
         ("metadata", ".b32"),
         ("selector", "immediate"),
         ("scale_d", ".pred"),
-        ("scale_a", "immediate"),
-        ("scale_b", "immediate"),
+        ("imm_scale_a", "immediate"),
+        ("imm_scale_b", "immediate"),
         ("trans_a", "immediate"),
         ("trans_b", "immediate"),
     ]

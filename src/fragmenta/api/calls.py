@@ -62,8 +62,8 @@ wgmma   | smem                | shared memory, uint8 (…, bytes)
 wgmma   | metadata            | registers of the metadata, {metadata}: op.metadata.pack
 wgmma   | selector            | {selector}: which lanes hold the metadata
 wgmma   | scale_d             | 0 or 1: whether the old D is added
-wgmma   | scale_a             | {scale_a}: -1 negates A
-wgmma   | scale_b             | {scale_b}: -1 negates B
+wgmma   | imm_scale_a             | {imm_scale_a}: -1 negates A
+wgmma   | imm_scale_b             | {imm_scale_b}: -1 negates B
 wgmma   | trans_a             | {trans_a}: 1 if m is contiguous in memory, not k
 wgmma   | trans_b             | {trans_b}: 1 if n is contiguous in memory, not k
 tcgen05 | tmem                | tensor memory, uint32 (…, {pair}128, 512)
@@ -90,6 +90,8 @@ _OPERANDS = {
     "metadata",
     "selector",
     "scale_a",
+    "imm_scale_a",
+    "imm_scale_b",
     "scale_b",
     "byte_a",
     "byte_b",
@@ -121,18 +123,14 @@ def signature(op: Instruction, name: str) -> Signature:
     for each in parameters(_kind(op), name):
         if each.name not in _OPERANDS:
             taken.append(each)
-        elif each.name in some and not _is_sign(op, each):
+        elif each.name in some:
             needed = each.default is None and each.name in always
             taken.append(each.replace(default=Parameter.empty) if needed else each)
     return Signature(taken)
 
 
-def _is_sign(op: Instruction, each: Parameter) -> bool:
-    """Whether ``wgmma`` has a sign of this name, and the method means a matrix."""
-    return op.warpgroup and each.default is None and each.name.startswith("scale_")
-
-
 def _kind(op: Instruction) -> type:
+    """The class of an instruction, as something that a cache can keep."""
     return type(op)
 
 

@@ -432,8 +432,8 @@ class Wgmma(Instruction):
         metadata: ArrayLike | None = None,
         selector: int = 0,
         scale_d: ArrayLike = 1,
-        scale_a: int = 1,
-        scale_b: int = 1,
+        imm_scale_a: int = 1,
+        imm_scale_b: int = 1,
         trans_a: int = 0,
         trans_b: int = 0,
         target: str | None = None,
@@ -442,10 +442,10 @@ class Wgmma(Instruction):
 
         ``d``, and ``a`` in registers, are (…, 128 lanes, n).  A descriptor is a
         :class:`Descriptor`, its 64-bit word, or an array of words.  ``smem`` is
-        (…, bytes).  If ``scale_d`` is 0, the old D is not added.  If ``scale_a`` or
-        ``scale_b`` is -1, that operand is negated.  If ``trans_a`` or ``trans_b`` is 1,
-        neighbours in memory are neighbours along m or n, not along k.  Only a sparse
-        instruction takes ``metadata`` and ``selector``; see :meth:`help`.
+        (…, bytes).  If ``scale_d`` is 0, the old D is not added.  If ``imm_scale_a`` or
+        ``imm_scale_b`` is -1, that operand is negated.  If ``trans_a`` or ``trans_b``
+        is 1, neighbours in memory are neighbours along m or n, not along k.  Only a
+        sparse instruction takes ``metadata`` and ``selector``; see :meth:`help`.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -466,8 +466,8 @@ class Wgmma(Instruction):
             metadata=metadata,
             selector=selector,
             scale_d=scale_d,
-            scale_a=scale_a,
-            scale_b=scale_b,
+            imm_scale_a=imm_scale_a,
+            imm_scale_b=imm_scale_b,
             trans_a=trans_a,
             trans_b=trans_b,
             target=target,

@@ -34,11 +34,13 @@ class Variant:
 
         >>> import fragmenta as fm
         >>> Variant(True).immediates(fm.wgmma("m64n8k8", a="tf32"))
-        {'scale_a': 1, 'scale_b': 1}
+        {'imm_scale_a': 1, 'imm_scale_b': 1}
         """
         listed = operands_from(op, registers=self.a_registers)
         names = [each.name for each in listed if each.ptx == "immediate"]
-        return {name: int(getattr(self, name) or 0) for name in names}
+        # Recordings have the names of the fields.
+        fields = {name: name.removeprefix("imm_") for name in names}
+        return {name: int(getattr(self, fields[name]) or 0) for name in names}
 
     def major(self, operand: str) -> MajorAxis:
         """``"mn"`` where the operand is transposed."""

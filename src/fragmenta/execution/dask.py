@@ -113,7 +113,7 @@ def _chain(
         if scales is not None:
             pair = (scales[0].blocks[i, part], scales[1].blocks[part, j])
         left, right = a.blocks[i, part], b.blocks[part, j]
-        total = step(left, right, name, total, scale_a=pair[0], scale_b=pair[1])
+        total = step(name, left, right, total, scale_a=pair[0], scale_b=pair[1])
     shape = (a.chunks[0][i], b.chunks[1][j])
     made: DaskArray = da.from_delayed(total, shape, dtype=op.types["d"].storage)
     return made

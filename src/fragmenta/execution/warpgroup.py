@@ -53,8 +53,8 @@ class Ways(NamedTuple):
     """Where A is, and the immediates of the instruction."""
 
     a_from_registers: bool = False
-    scale_a: int = 1
-    scale_b: int = 1
+    imm_scale_a: int = 1
+    imm_scale_b: int = 1
     trans_a: int = 0
     trans_b: int = 0
 
@@ -125,8 +125,8 @@ def warpgroup_function(
     target: str,
     *,
     a_from_registers: bool = False,
-    scale_a: int = 1,
-    scale_b: int = 1,
+    imm_scale_a: int = 1,
+    imm_scale_b: int = 1,
     trans_a: int = 0,
     trans_b: int = 0,
 ) -> WarpgroupFunction:
@@ -139,7 +139,7 @@ def warpgroup_function(
     """
     if not op.warpgroup:
         raise BadCall(f"{op} is not for a warpgroup; wgmma and wgmma.sp are")
-    immediates = (scale_a, scale_b, trans_a, trans_b)
+    immediates = (imm_scale_a, imm_scale_b, trans_a, trans_b)
     check_immediates(op, *immediates, registers=a_from_registers)
     return _function(op, target, Ways(bool(a_from_registers), *map(int, immediates)))
 
@@ -183,12 +183,12 @@ def _trace(
         return from_shared(code, op, name, word, shared, major, flipped)
 
     if ways.a_from_registers:
-        flipped = _sign(op, "a", ways.scale_a)
+        flipped = _sign(op, "a", ways.imm_scale_a)
         side_a = from_registers("a", op.a, a, model.stored, flipped)
     else:
-        side_a = in_shared("a", 0, ways.scale_a, ways.trans_a)
+        side_a = in_shared("a", 0, ways.imm_scale_a, ways.trans_a)
     last = 0 if ways.a_from_registers else 1
-    side_b = in_shared("b", last, ways.scale_b, ways.trans_b)
+    side_b = in_shared("b", last, ways.imm_scale_b, ways.trans_b)
     chosen = {"selector": selectors[1]} if op.sparse else {}
     kept = select(selectors[0] == 0, code.constant(0, I32), -1)
     given = Given(op, model, side_a, side_b, d, d, metadata, chosen, kept)

@@ -32,8 +32,8 @@ def execute(
     metadata: ArrayLike | None = None,
     selector: int = 0,
     scale_d: ArrayLike = 1,
-    scale_a: int = 1,
-    scale_b: int = 1,
+    imm_scale_a: int = 1,
+    imm_scale_b: int = 1,
     trans_a: int = 0,
     trans_b: int = 0,
     target: str | None = None,
@@ -43,7 +43,7 @@ def execute(
     ``d``, and ``a`` in registers, are (…, 128 lanes, n).  A descriptor is a
     :class:`Descriptor`, its 64-bit word, or an array of words.  ``smem`` is
     (…, bytes).  Leading axes broadcast.  If ``scale_d`` is 0, the old D is not
-    added.  If ``scale_a`` or ``scale_b`` is -1, that operand is negated.  If
+    added.  If ``imm_scale_a`` or ``imm_scale_b`` is -1, that operand is negated.  If
     ``trans_a`` or ``trans_b`` is 1, neighbours in memory are neighbours along m or
     n, not along k.
 
@@ -59,7 +59,9 @@ def execute(
     """
     where = chosen_target(op, target)
     registers = in_registers(a)
-    check_immediates(op, scale_a, scale_b, trans_a, trans_b, registers=registers)
+    check_immediates(
+        op, imm_scale_a, imm_scale_b, trans_a, trans_b, registers=registers
+    )
     index = stored_columns(op, metadata, selector)
     if registers:
         bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
@@ -67,8 +69,8 @@ def execute(
         bits_a = read_tile(op, "A", smem, a, major=MAJORS[trans_a])
     bits_b = read_tile(op, "B", smem, b, major=MAJORS[trans_b])
     result = arithmetic.multiply(
-        bits_a if scale_a == 1 else negated(bits_a, op.types["a"]),
-        bits_b if scale_b == 1 else negated(bits_b, op.types["b"]),
+        bits_a if imm_scale_a == 1 else negated(bits_a, op.types["a"]),
+        bits_b if imm_scale_b == 1 else negated(bits_b, op.types["b"]),
         _accumulator(op, d, scale_d),
         numeric_model(op, where),
         index=index,
@@ -93,7 +95,7 @@ def in_registers(a: ArrayLike | Descriptor) -> bool:
 def check_immediates(op: Instruction, *given: int, registers: bool) -> None:
     """Refuse values of the immediates that the instruction does not have.
 
-    They are scale_a, scale_b, trans_a and trans_b.
+    They are imm_scale_a, imm_scale_b, trans_a and trans_b.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -101,10 +103,10 @@ def check_immediates(op: Instruction, *given: int, registers: bool) -> None:
     Traceback (most recent call last):
     fragmenta.errors.BadCall: A from registers cannot be transposed; trans_a is 0
     """
-    names = ("scale_a", "scale_b", "trans_a", "trans_b")
+    names = ("imm_scale_a", "imm_scale_b", "trans_a", "trans_b")
     have = {each.name: each.values for each in op.operands}
     for name, value in zip(names, given, strict=True):
-        plain = 1 if name.startswith("scale") else 0
+        plain = 1 if name.startswith("imm_scale") else 0
         allowed = have.get(name, (plain,))
         if not is_whole(value) or value not in allowed:
             what = " or ".join(map(str, allowed))

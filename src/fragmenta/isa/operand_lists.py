@@ -28,8 +28,8 @@ mma    | thread_b | thread-id-b
 wgmma  | metadata | sp-meta
 wgmma  | selector | sp-sel
 wgmma  | scale_d  | scale-d
-wgmma  | scale_a  | imm-scale-a
-wgmma  | scale_b  | imm-scale-b
+wgmma  | imm_scale_a  | imm-scale-a
+wgmma  | imm_scale_b  | imm-scale-b
 wgmma  | trans_a  | imm-trans-a
 wgmma  | trans_b  | imm-trans-b
 tcgen05 | d       | d-tmem

@@ -169,8 +169,8 @@ def describe(instruction: Instruction) -> WgmmaForm:
         _constant(given, "selector", 0),
         Ways(
             in_registers,
-            _constant(given, "scale_a", 1),
-            _constant(given, "scale_b", 1),
+            _constant(given, "imm_scale_a", 1),
+            _constant(given, "imm_scale_b", 1),
             _constant(given, "trans_a", 0),
             _constant(given, "trans_b", 0),
         ),

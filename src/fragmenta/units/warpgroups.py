@@ -170,8 +170,8 @@ def _function(located: Located, target: str) -> WarpgroupFunction:
         located.op,
         target,
         a_from_registers=ways.a_from_registers,
-        scale_a=ways.scale_a,
-        scale_b=ways.scale_b,
+        imm_scale_a=ways.imm_scale_a,
+        imm_scale_b=ways.imm_scale_b,
         trans_a=ways.trans_a,
         trans_b=ways.trans_b,
     )

@@ -91,7 +91,7 @@ def to_ptx(
     """A complete PTX module whose one entry runs the instruction.
 
     ``target`` is by default the first that has it.  Immediates (``selector``,
-    ``scale_a``, ``trans_b`` …) may be given; by default they do nothing.  The other
+    ``imm_scale_a``, ``trans_b`` …) may be given; by default they do nothing.  The other
     options are those of :func:`to_cuda`; ``scale_input_d`` is an immediate here.
 
     >>> import fragmenta as fm

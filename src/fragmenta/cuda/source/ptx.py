@@ -161,7 +161,7 @@ def size(operand: Operand) -> int:
 def default(operand: Operand) -> int:
     """An immediate's default: do not negate, do not transpose, the first.
 
-    >>> default(Operand("scale_a", "immediate", values=(-1, 1)))
+    >>> default(Operand("imm_scale_a", "immediate", values=(-1, 1)))
     1
     """
     if operand.ptx in ("integer", "constant"):
@@ -179,8 +179,8 @@ def immediates(
     """The value of each immediate: as given, else its default.
 
     >>> import fragmenta as fm
-    >>> immediates(fm.wgmma("m64n8k8", a="tf32"), {"scale_b": -1})
-    {'scale_a': 1, 'scale_b': -1}
+    >>> immediates(fm.wgmma("m64n8k8", a="tf32"), {"imm_scale_b": -1})
+    {'imm_scale_a': 1, 'imm_scale_b': -1}
     """
     found: dict[str, int] = {}
     for each in operands(op, a_registers=a_registers, options=options):

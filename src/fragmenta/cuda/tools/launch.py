@@ -277,7 +277,7 @@ def _immediates(
 ) -> tuple[tuple[str, int], ...]:
     """The immediates that the instruction has, refused if they are illegal."""
     for name, value in chosen.items():
-        plain = (1,) if name.startswith("scale") else (0,)
+        plain = (1,) if name.startswith("imm_scale") else (0,)
         legal = allowed.get(name, plain)
         if value not in legal:
             raise ShapeError(
@@ -346,7 +346,13 @@ def _shared(
 
 
 def _defaults(given: dict[str, int]) -> dict[str, int]:
-    plain = {"selector": 0, "scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
+    plain = {
+        "selector": 0,
+        "imm_scale_a": 1,
+        "imm_scale_b": 1,
+        "trans_a": 0,
+        "trans_b": 0,
+    }
     unknown = sorted(given.keys() - plain.keys())
     if unknown:
         raise BadCall(f"wgmma takes no {unknown[0]}; it takes {one_of(plain, 'and')}")

@@ -94,8 +94,8 @@ def operands_from(op: Instruction, *, registers: bool) -> tuple[Operand, ...]:
     found.append(Operand("scale_d", ".pred", vector=False))
     if a.dtype.kind == "float":
         found += [
-            Operand("scale_a", "immediate", values=(1, -1)),
-            Operand("scale_b", "immediate", values=(1, -1)),
+            Operand("imm_scale_a", "immediate", values=(1, -1)),
+            Operand("imm_scale_b", "immediate", values=(1, -1)),
         ]
     if a.dtype.bits == 16:  # only 16-bit types can be transposed in memory
         if not registers:
