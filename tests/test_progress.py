@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 
 import pytest
@@ -89,3 +90,18 @@ def test_the_clock_of_the_package_calls_and_calls_off() -> None:
     called.wait()
     assert not never.is_set()
     assert progress.Clock().now() <= progress.Clock().now()
+
+
+def test_a_program_decides_where_messages_go(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("fragmenta")
+    monkeypatch.setattr(logger, "handlers", [])
+    progress.log().info("one")
+    assert capsys.readouterr().err == "fragmenta: one\n"
+    seen: list[str] = []
+    own = logging.Handler()
+    monkeypatch.setattr(own, "emit", lambda record: seen.append(record.getMessage()))
+    monkeypatch.setattr(logger, "handlers", [own])
+    progress.log().info("two")
+    assert (seen, capsys.readouterr().err) == (["two"], "")

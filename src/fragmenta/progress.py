@@ -4,10 +4,14 @@ Work that takes longer than a second shows a progress bar, if the error stream i
 terminal.  Work that is done once, such as compiling, prints one line instead, also
 if that is not a terminal.  The environment variable ``FRAGMENTA_PATIENCE`` changes
 the second: it is a number of seconds, or ``never``.
+
+The lines are messages of the logger ``fragmenta``.  A program that gives it a handler
+or a level decides where they go; otherwise they go to the error stream.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -75,6 +79,29 @@ def patience() -> float:
     return seconds
 
 
+def log() -> logging.Logger:
+    """The logger of the package, with a handler if the program has given it none.
+
+    >>> log().name
+    'fragmenta'
+    """
+    found = logging.getLogger("fragmenta")
+    if not found.handlers:
+        found.addHandler(_ErrorStream())
+        found.propagate = False
+    if found.level == logging.NOTSET:
+        found.setLevel(logging.INFO)
+    return found
+
+
+class _ErrorStream(logging.Handler):
+    """Writes messages to what is the error stream when they come."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is not None:
+            print(f"fragmenta: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def notice(text: str) -> Iterator[None]:
     """Print what is being done if it takes more than a second.
@@ -86,9 +113,7 @@ def notice(text: str) -> Iterator[None]:
     if seconds == math.inf:
         yield
         return
-    call_off = clock.after(
-        seconds, lambda: print(f"fragmenta: {text}", file=sys.stderr, flush=True)
-    )
+    call_off = clock.after(seconds, lambda: log().info(text))
     try:
         yield
     finally:

@@ -244,9 +244,9 @@ def of_warpgroup(recording, recorded):
     fed = case.fed({name: array[0] for name, array in case.inputs().items()})
     a, b, c = fed.a, fed.b, fed.c
     immediates = case.way.immediates(op)  # integers have none
-    if immediates.get("scale_a", 1) < 0:
+    if immediates.get("imm_scale_a", 1) < 0:
         a = a ^ a.dtype.type(1 << dtype(op.types["a"].name).bits - 1)
-    if immediates.get("scale_b", 1) < 0:
+    if immediates.get("imm_scale_b", 1) < 0:
         b = b ^ b.dtype.type(1 << dtype(op.types["b"].name).bits - 1)
     meets = fed.index if op.sparse else np.broadcast_to(np.arange(a.shape[-1]), a.shape)
     d = op.d.unpack_bits(recording.result(recorded)[:1])[0]

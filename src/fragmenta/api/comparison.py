@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.api.returning import returning
+from fragmenta.api.texts import Svg
 from fragmenta.execution import compare as comparison
 
 
@@ -15,7 +16,7 @@ class Compared(comparison.Compared):
     (1, 'sm_90')
     """
 
-    def to_svg(self) -> str:
+    def to_svg(self) -> Svg:
         """A plot of the mean relative error over k; see :mod:`fragmenta.view.plot`.
 
         >>> import fragmenta as fm
@@ -24,9 +25,10 @@ class Compared(comparison.Compared):
         """
         from fragmenta.view.plot import error_plot
 
-        return error_plot(self)
+        return Svg(error_plot(self))
 
-    _repr_svg_ = to_svg
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
 
 
 compare = returning(comparison.compare, Compared.of, "Compared", __name__)

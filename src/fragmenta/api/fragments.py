@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, overload
 
+from fragmenta.api.texts import Svg, Text
 from fragmenta.registers import fragment, tensor_fragment
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Fragment(fragment.Fragment):
     Place(lane=14, register=0, bits=(4, 7), warp=None)
     """
 
-    def table(self, by: str = "matrix", format: str = "text") -> str:
+    def table(self, by: str = "matrix", format: str = "text") -> Text:
         """Who holds what, written out by matrix or by lane.
 
         ``format`` is text (cut to 80 columns), csv, markdown or json.
@@ -36,9 +37,9 @@ class Fragment(fragment.Fragment):
         """
         from fragmenta.view.table import table
 
-        return table(self, by, format)
+        return Text(table(self, by, format))
 
-    def to_svg(self, values: ArrayLike | None = None) -> str:
+    def to_svg(self, values: ArrayLike | None = None) -> Svg:
         """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
 
         ``values`` are drawn in the cells: an array in the shape of the fragment.  For
@@ -54,7 +55,7 @@ class Fragment(fragment.Fragment):
         """
         from fragmenta.view.svg import fragment_svg
 
-        return fragment_svg(self, values)
+        return Svg(fragment_svg(self, values))
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

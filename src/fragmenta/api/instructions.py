@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fragmenta.api import calls
 from fragmenta.api.calls import checked
 from fragmenta.api.fragments import Fragment, public_fragment
+from fragmenta.api.texts import Svg, Text
 from fragmenta.errors import Error
 from fragmenta.isa import instruction as records
 from fragmenta.isa import searching
@@ -202,7 +203,7 @@ what it does is seen in a kernel: fm.ptx.parse
 
         return on_device(self, *operands, gpu=gpu, **options)
 
-    def help(self, method: str = "execute") -> str:
+    def help(self, method: str = "execute") -> Text:
         """How a method is called with this instruction, and what each argument is.
 
         ``method`` is ``execute``, ``on_device``, ``explain`` or ``__call__``, whose
@@ -222,8 +223,8 @@ what it does is seen in a kernel: fm.ptx.parse
         if method == "execute" and not calls.call_line(self):
             from fragmenta.execution.mma import why_not
 
-            return why_not(self)
-        return calls.help_text(self, method)
+            return Text(why_not(self))
+        return Text(calls.help_text(self, method))
 
     # ── what is known about it ──────────────────────────────────────────────
 
@@ -282,7 +283,7 @@ what it does is seen in a kernel: fm.ptx.parse
         disable_output_lane: bool = False,
         scale_input_d: bool = False,
         zero_column_mask: bool = False,
-    ) -> str:
+    ) -> Text:
         """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`.
 
         >>> import fragmenta as fm
@@ -292,7 +293,7 @@ what it does is seen in a kernel: fm.ptx.parse
         """
         from fragmenta.cuda.source.emit import to_cuda
 
-        return to_cuda(
+        source = to_cuda(
             self,
             name,
             a_registers=a_registers,
@@ -303,6 +304,7 @@ what it does is seen in a kernel: fm.ptx.parse
             scale_input_d=scale_input_d,
             zero_column_mask=zero_column_mask,
         )
+        return Text(source)
 
     def to_ptx(
         self,
@@ -314,7 +316,7 @@ what it does is seen in a kernel: fm.ptx.parse
         disable_output_lane: bool = False,
         zero_column_mask: bool = False,
         **immediates: int,
-    ) -> str:
+    ) -> Text:
         """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`.
 
         >>> import fragmenta as fm
@@ -324,7 +326,7 @@ what it does is seen in a kernel: fm.ptx.parse
         """
         from fragmenta.cuda.source.emit import to_ptx
 
-        return to_ptx(
+        source = to_ptx(
             self,
             name,
             target=target,
@@ -334,8 +336,9 @@ what it does is seen in a kernel: fm.ptx.parse
             zero_column_mask=zero_column_mask,
             **immediates,
         )
+        return Text(source)
 
-    def to_svg(self) -> str:
+    def to_svg(self) -> Svg:
         """A picture of all operands; see :mod:`fragmenta.view.svg`.
 
         Of a ``tcgen05.mma`` it is tensor memory: :mod:`fragmenta.view.tensor_memory`.
@@ -346,7 +349,7 @@ what it does is seen in a kernel: fm.ptx.parse
         """
         from fragmenta.view.svg import instruction_svg
 
-        return instruction_svg(self)
+        return Svg(instruction_svg(self))
 
     def _repr_svg_(self) -> str | None:
         return self.to_svg() if self.fragments else None
@@ -537,7 +540,7 @@ class TensorMma(Instruction):
             target=target,
         )
 
-    def to_svg(self) -> str:
+    def to_svg(self) -> Svg:
         """Tensor memory with all operands; see :mod:`fragmenta.view.tensor_memory`.
 
         >>> import fragmenta as fm
@@ -548,7 +551,7 @@ class TensorMma(Instruction):
             return super().to_svg()
         from fragmenta.view.tensor_memory import tensor_memory_svg
 
-        return tensor_memory_svg(self)
+        return Svg(tensor_memory_svg(self))
 
 
 class LdMatrix(Instruction):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fragmenta.api.fragments import Fragment, public_fragment
 from fragmenta.api.instructions import Instruction, kept
 from fragmenta.api.returning import returning
+from fragmenta.api.texts import Text
 from fragmenta.isa.instruction import Instruction as Record
 from fragmenta.shared import loops, matrix_loop, suggestions
 from fragmenta.shared.addresses import LaneAddresses
@@ -46,7 +47,7 @@ class MatrixLoop(matrix_loop.MatrixLoop):
         """The ``ldmatrix`` or ``stmatrix``, the same in all steps."""
         return kept(self.group.move)
 
-    def to_cuda(self, name: str | None = None, *, after: str = "") -> str:
+    def to_cuda(self, name: str | None = None, *, after: str = "") -> Text:
         """A CUDA function that does the loop, with the small functions that it calls.
 
         Those that the source ``after`` which it is written already has are left out.
@@ -60,7 +61,7 @@ class MatrixLoop(matrix_loop.MatrixLoop):
         """
         from fragmenta.cuda.source.loops import to_cuda
 
-        return to_cuda(self, name, after=after)
+        return Text(to_cuda(self, name, after=after))
 
 
 def _addressed(
