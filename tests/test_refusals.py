@@ -132,7 +132,9 @@ def test_immediates_are_whole_numbers(filled):
     image, a, b = filled
     d = np.zeros((128, 4), np.uint32)
     for wrong in (1.0, np.ones(2, int), "1", True, None):
-        with pytest.raises(fm.errors.ShapeError, match=r"imm_scale_a .* is not allowed"):
+        with pytest.raises(
+            fm.errors.ShapeError, match=r"imm_scale_a .* is not allowed"
+        ):
             WG.execute(d, a, b, smem=image, imm_scale_a=wrong)
     for wrong in (1.0, "1", None, 2, [0.0]):
         with pytest.raises(fm.errors.ShapeError, match="scale_d is 0 or 1"):
