@@ -56,7 +56,7 @@ class Decoded(NamedTuple):
 def fused(given: Operands) -> Bits:
     """Fused steps: as chains of fused multiply-adds, or product by product."""
     model = given.model
-    if floored.suits(model):
+    if floored.suits(given):
         sums, left = floored.products(given, _accumulators(given, whole_of(given)))
         d = _result(sums, model.accumulator)
     else:
@@ -325,7 +325,7 @@ def _accumulators(given: Operands, block: Block) -> Floats:
     if not half:
         return some.copy()
     with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
-        return some.astype(np.float32)
+        return some.astype(np.float32, order="C")
 
 
 def _result(sums: Floats, accumulator: str) -> Bits:
