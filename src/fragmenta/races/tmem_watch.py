@@ -47,6 +47,8 @@ class TensorObserver(Port):
     order: Order
     shared: SharedShadow
 
+    functions = None  # it has to see every event
+
     def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self.machine, self.cluster = machine, cluster
         dirty = machine.launch.compiled.dirty if machine.strict else 0

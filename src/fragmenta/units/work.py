@@ -372,7 +372,7 @@ class Copy(Work):
     def signal(self) -> None:
         """Count its bytes at the mbarriers."""
         for each in self.mbarriers:
-            each.work.remove(self)
+            each.discount(self)
             self.cluster.port.signal(self, each)
             each.expect(-self.bytes)
             each.settle()
