@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,10 @@ from fragmenta.simt.layout import RANK_BITS, Fault, Status
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events, first
 from fragmenta.units.fast import layout as fast
+from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
+from fragmenta.units.known_maps import KnownMaps
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word, fresh
 from fragmenta.units.records import address_of as address
@@ -38,9 +40,10 @@ if TYPE_CHECKING:
     from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.cluster_barrier import Barrier
-    from fragmenta.units.copy_groups import Queue
+    from fragmenta.units.copy_groups import BulkQueue, Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.tasks import Pool
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
@@ -48,8 +51,6 @@ if TYPE_CHECKING:
     from fragmenta.units.warpgroups import Registers, Warpgroup
     from fragmenta.units.work import Work
 
-GroupKey: TypeAlias = tuple[str, int] | tuple[str, int, int]
-"""``("cp.async", warp)`` or ``("bulk", warp, lane)``."""
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
 )
@@ -148,8 +149,10 @@ class Block(Record):
         }
         self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
-        self.groups: dict[GroupKey, Queue] = {}
-        """Groups of copies: of ``cp.async`` by warp, of bulk copies by thread."""
+        self.groups: dict[int, Queue] = {}
+        """Groups of ``cp.async``, by warp."""
+        self._bulk: dict[int, BulkQueue] = {}
+        self._queues = fresh(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
         self.moves: dict[tuple[str, int], list[Move]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
@@ -166,6 +169,7 @@ class Block(Record):
             (fast.STATE_SHARED, address(self.shared)),
             (fast.STATE_SHARED_SIZE, self.shared.size),
             (fast.STATE_BLOCK, self.context.address),
+            (fast.STATE_QUEUES, address(self._queues)),
         ):
             self.longs[offset >> 3] = number
         self.words[fast.STATE_RANK >> 2] = self.rank
@@ -176,6 +180,17 @@ class Block(Record):
         """The record of the mbarrier at an offset in shared memory."""
         size = fast.MBARRIER_BYTES
         return self._records[offset // 8 * size :][:size]
+
+    def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
+        """The groups of bulk copies of a thread."""
+        from fragmenta.units.copy_groups import BulkQueue
+
+        number = warp * tasks.QUEUES + lane
+        if number not in self._bulk:
+            size = tasks.QUEUE_RECORD
+            memory = self._queues[number * size :][:size]
+            self._bulk[number] = BulkQueue(self.cluster, memory)
+        return self._bulk[number]
 
     def begin(self, index: int) -> None:
         """A new block begins."""
@@ -194,6 +209,10 @@ class Block(Record):
         # Work names the queue that it is in: without this it would not be freed.
         for each in (*self.groups.values(), *self.queues.values()):
             vars(each).clear()
+        for bulk in self._bulk.values():
+            vars(bulk).clear()
+        self._bulk.clear()
+        self._queues[:] = 0
         for moves in self.moves.values():
             moves.clear()
         self.groups.clear()
@@ -276,6 +295,8 @@ class Cluster(Record):
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
     """The blocks that have ended, by rank."""
+    ordinal = Long(fast.CLUSTER_ORDINAL)
+    """How many pieces of work were put in flight."""
     _pending = Word(fast.CLUSTER_PENDING)
 
     def __init__(
@@ -291,7 +312,7 @@ class Cluster(Record):
         self.schedule = machine.schedule
         self.number = 0
         self.in_flight: dict[Work, None] = {}
-        """Work that was issued and is not done, the oldest first."""
+        """Python's work that was issued and is not done, the oldest first."""
         self.barrier: Barrier | None = None
         """The barrier of the cluster, once a lane has arrived there."""
         self.requests: dict[int, Request] = {}
@@ -299,6 +320,7 @@ class Cluster(Record):
         if alone:
             self.number = -1
         self.port = machine.port(self)
+        self.pool = _pool(self)
         self._write_state()
 
     def _write_state(self) -> None:
@@ -313,6 +335,8 @@ class Cluster(Record):
             each.address for each in self.blocks
         ]
         self.longs[fast.CLUSTER_PYTHON >> 3] = machine.address
+        self.longs[fast.CLUSTER_TASKS >> 3] = self.pool.address
+        self.longs[fast.CLUSTER_MAPS >> 3] = machine.maps.address
         entry = machine.address
         if functions is not None and not self.alone and machine.fast:
             table = machine.event_table(functions.keys() if functions else None)
@@ -330,6 +354,7 @@ class Cluster(Record):
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
         self.in_flight.clear()
+        self.pool.begin()
         self.barrier = None
         self.requests.clear()
         self._pending = self.changes = self.time = self.ended_blocks = 0
@@ -358,6 +383,8 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
+        work.ordinal = self.ordinal
+        self.ordinal += 1
         if self.schedule.eager:
             work.finish()
         else:
@@ -375,19 +402,27 @@ class Cluster(Record):
     def wanted(self, mbarrier: Mbarrier) -> None:
         """Lanes wait for an mbarrier: do what it counts, unless the order is random."""
         if self.schedule.random is None:
-            for task in list(mbarrier.work):
+            found = list(mbarrier.work)
+            if mbarrier.tasks:
+                found += self.pool.counted(mbarrier.block.rank, mbarrier.offset)
+            for task in sorted(found, key=_ordinal):
                 task.finish()
 
     def relax(self) -> bool:
         """Finish some work because no lane can go on; whether there was any."""
-        if not self.in_flight:
+        found = self._all_in_flight()
+        if not found:
             return False
         if self.schedule.random is not None:
-            self.schedule.random.choice(list(self.in_flight)).finish()
+            self.schedule.random.choice(found).finish()
         else:
-            for work in list(self.in_flight):
+            for work in found:
                 work.finish()
         return True
+
+    def _all_in_flight(self) -> list[Work]:
+        """Python's work and that of machine code, the oldest first."""
+        return sorted([*self.in_flight, *self.pool.in_flight()], key=_ordinal)
 
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
@@ -405,7 +440,7 @@ class Cluster(Record):
     def end(self) -> None:
         """All threads have ended."""
         self.port.end()
-        for work in list(self.in_flight):
+        for work in self._all_in_flight():
             work.finish()
 
     def close(self) -> None:
@@ -467,6 +502,9 @@ class Watching(Protocol):
 class Machine:
     """Carries out the events of a launch, which compiled code raises."""
 
+    fast = True
+    """Whether fast paths carry out what they can."""
+
     def __init__(
         self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
     ) -> None:
@@ -474,8 +512,7 @@ class Machine:
         self.schedule = Schedule(schedule)
         self.problems = problems
         self.events = events(launch.compiled.events)
-        self.fast = True
-        """Whether fast paths carry out what they can."""
+        self.maps = KnownMaps()
         self.blocks: dict[int, Block] = {}
         self._tables: dict[int, EventTable] = {}
         self._located: dict[int, Located] = {}
@@ -564,6 +601,16 @@ def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None
     words[layout.FAULT_KIND >> 2] = kind
     words[layout.FAULT_ID >> 2] = site
     words[layout.FAULT_LANE >> 2] = first(lanes)
+
+
+def _ordinal(work: Work) -> int:
+    return work.ordinal
+
+
+def _pool(cluster: Cluster) -> Pool:
+    from fragmenta.units.tasks import Pool
+
+    return Pool(cluster)
 
 
 def _vector(functions: Mapping[int, int] | None) -> NDArray[np.int64]:

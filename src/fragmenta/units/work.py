@@ -250,6 +250,8 @@ class Work:
     """The cluster that it is in flight in, once it is started."""
     started = False
     was_read = done = False
+    ordinal = -1
+    """Its number among all work of the cluster, once it is started."""
     number = -1
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False

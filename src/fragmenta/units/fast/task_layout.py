@@ -39,7 +39,6 @@ TASK_QUEUE: Final = 72  #: pointer to the groups that it is in; 0: an mbarrier c
 TASK_GROUP: Final = 80  #: i32: the epoch of these when it was issued
 TASK_NEXT: Final = 84  #: i32: the next task in flight, or the next free one; -1: none
 TASK_PREVIOUS: Final = 88  #: i32: the one before it in flight; -1: none
-TASK_IMAGE: Final = 92  #: i32: where its bytes are kept once its source was read; or -1
 TASK_INDEX: Final = 96  #: i32: its number in the pool
 
 TASK_RANKS: Final = 100  #: i32: the blocks whose shared memory it touches, by rank
@@ -54,13 +53,14 @@ TASK_FIRST: Final = 128  #: i64: the address of the first row in global memory
 TASK_ROW: Final = 136  #: i64: bytes of a row; 0: nothing is inside the tensor
 TASK_COUNTS: Final = 144  #: 4 x i64: how often rows repeat along each dimension
 TASK_STEPS: Final = 176  #: 4 x i64: how far apart they are
-TASK_SKIP: Final = 208  #: i64: where in its line the first row begins
-TASK_SKIPS: Final = 216  #: 4 x i64: how many lines are before it, by dimension
+TASK_SKIP: Final = 208  #: i64: how far into the box the first row is, unswizzled
+TASK_JUMPS: Final = 216  #: 4 x i64: how far apart rows are there
 
 TASK_MAP: Final = 248  #: i64: the address of the tensor map; 0: there is none
 TASK_FORM: Final = 256  #: pointer to what is known of the map
 TASK_COORDINATES: Final = 264  #: 5 x i64
-TASK_OBSERVED: Final = 304  #: 8 x i64: the observer's
+TASK_IMAGE: Final = 304  #: pointer to the window of shared memory that a TAKEN one read
+TASK_OBSERVED: Final = 320  #: 8 x i64: the observer's
 
 TASK_GOALS: Final = 384  #: 32 x i32: of a LANE_COPY, where each lane writes
 TASK_COUNTED: Final = 512  #: 32 x i32: how many bytes it reads
@@ -83,13 +83,12 @@ POOL_FREE: Final = 0  #: i32: the first free task; -1: there is none
 POOL_FIRST: Final = 4  #: i32: the oldest task in flight; -1: none is
 POOL_LAST: Final = 8  #: i32: the newest
 POOL_COUNT: Final = 12  #: i32: how many are in flight
-POOL_IMAGES: Final = 16  #: i64: the images that are used
-POOL_IMAGE: Final = 24  #: pointer to the images
+POOL_ARENA: Final = 16  #: pointer to memory for images
+POOL_USED: Final = 24  #: i64: how much of it is used
+POOL_TAKEN: Final = 32  #: i32: how many tasks have an image
 POOL_TASKS: Final = 64  #: the records of tasks
-TASKS: Final = 1024
-IMAGES: Final = 32
-IMAGE_BYTES: Final = 1 << 18
-"""Room for all of the shared memory of a block."""
+TASKS: Final = 256
+ARENA_BYTES: Final = 1 << 20
 POOL_BYTES: Final = POOL_TASKS + TASKS * TASK_RECORD
 
 # ── groups of copies ────────────────────────────────────────────────────────
@@ -97,9 +96,8 @@ POOL_BYTES: Final = POOL_TASKS + TASKS * TASK_RECORD
 QUEUE_THERE: Final = 0  #: i32: whether a copy was issued since the block began
 QUEUE_EPOCH: Final = 4  #: i32: how many groups are closed
 QUEUE_WAITED: Final = 8  #: i32: the first group that was not waited for
-QUEUE_TAKEN: Final = 12  #: i32: the first group whose sources may be in use
-QUEUE_WORK: Final = 16  #: i32: pieces of Python's work that were not waited for
-QUEUE_RECORD: Final = 32
+QUEUE_WORK: Final = 12  #: i32: pieces of Python's work that were not waited for
+QUEUE_RECORD: Final = 16
 QUEUES: Final = 32  #: of each warp: one for the bulk copies of each lane
 
 # ── a tensor map ────────────────────────────────────────────────────────────
@@ -121,6 +119,8 @@ MAP_STEPS: Final = 240  #: 4 x i64: their element strides
 MAP_STRIDES: Final = 272  #: 4 x i64: their strides in bytes
 MAP_REDUCE: Final = 304  #: 9 pointers: the code of each reduction; 0: not known yet
 MAP_RECORD: Final = 384
+PATTERN: Final = 1024
+"""A swizzle repeats after so many bytes of shared memory."""
 MAPS: Final = 256
 """Places in the table of maps, which has pointers to records."""
 
