@@ -226,6 +226,8 @@ class Case(NamedTuple):
     where: Any
     bytes: int
     """Bytes of a box."""
+    more: int = 0
+    """Added to where the box is in shared memory."""
 
     @property
     def ordinary(self) -> bool:
@@ -245,7 +247,7 @@ class Case(NamedTuple):
         rows = data[: int(np.prod(self.shape))].reshape(self.shape)
         map_ = ptx.tensor_map(rows.view(NUMPY[dtype])[..., : sizes[-1]], box, **more)
         out = np.zeros(len(self.where) * 2 * WORDS, np.uint32)
-        rest = [len(self.where), self.bytes, 128 * self.number % 1024]
+        rest = [len(self.where), self.bytes, 128 * self.number % 1024 + self.more]
         given = [out, map_, self.where, data, *rest]
         _KERNELS[text].launch(1, 32, given, schedule=schedule, watch=False)
         return out.tobytes(), data.tobytes()
@@ -291,3 +293,161 @@ def test_tensor_stores(
     found = both(lambda: case.launch(text, schedule), calls, "bulk.tensor")
     assert isinstance(found.outcome, tuple), found.outcome
     assert (found.python, found.fast) == (len(case.where), 1)
+
+
+# ── bulk copies, clusters ───────────────────────────────────────────────────
+
+BULK = (
+    BEGIN
+    + """
+    cvt.u64.u32 %rd11, %r10; add.u64 %rd12, %rd6, %rd11;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], %r11;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+        [%r1], [%rd12], %r11, [%r2];
+    """
+    + look("shared", "%r23", "BEFORE")
+    + waited("WAIT")
+    + """
+    cvt.u64.u32 %rd11, %r12; add.u64 %rd12, %rd6, %rd11;
+    @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd12], [%r1], %r11;
+    @%p1 cp.async.bulk.commit_group;
+    @%p1 cp.async.bulk.wait_group.read 0;
+    st.shared.u32 [%r1], %r3;
+    setp.eq.u32 %p5, %r13, 0;
+    @%p5 bra LEFT;
+    @%p1 cp.async.bulk.wait_group 1;
+LEFT:
+    """
+    + look("global", "%rd6", "AFTER")
+    + END
+)
+MOVES = np.array(
+    [
+        [0, 1024, 4096, 0, 0],
+        [16, 16, 6000, 1, 0],
+        [4096, 2048, 0, 1, 0],
+        [2000, 512, 1040, 0, 0],
+        [7680, 512, 7680, 1, 0],
+    ],
+    np.int32,
+)
+"""From where, how many bytes, where to, and whether they are waited for."""
+
+
+def bulk(where: Any, schedule: str, at: int = 0) -> tuple[bytes, bytes]:
+    if BULK not in _KERNELS:
+        _KERNELS[BULK] = kernel(BULK, PARAMETERS)
+    data = np.arange(4 * WORDS, dtype=np.uint32).astype(np.uint8)
+    out = np.zeros(len(where) * 2 * WORDS, np.uint32)
+    map_ = ptx.tensor_map(data, (16,))
+    given = [out, map_, where, data, len(where), 0, at]
+    _KERNELS[BULK].launch(1, 32, given, schedule=schedule, watch=False)
+    return out.tobytes(), data.tobytes()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_bulk_copies_and_their_groups(schedule: str, calls: list[str]) -> None:
+    found = both(lambda: bulk(MOVES, schedule), calls, "cp.async.bulk")
+    assert isinstance(found.outcome, tuple), found.outcome
+    assert (found.python, found.fast) == (4 * len(MOVES) + 3, 0)
+
+
+WRONG = {
+    "the source is out of bounds": [7696, 512, 0, 0, 0],
+    "the source is nowhere": [1 << 20, 16, 0, 0, 0],
+    "the source is misaligned": [8, 16, 0, 0, 0],
+    "the size is odd": [0, 24, 0, 0, 0],
+    "the goal is out of bounds": [0, 16400, 0, 0, 0],
+    "the goal of a store is out of bounds": [0, 512, 7696, 0, 0],
+    "the goal of a store is misaligned": [0, 512, 8, 0, 0],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_with_a_copy_is_said_in_the_same_words(
+    name: str, calls: list[str]
+) -> None:
+    where = np.array([MOVES[0], WRONG[name]], np.int32)
+    for schedule in SCHEDULES:
+        found = both(lambda each=schedule: bulk(where, each), calls, "bulk")
+        assert isinstance(found.outcome, str), name
+
+
+OUTSIDE = {
+    "a store before the tensor": (store(2), [0, -1, 0, 0, 0], 0),
+    "a box that begins within 16 bytes": (load(2), [4, 0, 0, 0, 0], 0),
+    "a box that is misaligned": (load(2), [0, 0, 0, 0, 0], 64),
+    "a box behind shared memory": (load(2), [0, 0, 0, 0, 0], 16384),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_is_wrong_with_a_box_is_said_in_the_same_words(
+    name: str, calls: list[str]
+) -> None:
+    text, wrong, more = OUTSIDE[name]
+    case = case_of(2, low=0)
+    first = [0] * 5 if not more else None  # the address is wrong for all boxes
+    rows = [each for each in (first, wrong) if each is not None]
+    case = case._replace(where=np.array(rows, np.int32), more=more)
+    for schedule in SCHEDULES:
+        found = both(lambda each=schedule: case.launch(text, each), calls, "bulk")
+        assert isinstance(found.outcome, str), name
+
+
+CLUSTER = """
+    .shared .align 1024 .b8 tile[8192];
+    .shared .align 8 .b64 bar;
+    setp.eq.u32 %p1, %t, 0; mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p2, %r1, 0;
+    and.pred %p2, %p1, %p2; setp.eq.u32 %p6, %r1, 1; and.pred %p6, %p1, %p6;
+    @%p1 mbarrier.init.shared.b64 [bar], 1;
+    fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, 0; mov.u16 %h1, 3; mov.u32 %r25, 0;
+    add.u32 %r9, %r2, 4096;
+    mapa.shared::cluster.u32 %r5, %r9, 1; mapa.shared::cluster.u32 %r6, %r3, 1;
+    ld.param.u64 %rd6, [memory]; mov.b64 %rd1, map; cvta.param.u64 %rd2, %rd1;
+NEXT:
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1536;
+    @%p6 mbarrier.expect_tx.shared.b64 [bar], 512;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+        [%r2], [%rd2, {%r25, %r4}], [%r3], %h1;
+    add.u32 %r7, %r2, 2048;
+    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+        [%r7], [%rd6], 512, [%r3], %h1;
+    @%p2 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes
+        [%r5], [%r9], 512, [%r6];
+    and.b32 %r8, %r4, 1;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], %r8;
+    @!%p4 bra WAIT;
+    shl.b32 %r21, %t, 2; mul.lo.u32 %r22, %r4, 65536; add.u32 %r22, %r22, %r21;
+    add.u32 %r20, %r9, %r21; st.shared.u32 [%r20], %r22;
+    add.u32 %r20, %r2, %r21;
+    mul.wide.u32 %rd7, %r1, 8192; cvt.u64.u32 %rd8, %r21; add.u64 %rd7, %rd7, %rd8;
+    add.u64 %rd7, %out, %rd7; mov.u32 %r24, 0;
+LOOK: ld.shared.u32 %r23, [%r20]; st.global.u32 [%rd7], %r23;
+    add.u32 %r20, %r20, 128; add.u64 %rd7, %rd7, 128; add.u32 %r24, %r24, 1;
+    setp.lt.u32 %p5, %r24, 64; @%p5 bra LOOK;
+    add.u64 %out, %out, 16384;
+    barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p5, %r4, 4; @%p5 bra NEXT;
+"""
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_copies_in_a_cluster_and_its_barrier(schedule: str, calls: list[str]) -> None:
+    used = kernel(CLUSTER, ".param .align 64 .b8 map[128], .param .u64 memory")
+    data = RNG.integers(0, 256, (40, 64), np.uint8).repeat(2, 1).view(np.uint16)
+
+    def run() -> bytes:
+        out = np.zeros(4 * 2 * 2048, np.uint32)
+        map_ = ptx.tensor_map(data, (8, 64), swizzle=128)
+        given = [out, map_, data]
+        used.launch(2, 32, given, cluster=2, schedule=schedule, watch=False)
+        return out.tobytes()
+
+    found = both(run, calls, "cp.async.bulk")
+    assert isinstance(found.outcome, bytes), found.outcome
+    assert (found.python, found.fast) == (12, 1)
+    assert not [each for each in calls if each.startswith("barrier.cluster")]

@@ -313,8 +313,7 @@ class Cluster(Record):
         self.number = 0
         self.in_flight: dict[Work, None] = {}
         """Python's work that was issued and is not done, the oldest first."""
-        self.barrier: Barrier | None = None
-        """The barrier of the cluster, once a lane has arrived there."""
+        self.barrier = _barrier(len(contexts))
         self.requests: dict[int, Request] = {}
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
@@ -336,6 +335,7 @@ class Cluster(Record):
         ]
         self.longs[fast.CLUSTER_PYTHON >> 3] = machine.address
         self.longs[fast.CLUSTER_TASKS >> 3] = self.pool.address
+        self.longs[fast.CLUSTER_BARRIER >> 3] = self.barrier.address
         self.longs[fast.CLUSTER_MAPS >> 3] = machine.maps.address
         entry = machine.address
         if functions is not None and not self.alone and machine.fast:
@@ -355,7 +355,7 @@ class Cluster(Record):
         self.schedule = self.machine.schedule.fork(number)
         self.in_flight.clear()
         self.pool.begin()
-        self.barrier = None
+        self.barrier.reset()
         self.requests.clear()
         self._pending = self.changes = self.time = self.ended_blocks = 0
         self.impatient = False
@@ -605,6 +605,12 @@ def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None
 
 def _ordinal(work: Work) -> int:
     return work.ordinal
+
+
+def _barrier(blocks: int) -> Barrier:
+    from fragmenta.units.cluster_barrier import Barrier
+
+    return Barrier(blocks)
 
 
 def _pool(cluster: Cluster) -> Pool:

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
-from fragmenta.units.fast import copies, groups, layout, mbarriers, task_layout, tasks
+from fragmenta.units.fast import (
+    cluster_barrier,
+    copies,
+    groups,
+    layout,
+    mbarriers,
+    task_layout,
+    tasks,
+)
 from fragmenta.units.fast.copy_forms import Form, form
 from fragmenta.units.fast.step import OPERAND
 
@@ -121,6 +129,15 @@ def _bulk_wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(groups.WAIT, groups.READ * ("read" in words), (0,), calls)
 
 
+def _cluster_arrive(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = cluster_barrier.RELAXED * ("relaxed" in words)
+    return Handler(cluster_barrier.ARRIVE, flags, (), (layout.PORT_ARRIVE,))
+
+
+def _cluster_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(cluster_barrier.WAIT, 0, (), (layout.PORT_PASS,))
+
+
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
@@ -130,6 +147,8 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
     ("cp", "reduce", "async", "bulk"): _copy,
     ("cp", "async", "bulk", "commit_group"): _bulk_commit,
     ("cp", "async", "bulk", "wait_group"): _bulk_wait,
+    ("barrier", "cluster", "arrive"): _cluster_arrive,
+    ("barrier", "cluster", "wait"): _cluster_wait,
 }
 """By the words with which instructions begin; the longest that fits counts."""
 
@@ -142,6 +161,7 @@ ROUTINES = (
     *tasks.ROUTINES,
     *copies.ROUTINES,
     *groups.ROUTINES,
+    *cluster_barrier.ROUTINES,
 )
 """All routines that fast paths consist of."""
 
