@@ -21,6 +21,8 @@ from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
 from fragmenta.simt.layout import RANK_BITS, Fault, Status
+from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events, first
 from fragmenta.units.fast import layout as fast
@@ -32,6 +34,7 @@ from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word, fresh
 from fragmenta.units.records import address_of as address
 from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Module
@@ -39,11 +42,9 @@ if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.cluster_barrier import Barrier
-    from fragmenta.units.copy_groups import BulkQueue, Queue
+    from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
-    from fragmenta.units.tasks import Pool
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
@@ -183,8 +184,6 @@ class Block(Record):
 
     def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
         """The groups of bulk copies of a thread."""
-        from fragmenta.units.copy_groups import BulkQueue
-
         number = warp * tasks.QUEUES + lane
         if number not in self._bulk:
             size = tasks.QUEUE_RECORD
@@ -313,13 +312,13 @@ class Cluster(Record):
         self.number = 0
         self.in_flight: dict[Work, None] = {}
         """Python's work that was issued and is not done, the oldest first."""
-        self.barrier = _barrier(len(contexts))
+        self.barrier = Barrier(len(contexts))
         self.requests: dict[int, Request] = {}
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
         self.port = machine.port(self)
-        self.pool = _pool(self)
+        self.pool = Pool(self)
         self._write_state()
 
     def _write_state(self) -> None:
@@ -605,18 +604,6 @@ def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None
 
 def _ordinal(work: Work) -> int:
     return work.ordinal
-
-
-def _barrier(blocks: int) -> Barrier:
-    from fragmenta.units.cluster_barrier import Barrier
-
-    return Barrier(blocks)
-
-
-def _pool(cluster: Cluster) -> Pool:
-    from fragmenta.units.tasks import Pool
-
-    return Pool(cluster)
 
 
 def _vector(functions: Mapping[int, int] | None) -> NDArray[np.int64]:
