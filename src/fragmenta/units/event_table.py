@@ -74,6 +74,10 @@ class EventTable:
         found: NDArray[np.uint8] = self.records[event.number]
         return found
 
+    def know_form(self, event: Event, form: int) -> None:
+        """Note where there is more about an event."""
+        self.record(event).view(np.int64)[layout.EVENT_FORM >> 3] = form
+
 
 def _write(event: Event, record: Record, observed: Collection[int] | None) -> None:
     from fragmenta.units.fast.handlers import handler

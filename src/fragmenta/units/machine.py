@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
-    from fragmenta.units.warpgroups import Registers, Warpgroup
+    from fragmenta.units.warpgroups import Warpgroup
+    from fragmenta.units.wgmma_forms import Forms, Registers
     from fragmenta.units.work import Work
 
 GroupKey: TypeAlias = tuple[str, int] | tuple[str, int, int]
@@ -68,8 +70,6 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
-        self.held: int | None = None
-        """The product at which it waits for the others of its warpgroup."""
         self.registers: dict[int, Registers] = {}
         """The registers of loads and stores of tensor memory, by event."""
 
@@ -148,6 +148,7 @@ class Block(Record):
         }
         self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
+        self._warpgroup_records = fresh(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
         self.groups: dict[GroupKey, Queue] = {}
         """Groups of copies: of ``cp.async`` by warp, of bulk copies by thread."""
         self.moves: dict[tuple[str, int], list[Move]] = {}
@@ -166,6 +167,7 @@ class Block(Record):
             (fast.STATE_SHARED, address(self.shared)),
             (fast.STATE_SHARED_SIZE, self.shared.size),
             (fast.STATE_BLOCK, self.context.address),
+            (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
         ):
             self.longs[offset >> 3] = number
         self.words[fast.STATE_RANK >> 2] = self.rank
@@ -177,6 +179,16 @@ class Block(Record):
         size = fast.MBARRIER_BYTES
         return self._records[offset // 8 * size :][:size]
 
+    def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
+        """The record of a warpgroup."""
+        size = fast.GROUP_BYTES
+        return self._warpgroup_records[number * size :][:size]
+
+    @property
+    def started(self) -> list[Work]:
+        """The work that machine code has put in flight."""
+        return [work for each in self.warpgroups.values() for work in each.unknown]
+
     def begin(self, index: int) -> None:
         """A new block begins."""
         self.index = index
@@ -187,8 +199,6 @@ class Block(Record):
             each.reset()
         self._forget_groups()
         self.tensor = None
-        for warp in self.warps:
-            warp.held = None
 
     def _forget_groups(self) -> None:
         # Work names the queue that it is in: without this it would not be freed.
@@ -277,6 +287,7 @@ class Cluster(Record):
     ended_blocks = Word(fast.CLUSTER_ENDED)
     """The blocks that have ended, by rank."""
     _pending = Word(fast.CLUSTER_PENDING)
+    _ordinal = Long(fast.CLUSTER_ORDINAL)
 
     def __init__(
         self, machine: Machine, contexts: list[Context], alone: bool = False
@@ -358,6 +369,8 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
+        self._ordinal += 1
+        work.ordinal = self._ordinal
         if self.schedule.eager:
             work.finish()
         else:
@@ -380,14 +393,21 @@ class Cluster(Record):
 
     def relax(self) -> bool:
         """Finish some work because no lane can go on; whether there was any."""
-        if not self.in_flight:
+        left = self.unfinished
+        if not left:
             return False
         if self.schedule.random is not None:
-            self.schedule.random.choice(list(self.in_flight)).finish()
+            self.schedule.random.choice(left).finish()
         else:
-            for work in list(self.in_flight):
+            for work in left:
                 work.finish()
         return True
+
+    @property
+    def unfinished(self) -> list[Work]:
+        """All work in flight, the oldest first, also what machine code has started."""
+        found = [work for block in self.blocks for work in block.started]
+        return sorted([*self.in_flight, *found], key=lambda work: work.ordinal)
 
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
@@ -405,7 +425,7 @@ class Cluster(Record):
     def end(self) -> None:
         """All threads have ended."""
         self.port.end()
-        for work in list(self.in_flight):
+        for work in self.unfinished:
             work.finish()
 
     def close(self) -> None:
@@ -510,6 +530,19 @@ class Machine:
     def tensor(self) -> bool:
         """Whether the kernel uses tensor memory."""
         return any(each.words[0] == "tcgen05" for each in self.events)
+
+    @once_property
+    def forms(self) -> Forms:
+        """The forms of the products of ``wgmma``."""
+        from fragmenta.units.wgmma_forms import Forms
+
+        size = next(iter(self.blocks.values())).shared.size
+        return Forms(self.launch.target, size)
+
+    def know_form(self, event: Event, form: int) -> None:
+        """Let fast paths find the form of an event."""
+        for table in self._tables.values():
+            table.know_form(event, form)
 
     def located(self, event: Event, read: Callable[[list[Plain]], Located]) -> Located:
         """Where the operands of a product are, read once."""

@@ -250,6 +250,8 @@ class Work:
     """The cluster that it is in flight in, once it is started."""
     started = False
     was_read = done = False
+    ordinal = 0
+    """Its place among all work that was put in flight, once it is started."""
     number = -1
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False

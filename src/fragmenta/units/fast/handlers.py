@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
-from fragmenta.units.fast import layout, mbarriers
+from fragmenta.units.fast import layout, mbarriers, wgmma
 from fragmenta.units.fast.step import OPERAND
 
 
@@ -59,16 +59,47 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
 
 
+def _product(words: tuple[str, ...], count: int) -> Handler | None:
+    calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
+    return Handler(wgmma.ISSUE, 0, (), calls)
+
+
+def _products_fence(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.FENCE, wgmma.FENCES, (), (layout.PORT_FENCE,))
+
+
+def _products_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.COMMIT, 0, (), (layout.PORT_FENCE,))
+
+
+def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
+
+
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
     ("mbarrier", "test_wait"): _wait,
+    ("wgmma", "mma_async"): _product,
+    ("wgmma", "fence"): _products_fence,
+    ("wgmma", "commit_group"): _products_commit,
+    ("wgmma", "wait_group"): _products_wait,
 }
 """By the words with which instructions begin; the longest that fits counts."""
 
 
-ROUTINES = (OPERAND, mbarriers.ARRIVE, mbarriers.EXPECT, mbarriers.WAIT)
+ROUTINES = (
+    OPERAND,
+    mbarriers.ARRIVE,
+    mbarriers.EXPECT,
+    mbarriers.WAIT,
+    wgmma.RUN,
+    wgmma.ISSUE,
+    wgmma.FENCE,
+    wgmma.COMMIT,
+    wgmma.WAIT,
+)
 """All routines that fast paths consist of."""
 
 
