@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from threading import Lock
 
+import numpy as np
+
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
-from fragmenta.races.observer import MBARRIERS, Observer
+from fragmenta.races.mbarrier_clocks import MBARRIERS
+from fragmenta.races.observer import Observer
 from fragmenta.races.report.history import Recorded
 from fragmenta.races.report.stories import Agent, Collision, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
@@ -38,8 +41,8 @@ class LaunchWatch:
         self.locations = Locations(self.memory)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []
-        self.used: set[int] = set()
-        """The sites of ``mbarrier.init`` of all mbarriers that are used."""
+        self.used = np.zeros(len(compiled.places) + 1, np.uint8)
+        """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
         self.lock = Lock()
 
     def observer(self, cluster: Cluster) -> Observer:
@@ -160,7 +163,7 @@ class LaunchWatch:
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = rules.MBARRIER
                 # An mbarrier that is not used only lacks its mbarrier.inval.
-                if found.before.site not in self.used:
+                if not self.used[found.before.site]:
                     made.severity = INFO
         return made
 

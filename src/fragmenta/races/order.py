@@ -172,6 +172,9 @@ class Order:
         self._heads = aligned(blocks * layout.HEAD_BYTES)
         self._states = aligned(blocks * warps * plan.state_bytes)
         self._barriers = aligned(blocks * 32 * plan.barrier_bytes)
+        rows = aligned((blocks * warps + 1) * plan.row_bytes)
+        self._fences = rows.view(np.int32).reshape(-1, plan.planes, 3, plan.row)
+        """What plain fences of warps have kept; the last row is spare."""
         self._start = int(self._heads.ctypes.data)
         self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
         self._cluster = -1
@@ -202,6 +205,8 @@ class Order:
             (layout.HEAD_STATE_BYTES, plan.state_bytes),
             (layout.HEAD_BARRIERS, self._barriers.ctypes.data + rank * barriers),
             (layout.HEAD_BARRIER_BYTES, plan.barrier_bytes),
+            (layout.HEAD_FENCES, self._fences[rank * plan.warps].ctypes.data),
+            (layout.HEAD_SPARE, self._fences[-1].ctypes.data),
         ):
             longs[offset // 8] = number
 
@@ -322,6 +327,21 @@ class Order:
     def epochs(self, rank: int) -> NDArray[np.int32]:
         """The present epochs of the warps of a block, as they change."""
         return self.states(rank).view(np.int32)[:, layout.STATE_EPOCH // 4]
+
+    # ── plain fences ────────────────────────────────────────────────────────
+
+    def keep_fence(self, rank: int, warp: int, lanes: int) -> None:
+        """Keep what lanes know at a plain fence, for relaxed operations after it."""
+        clock = self._fences[rank * self.plan.warps + warp]
+        self._lanes("row", rank, warp, lanes, lanes, clock)
+        self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4] = 1
+
+    def fenced(self, rank: int, warp: int) -> Clock | None:
+        """What the last plain fence of a warp has kept."""
+        if not self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4]:
+            return None
+        found: Clock = self._fences[rank * self.plan.warps + warp]
+        return found
 
     # ── cp.async ────────────────────────────────────────────────────────────
 
