@@ -27,7 +27,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout
-from fragmenta.simt.emitter import Writer, Written, address_of, handles
+from fragmenta.simt.emitter import Writer, address_of, handles
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import Routine, as_signed, field
 from fragmenta.simt.memory import (
@@ -238,7 +238,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     failed = writer.call(
         make,
         *writer.memory,
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"ptr {lines}",
         f"ptr {places}",
@@ -295,7 +295,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
     )
     given = (
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"ptr {writer.pointer(step, 'u32')}",
         f"ptr {lines}",
@@ -328,9 +328,9 @@ def _watch_lines(
     """Write the checks of ``wmma.load`` or ``wmma.store``: piece after piece."""
     kind = "write" if "store" in instruction.qualifiers else "read"
     registers, pieces = plan.line.shape[1:]
-    at = Written(writer.temporary(), 64)
+    at = writer.temporary(64)
     for number in range(registers * pieces):
-        writer.call(made, *given, f"i64 {number}", f"ptr {at.pointer}")
+        writer.call(made, *given, f"i64 {number}", f"ptr {writer.address(at)}")
         value = items[number // pieces]
         writer.probes.access(writer, instruction, what, at, 0, [value], kind, False)
 
