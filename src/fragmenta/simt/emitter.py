@@ -99,6 +99,14 @@ class Site(NamedTuple):
     """The number of the instruction in its function."""
 
 
+class _Form(NamedTuple):
+    """An instruction with so many operands, as the table has it."""
+
+    match: Match
+    plain: tuple[tuple[str, bool], ...]
+    """The type of each operand, and whether it is a result; empty if one has more."""
+
+
 class _Call(NamedTuple):
     """A routine for an instruction, and the places of its operands."""
 
@@ -152,9 +160,13 @@ class Writer:
         self.fidelity: dict[str, str] = {}
         self.refusals: dict[int, str] = {}
         """Why an instruction cannot be executed, by its site."""
-        self._matches: dict[tuple[str, int], Match | None] = {}
+        self._forms: dict[tuple[str, int], _Form] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+        """The routine for a form with registers of some bits."""
         self._calls: dict[int, tuple[Instruction, _Call]] = {}
         """What is called for an instruction, by its identity."""
+        self._ways: dict[str, tuple[str, Handler]] = {}
+        """How each mnemonic is written."""
         self._constants: dict[tuple[int, int], Written] = {}
         self._active = ""
         """The lanes of the code block, if the present piece has loaded them."""
@@ -227,8 +239,9 @@ class Writer:
 
     def call_name(self, name: str, *arguments: str, returns: str = "void") -> str:
         """Call a function by its name."""
-        kinds = ", ".join(each.split()[0] for each in arguments)
-        self.declared[name] = f'declare {returns} @"{name}"({kinds})'
+        if name not in self.declared:
+            kinds = ", ".join(each.split()[0] for each in arguments)
+            self.declared[name] = f'declare {returns} @"{name}"({kinds})'
         text = f'call {returns} @"{name}"({", ".join(arguments)})'
         if returns == "void":
             self.line(text)
@@ -444,12 +457,21 @@ class Writer:
     def _call_of(self, mnemonic: str, operands: tuple[Written | Operand, ...]) -> _Call:
         """The routine of an instruction of the table, and where its operands are."""
         key = mnemonic, len(operands)
-        if key not in self._matches:
-            self._matches[key] = _match(*key)
-        match = self._matches[key]
-        if match is None or match.syntax.emit is None:
-            raise Error(f"{mnemonic} is not supported")
-        return self._gathered(mnemonic, match, list(operands))
+        if key not in self._forms:
+            self._forms[key] = _form(*key)
+        form = self._forms[key]
+        if not form.plain or not _PLAIN.issuperset(map(type, operands)):
+            return self._gathered(mnemonic, form.match, list(operands))
+        places = [
+            each
+            if isinstance(each, Written)
+            else (self.result if result else self.source)(each, kind)
+            for (kind, result), each in zip(form.plain, operands, strict=True)
+        ]
+        held = (key, *(at.bits for at in places))
+        if held not in self._names:
+            self._names[held] = self._gathered(mnemonic, form.match, [*places]).name
+        return _Call(self._names[held], places)
 
     def _gathered(
         self, mnemonic: str, match: Match, given: list[Written | Operand]
@@ -575,18 +597,18 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
-        why = unknown(instruction)
+        mnemonic = instruction.mnemonic
+        if mnemonic not in self._ways:
+            self._ways[mnemonic] = _way(instruction)
+        why, handler = self._ways[mnemonic]
         if why:
             self.refuse(why)
             return
-        self.guarded(lambda: self._instruction(instruction))
+        self.guarded(lambda: self._instruction(instruction, handler))
 
-    def _instruction(self, instruction: Instruction) -> None:
+    def _instruction(self, instruction: Instruction, handler: Handler) -> None:
         """Write what a probe adds before an instruction, and what it does."""
         self.probes.before(self, instruction)
-        handler = HANDLERS.get(instruction.opcode, _by_table)
-        if _unknown(instruction):
-            handler = _refused
         if instruction.guard is not None and instruction.opcode in WHOLE_WARP:
             self.if_any(lambda: handler(self, instruction))
         else:
@@ -710,13 +732,37 @@ def _holding(held: Held, at: Written) -> Held:
     return held._replace(register=at.bits)
 
 
-def _match(mnemonic: str, operands: int) -> Match | None:
+_PLAIN = frozenset({Immediate, Not, Register, Sink, Special, Symbol, Written})
+"""Operands that are in one place."""
+
+
+def _form(mnemonic: str, operands: int) -> _Form:
     """The line of the table for a mnemonic with so many operands."""
     match = TABLE.find(mnemonic, operands)
     if match is None:  # ptxas takes modifiers in any order
         found = reading(mnemonic).matches
         match = next((m for m in found if m.syntax.takes(operands)), None)
-    return match
+    if match is None or match.syntax.emit is None:
+        raise Error(f"{mnemonic} is not supported")
+    syntax, slots = match.syntax, match.syntax.operands
+    if len(slots) != operands or not all(map(_plain, slots)):
+        return _Form(match, ())
+    kinds = (syntax.type_of(each, match.qualifiers) for each in slots)
+    results = (each.result for each in slots)
+    return _Form(match, tuple(zip(kinds, results, strict=True)))
+
+
+def _plain(slot: Slot) -> bool:
+    """Whether nothing but a place and its bits counts of an operand."""
+    more = slot.hidden or slot.negatable or slot.selector or slot.vector
+    return not more and slot.type != "imm"
+
+
+def _way(instruction: Instruction) -> tuple[str, Handler]:
+    """Why an instruction cannot be written, or the function that writes it."""
+    refused = bool(_unknown(instruction))
+    handler = HANDLERS.get(instruction.opcode, _by_table)
+    return unknown(instruction), _refused if refused else handler
 
 
 def _unknown(instruction: Instruction) -> str:
