@@ -130,6 +130,9 @@ def write(writer: Writer) -> str:
             )
         ),
         f"  %budget = getelementptr i8, ptr %warp, i64 {layout.BUDGET}",
+        "  %warp_at = ptrtoint ptr %warp to i64",
+        "  %constants_at_ = ptrtoint ptr %constants to i64",
+        "  %constants_from_warp = sub i64 %constants_at_, %warp_at",
         *writer.probes.head(),
         "  br label %dispatch",
         "dispatch:",
