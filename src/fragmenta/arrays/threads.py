@@ -108,6 +108,16 @@ def _collect(
     return done
 
 
+_most_cores: int | None = None
+
+
+def use_cores(most: int) -> None:
+    """Let this process use at most so many cores, as one of several that share them."""
+    global _most_cores
+    _most_cores = most
+    cores.cache_clear()
+
+
 @cache
 def cores() -> int:
     """How many cores this process may use.
@@ -115,6 +125,8 @@ def cores() -> int:
     >>> cores() >= 1
     True
     """
+    if _most_cores is not None:
+        return _most_cores
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # this system has no CPU affinity

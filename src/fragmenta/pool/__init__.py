@@ -1,0 +1,11 @@
+"""Launches kernels in processes that stay warm.
+
+pool          Pool and Job: what users see
+manager       the thread of a pool: hands out jobs, ends workers, replaces them
+forkserver    the process that workers are forked from
+worker        what a worker does
+confining     limits that the system keeps for a worker
+packing       arguments of a launch as bytes, and back
+answers       results and errors as JSON, and back
+frames        messages between a pool and its workers
+"""
