@@ -108,13 +108,13 @@ def _collect(
     return done
 
 
-_most_cores: int | None = None
+_MOST_CORES: list[int] = []
+"""The most cores that this process may use, if somebody has said it."""
 
 
 def use_cores(most: int) -> None:
     """Let this process use at most so many cores, as one of several that share them."""
-    global _most_cores
-    _most_cores = most
+    _MOST_CORES[:] = [most]
     cores.cache_clear()
 
 
@@ -125,8 +125,8 @@ def cores() -> int:
     >>> cores() >= 1
     True
     """
-    if _most_cores is not None:
-        return _most_cores
+    if _MOST_CORES:
+        return _MOST_CORES[0]
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # this system has no CPU affinity

@@ -24,7 +24,7 @@ from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.launch.limits import Limits, how_to_raise, machine_memory, size_text
 
 GRACE = 5.0
-"""Seconds after the time of a launch, in which its worker is to stop it and to answer."""
+"""Seconds after the time of a launch, in which its worker must stop it and answer."""
 BASE = 1 << 30
 """Bytes of addresses that threads and the compiler take beside a launch's memory."""
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38

@@ -5,7 +5,8 @@ whenever the pool asks for one.  That takes milliseconds, and a worker starts wa
 has one thread and runs nothing of users, so a fork is safe.
 
 The pool talks to it over a socket.  If the pool goes, however that happens, the fork
-server ends its workers and itself; if the fork server goes, the system ends its workers.
+server ends its workers and itself; if the fork server goes, the system ends its
+workers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.pool.worker import Terms, warm_up, work
@@ -35,7 +37,7 @@ PROGRAM = "from fragmenta.pool.forkserver import main; main()"
 
 def main(run: Callable[[socket.socket, Terms], None] = work) -> None:
     """Serve the pool whose socket, process and terms are the words of the command."""
-    control, parent, launches, cores, warm = map(int, sys.argv[1:])
+    control, parent, launches, cores, warm = map(int, sys.argv[1:6])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if warm:
@@ -43,7 +45,19 @@ def main(run: Callable[[socket.socket, Terms], None] = work) -> None:
     gc.collect()
     gc.freeze()  # the collector would copy all pages in each worker
     server = _Server(socket.socket(fileno=control), parent, run)
-    server.serve(Terms(launches, cores))
+    asked = server.serve(Terms(launches, cores))
+    if sys.argv[6:] and not asked:  # the pool had no time to remove it
+        remove_socket(*sys.argv[6:])
+
+
+def remove_socket(path: str, inode: str, folder: str) -> None:
+    """Remove a socket, if it is still this one, and the folder that was made for it."""
+    with suppress(OSError):
+        if str(os.lstat(path).st_ino) == inode:
+            os.unlink(path)
+    with suppress(OSError):
+        if folder:
+            os.rmdir(folder)
 
 
 class _Server:
@@ -62,20 +76,24 @@ class _Server:
         for each in (self._wake, self._woken):
             os.set_blocking(each, False)
         self._watched = _open_process(parent)
+        self._asked_to_end = False
 
-    def serve(self, terms: Terms) -> None:
-        """Follow orders until there is nobody to give any."""
+    def serve(self, terms: Terms) -> bool:
+        """Follow orders until the last one, or until there is nobody to give any.
+
+        True if the last order was to end.
+        """
         signal.signal(signal.SIGCHLD, lambda *_: None)  # or nothing wakes
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         try:
             self._tell(READY, 0, 0)
-            while os.getppid() == self._parent:
-                if not self._turn(terms):
-                    break
+            while os.getppid() == self._parent and self._turn(terms):
+                pass
         except OSError:  # the pool has gone
             pass
         finally:
             self._end()
+        return self._asked_to_end
 
     def _turn(self, terms: Terms) -> bool:
         """Wait for something and handle it; False if the pool has no more orders."""
@@ -94,6 +112,7 @@ class _Server:
             elif letter == KILL:
                 self._kill([p for p, which in self._workers.items() if which == number])
             else:
+                self._asked_to_end = True
                 return False
         return not set(self._watched) & set(ready)
 

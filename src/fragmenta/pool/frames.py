@@ -30,7 +30,7 @@ def frame(head: bytes, data: Sequence[Bytes]) -> list[memoryview]:
     """The parts of a message, to be sent one after the other."""
     size = sum(each.size for each in data)
     parts = [memoryview(LENGTHS.pack(len(head), size) + head)]
-    return parts + [memoryview(each) for each in data if each.size]
+    return parts + [each.data for each in data if each.size]
 
 
 def send(to: socket.socket, parts: Iterable[memoryview]) -> None:
@@ -60,7 +60,7 @@ def receive(
 def _exactly(source: socket.socket, size: int) -> Bytes | None:
     """So many bytes; None if the other side goes before they have come."""
     made = aligned(size)
-    view = memoryview(made)
+    view = made.data
     while view:
         count = source.recv_into(view)
         if not count:
@@ -117,4 +117,4 @@ class Incoming:
             self.broken = True
             return
         self._parts = [aligned(head), *(aligned(size) for size in self._sizes if data)]
-        self._left = [memoryview(each) for each in self._parts if each.size]
+        self._left = [each.data for each in self._parts if each.size]

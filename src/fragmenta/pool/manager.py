@@ -15,7 +15,9 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeAlias
 
 from fragmenta import progress
@@ -78,10 +80,18 @@ class Worker:
 class Manager(threading.Thread):
     """The thread of a pool."""
 
-    def __init__(self, count: int, terms: Terms, warm: bool, program: str = PROGRAM):
+    def __init__(
+        self,
+        count: int,
+        terms: Terms,
+        warm: bool,
+        program: str = PROGRAM,
+        words: Sequence[str] = (),
+    ) -> None:
+        """``words`` are further words of the fork server's command."""
         super().__init__(name="fragmenta pool", daemon=True)
         self._count, self._terms, self._warm = count, terms, warm
-        self._program = program
+        self._program, self._words = program, words
         self._queue: deque[AnyJob] = deque()
         self._workers: dict[int, Worker] = {}
         self._numbers = 0
@@ -119,12 +129,10 @@ class Manager(threading.Thread):
 
     def wake(self) -> None:
         """Let the thread look around."""
-        try:
+        with suppress(OSError):  # it will look anyway, or it has ended
             self._woken.send(b"w")
-        except (BlockingIOError, OSError):  # it will look anyway, or it has ended
-            pass
 
-    def _was_done(self, job: AnyJob) -> None:
+    def _was_done(self, job: Future[object]) -> None:
         if job.cancelled():
             self.wake()
 
@@ -269,6 +277,7 @@ class Manager(threading.Thread):
     def _start_server(self) -> None:
         control, theirs = socket.socketpair()
         words = [theirs.fileno(), os.getpid(), *self._terms, int(self._warm)]
+        more = [*map(str, words), *self._words]
         environment = {
             "OPENBLAS_NUM_THREADS": "1",  # its threads would not survive a fork
             **os.environ,
@@ -276,7 +285,7 @@ class Manager(threading.Thread):
             progress.VARIABLE: progress.NEVER,
         }
         self._server = subprocess.Popen(
-            [sys.executable, "-c", self._program, *map(str, words)],
+            [sys.executable, "-c", self._program, *more],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=environment,
@@ -290,10 +299,8 @@ class Manager(threading.Thread):
             self._fork()
 
     def _order(self, letter: bytes, number: int) -> None:
-        try:
+        with suppress(OSError):  # it has ended, which is seen where its news are read
             self._control.send(ORDER.pack(letter, number))
-        except OSError:  # it has ended, which is seen where its news are read
-            pass
 
     def _fork(self) -> None:
         """Ask for another worker."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Number
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from fragmenta.simt.arguments import (
     memory_of,
 )
 from fragmenta.simt.empties import count_as_empty, empty_parts
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -132,8 +135,9 @@ offset=8)]
         if isinstance(of, PackedPointer):
             return Pointer(array(of.array), of.offset)
         if isinstance(of, PackedStruct):
-            pointers = [(at, Pointer(array(p.array), p.offset)) for at, p in of.pointers]
-            return Struct(of.data, tuple(pointers), of.align)
+            inside = [(at, array(to.array), to.offset) for at, to in of.pointers]
+            pointers = tuple((at, Pointer(to, by)) for at, to, by in inside)
+            return Struct(of.data, pointers, of.align)
         return of
 
     return [value(each) for each in packed.values]
@@ -156,7 +160,7 @@ def _checked(index: int, value: object) -> object:
     if isinstance(value, Pointer | Struct | np.generic):
         return value
     if isinstance(value, RAW):
-        return bytes(value)
+        return memoryview(cast("ReadableBuffer", value)).tobytes()
     if is_memory(value):
         return memory_of(value, f"argument {index}")
     if value is None or isinstance(value, Number | Decimal | str):

@@ -79,6 +79,8 @@ class Pool:
 
     # What the fork server runs.
     _program = PROGRAM
+    # Further words of its command.
+    _words: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -104,7 +106,9 @@ class Pool:
         each = max(1, cores() // self.workers)
         terms = Terms(int(launches), each)
         self._process = os.getpid()
-        self._manager = Manager(self.workers, terms, bool(warm), self._program)
+        self._manager = Manager(
+            self.workers, terms, bool(warm), self._program, self._words
+        )
         self._manager.start()
         self._close = finalize(self, _close, self._manager, self._process)
         _POOLS.add(self)

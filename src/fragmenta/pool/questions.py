@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
 from fragmenta.launch.limits import Limits
@@ -17,7 +18,7 @@ class LaunchOptions(TypedDict, total=False):
     shared: int
     target: str | None
     contract: bool
-    schedule: str | int | list[str | int]
+    schedule: str | int | Sequence[str | int]
     watch: bool | str | Watch
 
 

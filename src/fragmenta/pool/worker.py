@@ -33,6 +33,9 @@ from fragmenta.pool.frames import Bytes, frame, receive, send
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.pool.questions import Check, Launch, Question, Text
 from fragmenta.ptx.checking import check_text
+from fragmenta.races.probes.instruments import probes
+from fragmenta.simt.compiling import make
+from fragmenta.simt.mode import Mode
 
 KEPT = 64
 """Modules that a worker keeps, with their machine code."""
@@ -184,7 +187,15 @@ done:
 def warm_up() -> None:
     """Load what launches need, so that forked workers have it."""
     use_cores(1)  # no thread may be left behind
-    kernel = parse(WARM_UP).kernels["warm_up"]
+    loaded = parse(WARM_UP)
     for watch in (False, True):
-        result = kernel.launch(1, 32, [np.ones(32, np.float32)], watch=watch)
+        arguments = [np.ones(32, np.float32)]
+        result = loaded.kernels["warm_up"].launch(1, 32, arguments, watch=watch)
         json.dumps(result_json(result))
+        # The launch may have found its code in the cache, and loaded no compiler.
+        mode = Mode(watch, False, False, False)
+        make(loaded.contracted, "warm_up", "sm_80", mode, probes(mode), _any_length)
+
+
+def _any_length(lines: int) -> None:
+    """Code of the package itself may have any length."""
