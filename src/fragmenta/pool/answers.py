@@ -106,19 +106,24 @@ def error_of(given: Json) -> Error:
     if not issubclass(kind, KernelError):
         return kind(*(e for e in given["given"] if isinstance(e, str | int)))
     problems = [problem_of(each) for each in given["problems"]]
+    where = (
+        int(given["line"]),
+        str(given["source"]),
+        _three(given["block"]),
+        _three(given["thread"]),
+    )
     if issubclass(kind, KernelHazard):
         made: KernelError = KernelHazard(given["message"], given["kind"], problems)
         if isinstance(made, KernelHazard) and given["result"] is not None:
             made.result = result_of(given["result"])
     else:
-        made = kind(str(given["message"]), str(given["kind"]))
+        made = kind(str(given["message"]), str(given["kind"]), *where)
         made.problems, made.before = problems, str(given["before"])
-    made.line, made.source = int(given["line"]), str(given["source"])
+    made.line, made.source, made.block, made.thread = where
     made.place = _source(given["place"])
     made.output = str(given["output"])
     for each in given["notes"]:
         made.add_note(str(each))
-    made.block, made.thread = _three(given["block"]), _three(given["thread"])
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
@@ -110,8 +111,9 @@ class Pool:
             self.workers, terms, bool(warm), self._program, self._words
         )
         self._manager.start()
-        self._close = finalize(self, _close, self._manager, self._process)
-        _POOLS.add(self)
+        _MANAGERS.add(self._manager)
+        # A pool that nobody has any more ends when its jobs are done.
+        finalize(self, self._manager.close).atexit = False
 
     # ── jobs ────────────────────────────────────────────────────────────────
 
@@ -227,7 +229,8 @@ class Pool:
             return
         if cancel:
             self._manager.cancel_all()
-        self._close()
+        self._manager.close()
+        self._manager.join()
 
     def __enter__(self) -> Pool:
         return self
@@ -275,21 +278,24 @@ def _text(
     return Text(given, "", name)
 
 
-def _close(manager: Manager, process: int) -> None:
-    if os.getpid() == process:
-        manager.close()
-        if threading.current_thread() is not manager:
-            manager.join()
-
-
-_POOLS: WeakSet[Pool] = WeakSet()
+_MANAGERS: WeakSet[Manager] = WeakSet()
 
 
 def _in_child() -> None:
     """A forked process must not keep the sockets of pools open."""
-    for each in [*_POOLS]:
-        each._manager.release()
+    for each in [*_MANAGERS]:
+        each.release()
+    _MANAGERS.clear()
 
 
+def _at_exit() -> None:
+    """Whoever leaves Python does not wait for what is under way."""
+    for each in [*_MANAGERS]:
+        each.cancel_all()
+        each.close()
+        each.join()
+
+
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
