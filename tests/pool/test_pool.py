@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -115,9 +115,7 @@ def test_a_check_is_that_of_a_module(pool: Pool) -> None:
 
 def test_a_timeline_is_drawn_there(pool: Pool) -> None:
     x = np.arange(64, dtype=np.int32)
-    job = pool.submit(
-        MODULE, 1, 64, [x], kernel="race", watch="report", timeline=True
-    )
+    job = pool.submit(MODULE, 1, 64, [x], kernel="race", watch="report", timeline=True)
     job.result()
     kernel = MODULE.kernels["race"]
     drawn = kernel.launch(1, 64, [x.copy()], watch="report").timeline()
@@ -126,19 +124,41 @@ def test_a_timeline_is_drawn_there(pool: Pool) -> None:
 
 # ── arguments ───────────────────────────────────────────────────────────────
 
-WHOLE = np.arange(16, dtype=np.float32)
-FORMS: dict[str, Any] = {
-    "two arrays": lambda: [np.arange(4, dtype=np.float32), np.zeros(4, np.float32), 1],
-    "views of one": lambda: (lambda w: [w[2:6], w[4:12], 0.5])(WHOLE.copy()),
-    "the same twice": lambda: (lambda w: [w, w, 2.0])(WHOLE.copy()),
-    "pointers": lambda: (
-        lambda w: [ptx.pointer(w, 8), ptx.pointer(w, 32), np.float32(3)]
-    )(WHOLE.copy()),
-    "another order": lambda: [
-        np.arange(4, dtype=np.float32).reshape(2, 2).T,
-        np.zeros((2, 2), np.float32, order="F"),
-        1,
-    ],
+F32 = np.float32
+
+
+def views() -> list[Any]:
+    whole = np.arange(16, dtype=F32)
+    return [whole[2:6], whole[4:12], 0.5]
+
+
+def the_same() -> list[Any]:
+    whole = np.arange(16, dtype=F32)
+    return [whole, whole, 2.0]
+
+
+def pointers() -> list[Any]:
+    whole = np.arange(16, dtype=F32)
+    return [ptx.pointer(whole, 8), ptx.pointer(whole, 32), np.float32(3)]
+
+
+def fixed(count: int) -> Any:
+    made = np.arange(count, dtype=F32)
+    made.setflags(write=False)
+    return made
+
+
+def transposed() -> list[Any]:
+    rows = np.arange(4, dtype=F32).reshape(2, 2)
+    return [rows.T, np.zeros((2, 2), F32, order="F"), 1]
+
+
+FORMS: dict[str, Callable[[], list[Any]]] = {
+    "two arrays": lambda: [np.arange(4, dtype=F32), np.zeros(4, F32), 1],
+    "views of one": views,
+    "the same twice": the_same,
+    "pointers": pointers,
+    "another order": transposed,
     "other types": lambda: [
         np.ones(8, ml_dtypes.bfloat16),
         np.zeros(16, np.uint8),
@@ -149,17 +169,13 @@ FORMS: dict[str, Any] = {
         np.zeros(18, np.uint8)[1:17],
         bytes(4),
     ],
-    "read-only": lambda: (
-        lambda w: [w.setflags(write=False) or w, np.zeros(4, np.float32), 1]
-    )(WHOLE.copy()),
-    "an array that may not be written": lambda: (
-        lambda w: [np.zeros(4, np.float32), w.setflags(write=False) or w, 1]
-    )(WHOLE.copy()),
-    "unwritten": lambda: [ptx.empty(4), np.zeros(4, np.float32), 1],
-    "no elements": lambda: [np.zeros(0, np.float32), np.zeros(4, np.float32), 1],
-    "too few": lambda: [np.zeros(4, np.float32)],
-    "a text": lambda: [np.zeros(4, np.float32), np.zeros(4, np.float32), "1"],
-    "nothing": lambda: [None, np.zeros(4, np.float32), 1],
+    "read-only": lambda: [fixed(4), np.zeros(4, F32), 1],
+    "an array that may not be written": lambda: [np.zeros(4, F32), fixed(4), 1],
+    "unwritten": lambda: [ptx.empty(4), np.zeros(4, F32), 1],
+    "no elements": lambda: [np.zeros(0, F32), np.zeros(4, F32), 1],
+    "too few": lambda: [np.zeros(4, F32)],
+    "a text": lambda: [np.zeros(4, F32), np.zeros(4, F32), "1"],
+    "nothing": lambda: [None, np.zeros(4, F32), 1],
 }
 
 
@@ -269,8 +285,8 @@ def test_many_threads_share_a_pool(pool: Pool) -> None:
     found: list[int] = []
 
     def ask() -> None:
-        for job in pool.in_order(squares(pool, 10)):
-            found.append(int(job.arguments[0][0]))
+        jobs = pool.in_order(squares(pool, 10))
+        found.extend(int(job.arguments[0][0]) for job in jobs)
 
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for each in threads:
@@ -302,17 +318,27 @@ def test_the_time_of_a_launch_is_over(pool: Pool) -> None:
     assert why.value.kind == "seconds"
 
 
-def test_a_pool_waits_for_its_jobs_unless_something_went_wrong() -> None:
+def test_a_pool_waits_for_its_jobs() -> None:
     with Pool(1, limits=FOREVER, warm=False) as pool:
         jobs = list(squares(pool, 3))
     assert all(job.done() and not job.cancelled() for job in jobs)
     with pytest.raises(fm.Error, match="the pool is closed"):
         pool.submit(TEXT, 1, 1)
     pool.close()  # a second time is of no harm
-    with pytest.raises(ZeroDivisionError), Pool(1, warm=False) as pool:
-        jobs = [pool.submit(MODULE, 1, 1, [0], kernel="endless") for _ in range(2)]
-        raise ZeroDivisionError
-    assert all(job.cancelled() for job in jobs)
+
+
+def test_a_pool_cancels_its_jobs_if_something_goes_wrong() -> None:
+    jobs = []
+
+    def go_wrong() -> None:
+        with Pool(1, warm=False) as pool:
+            asked = (MODULE, 1, 1, [0])
+            jobs.extend(pool.submit(*asked, kernel="endless") for _ in range(2))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        go_wrong()
+    assert [job.cancelled() for job in jobs] == [True, True]
 
 
 def test_a_pool_is_of_the_process_that_made_it(pool: Pool) -> None:

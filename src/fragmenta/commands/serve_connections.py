@@ -35,7 +35,7 @@ from fragmenta.commands.serve_requests import (
 )
 from fragmenta.errors import BadCall, BadFile, Error
 from fragmenta.launch.limits import Limits
-from fragmenta.pool.forkserver import remove_socket
+from fragmenta.pool.orders import remove_socket
 from fragmenta.pool.pool import Pool
 
 PART = 1 << 16

@@ -7,7 +7,7 @@ executed: an error is one of :mod:`fragmenta.errors`, made of numbers and texts.
 from __future__ import annotations
 
 import base64
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fragmenta import errors
 from fragmenta.api.kernels import Result
@@ -15,8 +15,10 @@ from fragmenta.errors import Error, KernelError, KernelHazard
 from fragmenta.launch import result as records
 from fragmenta.launch.limits import no_memory
 from fragmenta.pool.confining import crashed
-from fragmenta.ptx.checking.problem import Problem, Related, problems_of
 from fragmenta.ptx.module import Source
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
 
 Json: TypeAlias = dict[str, Any]
 """An answer, as JSON is read."""
@@ -79,6 +81,9 @@ def error_json(error: BaseException) -> Json:
         plain = all(isinstance(each, str | int) for each in error.args)
         given = list(error.args) if plain else [str(error)]
         return {"error": type(error).__name__, "given": given}
+    # The pool itself needs it only if there are problems.
+    from fragmenta.ptx.checking.problem import problems_of
+
     result = error.result if isinstance(error, KernelHazard) else None
     return {
         "error": type(error).__name__,
@@ -160,6 +165,8 @@ def problem_json(problem: Problem) -> Json:
 
 def problem_of(given: Json) -> Problem:
     """The inverse of :func:`problem_json`."""
+    from fragmenta.ptx.checking.problem import Problem, Related
+
     given.pop("frames", None)  # the source has them
     for each in given["related"]:
         each.pop("frames", None)

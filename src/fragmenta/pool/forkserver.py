@@ -16,23 +16,22 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 
 from fragmenta.pool.confining import die_with_parent
-from fragmenta.pool.worker import Terms, warm_up, work
-
-ORDER = struct.Struct("<cxxxI")
-"""An order of the pool: its letter, and the number of a worker."""
-FORK, KILL, END = b"f", b"k", b"e"
-NEWS = struct.Struct("<cxxxIi")
-"""News for the pool: a letter, the number of a worker, and its exit status."""
-READY, ENDED = b"r", b"x"
-
-PROGRAM = "from fragmenta.pool.forkserver import main; main()"
-"""What a fork server runs; the words after it are those that :func:`main` reads."""
+from fragmenta.pool.orders import (
+    END,
+    ENDED,
+    FORK,
+    KILL,
+    NEWS,
+    ORDER,
+    READY,
+    Terms,
+    remove_socket,
+)
+from fragmenta.pool.worker import warm_up, work
 
 
 def main(run: Callable[[socket.socket, Terms], None] = work) -> None:
@@ -48,16 +47,6 @@ def main(run: Callable[[socket.socket, Terms], None] = work) -> None:
     asked = server.serve(Terms(launches, cores))
     if sys.argv[6:] and not asked:  # the pool had no time to remove it
         remove_socket(*sys.argv[6:])
-
-
-def remove_socket(path: str, inode: str, folder: str) -> None:
-    """Remove a socket, if it is still this one, and the folder that was made for it."""
-    with suppress(OSError):
-        if str(os.lstat(path).st_ino) == inode:
-            os.unlink(path)
-    with suppress(OSError):
-        if folder:
-            os.rmdir(folder)
 
 
 class _Server:
@@ -111,7 +100,7 @@ class _Server:
                 self._fork(number, socket.socket(fileno=sockets[0]), terms)
             elif letter == KILL:
                 self._kill([p for p, which in self._workers.items() if which == number])
-            else:
+            elif letter == END:
                 self._asked_to_end = True
                 return False
         return not set(self._watched) & set(ready)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fragmenta.api.kernels import Result
 from fragmenta.launch.limits import Limits
@@ -20,7 +20,9 @@ from fragmenta.pool.confining import crashed
 from fragmenta.pool.frames import Bytes, frame
 from fragmenta.pool.packing import unpack
 from fragmenta.pool.questions import Question
-from fragmenta.ptx.checking.problem import Problem
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
 
 Answer = TypeVar("Answer")
 

@@ -23,23 +23,24 @@ from typing import TypeAlias
 from fragmenta import progress
 from fragmenta.errors import Error, KernelFault
 from fragmenta.pool import confining
-from fragmenta.pool.forkserver import (
+from fragmenta.pool.frames import Incoming
+from fragmenta.pool.job import Job
+from fragmenta.pool.orders import (
     END,
     ENDED,
     FORK,
+    HERE,
     KILL,
     NEWS,
     ORDER,
     PROGRAM,
     READY,
+    Terms,
 )
-from fragmenta.pool.frames import Incoming
-from fragmenta.pool.job import Job
-from fragmenta.pool.worker import Terms
 
 AnyJob: TypeAlias = Job[object]
 MOST_FAILURES = 5
-"""Workers in a row that may end before they answer anything."""
+"""Workers in a row that may end as they begin."""
 REMEMBERED = 4096
 """Texts that a worker is known to have seen."""
 
@@ -56,6 +57,8 @@ class Worker:
         """When it is ended if it has not answered."""
         self.error: Error | None = None
         """Why it was ended, for the one who waits for the job."""
+        self.here = False
+        """Whether it has begun."""
         self.ended = False
         """Whether no more jobs are given to it."""
         self.seen: set[int] = set()
@@ -63,7 +66,7 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Whether it can take a job."""
-        return self.job is None and not self.ended
+        return self.here and self.job is None and not self.ended
 
     def take(self, job: AnyJob) -> None:
         """Give it a job."""
@@ -226,8 +229,11 @@ class Manager(threading.Thread):
 
     def _receive(self, worker: Worker) -> None:
         incoming = worker.incoming
-        if incoming is None:  # it says something that nobody asked for, or has ended
-            self._forget_socket(worker)
+        if incoming is None:
+            if not worker.here and worker.socket.recv(len(HERE)) == HERE:
+                worker.here = True
+            else:  # it has ended, or says what nobody asked
+                self._forget_socket(worker)
             return
         while incoming.read(worker.socket):
             if incoming.complete:
@@ -347,14 +353,13 @@ class Manager(threading.Thread):
         self._forget_socket(worker)
         job = worker.job
         if job is None:
-            if status and not worker.error:
-                self._failures += 1
+            self._failures += not worker.here
         elif not job.cancelled():
             job.fail(worker.error or confining.died(status, job.limits))
         if self._failures >= MOST_FAILURES:
             raise Error(
-                f"{MOST_FAILURES} processes of the pool in a row ended as they began, "
-                f"the last with status {status}; the error stream says why"
+                f"{MOST_FAILURES} workers in a row ended as they began, the last with "
+                f"status {status}; the error stream says why"
             )
         alive = sum(not each.ended for each in self._workers.values())
         for _ in range(alive, self._count):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakSet, finalize
 
 from fragmenta.api.kernels import Result
@@ -21,14 +21,15 @@ from fragmenta.launch import kernel as records
 from fragmenta.launch.limits import Limits, check_limits
 from fragmenta.launch.options import Watch
 from fragmenta.pool.confining import check_system
-from fragmenta.pool.forkserver import PROGRAM
 from fragmenta.pool.job import Job, checked, launched
 from fragmenta.pool.manager import AnyJob, Manager
+from fragmenta.pool.orders import PROGRAM, Terms
 from fragmenta.pool.packing import pack
 from fragmenta.pool.questions import Check, Launch, Text
-from fragmenta.pool.worker import Terms
-from fragmenta.ptx.checking.problem import Problem
 from fragmenta.units.schedule import EAGER
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
 
 MOST_WORKERS = 1024
 LAUNCHES = 10_000
@@ -36,7 +37,7 @@ LAUNCHES = 10_000
 AHEAD = 4
 """Jobs for each worker that are taken from an iterator ahead of their turn."""
 
-AJob = TypeVar("AJob", bound=Job[Result] | Job[list[Problem]])
+AJob = TypeVar("AJob", bound="Job[Result] | Job[list[Problem]]")
 
 
 class Pool:

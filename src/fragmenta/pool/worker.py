@@ -13,7 +13,6 @@ import pickle
 import socket
 from collections import OrderedDict
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from fragmenta.pool.answers import (
 )
 from fragmenta.pool.confining import confine, release, seal
 from fragmenta.pool.frames import Bytes, frame, receive, send
+from fragmenta.pool.orders import HERE, Terms
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.pool.questions import Check, Launch, Question, Text
 from fragmenta.ptx.checking import check_text
@@ -43,21 +43,13 @@ GROWN = 1 << 30
 """Bytes that a worker may have grown by; then it ends."""
 
 
-class Terms(NamedTuple):
-    """What a pool says to each of its workers."""
-
-    launches: int
-    """Launches after which it ends."""
-    cores: int
-    """Cores that a launch may use."""
-
-
 def work(pool: socket.socket, terms: Terms) -> None:
     """Answer questions until the pool has no more, or the worker has to end."""
     seal()
     use_cores(terms.cores)
     gc.enable()
     worker = _Worker(terms)
+    pool.sendall(HERE)
     while not worker.ended:
         asked = receive(pool, _read)
         if asked is None:
