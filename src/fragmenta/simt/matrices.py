@@ -28,10 +28,9 @@ from fragmenta.ptx.module import (
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer, Written, address_of, handles
-from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.layout import LANES, PLAIN, Fault
 from fragmenta.simt.library import Routine, as_signed, field
 from fragmenta.simt.memory import (
-    PLAIN,
     Access,
     addresses,
     fault,
