@@ -50,7 +50,12 @@ class Client(Protocol):
     """What is used of a ``dask.distributed.Client``."""
 
     def submit(
-        self, function: Callable[[int, int], Portion], first: int, last: int, *, pure: bool
+        self,
+        function: Callable[[int, int], Portion],
+        first: int,
+        last: int,
+        *,
+        pure: bool,
     ) -> object:
         """Let a worker call a function; the future of what it returns."""
 
@@ -64,12 +69,6 @@ class Client(Protocol):
         """The threads of each worker."""
 
 
-class Asked(Options):
-    """The options of a launch, and its limits."""
-
-    limits: Limits
-
-
 class Recipe(TypedDict):
     """What a worker makes the same launch from."""
 
@@ -80,7 +79,8 @@ class Recipe(TypedDict):
     name: str
     memory: list[_Memory]
     parameters: bytes
-    asked: Asked
+    options: Options
+    limits: Limits
     watch: bool
     strict: bool
     schedule: str | int
@@ -95,15 +95,18 @@ class Spread:
         self,
         source: Source,
         name: str,
-        asked: Asked,
+        options: Options,
+        limits: Limits,
         client: Client,
     ) -> None:
         self.source, self.name, self.client = source, name, client
-        self.asked = asked
+        self.options, self.limits = options, limits
         self.output = ""
         """What the kernel has printed so far."""
         self._here: set[int] = set()
         """The portions that depend on others."""
+        self._counts = np.zeros(0, np.int64)
+        """How often each code block was executed."""
 
     def run(self, launch: Launch, limit: int | None) -> str:
         """Run all blocks; what they printed."""
@@ -114,22 +117,22 @@ class Spread:
         segments = _writable(launch)
         found = conflicts([each.data.size for each in segments], parts)
         self._here |= self._dependent(launch, segments, found)
-        counts = np.zeros_like(launch.counts)
+        self._counts = np.zeros_like(launch.counts)
         merger = Merger(segments)
         try:
             for number, (first, last) in enumerate(pieces):
                 if number in self._here:
-                    counts += self._run_here(launch, limit, first, last)
+                    self._run_here(launch, limit, first, last)
                 else:
-                    counts += self._take(launch, parts[number], merger)
+                    self._take(launch, parts[number], merger)
                 launch.progress((number + 1) / len(pieces))
         finally:
-            launch.counts = counts
+            launch.counts = self._counts
             launch.arguments.write_back()
             machine = launch.machine
             if machine is not None and machine.watching is not None:
                 machine.watching.collect(machine.problems)
-        if limit is not None and total(launch.compiled, counts) > limit:
+        if limit is not None and total(launch.compiled, self._counts) > limit:
             raise KernelFault(over_limit(limit), "limit")
         return self.output
 
@@ -163,11 +166,10 @@ class Spread:
             self.client.cancel(futures)
             raise
 
-    def _take(
-        self, launch: Launch, part: Portion, merger: Merger
-    ) -> NDArray[np.int64]:
-        """Add what came of a portion to the launch; how often it executed what."""
+    def _take(self, launch: Launch, part: Portion, merger: Merger) -> None:
+        """Add what came of a portion to the launch."""
         merger.add(part)
+        self._counts += part.counts
         self.output += part.output
         if launch.machine is not None:
             for each in part.problems:
@@ -176,19 +178,18 @@ class Spread:
                 launch.machine.watching.take(part.told)
         if part.fault is not None:
             raise part.fault
-        return part.counts
 
     def _run_here(
         self, launch: Launch, limit: int | None, first: int, last: int
-    ) -> NDArray[np.int64]:
-        """Run a portion on the memory of the launch; how often it executed what."""
+    ) -> None:
+        """Run a portion on the memory of the launch."""
         before = len(launch.host.text)
         try:
             with launch.interrupts:
                 run_blocks(launch, limit, first, last)
         finally:
             self.output += launch.host.text[before:]
-        return launch.counts
+            self._counts += launch.counts
 
     def _recipe(self, launch: Launch) -> Recipe:
         machine, mode = launch.machine, Mode(*launch.compiled.mode)
@@ -205,7 +206,8 @@ class Spread:
                 for each in launch.arguments.segments
             ],
             "parameters": launch.parameters.tobytes(),
-            "asked": self.asked,
+            "options": self.options,
+            "limits": self.limits,
             "watch": mode.watch,
             "strict": machine is not None and machine.strict,
             "schedule": EAGER if machine is None else machine.schedule.given,
@@ -309,18 +311,17 @@ class _Memory(NamedTuple):
 def _again(recipe: Recipe) -> Launch:
     """The same launch, on copies of its arrays."""
     source = Source(reading.parse(recipe["text"], recipe["file"]))
-    asked = dict(recipe["asked"])
     launch = source.launch(
         recipe["name"],
         recipe["shape"],
         Received([each.copy() for each in recipe["memory"]], recipe["parameters"]),
-        meter=Meter(asked.pop("limits")),
+        meter=Meter(recipe["limits"]),
         watch=recipe["watch"],
         strict=recipe["strict"],
         schedule=recipe["schedule"],
         defined=recipe["defined"],
         language=recipe["language"],
-        **asked,
+        **recipe["options"],
     )
     variables = recipe["variables"]
     for each in launch.places:

@@ -103,8 +103,9 @@ class Kernel:
         arguments are changed in place; ``shared`` is the size of dynamic shared memory
         in bytes.  ``limits`` says what the launch may take: :class:`Limits`.
         ``contract=False`` does not fuse products and sums as the assembler does.
-        ``client`` is a Dask client, whose workers then run the blocks.  ``progress`` is
-        called now and then with the share of blocks that have begun.
+        ``client`` is a Dask client, whose workers then run the blocks, cluster by
+        cluster, with the bits and the reports of one machine.  ``progress`` is called
+        now and then with the share of blocks that have begun.
         ``cooperative=True`` is a cooperative launch: all blocks are under way at the
         same time, and ``grid.sync()`` of cooperative groups synchronises them.
 
@@ -192,10 +193,9 @@ class Kernel:
 
         spread = None
         if client is not None:
-            from fragmenta.launch.dask import Asked, Spread
+            from fragmenta.launch.dask import Spread
 
-            asked: Asked = {**options, "limits": limits}
-            spread = Spread(self.loaded, self.name, asked, client)
+            spread = Spread(self.loaded, self.name, options, limits, client)
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             return _run(launch, most, spread)

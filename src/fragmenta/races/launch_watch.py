@@ -131,10 +131,12 @@ class LaunchWatch:
     def recorded(self) -> list[Recorded]:
         """The histories of some clusters, with the problems that were found there."""
         launch, found = self.machine.launch, list(self.machine.problems)
-        kept = {k: v for told in self._told for k, v in told.kept.items()}
         wrong = {each.block for each in found}
-        kept = {k: v for k, v in kept.items() if not k or wrong & set(launch.shape.members(k))}
-        kept |= self._kept()
+        kept = self._kept()
+        for told in self._told:
+            for number, notes in told.kept.items():
+                if number == 0 or wrong & set(launch.shape.members(number)):
+                    kept[number] = notes
         made = []
         for number, notes in sorted(kept.items()):
             members = launch.shape.members(number)
