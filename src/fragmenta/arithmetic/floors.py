@@ -373,14 +373,16 @@ def _step(code: Code, v: FloorVariant, w: Work, at: Panel, product: Value) -> No
         _limit(e.value, base, v) for e, base in zip(exponents, bases, strict=True)
     ]
     counts = _counts(code, v, w, at, pairs, limits)
-    units = [
-        _units(some, start) for some, start in zip(sums, starts, strict=True)
-    ]
+    units = [_units(some, start) for some, start in zip(sums, starts, strict=True)]
     if _may_overflow(v):
         large = code.constant(0, I32).in_all_lanes() != 0
         for some, start, unit in zip(sums, starts, units, strict=True):
             whole = bits_of(some) - bits_of(start)
-            large = large | (convert(whole, I32) != 0) if False else large | _large(whole, unit)
+            large = (
+                large | (convert(whole, I32) != 0)
+                if False
+                else large | _large(whole, unit)
+            )
         unusual.value = unusual.value | convert(any_lane(large), I32, signed=False)
     for row in range(GROUP):
         with code.when(unusual.value == 0):
@@ -398,9 +400,7 @@ def _step(code: Code, v: FloorVariant, w: Work, at: Panel, product: Value) -> No
             w.sums[row * LANES] = to_float32(settle(x, e, total, None, rounding))
 
 
-def _tops(
-    code: Code, v: FloorVariant, w: Work, at: Panel, pairs: Value
-) -> list[Value]:
+def _tops(code: Code, v: FloorVariant, w: Work, at: Panel, pairs: Value) -> list[Value]:
     """The largest sum of exponents of the products, for each row and column."""
     least = code.constant(NOTHING, I8).in_all_lanes(_PAIR)
     tops = [code.variable(least) for _ in range(GROUP)]

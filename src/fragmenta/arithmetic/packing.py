@@ -125,6 +125,7 @@ def _relative(found: Element, base: Value | None) -> tuple[Value, Value]:
 
 # -- columns ------------------------------------------------------------------
 
+
 @once
 def column_packer(of: Packing) -> Traced:
     """A kernel that packs a panel: ``count`` elements of up to eight columns.

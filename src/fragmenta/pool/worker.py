@@ -32,7 +32,7 @@ from fragmenta.pool.frames import Bytes, frame, receive, send
 from fragmenta.pool.orders import HERE, Terms
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.pool.questions import Check, Launch, Question, Text
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from fragmenta.races.probes.instruments import probes
 from fragmenta.simt.compiling import make
 from fragmenta.simt.mode import Mode
