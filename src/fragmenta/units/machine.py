@@ -8,19 +8,20 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
-from fragmenta.simt.layout import RANK_BITS, Fault, Status
+from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
@@ -49,8 +50,9 @@ if TYPE_CHECKING:
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
-    from fragmenta.units.warpgroups import Registers, Warpgroup
-    from fragmenta.units.work import Work
+    from fragmenta.units.warpgroups import Warpgroup
+    from fragmenta.units.wgmma_forms import Forms, Registers
+    from fragmenta.units.work import Range, Work
 
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
@@ -70,8 +72,6 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
-        self.held: int | None = None
-        """The product at which it waits for the others of its warpgroup."""
         self.registers: dict[int, Registers] = {}
         """The registers of loads and stores of tensor memory, by event."""
 
@@ -150,6 +150,7 @@ class Block(Record):
         }
         self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
+        self._warpgroup_records = fresh(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
         self.groups: dict[int, Queue] = {}
         """Groups of ``cp.async``, by warp."""
         self._bulk: dict[int, BulkQueue] = {}
@@ -170,6 +171,7 @@ class Block(Record):
             (fast.STATE_SHARED, address(self.shared)),
             (fast.STATE_SHARED_SIZE, self.shared.size),
             (fast.STATE_BLOCK, self.context.address),
+            (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
             (fast.STATE_QUEUES, address(self._queues)),
         ):
             self.longs[offset >> 3] = number
@@ -191,6 +193,16 @@ class Block(Record):
             self._bulk[number] = BulkQueue(self.cluster, memory)
         return self._bulk[number]
 
+    def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
+        """The record of a warpgroup."""
+        size = fast.GROUP_BYTES
+        return self._warpgroup_records[number * size :][:size]
+
+    @property
+    def started(self) -> list[Work]:
+        """The work that machine code has put in flight."""
+        return [work for each in self.warpgroups.values() for work in each.unknown]
+
     def begin(self, index: int) -> None:
         """A new block begins."""
         self.index = index
@@ -201,8 +213,6 @@ class Block(Record):
             each.reset()
         self._forget_groups()
         self.tensor = None
-        for warp in self.warps:
-            warp.held = None
 
     def _forget_groups(self) -> None:
         # Work names the queue that it is in: without this it would not be freed.
@@ -294,9 +304,8 @@ class Cluster(Record):
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
     """The blocks that have ended, by rank."""
-    ordinal = Long(fast.CLUSTER_ORDINAL)
-    """How many pieces of work were put in flight."""
     _pending = Word(fast.CLUSTER_PENDING)
+    _ordinal = Long(fast.CLUSTER_ORDINAL)
 
     def __init__(
         self, machine: Machine, contexts: list[Context], alone: bool = False
@@ -337,7 +346,8 @@ class Cluster(Record):
         self.longs[fast.CLUSTER_BARRIER >> 3] = self.barrier.address
         self.longs[fast.CLUSTER_MAPS >> 3] = machine.maps.address
         entry = machine.address
-        if functions is not None and not self.alone and machine.fast:
+        fast_paths = machine.fast and not machine.notes  # which Python writes
+        if functions is not None and not self.alone and fast_paths:
             table = machine.event_table(functions.keys() if functions else None)
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
@@ -382,8 +392,10 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
-        work.ordinal = self.ordinal
-        self.ordinal += 1
+        self._ordinal += 1
+        work.ordinal = self._ordinal
+        if self.machine.notes:
+            self.machine.note(work.goals, work.noted)
         if self.schedule.eager:
             work.finish()
         else:
@@ -409,19 +421,22 @@ class Cluster(Record):
 
     def relax(self) -> bool:
         """Finish some work because no lane can go on; whether there was any."""
-        found = self._all_in_flight()
-        if not found:
+        left = self.unfinished
+        if not left:
             return False
         if self.schedule.random is not None:
-            self.schedule.random.choice(found).finish()
+            self.schedule.random.choice(left).finish()
         else:
-            for work in found:
+            for work in left:
                 work.finish()
         return True
 
-    def _all_in_flight(self) -> list[Work]:
-        """Python's work and that of machine code, the oldest first."""
-        return sorted([*self.in_flight, *self.pool.in_flight()], key=_ordinal)
+    @property
+    def unfinished(self) -> list[Work]:
+        """All work in flight, the oldest first, also what machine code has started."""
+        found = [work for block in self.blocks for work in block.started]
+        found += self.pool.in_flight()
+        return sorted([*self.in_flight, *found], key=_ordinal)
 
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
@@ -439,7 +454,7 @@ class Cluster(Record):
     def end(self) -> None:
         """All threads have ended."""
         self.port.end()
-        for work in self._all_in_flight():
+        for work in self.unfinished:
             work.finish()
 
     def close(self) -> None:
@@ -494,6 +509,12 @@ class Watching(Protocol):
     def collect(self, problems: Problems) -> None:
         """Add the problems that it found."""
 
+    def told(self) -> Any:
+        """What it found, in plain types, for one in another process."""
+
+    def take(self, told: Any) -> None:
+        """Add what one in another process found in other clusters."""
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
 
@@ -524,6 +545,8 @@ class Machine:
         """The errors, by the address of the block."""
         self.watching: Watching | None = None
         """What observes the launch, if anything does."""
+        self.notes: dict[int, NDArray[np.uint8]] = {}
+        """How each byte of global memory was written, by slot, if that is noted."""
 
     @cached_property
     def asynchronous(self) -> bool:
@@ -547,6 +570,19 @@ class Machine:
         """Whether the kernel uses tensor memory."""
         return any(each.words[0] == "tcgen05" for each in self.events)
 
+    @once_property
+    def forms(self) -> Forms:
+        """The forms of the products of ``wgmma``."""
+        from fragmenta.units.wgmma_forms import Forms
+
+        size = next(iter(self.blocks.values())).shared.size
+        return Forms(self.launch.target, size)
+
+    def know_form(self, event: Event, form: int) -> None:
+        """Let fast paths find the form of an event."""
+        for table in self._tables.values():
+            table.know_form(event, form)
+
     def located(self, event: Event, read: Callable[[list[Plain]], Located]) -> Located:
         """Where the operands of a product are, read once."""
         found = self._located.get(event.number)
@@ -554,6 +590,16 @@ class Machine:
             made = read(self.launch.compiled.events[event.number][2][0])
             found = self._located.setdefault(event.number, made)
         return found
+
+    def note(self, ranges: Iterable[Range], kind: int) -> None:
+        """Note how bytes of global memory are written, as compiled code does."""
+        for each in ranges if self.notes else ():
+            for start in each.starts.tolist():
+                offset = start & (1 << layout.SLOT_BITS) - 1
+                notes = self.notes.get(start >> layout.SLOT_BITS)
+                if notes is not None and each.space == "global":
+                    part = notes[offset : offset + each.size]
+                    part[:] = np.where((part == 0) | (part == kind), kind, MIXED)
 
     def port(self, cluster: Cluster) -> Port:
         """The observer of a cluster."""

@@ -14,6 +14,7 @@ from fragmenta.units.fast import (
     mbarriers,
     task_layout,
     tasks,
+    wgmma,
 )
 from fragmenta.units.fast.copy_forms import Form, form
 from fragmenta.units.fast.step import OPERAND
@@ -37,16 +38,17 @@ class Handler(NamedTuple):
 Finder = Callable[[tuple[str, ...], int], "Handler | None"]
 
 
-def _generic(words: tuple[str, ...]) -> int:
+def _flags(words: tuple[str, ...]) -> int:
     shared = any(word.startswith("shared") for word in words)
-    return 0 if shared else mbarriers.GENERIC
+    found = 0 if shared else mbarriers.GENERIC
+    return found | layout.RELAXED * ("relaxed" in words)
 
 
 def _arrive(words: tuple[str, ...], count: int) -> Handler | None:
     if "noComplete" in words or "arrive_drop" in words:
         return None
     expects = "expect_tx" in words
-    flags = _generic(words)
+    flags = _flags(words)
     # The result is left out of some remote arrivals.
     remote = "shared::cluster" in words and count == 1 + expects
     first = 0 if remote else 1
@@ -59,11 +61,11 @@ def _arrive(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _expect(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(mbarriers.EXPECT, _generic(words), (-1, 0, 1), (layout.PORT_USED,))
+    return Handler(mbarriers.EXPECT, _flags(words), (-1, 0, 1), (layout.PORT_USED,))
 
 
 def _wait(words: tuple[str, ...], count: int) -> Handler | None:
-    flags = _generic(words)
+    flags = _flags(words)
     flags |= mbarriers.PARITY * ("parity" in words)
     flags |= mbarriers.TESTS * ("test_wait" in words)
     calls = layout.PORT_USED, layout.PORT_ACQUIRE, layout.PORT_STALL
@@ -138,6 +140,23 @@ def _cluster_wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(cluster_barrier.WAIT, 0, (), (layout.PORT_PASS,))
 
 
+def _product(words: tuple[str, ...], count: int) -> Handler | None:
+    calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
+    return Handler(wgmma.ISSUE, 0, (), calls)
+
+
+def _products_fence(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.FENCE, wgmma.FENCES, (), (layout.PORT_FENCE,))
+
+
+def _products_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.COMMIT, 0, (), (layout.PORT_FENCE,))
+
+
+def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
+
+
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
@@ -149,6 +168,10 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
     ("cp", "async", "bulk", "wait_group"): _bulk_wait,
     ("barrier", "cluster", "arrive"): _cluster_arrive,
     ("barrier", "cluster", "wait"): _cluster_wait,
+    ("wgmma", "mma_async"): _product,
+    ("wgmma", "fence"): _products_fence,
+    ("wgmma", "commit_group"): _products_commit,
+    ("wgmma", "wait_group"): _products_wait,
 }
 """By the words with which instructions begin; the longest that fits counts."""
 
@@ -162,6 +185,11 @@ ROUTINES = (
     *copies.ROUTINES,
     *groups.ROUTINES,
     *cluster_barrier.ROUTINES,
+    wgmma.RUN,
+    wgmma.ISSUE,
+    wgmma.FENCE,
+    wgmma.COMMIT,
+    wgmma.WAIT,
 )
 """All routines that fast paths consist of."""
 

@@ -455,8 +455,8 @@ def _issue(code: Code, cluster: Raw, record: Raw) -> None:
     task = Task(code, cluster, record)
     ordinal = field(code, cluster, layout.CLUSTER_ORDINAL, I64)
     task.in_pool(at.POOL_FREE)[0] = task.word(at.TASK_NEXT)[0]
-    task.long(at.TASK_ORDINAL)[0] = ordinal[0]
     ordinal[0] = ordinal[0] + 1
+    task.long(at.TASK_ORDINAL)[0] = ordinal[0]
     task.word(at.TASK_STATE)[0] = code.constant(at.IN_FLIGHT, I32)
 
     def counted(rank: Value) -> None:
