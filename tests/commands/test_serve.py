@@ -244,7 +244,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a zero byte": ({**GOOD, "arguments": [{"file": "a\0b"}]}, "no zero bytes"),
     "a file in words": ({**GOOD, "arguments": ["/etc/x.npy"]}, "neither a .npy"),
     "no request to cancel": ({"id": 9, "op": "cancel"}, "no request 9 is under way"),
-    "another protocol": ({"op": "hello", "protocol": 2}, "speaks protocol 1; given '2'"),
+    "another protocol": (
+        {"op": "hello", "protocol": 2},
+        "speaks protocol 1; given '2'",
+    ),
 }
 
 

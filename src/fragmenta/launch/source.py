@@ -18,7 +18,7 @@ from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, Module
-from fragmenta.simt.arguments import Arguments
+from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
 from fragmenta.simt.context import Shape
 from fragmenta.simt.mode import Mode
@@ -120,7 +120,7 @@ class Source:
         self,
         name: str,
         shape: Shape,
-        arguments: Iterable[object],
+        arguments: Iterable[object] | Received,
         *,
         shared: int,
         target: str,
@@ -148,7 +148,9 @@ class Source:
             partial(self.changed, contract),
             ready,
             shape,
-            Arguments(self.module.functions[name], arguments, names),
+            arguments
+            if isinstance(arguments, Received)
+            else Arguments(self.module.functions[name], arguments, names),
             self.variables_of(ready, meter),
             shared,
             stack,

@@ -113,7 +113,7 @@ class _Worker:
         return head
 
     def _check(self, question: Check) -> Json:
-        from fragmenta.ptx.checking import check_text
+        from fragmenta.ptx.checking.texts import check_text
 
         text = question.text
         found = check_text(text.text, question.target, text.file)

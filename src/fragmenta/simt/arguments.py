@@ -244,16 +244,23 @@ class Arguments:
         made[:] = np.frombuffer(bytes(memory), np.uint8)
         return made
 
-    @property
-    def overlap(self) -> bool:
-        """Whether two different arrays share some memory."""
-        return any(len({p.start for p in g.places}) > 1 for g in self._groups)
-
     def write_back(self) -> None:
         """Copy what was written in copies back into the arrays."""
         for group, segment in zip(self._groups, self.segments, strict=True):
             if not group.in_place and segment.writable:
                 group.memory()[:] = segment.data
+
+
+class Received:
+    """The parameters and the memory of a launch that was made in another process."""
+
+    def __init__(self, segments: list[Segment], parameters: bytes) -> None:
+        self.segments = segments
+        self.parameters = aligned(len(parameters))
+        self.parameters[:] = np.frombuffer(parameters, np.uint8)
+
+    def write_back(self) -> None:
+        """Nothing is a copy here: what was written is sent back."""
 
 
 @dataclass(eq=False)
