@@ -329,11 +329,10 @@ def test_lines_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         reader.feed_data(said)
         reader.feed_eof()
         lines = serve_connections._lines(reader, lambda: found.append(b"too long"))
-        async for line in lines:
-            found.append(line)
+        found.extend([line async for line in lines])
 
     asyncio.run(read())
-    assert found == [b"0123456789", b"too long", b"too long", b"ab", b"", b"cd"]
+    assert found == [b"too long"] * 2 + [b"0123456789", b"ab", b"", b"cd"]
 
 
 # ── the end ─────────────────────────────────────────────────────────────────
