@@ -38,10 +38,9 @@ from fragmenta.ptx.module import (
 from fragmenta.registers.fragment import Fragment
 from fragmenta.simt import layout, warps
 from fragmenta.simt.emitter import Writer, Written, address_of, handles
-from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.layout import LANES, PLAIN, Fault
 from fragmenta.simt.library import POINTER, Routine, as_signed, field
 from fragmenta.simt.memory import (
-    PLAIN,
     Access,
     addresses,
     fault,
