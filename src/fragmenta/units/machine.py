@@ -20,7 +20,8 @@ from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
-from fragmenta.simt.context import Context, address_of
+from fragmenta.simt.compiled import address_of
+from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.bulk_groups import BulkQueue
