@@ -232,6 +232,8 @@ RETURNS = 1024
 
 POISON = 0x7FFF7FFF
 """What memory holds, word by word, while work that writes it is in flight."""
+PLAIN, MIXED = 1, 255
+"""Notes: written by a store; written in several ways.  Between them: atomics."""
 
 
 class Status(IntEnum):

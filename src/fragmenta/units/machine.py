@@ -8,9 +8,9 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.context import Context, address_of
-from fragmenta.simt.layout import RANK_BITS, Fault, Status
+from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events, first
 from fragmenta.units.fast import layout as fast
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fragmenta.units.tmem_moves import Move
     from fragmenta.units.warpgroups import Warpgroup
     from fragmenta.units.wgmma_forms import Forms, Registers
-    from fragmenta.units.work import Work
+    from fragmenta.units.work import Range, Work
 
 GroupKey: TypeAlias = tuple[str, int] | tuple[str, int, int]
 """``("cp.async", warp)`` or ``("bulk", warp, lane)``."""
@@ -325,7 +325,8 @@ class Cluster(Record):
         ]
         self.longs[fast.CLUSTER_PYTHON >> 3] = machine.address
         entry = machine.address
-        if functions is not None and not self.alone and machine.fast:
+        fast_paths = machine.fast and not machine.notes  # which Python writes
+        if functions is not None and not self.alone and fast_paths:
             table = machine.event_table(functions.keys() if functions else None)
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
@@ -371,6 +372,8 @@ class Cluster(Record):
         work.cluster, work.started = self, True
         self._ordinal += 1
         work.ordinal = self._ordinal
+        if self.machine.notes:
+            self.machine.note(work.goals, work.noted)
         if self.schedule.eager:
             work.finish()
         else:
@@ -480,6 +483,12 @@ class Watching(Protocol):
     def collect(self, problems: Problems) -> None:
         """Add the problems that it found."""
 
+    def told(self) -> Any:
+        """What it found, in plain types, for one in another process."""
+
+    def take(self, told: Any) -> None:
+        """Add what one in another process found in other clusters."""
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
 
@@ -509,6 +518,8 @@ class Machine:
         """The errors, by the address of the block."""
         self.watching: Watching | None = None
         """What observes the launch, if anything does."""
+        self.notes: dict[int, NDArray[np.uint8]] = {}
+        """How each byte of global memory was written, by slot, if that is noted."""
 
     @cached_property
     def asynchronous(self) -> bool:
@@ -552,6 +563,16 @@ class Machine:
             made = read(self.launch.compiled.events[event.number][2][0])
             found = self._located.setdefault(event.number, made)
         return found
+
+    def note(self, ranges: Iterable[Range], kind: int) -> None:
+        """Note how bytes of global memory are written, as compiled code does."""
+        for each in ranges if self.notes else ():
+            for start in each.starts.tolist():
+                offset = start & (1 << layout.SLOT_BITS) - 1
+                notes = self.notes.get(start >> layout.SLOT_BITS)
+                if notes is not None and each.space == "global":
+                    part = notes[offset : offset + each.size]
+                    part[:] = np.where((part == 0) | (part == kind), kind, MIXED)
 
     def port(self, cluster: Cluster) -> Port:
         """The observer of a cluster."""

@@ -21,7 +21,7 @@ from fragmenta.units.events import Event, carries_out, together
 from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
-from fragmenta.units.port import Clock, Step, Waited
+from fragmenta.units.port import Step, Waited
 from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.work import Work
 
@@ -49,6 +49,17 @@ class Mbarrier(Record):
     """The last phase that counts a copy."""
     again = Flag(layout.MBARRIER_AGAIN)
     """Whether an mbarrier was here before."""
+    known = Flag(layout.MBARRIER_KNOWN)
+    """Whether the observer's clock of this phase holds anything."""
+    known_last = Flag(layout.MBARRIER_KNOWN_LAST)
+    """The same of the last phase that is over, which lanes may still wait for."""
+    agent = Word(layout.MBARRIER_AGENT)
+    """The observer's name for the copies that it counts."""
+    clock = Long(layout.MBARRIER_CLOCK)
+    """Where the observer's clock of this phase is."""
+    clock_last = Long(layout.MBARRIER_CLOCK_LAST)
+    """The same of the last phase."""
+    _place = Word(layout.MBARRIER_PLACE)
     _counted = Word(layout.MBARRIER_WORK)
     _copier = Word(layout.MBARRIER_COPIER)
     _copy_site = Word(layout.MBARRIER_COPY_SITE)
@@ -59,12 +70,9 @@ class Mbarrier(Record):
         self.block, self.offset = block, offset
         self.expected = self.pending = count
         self.slot, self.alive = slot, True
+        self._place = block.rank << RANK_BITS | offset
         self.work: list[Work] = []
         """Work in flight that it counts."""
-        self.clock: Clock | None = None
-        """What those who arrived in this phase had done; the observer's."""
-        self.clocks: dict[int, Clock | None] = {}
-        """The same for the last phase that is over, which lanes may still wait for."""
         self.birth = (-1, -1, -1, -1)
         self.observed = self.copied = -1
         self.write()
@@ -162,8 +170,6 @@ class Mbarrier(Record):
     def settle(self) -> None:
         """Begin the next phase, if nothing is pending."""
         while self.pending == 0 and self.bytes == 0:
-            self.clocks = {self.phase: self.clock}
-            self.clock = None
             self.phase += 1
             self.pending = self.expected
             self.block.cluster.port.done(self)

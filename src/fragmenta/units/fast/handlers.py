@@ -25,16 +25,17 @@ class Handler(NamedTuple):
 Finder = Callable[[tuple[str, ...], int], "Handler | None"]
 
 
-def _generic(words: tuple[str, ...]) -> int:
+def _flags(words: tuple[str, ...]) -> int:
     shared = any(word.startswith("shared") for word in words)
-    return 0 if shared else mbarriers.GENERIC
+    found = 0 if shared else mbarriers.GENERIC
+    return found | layout.RELAXED * ("relaxed" in words)
 
 
 def _arrive(words: tuple[str, ...], count: int) -> Handler | None:
     if "noComplete" in words or "arrive_drop" in words:
         return None
     expects = "expect_tx" in words
-    flags = _generic(words)
+    flags = _flags(words)
     # The result is left out of some remote arrivals.
     remote = "shared::cluster" in words and count == 1 + expects
     first = 0 if remote else 1
@@ -47,11 +48,11 @@ def _arrive(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _expect(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(mbarriers.EXPECT, _generic(words), (-1, 0, 1), (layout.PORT_USED,))
+    return Handler(mbarriers.EXPECT, _flags(words), (-1, 0, 1), (layout.PORT_USED,))
 
 
 def _wait(words: tuple[str, ...], count: int) -> Handler | None:
-    flags = _generic(words)
+    flags = _flags(words)
     flags |= mbarriers.PARITY * ("parity" in words)
     flags |= mbarriers.TESTS * ("test_wait" in words)
     calls = layout.PORT_USED, layout.PORT_ACQUIRE, layout.PORT_STALL

@@ -63,6 +63,10 @@ MBARRIER_BIRTH: Final = 64  #: 4 x i32: who made it: agent, lane, epoch, site
 MBARRIER_AGAIN: Final = 80  #: i32: whether an mbarrier was here before
 MBARRIER_KNOWN: Final = 84  #: i32: whether the clock of this phase holds anything
 MBARRIER_KNOWN_LAST: Final = 88  #: i32: the same of the last phase
+MBARRIER_PLACE: Final = 92  #: i32: the offset in shared memory; the rank from bit 24
+MBARRIER_AGENT: Final = 96  #: i32: the observer's name for the copies that it counts
+MBARRIER_CLOCK: Final = 104  #: pointer to the observer's clock of this phase
+MBARRIER_CLOCK_LAST: Final = 112  #: the same of the last phase
 MBARRIER_WAITING: Final = 128  #: 64 x i32: the phase that each warp waits for, plus 1
 MBARRIER_BYTES: Final = 512
 
@@ -185,3 +189,6 @@ OPERAND_RANKED: Final = 24  #: i32: whether the rank of the block is added
 OPERAND_WRAPS: Final = 28  #: i32: whether the sum has 32 bits
 
 NOTHING, CONSTANT, REGISTER, PREDICATE = range(4)
+
+RELAXED: Final = 1 << 16
+"""In the flags of every event: ``.relaxed``, which an observer reads."""
