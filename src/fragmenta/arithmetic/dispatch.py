@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arithmetic import chain, floating, grouped
+from fragmenta.arithmetic import chain, floating, floored, grouped
 from fragmenta.arithmetic.blocks import (
     DEPTH,
     Block,
@@ -20,6 +20,7 @@ from fragmenta.arithmetic.blocks import (
     sizes_of,
     stride,
     to_panels,
+    whole_of,
 )
 from fragmenta.arithmetic.constants import (
     SCALE_PARTS,
@@ -53,9 +54,19 @@ class Decoded(NamedTuple):
 
 
 def fused(given: Operands) -> Bits:
-    """Fused steps, with the kernels of :mod:`fragmenta.arithmetic.floating`."""
+    """Fused steps: as chains of fused multiply-adds, or product by product."""
+    model = given.model
+    if floored.suits(model):
+        d, left = floored.products(given, _accumulators(given, whole_of(given)))
+    else:
+        d, left = np.empty(given.shape, _BITS[model.accumulator]), None
+    _one_by_one(given, d, left)
+    return _rounded(d) if model.accumulator == "f32" and model.d == "f16" else d
+
+
+def _one_by_one(given: Operands, d: Bits, blocks: Iterable[Block] | None) -> None:
+    """Blocks (or all of it), with the kernels of :mod:`.floating`."""
     model, fixed = given.model, _fixed(given.model)
-    d = np.empty(given.shape, _BITS[model.accumulator])
 
     def work(block: Block) -> None:
         c = to_panels(_accumulators(given, block))
@@ -65,8 +76,11 @@ def fused(given: Operands) -> Bits:
             _run_steps(given, fixed, block, first, count, c)
         d[block] = _result(from_panels(c, block.shape[2]), model.accumulator)
 
-    each_block(given, work)
-    return _rounded(d) if model.accumulator == "f32" and model.d == "f16" else d
+    if blocks is None:
+        each_block(given, work)
+    else:
+        for block in blocks:
+            work(block)
 
 
 def _run_steps(

@@ -49,7 +49,14 @@ from fragmenta.commands.output import (
     printable,
     width,
 )
-from fragmenta.commands.problems import check_sarif, of_fault, problem_text, write_sarif
+from fragmenta.commands.problems import (
+    check_sarif,
+    fault_fields,
+    of_fault,
+    problem_text,
+    result_fields,
+    write_sarif,
+)
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
@@ -372,12 +379,7 @@ class _Done(NamedTuple):
             "target": self.where,
             "grid": list(self.grid),
             "block": list(self.block),
-            "instructions": result.instructions,
-            "seconds": round(result.seconds, 6),
-            "fidelity": result.fidelity,
-            "counts": result.counts,
-            "problems": [each.to_dict() for each in result.problems],
-            "output": result.output,
+            **result_fields(result),
             "arrays": [
                 {**each._asdict(), "shape": list(each.shape)} for each in self.changes
             ],
@@ -469,19 +471,7 @@ def _cut(text: str, size: int) -> str:
 def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     """Print a fault as compilers print errors, or as JSON."""
     if as_json:
-        emit_json(
-            {
-                "fault": fault.kind,
-                "message": str(fault),
-                "file": file,
-                "line": fault.line,
-                "source": fault.source,
-                "block": fault.block,
-                "thread": fault.thread,
-                "output": fault.output,
-                "problems": [each.to_dict() for each in of_fault(fault)],
-            }
-        )
+        emit_json({"file": file, **fault_fields(fault)})
         return
     if fault.output:
         emit(fault.output.rstrip("\n"))

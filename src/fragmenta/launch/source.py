@@ -38,11 +38,20 @@ class Source:
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the same text with the variables as they are now."""
+        return _again, (type(self), self.module.text, self.module.name, self.kept)
+
+    def renew(self, kept: dict[str, bytes]) -> None:
+        """Start the variables anew, some of them with these bytes; code is kept."""
+        with self._lock:
+            self._variables, self._restored = None, kept
+
+    @property
+    def kept(self) -> dict[str, bytes]:
+        """The variables that a launch may have changed, as they are now."""
         held = self._variables
-        kept = self._restored
-        if held is not None:
-            kept = {name: held[name].tobytes() for name in held}
-        return _again, (type(self), self.module.text, self.module.name, kept)
+        if held is None:
+            return self._restored
+        return {name: held[name].tobytes() for name in held}
 
     @once_property
     def contracted(self) -> Module:

@@ -271,6 +271,8 @@ class Shadow:
 class DefinedObserver(Port):
     """Follows a cluster: does to shadows what is done beside its threads."""
 
+    functions = None  # it has to see every event
+
     def __init__(self, watch: DefinedWatch, cluster: Cluster) -> None:
         self.watch = watch
         self.shadows = [Shadow(watch, each) for each in cluster.contexts]

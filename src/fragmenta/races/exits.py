@@ -13,7 +13,8 @@ from fragmenta.races.shadow.layout import SET, unpack
 from fragmenta.units.copy_groups import Queue
 from fragmenta.units.findings import Finding
 from fragmenta.units.machine import Block, Warp
-from fragmenta.units.warpgroups import WARPS, Warpgroup
+from fragmenta.units.warpgroups import Warpgroup
+from fragmenta.units.wgmma_forms import WARPS
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer

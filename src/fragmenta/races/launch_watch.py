@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
-from fragmenta.races.observer import MBARRIERS, Observer
+from fragmenta.races.mbarrier_clocks import MBARRIERS
+from fragmenta.races.observer import Observer
 from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
@@ -27,7 +28,7 @@ class Told(NamedTuple):
     """What the detectors of some clusters found, for those of another process."""
 
     found: list[Collision]
-    used: set[int]
+    used: NDArray[np.uint8]
     banks: list[NDArray[np.void]]
     full: bool
     lost: int
@@ -54,8 +55,8 @@ class LaunchWatch:
         self.locations = Locations(self.memory)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []
-        self.used: set[int] = set()
-        """The sites of ``mbarrier.init`` of all mbarriers that are used."""
+        self.used = np.zeros(len(compiled.places) + 1, np.uint8)
+        """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
         self.lock = Lock()
         self._told: list[Told] = []
         """What other processes found, which ran some of the clusters."""
@@ -123,7 +124,7 @@ class LaunchWatch:
     def _kept(self) -> dict[int, list[Note]]:
         """The notes of some clusters that ran here."""
         return {
-            number: notes
+            number: list(notes)
             for observer in self.observers
             for number, notes in observer.history.kept.items()
         }
@@ -214,7 +215,7 @@ class LaunchWatch:
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = rules.MBARRIER
                 # An mbarrier that is not used only lacks its mbarrier.inval.
-                if before.site not in self.used:
+                if not self.used[before.site]:
                     made.severity = INFO
         return made
 

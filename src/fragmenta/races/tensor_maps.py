@@ -104,7 +104,7 @@ class Maps:
         order = self.observer.order
         if copy.mbarriers:
             mbarrier = copy.mbarriers[0]
-            return self.observer.mbarrier_agent(mbarrier), mbarrier.phase
+            return mbarrier.agent, mbarrier.phase
         queue = warp.block.groups["bulk", warp.number, copy.thread.lane]
         return order.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 

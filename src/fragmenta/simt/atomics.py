@@ -105,7 +105,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     failed = writer.call(
         make(atomic),
         *writer.memory,
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"i32 {writer.lanes()}",
         f"i32 {writer.site()}",

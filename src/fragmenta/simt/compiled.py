@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,6 +31,9 @@ class Compiled:
 
     kernel: str
     objects: tuple[bytes, ...]
+    """The object file of the kernel, and those of the routines that it calls."""
+    routines: list[list[str]]
+    """The names of the functions of each of these routines."""
     constants: bytes
     warp_bytes: int
     shared: int
@@ -98,7 +101,8 @@ class Compiled:
     @once_property
     def code(self) -> Code:
         """The machine code, loaded."""
-        return Code(self.objects)
+        kernel, *rest = self.objects
+        return Code(kernel, map(library.Object, self.routines, rest))
 
 
 def aligned(size: int) -> NDArray[np.uint8]:
@@ -111,16 +115,15 @@ def aligned(size: int) -> NDArray[np.uint8]:
 class Code:
     """Machine code in memory."""
 
-    def __init__(self, objects: tuple[bytes, ...]) -> None:
-        self._engine = compiler.load(objects)
+    def __init__(self, kernel: bytes, routines: Iterable[library.Object]) -> None:
+        library.load(routines)
+        self._engine = compiler.load([kernel])
         self.kernel: int = self._engine.get_function_address("kernel")
-        address = self._engine.get_function_address("grid")
         kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
-        self.grid = ctypes.CFUNCTYPE(None, *kinds)(address)
-        address = self._engine.get_function_address("turns")
-        self.turns = ctypes.CFUNCTYPE(None, *kinds)(address)
-        address = self._engine.get_function_address("reset")
-        self.reset = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        where = library.address
+        self.grid = ctypes.CFUNCTYPE(None, *kinds)(where("grid"))
+        self.turns = ctypes.CFUNCTYPE(None, *kinds)(where("turns"))
+        self.reset = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(where("reset"))
 
 
 def compiled(

@@ -50,7 +50,7 @@ def make(
         warps.GRID,
         warps.RESET,
     ]
-    known = {each.name: each for each in routines}
+    called = library.objects({each.name: each for each in routines}.values())
     every = [i for u in parts.units.values() for i in u.function.instructions]
     about: dict[str, Any] = {
         "kernel": name,
@@ -71,9 +71,10 @@ def make(
         "prints": any(_prints(each) for each in every),
         "events": writer.events,
         "mode": list(writer.mode),
+        "routines": [each.names for each in called],
         **probes.about(parts),
     }
-    objects = (code, *library.objects(known.values()))
+    objects = (code, *(each.code for each in called))
     return about, objects, bytes(writer.constants)
 
 
@@ -129,6 +130,9 @@ def write(writer: Writer) -> str:
             )
         ),
         f"  %budget = getelementptr i8, ptr %warp, i64 {layout.BUDGET}",
+        "  %warp_at = ptrtoint ptr %warp to i64",
+        "  %constants_at_ = ptrtoint ptr %constants to i64",
+        "  %constants_from_warp = sub i64 %constants_at_, %warp_at",
         *writer.probes.head(),
         "  br label %dispatch",
         "dispatch:",

@@ -1,8 +1,10 @@
 """Routines of instructions that work lane by lane.
 
-The routine takes pointers: first to the results, then to the operands, each to 32
-values side by side, or to one word of 32 bits for a predicate.  There are two of each:
-one for all lanes, and one that changes only the lanes in a mask.
+The routine takes a pointer to the warp, and how far behind it each result and then
+each operand is: 32 values side by side, or one word of 32 bits for a predicate.  So a
+call is one line of code: a constant needs no instruction of its own, as a pointer
+would.  There are two of each: one for all lanes, and one that changes only the lanes
+in a mask.
 """
 
 from __future__ import annotations
@@ -88,10 +90,12 @@ def _define(
             _store(code, place, held, index, count, value, mask)
 
     def trace(code: Code, *given: Raw | Value) -> None:
-        pointers = [each for each in given if not isinstance(each, Value)]
-        if masked:  # the mask in memory, where a part of it can be loaded
-            mask = given[-1]
-            assert isinstance(mask, Value)
+        warp, *rest = given
+        assert not isinstance(warp, Value)
+        offsets = [each for each in rest if isinstance(each, Value)]
+        mask = offsets.pop() if masked else None
+        pointers = [code.builder.gep(warp, [each.raw]) for each in offsets]
+        if mask is not None:  # in memory, where a part of it can be loaded
             slot = code.array(I32)
             code.builder.store(mask.raw, slot)
             pointers.append(code.builder.bitcast(slot, POINTER))
@@ -101,7 +105,8 @@ def _define(
         else:
             lanes(code, code.constant(0, I64), pointers)
 
-    parameters = [POINTER] * (len(results) + len(written)) + [I32] * masked
+    offsets = [I64] * (len(results) + len(written))
+    parameters = [POINTER, *offsets, *[I32] * masked]
     define(module, name + MASKED * masked, parameters, trace)
 
 

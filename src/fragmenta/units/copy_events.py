@@ -65,7 +65,7 @@ def issue(
         for rank, offset in copy.signals()
     ]
     for each in copy.mbarriers:
-        each.work.append(copy)
+        each.count(copy)
     copy.repeats = repeats
     if copy.completes == "bulk_group":
         key = ("bulk", warp.number, copy.thread.lane)

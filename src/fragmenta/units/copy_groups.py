@@ -30,7 +30,7 @@ class Arrival(Work):
         self.thread = thread
         self.mbarrier, self.count, self.before = mbarrier, count, before
         self.mbarriers = (mbarrier,)
-        mbarrier.work.append(self)
+        mbarrier.count(self)
 
     def finish_before(self) -> None:
         """Finish the work that it waits for."""
@@ -39,7 +39,7 @@ class Arrival(Work):
 
     def signal(self) -> None:
         """Arrive."""
-        self.mbarrier.work.remove(self)
+        self.mbarrier.discount(self)
         self.cluster.port.signal(self, self.mbarrier)
         self.mbarrier.arrive(self.count)
 

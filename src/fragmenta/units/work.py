@@ -250,6 +250,8 @@ class Work:
     """The cluster that it is in flight in, once it is started."""
     started = False
     was_read = done = False
+    ordinal = 0
+    """Its place among all work that was put in flight, once it is started."""
     number = -1
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False
@@ -382,7 +384,7 @@ class Copy(Work):
     def signal(self) -> None:
         """Count its bytes at the mbarriers."""
         for each in self.mbarriers:
-            each.work.remove(self)
+            each.discount(self)
             self.cluster.port.signal(self, each)
             each.expect(-self.bytes)
             each.settle()

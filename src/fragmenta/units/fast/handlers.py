@@ -1,0 +1,117 @@
+"""The fast path of each instruction that has one, and how its operands are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fragmenta.simt.library import Routine
+from fragmenta.units.fast import layout, mbarriers, wgmma
+from fragmenta.units.fast.step import OPERAND
+
+
+class Handler(NamedTuple):
+    """A fast path, and what it needs to know of its instruction."""
+
+    routine: Routine
+    flags: int
+    """The words that the instruction has, as the fast path numbers them."""
+    order: tuple[int, ...]
+    """Which operands it reads, in its own order; -1: nothing."""
+    calls: tuple[int, ...] = ()
+    """The functions of an observer that it needs."""
+
+
+Finder = Callable[[tuple[str, ...], int], "Handler | None"]
+
+
+def _flags(words: tuple[str, ...]) -> int:
+    shared = any(word.startswith("shared") for word in words)
+    found = 0 if shared else mbarriers.GENERIC
+    return found | layout.RELAXED * ("relaxed" in words)
+
+
+def _arrive(words: tuple[str, ...], count: int) -> Handler | None:
+    if "noComplete" in words or "arrive_drop" in words:
+        return None
+    expects = "expect_tx" in words
+    flags = _flags(words)
+    # The result is left out of some remote arrivals.
+    remote = "shared::cluster" in words and count == 1 + expects
+    first = 0 if remote else 1
+    more = count > first + 1
+    if more:
+        flags |= mbarriers.EXPECTS if expects else mbarriers.COUNTED
+    order = (-1 if remote else 0, first, first + 1 if more else -1)
+    calls = layout.PORT_USED, layout.PORT_RELEASE, layout.PORT_PHASE
+    return Handler(mbarriers.ARRIVE, flags, order, calls)
+
+
+def _expect(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(mbarriers.EXPECT, _flags(words), (-1, 0, 1), (layout.PORT_USED,))
+
+
+def _wait(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = _flags(words)
+    flags |= mbarriers.PARITY * ("parity" in words)
+    flags |= mbarriers.TESTS * ("test_wait" in words)
+    calls = layout.PORT_USED, layout.PORT_ACQUIRE, layout.PORT_STALL
+    return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
+
+
+def _product(words: tuple[str, ...], count: int) -> Handler | None:
+    calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
+    return Handler(wgmma.ISSUE, 0, (), calls)
+
+
+def _products_fence(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.FENCE, wgmma.FENCES, (), (layout.PORT_FENCE,))
+
+
+def _products_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.COMMIT, 0, (), (layout.PORT_FENCE,))
+
+
+def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
+
+
+HANDLERS: dict[tuple[str, ...], Finder] = {
+    ("mbarrier", "arrive"): _arrive,
+    ("mbarrier", "expect_tx"): _expect,
+    ("mbarrier", "try_wait"): _wait,
+    ("mbarrier", "test_wait"): _wait,
+    ("wgmma", "mma_async"): _product,
+    ("wgmma", "fence"): _products_fence,
+    ("wgmma", "commit_group"): _products_commit,
+    ("wgmma", "wait_group"): _products_wait,
+}
+"""By the words with which instructions begin; the longest that fits counts."""
+
+
+ROUTINES = (
+    OPERAND,
+    mbarriers.ARRIVE,
+    mbarriers.EXPECT,
+    mbarriers.WAIT,
+    wgmma.RUN,
+    wgmma.ISSUE,
+    wgmma.FENCE,
+    wgmma.COMMIT,
+    wgmma.WAIT,
+)
+"""All routines that fast paths consist of."""
+
+
+def handler(words: tuple[str, ...], operands: int) -> Handler | None:
+    """The fast path of an instruction with so many operands, if there is one.
+
+    >>> handler(("mbarrier", "try_wait", "parity", "shared", "b64"), 3).flags
+    2
+    >>> handler(("mbarrier", "init", "shared", "b64"), 2)
+    """
+    for length in range(len(words), 0, -1):
+        found = HANDLERS.get(words[:length])
+        if found is not None:
+            return found(words, operands)
+    return None
