@@ -113,6 +113,16 @@ def _collect(
     return done
 
 
+_MOST_CORES: list[int] = []
+"""The most cores that this process may use, if somebody has said it."""
+
+
+def use_cores(most: int) -> None:
+    """Let this process use at most so many cores, as one of several that share them."""
+    _MOST_CORES[:] = [most]
+    cores.cache_clear()
+
+
 @cache
 def cores() -> int:
     """How many cores this process may use.
@@ -120,6 +130,8 @@ def cores() -> int:
     >>> cores() >= 1
     True
     """
+    if _MOST_CORES:
+        return _MOST_CORES[0]
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # this system has no CPU affinity

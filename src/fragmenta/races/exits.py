@@ -13,7 +13,8 @@ from fragmenta.races.shadow.layout import SET, unpack
 from fragmenta.units.copy_groups import Queue
 from fragmenta.units.findings import Finding
 from fragmenta.units.machine import Block, Warp
-from fragmenta.units.warpgroups import WARPS, Warpgroup
+from fragmenta.units.warpgroups import Warpgroup
+from fragmenta.units.wgmma_forms import WARPS
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
@@ -89,9 +90,8 @@ def _product(block: Block, number: int, warpgroup: Warpgroup) -> None:
 
 
 def _copies(observer: Observer, block: Block) -> None:
-    for key, queue in block.groups.items():
-        if key[0] == "cp.async":
-            _copy(observer, block, key[1], queue)
+    for number, queue in block.groups.items():
+        _copy(observer, block, number, queue)
 
 
 def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
-from fragmenta.races.order import Clock, Order, know, knows
+from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
+from fragmenta.races.order import Clock, Functions, Order, know, knows
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
 from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import LAST_EPOCH
+from fragmenta.races.shadow.layout import HEAD_NOTES, HEAD_USED, LAST_EPOCH
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.strong_accesses import Thread
@@ -29,7 +31,7 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.cluster_barrier import Barrier
+from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, first
 from fragmenta.units.lane_copies import WarpCopy
@@ -45,8 +47,23 @@ if TYPE_CHECKING:
     from fragmenta.races.launch_watch import LaunchWatch
 
 ALL = 0xFFFFFFFF
-MBARRIERS = 64
-"""Mbarriers of a block that have an agent of their own."""
+
+
+@once
+def functions() -> Functions:
+    """What answers the calls of fast paths, loaded once: see ``order.functions``."""
+    # Tracing takes a while to import.
+    from fragmenta.races.shadow import observing
+
+    return Functions({}, list(observing.ROUTINES.values()))
+
+
+def _addresses() -> dict[int, int]:
+    """Where these functions are, by ``PORT_...``."""
+    from fragmenta.races.shadow import observing
+
+    loaded = functions()
+    return {slot: loaded.address(each) for slot, each in observing.ROUTINES.items()}
 
 
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
@@ -83,7 +100,7 @@ class Observer(TensorObserver):
         self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
         self.offsets: dict[tuple[int, int], int] = {}
         """Where the mbarriers are, by rank and slot."""
-        self.fences: dict[tuple[int, int], Clock] = {}
+        self.mbarrier_clocks = MbarrierClocks(self.order)
         self.barrier: dict[int, Clock] = {}
         self.ledgers = []
         self._epochs = [self.order.epochs(block.rank) for block in blocks]
@@ -92,6 +109,11 @@ class Observer(TensorObserver):
             ledger.attach(block.context.parts["block"])
             block.context.point(layout.BLOCK_WATCH, self.order.address(block.rank))
             self.ledgers.append(ledger)
+            head = self.order.head(block.rank, np.int64)
+            head[HEAD_NOTES // 8] = self.history.address
+            head[HEAD_USED // 8] = launch_watch.used.ctypes.data
+        if machine.asynchronous and not cluster.alone:
+            self.functions = _addresses()
         if cluster.alone:  # compiled code goes from one block to the next
             blocks[0].context.point(layout.BLOCK_RESET, self.shared.renew)
 
@@ -105,7 +127,6 @@ class Observer(TensorObserver):
         """A new cluster begins."""
         if self.cluster.alone:
             self.history.begin()
-            self.fences.clear()
             return
         self.order.reset()
         self.shared.reset()
@@ -116,7 +137,6 @@ class Observer(TensorObserver):
         self.registers_watch.begin()
         self.begin_tensor()
         self.offsets.clear()
-        self.fences.clear()
         self.barrier.clear()
         if len(self.ledgers) > 1:
             for ledger in self.ledgers:
@@ -151,11 +171,6 @@ class Observer(TensorObserver):
 
     # ── clocks ──────────────────────────────────────────────────────────────
 
-    def mbarrier_agent(self, mbarrier: Mbarrier) -> int:
-        """The agent of the copies that an mbarrier counts."""
-        rank, slot = mbarrier.block.rank, mbarrier.slot % MBARRIERS
-        return self.order.agent("mbarrier", rank, slot)
-
     def _publish(self, warp: Warp, lanes: int) -> Clock:
         return self.order.publish(warp.block.rank, warp.number, lanes, warp.live)
 
@@ -166,12 +181,6 @@ class Observer(TensorObserver):
     def row(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know."""
         return self.order.row(warp.block.rank, warp.number, lanes)
-
-    def _publish_to(self, mbarrier: Mbarrier, clock: Clock) -> None:
-        if mbarrier.clock is None:
-            mbarrier.clock = clock.copy()
-        else:
-            self.order.merge(mbarrier.clock, clock)
 
     @property
     def _lanes_are_known(self) -> bool:
@@ -195,13 +204,14 @@ class Observer(TensorObserver):
         agent = self.order.agent("warp", warp.block.rank, warp.number)
         lane = first(lanes)
         mbarrier.birth = (agent, lane, epoch, event.site)
+        self.mbarrier_clocks.attach(mbarrier)
         self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
         mbarrier.public = mbarrier.fenced = False
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
         # Nothing happens after this write: ordinary accesses collide with it.
-        who = (self.mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
+        who = (mbarrier.agent, LAST_EPOCH) if alive else (agent, epoch)
         self.shared.touch(
             warp.block.rank,
             [mbarrier.offset],
@@ -225,7 +235,7 @@ class Observer(TensorObserver):
     def _used(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
         """An instruction names an mbarrier: it must know that there is one."""
         agent, lane, epoch, site = mbarrier.birth
-        self.launch_watch.used.add(site)
+        self.launch_watch.used[site] = 1
         if mbarrier.public:
             return
         own = self.order.agent("warp", warp.block.rank, warp.number)
@@ -257,13 +267,13 @@ class Observer(TensorObserver):
         # What lanes did before has an earlier epoch than this.
         self.note("arrive", warp, lanes, event, *_named(barrier), barrier.phase)
         if clock is not None:
-            self._publish_to(barrier, clock)
+            self.mbarrier_clocks.publish(barrier, clock)
 
     def _released(self, step: Step) -> Clock | None:
         """What lanes publish at a barrier; with ``.relaxed``, what a fence kept."""
         warp, event, lanes = step
         if "relaxed" in event.words:
-            return self.fences.get((warp.block.rank, warp.number))
+            return self.order.fenced(warp.block.rank, warp.number)
         return self._publish(warp, lanes)
 
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
@@ -287,10 +297,7 @@ class Observer(TensorObserver):
 
     def _learn(self, warp: Warp, lanes: int, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes know what came before the end of a phase."""
-        clock = mbarrier.clocks.get(phase)
-        clock = self.order.new_clock() if clock is None else clock
-        know(clock, self.mbarrier_agent(mbarrier), phase + 1)
-        self.learn(warp, lanes, clock)
+        self.learn(warp, lanes, self.mbarrier_clocks.at_end(mbarrier, phase))
 
     # ── copies ──────────────────────────────────────────────────────────────
 
@@ -334,12 +341,12 @@ class Observer(TensorObserver):
         warp, event, lanes = step
         rank, number = warp.block.rank, warp.number
         if copy.completes == "mbarrier":
-            agents = [(self.mbarrier_agent(e), e.phase) for e in copy.mbarriers]
+            agents = [(e.agent, e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
-            epoch = warp.block.groups["cp.async", number].epoch
+            epoch = warp.block.groups[number].epoch
             agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
-            epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+            epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
             agents = [
                 (self.order.agent(name, rank, number), epoch)
                 for name in ("bulk-read", "bulk-write")
@@ -356,6 +363,7 @@ class Observer(TensorObserver):
         """A piece of work is done, or a phase of an mbarrier is over."""
         time = self.cluster.time
         if isinstance(what, Mbarrier):
+            self.mbarrier_clocks.over(what)
             rank, offset = _named(what)
             about = rank, offset, what.phase
             self.history.add(Note(time, "phase", rank, -1, 0, -1, 0, about))
@@ -367,15 +375,15 @@ class Observer(TensorObserver):
         anyone = copy.mbarriers[0]
         for each in copy.goals:
             mbarrier = by_rank.get(copy.counted_in(each.rank), anyone)
-            who = self.mbarrier_agent(mbarrier), mbarrier.phase
+            who = mbarrier.agent, mbarrier.phase
             self._touch(event, copy, each, True, *who, clock)
-        who = self.mbarrier_agent(anyone), anyone.phase
+        who = anyone.agent, anyone.phase
         for each in copy.sources:
             self._touch(event, copy, each, False, *who, clock)
 
     def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups["cp.async", number].epoch
+        epoch = warp.block.groups[number].epoch
         who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
@@ -385,7 +393,7 @@ class Observer(TensorObserver):
 
     def _bulk_store(self, step: Step, copy: Copy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+        epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
         reads = self.order.agent("bulk-read", rank, number)
         writes = self.order.agent("bulk-write", rank, number)
         for each in copy.sources:
@@ -435,7 +443,7 @@ class Observer(TensorObserver):
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
         """Work signals an mbarrier: a wait for it acquires what the issuer knew."""
         assert work.clock is not None  # set at its issue
-        self._publish_to(mbarrier, work.clock)
+        self.mbarrier_clocks.publish(mbarrier, work.clock)
 
     def copied(self, warp: Warp, epoch: int) -> bool:
         """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
@@ -468,7 +476,7 @@ class Observer(TensorObserver):
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
-        queue = warp.block.groups["cp.async", warp.number]
+        queue = warp.block.groups[warp.number]
         arrival.clock = self.order.new_clock()
         agent = self.order.agent("cp.async", warp.block.rank, warp.number)
         know(arrival.clock, agent, queue.epoch)
@@ -568,7 +576,7 @@ class Observer(TensorObserver):
         else:
             narrow = "cta" in words
             self.access(step, Role(fence=True, cta=narrow), [])
-            self.fences[rank, warp.number] = self.row(warp, lanes)
+            self.order.keep_fence(rank, warp.number, lanes)
 
     # ── words in memory ─────────────────────────────────────────────────────
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, ShapeError, one_of
-from fragmenta.jit import compiler
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
 from fragmenta.simt import library
@@ -105,7 +104,7 @@ class Functions:
         linked: Sequence[library.Routine] = (),
     ) -> None:
         routines = [*(each for each, _ in given.values()), *linked]
-        self._engine = compiler.load(library.objects(routines))
+        self._addresses = library.addresses(routines)
         self.calls: dict[str, Callable[..., None]] = {
             name: ctypes.CFUNCTYPE(None, *kinds)(self.address(each))
             for name, (each, kinds) in given.items()
@@ -113,7 +112,7 @@ class Functions:
 
     def address(self, routine: library.Routine) -> int:
         """Where the code of a routine is."""
-        return int(self._engine.get_function_address(routine.name))
+        return self._addresses[routine.name]
 
 
 @once
@@ -173,6 +172,9 @@ class Order:
         self._heads = aligned(blocks * layout.HEAD_BYTES)
         self._states = aligned(blocks * warps * plan.state_bytes)
         self._barriers = aligned(blocks * 32 * plan.barrier_bytes)
+        rows = aligned((blocks * warps + 1) * plan.row_bytes)
+        self._fences = rows.view(np.int32).reshape(-1, plan.planes, 3, plan.row)
+        """What plain fences of warps have kept; the last row is spare."""
         self._start = int(self._heads.ctypes.data)
         self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
         self._cluster = -1
@@ -203,6 +205,8 @@ class Order:
             (layout.HEAD_STATE_BYTES, plan.state_bytes),
             (layout.HEAD_BARRIERS, self._barriers.ctypes.data + rank * barriers),
             (layout.HEAD_BARRIER_BYTES, plan.barrier_bytes),
+            (layout.HEAD_FENCES, self._fences[rank * plan.warps].ctypes.data),
+            (layout.HEAD_SPARE, self._fences[-1].ctypes.data),
         ):
             longs[offset // 8] = number
 
@@ -323,6 +327,21 @@ class Order:
     def epochs(self, rank: int) -> NDArray[np.int32]:
         """The present epochs of the warps of a block, as they change."""
         return self.states(rank).view(np.int32)[:, layout.STATE_EPOCH // 4]
+
+    # ── plain fences ────────────────────────────────────────────────────────
+
+    def keep_fence(self, rank: int, warp: int, lanes: int) -> None:
+        """Keep what lanes know at a plain fence, for relaxed operations after it."""
+        clock = self._fences[rank * self.plan.warps + warp]
+        self._lanes("row", rank, warp, lanes, lanes, clock)
+        self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4] = 1
+
+    def fenced(self, rank: int, warp: int) -> Clock | None:
+        """What the last plain fence of a warp has kept."""
+        if not self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4]:
+            return None
+        found: Clock = self._fences[rank * self.plan.warps + warp]
+        return found
 
     # ── cp.async ────────────────────────────────────────────────────────────
 

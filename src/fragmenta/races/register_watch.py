@@ -37,7 +37,7 @@ from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.warpgroups import WARPS
+from fragmenta.units.wgmma_forms import WARPS
 
 WORDS = {
     Role.ACCUMULATOR: "an accumulator",

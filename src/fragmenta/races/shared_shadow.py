@@ -61,7 +61,8 @@ class SharedShadow:
     ) -> None:
         self._order, self.problems = order, problems
         self._words = 2 * order.plan.words
-        self._records = aligned(8 * order.plan.blocks * self._words).view(np.uint64)
+        self.memory = aligned(8 * order.plan.blocks * self._words)
+        self._records = self.memory.view(np.uint64)
         self._sets = aligned(layout.SETS_BYTES)
         self._loaded: list[Functions] = []  # their code is freed with it
         self._touch: Callable[..., None] | None = None

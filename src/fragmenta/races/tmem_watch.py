@@ -13,6 +13,8 @@ The last one is used only with ``watch="strict"``: compilers leave these fences 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fragmenta.ptx import rules
@@ -46,6 +48,8 @@ class TensorObserver(Port):
 
     order: Order
     shared: SharedShadow
+
+    functions: Mapping[int, int] | None = None
 
     def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self.machine, self.cluster = machine, cluster

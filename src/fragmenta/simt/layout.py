@@ -75,6 +75,7 @@ RAN = 1032  #: i32: the lanes that executed something in this turn
 LEADER = 1036  #: i32: the lane that had the right of way last
 GRANT = 1040  #: i32: for how many code blocks the next one has it, less FIRST_GRANT
 STUCK = 1044  #: i32: lanes that waited since the host last looked
+ASKED = 1048  #: i32: lanes that tested an mbarrier since then, without success
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -217,6 +218,8 @@ BLOCK_RANK = 240  #: i64: the first address of shared memory: the rank from bit 
 BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes each
 BLOCK_RESET = 256  #: pointer to a function that a new block begins with; or 0
 BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if none is
+BLOCK_UNITS = 272  #: pointer to the state of the units; 0 if there is none
+BLOCK_PARTIAL = 280  #: pointer to the code for a part of the lanes of a warp
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
@@ -230,6 +233,8 @@ RETURNS = 1024
 
 POISON = 0x7FFF7FFF
 """What memory holds, word by word, while work that writes it is in flight."""
+PLAIN, MIXED = 1, 255
+"""Notes: written by a store; written in several ways.  Between them: atomics."""
 
 
 class Status(IntEnum):

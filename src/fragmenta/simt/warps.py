@@ -46,10 +46,10 @@ VECTOR = ir.VectorType(I32, LANES)
 MASK = ir.VectorType(I1, LANES)
 
 
-def all_lanes(code: Code, pointer: Raw) -> Value:
-    """A register of 32 bits: 32 words."""
+def all_lanes(code: Code, pointer: Raw, of: Type = I32) -> Value:
+    """A register: 32 numbers, of 32 bits unless another type is given."""
     b = code.builder
-    loaded = b.load(b.bitcast(pointer, VECTOR.as_pointer()))
+    loaded = b.load(b.bitcast(pointer, ir.VectorType(of, LANES).as_pointer()))
     loaded.align = 16
     return Value(b, loaded)
 
@@ -60,9 +60,9 @@ def words(code: Code, pointer: Raw) -> Raw:
 
 
 def put_lanes(code: Code, pointer: Raw, value: Value) -> None:
-    """Store a register of 32 bits."""
+    """Store a register: 32 numbers."""
     b = code.builder
-    b.store(value.raw, b.bitcast(pointer, VECTOR.as_pointer())).align = 16
+    b.store(value.raw, b.bitcast(pointer, value.type.as_pointer())).align = 16
 
 
 def to_word(value: Value) -> Value:

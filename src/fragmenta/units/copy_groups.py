@@ -1,6 +1,6 @@
-"""Arrivals that wait for copies, and the groups of copies that no mbarrier counts.
+"""Arrivals that wait for ``cp.async``, and the groups of these.
 
-Bulk copies are in groups of a thread, ``cp.async`` in groups of the threads of a warp.
+They are groups of the threads of a warp.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Arrival(Work):
         self.thread = thread
         self.mbarrier, self.count, self.before = mbarrier, count, before
         self.mbarriers = (mbarrier,)
-        mbarrier.work.append(self)
+        mbarrier.count(self)
 
     def finish_before(self) -> None:
         """Finish the work that it waits for."""
@@ -39,13 +39,13 @@ class Arrival(Work):
 
     def signal(self) -> None:
         """Arrive."""
-        self.mbarrier.work.remove(self)
+        self.mbarrier.discount(self)
         self.cluster.port.signal(self, self.mbarrier)
         self.mbarrier.arrive(self.count)
 
 
 class Queue:
-    """Copies of one thread, or of the threads of a warp, and their groups.
+    """``cp.async`` of the threads of a warp, and their groups.
 
     Epochs number the copies for the observer: a new one begins with every group.
     """

@@ -8,24 +8,35 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
-from fragmenta.simt.context import Context, address_of
-from fragmenta.simt.layout import RANK_BITS, Fault, Status
+from fragmenta.simt.compiled import address_of
+from fragmenta.simt.context import Context
+from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
+from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.bulk_groups import BulkQueue
+from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events, first
+from fragmenta.units.fast import layout as fast
+from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
+from fragmenta.units.known_maps import KnownMaps
 from fragmenta.units.port import Port
-from fragmenta.units.schedule import Schedule
+from fragmenta.units.records import Flag, Long, Record, Word, fresh
+from fragmenta.units.records import address_of as address
+from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Module
@@ -33,7 +44,6 @@ if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.cluster_barrier import Barrier
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
@@ -41,11 +51,10 @@ if TYPE_CHECKING:
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
-    from fragmenta.units.warpgroups import Registers, Warpgroup
-    from fragmenta.units.work import Work
+    from fragmenta.units.warpgroups import Warpgroup
+    from fragmenta.units.wgmma_forms import Forms, Registers
+    from fragmenta.units.work import Range, Work
 
-GroupKey: TypeAlias = tuple[str, int] | tuple[str, int, int]
-"""``("cp.async", warp)`` or ``("bulk", warp, lane)``."""
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
 )
@@ -64,10 +73,6 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
-        self.asked = 0
-        """The lanes that asked whether they may go on, and may not."""
-        self.held: int | None = None
-        """The product at which it waits for the others of its warpgroup."""
         self.registers: dict[int, Registers] = {}
         """The registers of loads and stores of tensor memory, by event."""
 
@@ -75,6 +80,10 @@ class Warp:
     def live(self) -> int:
         """The lanes that have not ended."""
         return int(self.words[layout.LIVE >> 2])
+
+    def tested(self, lanes: int) -> None:
+        """Lanes tested an mbarrier without success."""
+        self.words[layout.ASKED >> 2] |= np.uint32(lanes)
 
     def give_way(self) -> None:
         """End the turn of the warp at the next jump back."""
@@ -84,12 +93,12 @@ class Warp:
     def stuck(self) -> bool:
         """Whether no lane could go on since :meth:`look`."""
         words = self.words
-        waiting = int(words[layout.STUCK >> 2]) | int(words[layout.WAITING >> 2])
-        return not self.live & ~(waiting | self.asked)
+        waiting = words[layout.STUCK >> 2] | words[layout.WAITING >> 2]
+        return not self.live & ~int(waiting | words[layout.ASKED >> 2])
 
     def look(self) -> None:
         """Begin to find out which lanes wait."""
-        self.asked = self.words[layout.STUCK >> 2] = 0
+        self.words[layout.ASKED >> 2] = self.words[layout.STUCK >> 2] = 0
 
     def report(
         self,
@@ -121,12 +130,16 @@ class Warp:
         self.block.cluster.machine.problems.put(made)
 
 
-class Block:
+class Block(Record):
     """A block while it runs."""
 
     def __init__(self, cluster: Cluster, rank: int, context: Context) -> None:
+        super().__init__(fresh(fast.STATE_BYTES))
         self.cluster, self.rank, self.context = cluster, rank, context
         self.shared: NDArray[np.uint8] = context.parts["shared"]
+        self._records = fresh(
+            0 if cluster.alone else self.shared.size // 8 * fast.MBARRIER_BYTES
+        )
         size = context.warp(0).size
         self.warps = [
             Warp(self, number, context.warp(number))
@@ -138,30 +151,78 @@ class Block:
         }
         self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
-        self.groups: dict[GroupKey, Queue] = {}
-        """Groups of copies: of ``cp.async`` by warp, of bulk copies by thread."""
+        self._warpgroup_records = fresh(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
+        self.groups: dict[int, Queue] = {}
+        """Groups of ``cp.async``, by warp."""
+        self._bulk: dict[int, BulkQueue] = {}
+        self._queues = fresh(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
         self.moves: dict[tuple[str, int], list[Move]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
         """What each thread issued to the Tensor Cores, by warp and lane."""
         self.tensor: TensorMemory | None = None
         """Its tensor memory, once it has allocated some."""
+        self._write_state()
+
+    def _write_state(self) -> None:
+        """Write down where compiled code finds everything."""
+        for offset, number in (
+            (fast.STATE_CLUSTER, self.cluster.address),
+            (fast.STATE_MBARRIERS, address(self._records)),
+            (fast.STATE_SHARED, address(self.shared)),
+            (fast.STATE_SHARED_SIZE, self.shared.size),
+            (fast.STATE_BLOCK, self.context.address),
+            (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
+            (fast.STATE_QUEUES, address(self._queues)),
+        ):
+            self.longs[offset >> 3] = number
+        self.words[fast.STATE_RANK >> 2] = self.rank
+        self.words[fast.STATE_WARPS >> 2] = len(self.warps)
+        self.context.point(layout.BLOCK_UNITS, self.address)
+
+    def mbarrier_memory(self, offset: int) -> NDArray[np.uint8]:
+        """The record of the mbarrier at an offset in shared memory."""
+        size = fast.MBARRIER_BYTES
+        return self._records[offset // 8 * size :][:size]
+
+    def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
+        """The groups of bulk copies of a thread."""
+        number = warp * tasks.QUEUES + lane
+        if number not in self._bulk:
+            size = tasks.QUEUE_RECORD
+            memory = self._queues[number * size :][:size]
+            self._bulk[number] = BulkQueue(self.cluster, memory)
+        return self._bulk[number]
+
+    def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
+        """The record of a warpgroup."""
+        size = fast.GROUP_BYTES
+        return self._warpgroup_records[number * size :][:size]
+
+    @property
+    def started(self) -> list[Work]:
+        """The work that machine code has put in flight."""
+        return [work for each in self.warpgroups.values() for work in each.unknown]
 
     def begin(self, index: int) -> None:
         """A new block begins."""
         self.index = index
+        for mbarrier in self.mbarriers.values():
+            mbarrier.alive = False
         self.mbarriers.clear()
         for each in self.warpgroups.values():
             each.reset()
         self._forget_groups()
         self.tensor = None
-        for warp in self.warps:
-            warp.asked, warp.held = 0, None
 
     def _forget_groups(self) -> None:
         # Work names the queue that it is in: without this it would not be freed.
         for each in (*self.groups.values(), *self.queues.values()):
             vars(each).clear()
+        for bulk in self._bulk.values():
+            vars(bulk).clear()
+        self._bulk.clear()
+        self._queues[:] = 0
         for moves in self.moves.values():
             moves.clear()
         self.groups.clear()
@@ -226,50 +287,87 @@ class Block:
 
     def retire(self, mbarrier: Mbarrier) -> None:
         """Forget an mbarrier."""
+        mbarrier.alive = False
         del self.mbarriers[mbarrier.offset]
 
 
-class Cluster:
+class Cluster(Record):
     """Blocks that run together, in one thread of the host.
 
     It is used for one cluster of the grid after the other.
     """
 
+    time = Long(fast.CLUSTER_TIME)
+    """How many events there were."""
+    changes = Long(fast.CLUSTER_CHANGES)
+    """A count of what happened that lanes may wait for."""
+    impatient = Flag(fast.CLUSTER_IMPATIENT)
+    """Whether waits return without success, because nothing else can happen."""
+    ended_blocks = Word(fast.CLUSTER_ENDED)
+    """The blocks that have ended, by rank."""
+    _pending = Word(fast.CLUSTER_PENDING)
+    _ordinal = Long(fast.CLUSTER_ORDINAL)
+
     def __init__(
         self, machine: Machine, contexts: list[Context], alone: bool = False
     ) -> None:
+        super().__init__(fresh(fast.CLUSTER_BYTES))
         self.machine, self.alone = machine, alone
         self.contexts = contexts
         self.blocks = [Block(self, rank, each) for rank, each in enumerate(contexts)]
         for rank, each in enumerate(contexts):
             each.join(contexts, rank)
-            each.point(layout.BLOCK_EVENT, machine.address)
             machine.blocks[each.address] = self.blocks[rank]
         self.schedule = machine.schedule
         self.number = 0
         self.in_flight: dict[Work, None] = {}
-        """Work that was issued and is not done, the oldest first."""
-        self.changes = 0
-        """A count of what happened that lanes may wait for."""
-        self.impatient = False
-        """Whether waits return without success, because nothing else can happen."""
-        self.barrier: Barrier | None = None
-        """The barrier of the cluster, once a lane has arrived there."""
+        """Python's work that was issued and is not done, the oldest first."""
+        self.barrier = Barrier(len(contexts))
         self.requests: dict[int, Request] = {}
         """Requests for tensor memory of both blocks of a pair, by rank."""
-        self.time = 0
         if alone:
             self.number = -1
         self.port = machine.port(self)
+        self.pool = Pool(self)
+        self._write_state()
+
+    def _write_state(self) -> None:
+        """Write down where compiled code finds everything."""
+        machine, functions = self.machine, self.port.functions
+        kinds = {EAGER: fast.EAGER, LAZY: fast.LAZY}
+        schedule = kinds.get(str(self.schedule.given), fast.RANDOM)
+        self.words[fast.CLUSTER_SCHEDULE >> 2] = schedule
+        self.words[fast.CLUSTER_BLOCKS >> 2] = len(self.blocks)
+        first = fast.CLUSTER_PEERS >> 3
+        self.longs[first : first + len(self.blocks)] = [
+            each.address for each in self.blocks
+        ]
+        self.longs[fast.CLUSTER_PYTHON >> 3] = machine.address
+        self.longs[fast.CLUSTER_TASKS >> 3] = self.pool.address
+        self.longs[fast.CLUSTER_BARRIER >> 3] = self.barrier.address
+        self.longs[fast.CLUSTER_MAPS >> 3] = machine.maps.address
+        entry = machine.address
+        fast_paths = machine.fast and not machine.notes  # which Python writes
+        if functions is not None and not self.alone and fast_paths:
+            table = machine.event_table(functions.keys() if functions else None)
+            self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
+            self._functions = _vector(functions)
+            if functions:
+                self.longs[fast.CLUSTER_PORT >> 3] = address(self._functions)
+            entry = table.dispatch
+        self._counts_events = entry == machine.address
+        for each in self.contexts:
+            each.point(layout.BLOCK_EVENT, entry)
 
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
         self.in_flight.clear()
-        self.barrier = None
+        self.pool.begin()
+        self.barrier.reset()
         self.requests.clear()
-        self.changes = self.time = 0
+        self._pending = self.changes = self.time = self.ended_blocks = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
@@ -278,7 +376,7 @@ class Cluster:
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
         """Carry out an event, and return the lanes that may go on."""
-        self.time += 1
+        self.time += self._counts_events
         if self.alone and self.number != self.contexts[0].index:
             # A block that runs alone begins in compiled code.
             self.number = block.index = self.contexts[0].index
@@ -295,39 +393,57 @@ class Cluster:
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
+        self._ordinal += 1
+        work.ordinal = self._ordinal
+        if self.machine.notes:
+            self.machine.note(work.goals, work.noted)
         if self.schedule.eager:
             work.finish()
         else:
             work.poison()
             self.in_flight[work] = None
+            self._pending = len(self.in_flight)
 
     def finished(self, work: Work) -> None:
         """A piece of work is done: it is no longer in flight."""
         self.in_flight.pop(work, None)
+        self._pending = len(self.in_flight)
         self.changes += 1
         self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
         """Lanes wait for an mbarrier: do what it counts, unless the order is random."""
         if self.schedule.random is None:
-            for task in list(mbarrier.work):
+            found = list(mbarrier.work)
+            if mbarrier.tasks:
+                found += self.pool.counted(mbarrier.block.rank, mbarrier.offset)
+            for task in sorted(found, key=_ordinal):
                 task.finish()
 
     def relax(self) -> bool:
         """Finish some work because no lane can go on; whether there was any."""
-        if not self.in_flight:
+        left = self.unfinished
+        if not left:
             return False
         if self.schedule.random is not None:
-            self.schedule.random.choice(list(self.in_flight)).finish()
+            self.schedule.random.choice(left).finish()
         else:
-            for work in list(self.in_flight):
+            for work in left:
                 work.finish()
         return True
+
+    @property
+    def unfinished(self) -> list[Work]:
+        """All work in flight, the oldest first, also what machine code has started."""
+        found = [work for block in self.blocks for work in block.started]
+        found += self.pool.in_flight()
+        return sorted([*self.in_flight, *found], key=_ordinal)
 
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
         self.changes += 1
         rank = self.contexts.index(context)
+        self.ended_blocks |= 1 << rank
         tensor = self.blocks[rank].tensor
         if tensor is not None:
             tensor.report(self.blocks[rank])
@@ -339,7 +455,7 @@ class Cluster:
     def end(self) -> None:
         """All threads have ended."""
         self.port.end()
-        for work in list(self.in_flight):
+        for work in self.unfinished:
             work.finish()
 
     def close(self) -> None:
@@ -394,12 +510,21 @@ class Watching(Protocol):
     def collect(self, problems: Problems) -> None:
         """Add the problems that it found."""
 
+    def told(self) -> Any:
+        """What it found, in plain types, for one in another process."""
+
+    def take(self, told: Any) -> None:
+        """Add what one in another process found in other clusters."""
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
 
 
 class Machine:
     """Carries out the events of a launch, which compiled code raises."""
+
+    fast = True
+    """Whether fast paths carry out what they can."""
 
     def __init__(
         self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
@@ -408,7 +533,9 @@ class Machine:
         self.schedule = Schedule(schedule)
         self.problems = problems
         self.events = events(launch.compiled.events)
+        self.maps = KnownMaps()
         self.blocks: dict[int, Block] = {}
+        self._tables: dict[int, EventTable] = {}
         self._located: dict[int, Located] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
@@ -419,6 +546,8 @@ class Machine:
         """The errors, by the address of the block."""
         self.watching: Watching | None = None
         """What observes the launch, if anything does."""
+        self.notes: dict[int, NDArray[np.uint8]] = {}
+        """How each byte of global memory was written, by slot, if that is noted."""
 
     @cached_property
     def asynchronous(self) -> bool:
@@ -431,10 +560,29 @@ class Machine:
         counted = self.launch.compiled.counted
         return any(each.startswith("cp.") for names in counted for each in names)
 
+    def event_table(self, observed: Collection[int] | None) -> EventTable:
+        """The events in memory, as fast paths read them."""
+        if not self._tables:  # several threads may be here: one table is kept
+            self._tables.setdefault(0, EventTable(self.events, observed))
+        return self._tables[0]
+
     @cached_property
     def tensor(self) -> bool:
         """Whether the kernel uses tensor memory."""
         return any(each.words[0] == "tcgen05" for each in self.events)
+
+    @once_property
+    def forms(self) -> Forms:
+        """The forms of the products of ``wgmma``."""
+        from fragmenta.units.wgmma_forms import Forms
+
+        size = next(iter(self.blocks.values())).shared.size
+        return Forms(self.launch.target, size)
+
+    def know_form(self, event: Event, form: int) -> None:
+        """Let fast paths find the form of an event."""
+        for table in self._tables.values():
+            table.know_form(event, form)
 
     def located(self, event: Event, read: Callable[[list[Plain]], Located]) -> Located:
         """Where the operands of a product are, read once."""
@@ -443,6 +591,16 @@ class Machine:
             made = read(self.launch.compiled.events[event.number][2][0])
             found = self._located.setdefault(event.number, made)
         return found
+
+    def note(self, ranges: Iterable[Range], kind: int) -> None:
+        """Note how bytes of global memory are written, as compiled code does."""
+        for each in ranges if self.notes else ():
+            for start in each.starts.tolist():
+                offset = start & (1 << layout.SLOT_BITS) - 1
+                notes = self.notes.get(start >> layout.SLOT_BITS)
+                if notes is not None and each.space == "global":
+                    part = notes[offset : offset + each.size]
+                    part[:] = np.where((part == 0) | (part == kind), kind, MIXED)
 
     def port(self, cluster: Cluster) -> Port:
         """The observer of a cluster."""
@@ -489,6 +647,18 @@ def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None
     words[layout.FAULT_KIND >> 2] = kind
     words[layout.FAULT_ID >> 2] = site
     words[layout.FAULT_LANE >> 2] = first(lanes)
+
+
+def _ordinal(work: Work) -> int:
+    return work.ordinal
+
+
+def _vector(functions: Mapping[int, int] | None) -> NDArray[np.int64]:
+    """The functions of an observer, as compiled code finds them."""
+    made = np.zeros(fast.PORT_BYTES >> 3, np.int64)
+    for offset, where in (functions or {}).items():
+        made[offset >> 3] = where
+    return made
 
 
 def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:

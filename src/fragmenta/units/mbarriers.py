@@ -6,6 +6,8 @@ here; an instruction sees only whether the number is even or odd.
 
 from __future__ import annotations
 
+import numpy as np
+
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import (
     RANK_BITS,
@@ -16,58 +18,126 @@ from fragmenta.simt.layout import (
 )
 from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, carries_out, together
+from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
-from fragmenta.units.port import Clock, Step, Waited
+from fragmenta.units.port import Step, Waited
+from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.work import Work
 
-MOST = (1 << 20) - 1
-"""The most arrivals, and the most bytes above or below zero."""
+_WARPS = 64
+"""The most warps of a block, with room to spare."""
 
 
-class Mbarrier:
+class Mbarrier(Record):
     """An mbarrier in the shared memory of a block."""
 
+    alive = Flag(layout.MBARRIER_ALIVE)
+    slot = Word(layout.MBARRIER_SLOT)
+    """Its number among those of the block, for the observer."""
+    expected = Word(layout.MBARRIER_EXPECTED)
+    pending = Word(layout.MBARRIER_PENDING)
+    bytes = Word(layout.MBARRIER_TX)
+    phase = Long(layout.MBARRIER_PHASE)
+    fenced = Flag(layout.MBARRIER_FLAGS, layout.FENCED)
+    """Whether a fence orders its making."""
+    public = Flag(layout.MBARRIER_FLAGS, layout.PUBLIC)
+    """Whether all know of its making."""
+    observed = Long(layout.MBARRIER_OBSERVED)
+    """The last phase whose end lanes have seen."""
+    copied = Long(layout.MBARRIER_COPIED)
+    """The last phase that counts a copy."""
+    again = Flag(layout.MBARRIER_AGAIN)
+    """Whether an mbarrier was here before."""
+    tasks = Word(layout.MBARRIER_TASKS)
+    """How many copies in flight it counts that machine code issued."""
+    known = Flag(layout.MBARRIER_KNOWN)
+    """Whether the observer's clock of this phase holds anything."""
+    known_last = Flag(layout.MBARRIER_KNOWN_LAST)
+    """The same of the last phase that is over, which lanes may still wait for."""
+    agent = Word(layout.MBARRIER_AGENT)
+    """The observer's name for the copies that it counts."""
+    clock = Long(layout.MBARRIER_CLOCK)
+    """Where the observer's clock of this phase is."""
+    clock_last = Long(layout.MBARRIER_CLOCK_LAST)
+    """The same of the last phase."""
+    _place = Word(layout.MBARRIER_PLACE)
+    _counted = Word(layout.MBARRIER_WORK)
+    _copier = Word(layout.MBARRIER_COPIER)
+    _copy_site = Word(layout.MBARRIER_COPY_SITE)
+
     def __init__(self, block: Block, offset: int, count: int, slot: int) -> None:
+        super().__init__(block.mbarrier_memory(offset))
+        self.raw[:] = 0
         self.block, self.offset = block, offset
         self.expected = self.pending = count
-        self.phase = self.bytes = 0
-        self.slot = slot
-        """Its number among those of the block, for the observer."""
+        self.slot, self.alive = slot, True
+        self._place = block.rank << RANK_BITS | offset
         self.work: list[Work] = []
-        """Copies in flight that it counts."""
-        self.clock: Clock | None = None
-        """What those who arrived in this phase had done; the observer's."""
-        self.clocks: dict[int, Clock | None] = {}
-        """The same for the last phase that is over, which lanes may still wait for."""
+        """Work in flight that it counts."""
         self.birth = (-1, -1, -1, -1)
-        """Who made it: agent, lane, epoch and site; the observer's."""
-        self.fenced = self.public = False
-        """Whether a fence orders its making, and whether all know of it."""
         self.observed = self.copied = -1
-        """The last phase whose end lanes have seen, and the last that counts a copy."""
-        self.copier: tuple[Warp, int] | None = None
-        """The warp and the site of that copy."""
-        self.waiting: dict[int, int] = {}
-        """The phase that warps wait for, by their number."""
-        self.again = False
-        """Whether an mbarrier was here before."""
         self.write()
+
+    @property
+    def birth(self) -> tuple[int, int, int, int]:
+        """Who made it: agent, lane, epoch and site; the observer's."""
+        first = layout.MBARRIER_BIRTH >> 2
+        agent, lane, epoch, site = self.words[first : first + 4].tolist()
+        return agent, lane, epoch, site
+
+    @birth.setter
+    def birth(self, given: tuple[int, int, int, int]) -> None:
+        first = layout.MBARRIER_BIRTH >> 2
+        self.words[first : first + 4] = given
+
+    @property
+    def copier(self) -> tuple[Warp, int] | None:
+        """The warp and the site of the last copy that it counts."""
+        if not self._copier:
+            return None
+        rank, number = divmod(self._copier - 1, 1 << 16)
+        block = self.block.cluster.blocks[rank]
+        return block.warps[number], self._copy_site
+
+    @copier.setter
+    def copier(self, given: tuple[Warp, int]) -> None:
+        warp, self._copy_site = given
+        self._copier = (warp.block.rank << 16 | warp.number) + 1
+
+    @property
+    def waiting(self) -> dict[int, int]:
+        """The phase that warps wait for, by their number."""
+        phases = self.words[layout.MBARRIER_WAITING >> 2 :][:_WARPS]
+        found = np.flatnonzero(phases)
+        return {int(warp): int(phases[warp]) - 1 for warp in found}
+
+    def waits(self, warp: int, phase: int | None) -> bool:
+        """Note which phase a warp waits for; whether it did not wait for it before."""
+        place = (layout.MBARRIER_WAITING >> 2) + warp
+        new = 0 if phase is None else phase + 1
+        before, self.words[place] = int(self.words[place]), new
+        return before != new
+
+    def count(self, work: Work) -> None:
+        """Count work that is in flight from now on."""
+        self.work.append(work)
+        self._counted = len(self.work)
+
+    def discount(self, work: Work) -> None:
+        """The work is done."""
+        self.work.remove(work)
+        self._counted = len(self.work)
 
     def busy(self) -> str:
         """Why it must not be made invalid now; nothing if it may be."""
-        if self.work:
+        if self.work or self.tasks:
             return "copies are in flight that it counts"
         if self.waiting:
             return "somebody waits for it"
         if self.pending != self.expected or self.bytes:
             return f"its phase {self.phase} is under way"
         return ""
-
-    @property
-    def address(self) -> int:
-        """Its address in shared memory."""
-        return self.offset | self.block.rank << RANK_BITS
 
     def __str__(self) -> str:
         return f"the mbarrier at {self.offset:#x}"
@@ -82,13 +152,13 @@ class Mbarrier:
 
     def write(self) -> None:
         """Put its bits into shared memory."""
-        data = (self.state() ^ _MARK).to_bytes(8, "little")
+        data = (self.state() ^ layout.MARK).to_bytes(8, "little")
         self.block.shared[self.offset : self.offset + 8] = list(data)
 
     def intact(self) -> bool:
         """Whether its bits are in shared memory as it left them."""
         there = self.block.shared[self.offset : self.offset + 8].tobytes()
-        return int.from_bytes(there, "little") == self.state() ^ _MARK
+        return int.from_bytes(there, "little") == self.state() ^ layout.MARK
 
     def arrive(self, count: int) -> None:
         """Count arrivals in the present phase."""
@@ -102,8 +172,6 @@ class Mbarrier:
     def settle(self) -> None:
         """Begin the next phase, if nothing is pending."""
         while self.pending == 0 and self.bytes == 0:
-            self.clocks = {self.phase: self.clock}
-            self.clock = None
             self.phase += 1
             self.pending = self.expected
             self.block.cluster.port.done(self)
@@ -111,10 +179,6 @@ class Mbarrier:
             if self.expected == 0:
                 break
         self.write()
-
-
-_MARK = 0x6D62617272696572
-"""XORed with the bits, so that zeros in memory are not taken for an intact mbarrier."""
 
 
 # ── finding one ─────────────────────────────────────────────────────────────
@@ -185,13 +249,13 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
                 f"an mbarrier is 8 bytes of the block's shared memory at a multiple of "
                 f"8; given the address {address:#x}",
             )
-        if not 1 <= count <= MOST:
+        if not 1 <= count <= layout.MOST:
             raise Stop(
                 rules.MBARRIER,
                 event.site,
                 warp,
                 members,
-                f"an mbarrier expects 1 to {MOST:,} arrivals; given {count:,}",
+                f"an mbarrier expects 1 to {layout.MOST:,} arrivals; given {count:,}",
             )
         old = block.mbarriers.get(offset)
         busy = old.busy() if old is not None else ""
@@ -299,13 +363,13 @@ def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _expect(warp: Warp, event: Event, lanes: int, found: Mbarrier, count: int) -> None:
-    if not -MOST <= found.bytes + count <= MOST:
+    if not -layout.MOST <= found.bytes + count <= layout.MOST:
         raise Stop(
             rules.MBARRIER,
             event.site,
             warp,
             lanes,
-            f"{found} counts at most {MOST:,} bytes at a time; "
+            f"{found} counts at most {layout.MOST:,} bytes at a time; "
             f"{found.bytes + count:,} would be pending",
         )
     found.expect(count)
@@ -347,15 +411,14 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             answer.put(warp, members, int(over))
             passed |= members
         if over:
-            found.waiting.pop(warp.number, None)
+            found.waits(warp.number, None)
             step = Step(warp, event, members)
             cluster.port.acquire(step, Waited("mbarrier", wanted, found))
             cluster.changes += 1
         else:
-            if found.waiting.get(warp.number) != wanted:
+            if found.waits(warp.number, wanted):
                 cluster.port.stall(Step(warp, event, members), found, wanted)
-            found.waiting[warp.number] = wanted
-            warp.asked |= members
+            warp.tested(members)
             if passed & members:
                 warp.give_way()
     return passed

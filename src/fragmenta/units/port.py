@@ -10,6 +10,7 @@ and :meth:`Port.signal` for work in flight, :meth:`Port.fence` for the rest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.cluster_barrier import Barrier
+    from fragmenta.units.barrier_state import Barrier
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarriers import Mbarrier
@@ -65,6 +66,13 @@ class ChangedMap(NamedTuple):
 
 class Port:
     """An observer that ignores everything."""
+
+    functions: Mapping[int, int] | None = {}
+    """What it has in machine code: addresses of functions by ``PORT_...``.
+
+    Nobody observes if there are none.  None: fast paths must not be used, because it
+    has to see every event.
+    """
 
     # ── from the beginning of a cluster to its end ──────────────────────────
 

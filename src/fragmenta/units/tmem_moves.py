@@ -29,7 +29,7 @@ from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
-from fragmenta.units.warpgroups import Registers
+from fragmenta.units.wgmma_forms import Registers
 from fragmenta.units.work import Work
 
 ALL = 0xFFFFFFFF

@@ -9,37 +9,37 @@ A schedule may run a product as soon as it can be run, or late.  A warpgroup tha
 late hides D: from the moment a warp issues a product until it has run, the warp's
 registers of D hold ``POISON``.  Their true values are kept aside.
 A, metadata and shared memory are read when the product runs.
+
+The state is in records of memory (:mod:`fragmenta.units.fast.layout`), which fast
+paths read and change, too.  A :class:`Wgmma` is made of a record when Python needs one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, Error
-from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
-from fragmenta.units.wgmma_sources import bad_descriptor, owners, units
+from fragmenta.units.fast import layout
+from fragmenta.units.records import Bytes, Flag, Long, Record, Word, address_of, fresh
+from fragmenta.units.wgmma_forms import ALL, WARPS, Bound, Bundle, Form, Forms, signed
+from fragmenta.units.wgmma_sources import owners, units
 from fragmenta.units.work import Work
 
-WARPS = 4
-ALL = 0xFFFFFFFF
-_LINE = 16
-"""Words of 64 bytes: registers of a warp begin at multiples of that."""
 _ILLEGAL = 1
 """What a product returns if a code of the metadata is illegal."""
+_QUEUE, _ENDS, _BOUND = 16, 256, 16
+"""For how many products, groups and forms there is memory at first."""
 
 
 class Warp(Protocol):
@@ -62,162 +62,48 @@ class WgmmaError(Error):
         return self.message
 
 
-# ── registers ───────────────────────────────────────────────────────────────
-
-
-class Registers:
-    """Some registers of 32 bits of one warp."""
-
-    def __init__(self, words: NDArray[np.uint32], offsets: Sequence[int]) -> None:
-        self.offsets = tuple(offsets)
-        places = np.array(offsets, np.int64) // 4
-        self._shape = len(offsets), LANES
-        first = int(places[0])
-        #: A view of them, if one follows the other.
-        self._view: NDArray[np.uint32] | None = None
-        if (np.diff(places) == LANES).all():
-            self._view = words[first : first + places.size * LANES].reshape(self._shape)
-        self._lines = words.reshape(-1, _LINE)
-        self._places = (places // _LINE)[:, None] + np.arange(LANES // _LINE)
-
-    def get(self, goal: NDArray[np.uint32]) -> None:
-        """Copy their values, (registers, lanes)."""
-        if self._view is not None:
-            goal[...] = self._view
-        else:
-            goal[...] = self._lines[self._places].reshape(self._shape)
-
-    def put(self, values: NDArray[np.uint32]) -> None:
-        """Set them."""
-        if self._view is not None:
-            self._view[...] = values
-        else:
-            self._lines[self._places] = values.reshape((*self._places.shape, _LINE))
-
-    def fill(self, value: int) -> None:
-        """Set them all to one value."""
-        if self._view is not None:
-            self._view.fill(value)
-        else:
-            self._lines[self._places] = value
-
-
-class Bundle:
-    """The registers of D of some products, with their values in all four warps."""
-
-    def __init__(
-        self, offsets: tuple[int, ...], words: list[NDArray[np.uint32]]
-    ) -> None:
-        self.offsets = offsets
-        self.values = np.zeros((len(offsets), WARPS * LANES), np.uint32)
-        self.parts = [
-            self.values[:, LANES * warp : LANES * (warp + 1)] for warp in range(WARPS)
-        ]
-        self.registers = [Registers(each, offsets) for each in words]
-        self.pending = [0] * WARPS
-        """Products that each warp has issued and that have not run."""
-
-
-class Bound:
-    """An instruction in one warpgroup, with its registers and its compiled function."""
-
-    def __init__(self, of: Warpgroup, located: Located, bundle: Bundle) -> None:
-        self.located = located
-        self.bundle = bundle
-        read = (*located.a, *([located.metadata] if located.metadata else ()))
-        inputs = np.zeros((max(len(read), 1), WARPS * LANES), np.uint32)
-        self.inputs = []
-        """Registers of A and metadata, and where they are copied to."""
-        for row, each in zip(inputs, read, strict=False):
-            row[:] = each.constant & ALL
-            for warp, words in enumerate(of.words if each.offset >= 0 else ()):
-                goal = row[LANES * warp : LANES * (warp + 1)].reshape(1, LANES)
-                self.inputs.append((goal, Registers(words, [each.offset])))
-        self.metadata = inputs[len(located.a)] if located.metadata else inputs[0]
-        """The words of all lanes, if it has metadata."""
-        self.scalars = np.zeros(4, np.uint64)
-        self.scalars[3] = located.selector
-        self.given: tuple[int, ...] = ()
-        self._function = _function(located, of.target)
-        self._call = self._function.traced.compile()
-        self._kept = inputs, of.shared  # as long as their addresses are used
-        start, scalars = _address(inputs), _address(self.scalars)
-        self._arguments = (
-            _address(bundle.values),
-            start,
-            scalars,
-            _address(of.shared),
-            of.shared.size,
-            start + inputs[: len(located.a)].nbytes,
-            scalars + 16,
-        )
-
-    def multiply(self, given: tuple[int, ...]) -> int:
-        """Add the product to the values of the bundle; 0 if that could be done."""
-        for goal, register in self.inputs:
-            register.get(goal)
-        if given != self.given:
-            *descriptors, self.scalars[2] = given
-            self.scalars[: len(descriptors)] = descriptors
-            self.given = given
-        return int(self._call(*self._arguments))
-
-
-@once
-def _function(located: Located, target: str) -> WarpgroupFunction:
-    ways = located.ways
-    return warpgroup_function(
-        located.op,
-        target,
-        a_from_registers=ways.a_from_registers,
-        imm_scale_a=ways.imm_scale_a,
-        imm_scale_b=ways.imm_scale_b,
-        trans_a=ways.trans_a,
-        trans_b=ways.trans_b,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _bad(located: Located, given: tuple[int, ...], size: int) -> str:
-    """What is wrong with the descriptors."""
-    ways = located.ways
-    names = "B" if ways.a_from_registers else "AB"
-    for name, word in zip(names, given, strict=False):
-        trans = ways.trans_a if name == "A" else ways.trans_b
-        wrong = bad_descriptor(located.op, name, word, trans, size)
-        if wrong:
-            return wrong
-    return ""
-
-
 # ── a product ───────────────────────────────────────────────────────────────
+
+
+class Product(Record):
+    """The record of a product, from its first issue until it has run."""
+
+    form = Long(layout.PRODUCT_FORM)
+    scale_d = Long(layout.PRODUCT_SCALE_D)
+    selector = Long(layout.PRODUCT_SELECTOR)
+    number = Word(layout.PRODUCT_NUMBER)
+    group = Word(layout.PRODUCT_GROUP)
+    warpgroup = Word(layout.PRODUCT_WARPGROUP)
+    site = Word(layout.PRODUCT_SITE)
+    issued = Word(layout.PRODUCT_ISSUED)
+    status = Word(layout.PRODUCT_STATUS)
+    ordinal = Long(layout.PRODUCT_ORDINAL)
+    warp = Word(layout.PRODUCT_WARP)
+
+    def given(self, count: int) -> tuple[int, ...]:
+        """So many descriptors, and whether the old D is added."""
+        first = layout.PRODUCT_DESCRIPTORS >> 3
+        words = self.longs[first : first + count].view(np.uint64).tolist()
+        return (*words, self.scale_d)
 
 
 class Wgmma(Work):
     """One product of a warpgroup: work that is done later."""
 
     effect = effect("wgmma.mma_async")
+    kept = False
+    """Whether it is in flight in Python, so that machine code must not run it."""
 
-    def __init__(
-        self,
-        of: Warpgroup,
-        located: Located,
-        site: int,
-        given: tuple[int, ...],
-        number: int,
-        group: int,
-    ) -> None:
-        super().__init__(site)
+    def __init__(self, of: Warpgroup, located: Located, product: Product) -> None:
+        super().__init__(product.site)
         self._of = of
         self.located = located
-        self.given = given
+        self.given = product.given(len(located.descriptors))
         """The descriptors, and whether the old D is added."""
-        self.index = number
+        self.index = product.number
         """Its number among the products of the warpgroup."""
-        self.group = group
+        self.group = product.group
         """The number of the group that the next commit makes."""
-        self.issued = 0
-        """How many warps have issued it."""
         self.failed: Callable[[WgmmaError], Error] | None = None
         """Makes the error that ends the kernel, once the work is in flight."""
 
@@ -229,10 +115,14 @@ class Wgmma(Work):
     @property
     def ready(self) -> bool:
         """Whether all four warps have issued it."""
-        return self.issued == WARPS
+        return not self._of.behind(self.index)
 
     # D is hidden already: each warp's when that warp issued the product.  The operands
     # are read when the product runs, not before.
+
+    def poison(self) -> None:
+        """It is in flight; it is Python's, until it has run."""
+        self._of.keep(self)
 
     def finish(self) -> None:
         """Run it, and all products before it; nothing if it has run."""
@@ -259,12 +149,23 @@ class Wgmma(Work):
         return [*found, ("B", units(op, "B", of_b, ways.trans_b), None)]
 
 
-class Warpgroup:
+class Warpgroup(Record):
     """Four warps of a block, and the products that they have issued.
 
     ``late`` says whether D is hidden until a product has run.  Who schedules decides
     when products run, by :meth:`Wgmma.finish`; waiting runs those it waits for.
+    ``memory`` is that of its record.
     """
+
+    ran = Word(layout.GROUP_RAN)
+    """Products that have run."""
+    last_site = Word(layout.GROUP_LAST_SITE)
+    """The instruction that was issued last."""
+    _ready = Flag(layout.GROUP_READY)
+    _number = Word(layout.GROUP_NUMBER)
+    _queued = Word(layout.GROUP_QUEUED)
+    _kept = Word(layout.GROUP_PYTHON)
+    _ends_count = Word(layout.GROUP_ENDS_COUNT)
 
     def __init__(
         self,
@@ -273,31 +174,75 @@ class Warpgroup:
         target: str = "sm_90a",
         *,
         late: bool = False,
+        forms: Forms | None = None,
+        memory: Bytes | None = None,
     ) -> None:
+        super().__init__(fresh(layout.GROUP_BYTES) if memory is None else memory)
         self.warps = tuple(warps)
-        self.target = target
         self.late = late
         self.shared = shared
-        self.words = [warp.memory.view(np.uint32) for warp in warps]
+        self._in_shared = address_of(shared), shared.size
+        self.forms = Forms(target, shared.size) if forms is None else forms
+        self.started: Callable[[Wgmma, Product], None] | None = None
+        """Tells a product that machine code has put in flight how it ends."""
+        self.memories = [warp.memory.view(np.uint32) for warp in warps]
         self._views = [warp.memory.data for warp in warps]
-        self._counts = [words[IN_FLIGHT // 4 :] for words in self.words]
-        self._bounds: dict[Located, Bound] = {}
+        self._counts = [words[IN_FLIGHT // 4 :] for words in self.memories]
+        self._issued = self._four(layout.GROUP_ISSUED)
+        self._committed = self._four(layout.GROUP_COMMITTED)
+        self._retired = self._four(layout.GROUP_RETIRED)
+        self._held = self._four(layout.GROUP_HELD)
+        self._bounds: dict[Form, Bound] = {}
         self._owners: dict[int, Bundle] = {}
+        self._bundles: dict[tuple[int, ...], Bundle] = {}
+        self._works: dict[int, Wgmma] = {}
+        """Products that Python knows, by their numbers."""
+        self._allocate()
         self.reset()
+
+    def _four(self, offset: int) -> NDArray[np.int32]:
+        """A number for each warp."""
+        return self.words[offset >> 2 :][:WARPS]
+
+    def _allocate(self) -> None:
+        for offset, warp in enumerate(self.warps):
+            place = (layout.GROUP_WARPS >> 3) + offset
+            self.longs[place] = address_of(warp.memory)
+        self._number = self.warps[0].number // WARPS
+        self._set_queue(fresh(_QUEUE * layout.PRODUCT_BYTES))
+        self._set_ends(np.zeros(_ENDS, np.int32))
+        self._set_bound(np.zeros(_BOUND, np.int64))
+        self._ready = len(self.warps) == WARPS
+
+    def _set_queue(self, memory: Bytes) -> None:
+        self._queue = memory.reshape(-1, layout.PRODUCT_BYTES)
+        self._products = [Product(each) for each in self._queue]
+        self.longs[layout.GROUP_QUEUE >> 3] = address_of(memory)
+        self.words[layout.GROUP_CAPACITY >> 2] = len(self._queue)
+
+    def _set_ends(self, memory: NDArray[np.int32]) -> None:
+        self._ends = memory
+        self.longs[layout.GROUP_ENDS >> 3] = address_of(memory)
+        self.words[layout.GROUP_ENDS_CAPACITY >> 2] = memory.size
+
+    def _set_bound(self, memory: NDArray[np.int64]) -> None:
+        self._addresses = memory
+        self.longs[layout.GROUP_BOUND >> 3] = address_of(memory)
+        self.words[layout.GROUP_BOUND_COUNT >> 2] = memory.size
 
     def reset(self) -> None:
         """Begin another block."""
-        self._queue: deque[Wgmma] = deque()
-        self._ends: list[int] = []
-        self._issued = [0] * WARPS
-        self._committed = [0] * WARPS
-        self._retired = [0] * WARPS
-        self.ran = 0
-        """Products that have run."""
+        self._works.clear()
+        self._queued = self.ran = self._kept = self._ends_count = 0
+        for each in (self._issued, self._committed, self._retired, self._held):
+            each[:] = 0
         self.last_site = -1
-        """The instruction that was issued last."""
-        for bundle in self._owners.values():
-            bundle.pending[:] = [0] * WARPS
+        for bundle in self._bundles.values():
+            bundle.pending[:] = 0
+
+    def product(self, number: int) -> Product:
+        """The record of a product that has not run."""
+        return self._products[number % len(self._products)]
 
     # ── what warps do ───────────────────────────────────────────────────────
 
@@ -308,31 +253,64 @@ class Warpgroup:
         own = self._own(warp, site, lanes)
         self.last_site = site
         given = self._given(own, located, site)
-        number = self._issued[own]
-        place = number - self.ran
-        if place == len(self._queue):
-            wrong = _bad(located, given, self.shared.size)
+        form = self.forms.of(located)
+        number = int(self._issued[own])
+        if number == self._queued:
+            wrong = form.bad(given[:-1])
             if wrong:
                 raise WgmmaError(rules.BAD_DESCRIPTOR, wrong, site)
-            work = Wgmma(self, located, site, given, number, self._committed[own])
-            self._queue.append(work)
+            product = self._append(form, given, site, own)
         else:
-            work = self._queue[place]
-            if work.located is not located or work.given != given:
-                self._refuse(work, own, located, given, site)
+            product = self.product(number)
+            there = product.given(len(located.descriptors))
+            if product.form != form.address or there != given:
+                self._refuse(product, own, located, given, site)
+        bound = self._bound(form, site)
         if self.late:
-            self._hide(own, self._bound(located, site).bundle)
-        work.issued += 1
+            self._hide(own, bound.bundle)
+        product.issued += 1
         self._issued[own] = number + 1
         self._counts[own][0] = number + 1 - self._retired[own]
-        return work if work.issued == WARPS else None
+        if product.issued < WARPS:
+            return None
+        product.warp = warp.number
+        return self._work(product)
+
+    def _append(
+        self, form: Form, given: tuple[int, ...], site: int, own: int
+    ) -> Product:
+        """A new product, which a warp is the first to issue."""
+        number = self._queued
+        if number - self.ran == len(self._products):
+            self._grow()
+        product = self.product(number)
+        product.raw[:] = 0
+        product.form, product.number = form.address, number
+        *descriptors, product.scale_d = given
+        first = layout.PRODUCT_DESCRIPTORS >> 3
+        product.longs[first : first + len(descriptors)] = list(map(signed, descriptors))
+        product.selector = form.located.selector
+        product.group, product.site = int(self._committed[own]), site
+        product.warpgroup = self._number
+        self._queued = number + 1
+        return product
+
+    def _grow(self) -> None:
+        """Make room for more products."""
+        old, size = self._products, 2 * len(self._products)
+        self._set_queue(fresh(size * layout.PRODUCT_BYTES))
+        for number in range(self.ran, self._queued):
+            self.product(number).raw[:] = old[number % len(old)].raw
 
     def commit(self, warp: Warp, site: int = -1) -> None:
         """Close the group of the products that a warp has issued."""
         own = self._own(warp, site)
-        group, end = self._committed[own], self._issued[own]
-        if group == len(self._ends):
-            self._ends.append(end)
+        group, end = int(self._committed[own]), int(self._issued[own])
+        if group == self._ends_count:
+            if group == self._ends.size:
+                self._set_ends(np.concatenate([self._ends, np.zeros_like(self._ends)]))
+            self._ends[group] = end
+            self._ends_count = group + 1
         elif self._ends[group] != end:
             raise WgmmaError(
                 rules.DIVERGENT_ALIGNED,
@@ -348,11 +326,11 @@ class Warpgroup:
         It may not if another warp has still to issue a product of these groups.
         """
         own = self._own(warp, site)
-        groups = self._committed[own] - n
-        end = self._ends[groups - 1] if groups > 0 else 0
+        groups = int(self._committed[own]) - n
+        end = int(self._ends[groups - 1]) if groups > 0 else 0
         if end <= self._retired[own]:
             return True
-        if min(self._issued) < end:
+        if self._issued.min() < end:
             return False
         self.run(end)
         self._retired[own] = end
@@ -361,15 +339,24 @@ class Warpgroup:
 
     def issued(self, warp: Warp) -> int:
         """How many products a warp has issued."""
-        return self._issued[warp.number % WARPS]
+        return int(self._issued[warp.number % WARPS])
 
     def behind(self, number: int) -> bool:
         """Whether a warp has not issued a product yet."""
-        return min(self._issued) <= number
+        return bool(self._issued.min() <= number)
+
+    def hold(self, warp: Warp, product: int | None) -> None:
+        """Let a warp wait at a product for the others; None: let it go on."""
+        self._held[warp.number % WARPS] = 0 if product is None else product + 1
+
+    def held(self, warp: Warp) -> int | None:
+        """The product at which a warp waits for the others."""
+        found = int(self._held[warp.number % WARPS])
+        return found - 1 if found else None
 
     def waited(self, warp: Warp, n: int) -> int:
         """The number of the first group that a warp does not wait for."""
-        return max(0, self._committed[warp.number % WARPS] - n)
+        return max(0, int(self._committed[warp.number % WARPS]) - n)
 
     def fence(self, warp: Warp, site: int = -1) -> None:
         """Order the accesses of a warp to registers before later products.
@@ -380,46 +367,81 @@ class Warpgroup:
 
     def retired(self, warp: Warp) -> int:
         """The products that a warp has waited for."""
-        return self._retired[warp.number % WARPS]
+        return int(self._retired[warp.number % WARPS])
 
     def in_flight(self, warp: Warp) -> int:
         """The products that a warp has issued and not waited for."""
         own = warp.number % WARPS
-        return self._issued[own] - self._retired[own]
+        return int(self._issued[own] - self._retired[own])
 
     # ── what the tensor cores do ────────────────────────────────────────────
 
     @property
     def waiting(self) -> tuple[Wgmma, ...]:
         """The products that can run and have not, the next one first."""
-        return tuple(work for work in self._queue if work.issued == WARPS)
+        return tuple(self._work(each) for each in self._complete())
+
+    @property
+    def unknown(self) -> tuple[Wgmma, ...]:
+        """Those of them that machine code has put in flight."""
+        found = (each for each in self._complete() if each.number not in self._works)
+        return tuple(self._work(each) for each in found)
+
+    def _complete(self) -> list[Product]:
+        end = int(self._issued.min())
+        return [self.product(number) for number in range(self.ran, end)]
+
+    @property
+    def failing(self) -> bool:
+        """Whether the next product did not succeed in machine code."""
+        return self.ran < self._queued and bool(self.product(self.ran).status)
 
     @property
     def groups(self) -> int:
         """The groups whose products have all run."""
-        return bisect_right(self._ends, self.ran)
+        return bisect_right(self._ends[: self._ends_count].tolist(), self.ran)
+
+    def _work(self, product: Product) -> Wgmma:
+        """The product as work."""
+        found = self._works.get(product.number)
+        if found is None:
+            form = self.forms.by_address[product.form]
+            found = Wgmma(self, form.located, product)
+            self._works[product.number] = found
+            if product.ordinal and self.started is not None:
+                self.started(found, product)
+        return found
+
+    def keep(self, work: Wgmma) -> None:
+        """A product is in flight in Python: machine code must not run it."""
+        self._kept += 1
+        work.kept = True
+        self.product(work.index).ordinal = work.ordinal
 
     def run(self, end: int) -> None:
         """Run products until this number of them has run."""
         while self.ran < end:
-            work = self._queue[0]
-            if work.issued < WARPS:
+            product = self.product(self.ran)
+            if product.issued < WARPS:
                 raise BadCall("a product cannot run before all four warps issued it")
-            Work.finish(work)
+            Work.finish(self._work(product))
 
     def run_next(self, work: Wgmma) -> None:
         """Run the product that is next."""
-        self._queue.popleft()
+        self._kept -= work.kept
         self.ran += 1
+        self._works.pop(work.index, None)
         self._multiply(work)
 
     def _multiply(self, work: Wgmma) -> None:
-        bound = self._bound(work.located, work.site)
+        product = self.product(work.index)
+        bound = self._bound(self.forms.by_address[product.form], work.site)
         bundle, late = bound.bundle, self.late
-        if not late:
+        status = product.status
+        if not late and not status:
             for register, part in zip(bundle.registers, bundle.parts, strict=True):
                 register.get(part)
-        status = bound.multiply(work.given)
+        status = status or bound.multiply(product.address, *self._in_shared)
         if status:
             self._fail(work, bound, status)
         for own, part in enumerate(bundle.parts):
@@ -434,36 +456,51 @@ class Warpgroup:
             bundle.registers[own].fill(POISON)
         bundle.pending[own] += 1
 
-    def _bound(self, located: Located, site: int) -> Bound:
+    def _bound(self, form: Form, site: int) -> Bound:
         """An instruction in this warpgroup; those with the same D share a bundle."""
-        found = self._bounds.get(located)
+        found = self._bounds.get(form)
         if found is None:
-            bundle = self._owners.get(located.d[0])
-            if bundle is None or bundle.offsets != located.d:
-                bundle = self._new_bundle(located.d, site)
-            found = self._bounds[located] = Bound(self, located, bundle)
+            offsets = form.located.d
+            bundle = self._bundles.get(offsets)
+            if bundle is None:
+                bundle = self._new_bundle(offsets, site)
+            found = self._bounds[form] = Bound(form, bundle, self.memories)
+            while form.number >= self._addresses.size:
+                more = np.zeros_like(self._addresses)
+                self._set_bound(np.concatenate([self._addresses, more]))
+            self._addresses[form.number] = found.address
         return found
 
     def _new_bundle(self, offsets: tuple[int, ...], site: int) -> Bundle:
-        others = {self._owners[each] for each in offsets if each in self._owners}
-        if self.late and others:  # rare; what can run frees its registers
-            self.run(min(self._issued))
-        if any(any(each.pending) for each in others):
+        """Memory for a D; if D is hidden, no other may have registers in common."""
+        if self.late:
+            self._free(offsets, site)
+        made = self._bundles[offsets] = Bundle(offsets, self.memories)
+        self._owners.update(dict.fromkeys(offsets, made))
+        return made
+
+    def _free(self, offsets: tuple[int, ...], site: int) -> None:
+        others = {
+            id(self._owners[each]): self._owners[each]
+            for each in offsets
+            if each in self._owners
+        }
+        if others:  # rare; what can run frees its registers
+            self.run(int(self._issued.min()))
+        if any(each.pending.any() for each in others.values()):
             raise WgmmaError(
                 rules.WGMMA_REGISTERS_IN_FLIGHT,
                 "D has registers in common with the D of another wgmma that is in "
                 "flight, but not all of them; that is undefined in PTX",
                 site,
             )
-        for each in others:
+        for each in others.values():
+            del self._bundles[each.offsets]
             for offset in each.offsets:
                 del self._owners[offset]
-        self._bounds = {
-            key: each for key, each in self._bounds.items() if each.bundle not in others
-        }
-        made = Bundle(offsets, self.words)
-        self._owners.update(dict.fromkeys(offsets, made))
-        return made
+        for form in [f for f, b in self._bounds.items() if id(b.bundle) in others]:
+            del self._bounds[form]
+            self._addresses[form.number] = 0
 
     # ── operands ────────────────────────────────────────────────────────────
 
@@ -517,10 +554,16 @@ class Warpgroup:
         )
 
     def _refuse(
-        self, work: Wgmma, own: int, located: Located, given: tuple[int, ...], site: int
+        self,
+        product: Product,
+        own: int,
+        located: Located,
+        given: tuple[int, ...],
+        site: int,
     ) -> None:
         """Report how a warp differs from those that issued the product before."""
         number = self.warps[own].number
+        work = Wgmma(self, self.forms.by_address[product.form].located, product)
         if work.located is not located:
             what = "is another instruction than"
         elif work.given[-1] != given[-1]:
@@ -550,7 +593,3 @@ class Warpgroup:
             f"{work.located.mnemonic} cannot read its operands",
             work.site,
         )
-
-
-def _address(memory: NDArray[np.generic]) -> int:
-    return int(memory.__array_interface__["data"][0])

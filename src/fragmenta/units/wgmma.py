@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, carries_out
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Warp
+from fragmenta.units.machine import Block, Warp
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.warpgroups import (
-    ALL,
-    WARPS,
-    Warpgroup,
-    WgmmaError,
-)
+from fragmenta.units.warpgroups import Product, Warpgroup, Wgmma, WgmmaError
+from fragmenta.units.wgmma_forms import ALL, WARPS
 
 
 def group(warp: Warp) -> Warpgroup:
@@ -23,9 +21,23 @@ def group(warp: Warp) -> Warpgroup:
         machine = block.cluster.machine
         late = not block.cluster.schedule.eager
         members = block.warps[WARPS * number : WARPS * (number + 1)]
-        found = Warpgroup(members, block.shared, machine.launch.target, late=late)
+        found = Warpgroup(
+            members,
+            block.shared,
+            late=late,
+            forms=machine.forms,
+            memory=block.warpgroup_memory(number),
+        )
+        found.started = partial(_started, block)
         block.warpgroups[number] = found
     return found
+
+
+def _started(block: Block, work: Wgmma, product: Product) -> None:
+    """Machine code has put a product in flight: say how it ends."""
+    warp = block.warps[product.warp]
+    work.cluster, work.started, work.ordinal = block.cluster, True, product.ordinal
+    work.failed = lambda error: _stop(error, error.site, warp, ALL)
 
 
 def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
@@ -37,14 +49,18 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     """Issue the part of a warp of a product."""
     cluster = warp.block.cluster
     warpgroup = group(warp)
-    if warp.held is not None:
-        return _held(warp, warp.held, lanes)
+    held = warpgroup.held(warp)
+    if held is not None:
+        return _held(warp, held, lanes)
+    if warpgroup.failing:
+        _fail(warpgroup, warp)
     located = cluster.machine.located(event, Located.from_list)
     step = Step(warp, event, lanes)
     cluster.port.touch(step, located)
     try:
         number = warpgroup.issued(warp)
         work = warpgroup.issue(warp, located, event.site, lanes)
+        cluster.machine.know_form(event, warpgroup.forms.of(located).address)
         if work is not None:
             work.failed = lambda error: _stop(error, error.site, warp, ALL)
             cluster.port.issue(step, work)
@@ -54,16 +70,24 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     cluster.changes += 1
     if work is None and cluster.machine.watching is not None:
         # Hold it: accesses of a warp that is ahead would seem to come before.
-        warp.held = number
+        warpgroup.hold(warp, number)
         return 0
     return lanes
+
+
+def _fail(warpgroup: Warpgroup, warp: Warp) -> None:
+    """Say why a product of machine code, which was to run at once, did not succeed."""
+    try:
+        warpgroup.run(warpgroup.ran + 1)
+    except WgmmaError as error:
+        raise _stop(error, error.site, warp, ALL) from error
 
 
 def _held(warp: Warp, product: int, lanes: int) -> int:
     """Let a warp go on when the others have issued its product, too."""
     if group(warp).behind(product):
         return 0
-    warp.held = None
+    group(warp).hold(warp, None)
     return lanes
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
 from fragmenta.simt import layout
-from fragmenta.simt.layout import POISON, RANK_BITS
+from fragmenta.simt.layout import PLAIN, POISON, RANK_BITS
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
@@ -250,6 +250,8 @@ class Work:
     """The cluster that it is in flight in, once it is started."""
     started = False
     was_read = done = False
+    ordinal = 0
+    """Its place among all work that was put in flight, once it is started."""
     number = -1
     """Its number among what the observer noted; -1: it was not noted."""
     repeats = False
@@ -274,6 +276,16 @@ class Work:
     def combines(self) -> bool:
         """Whether it combines with what memory holds, one element at a time."""
         return self.effect.combines
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return []
+
+    @property
+    def noted(self) -> int:
+        """The note of what it writes to global memory: see ``simt.memory.note``."""
+        return PLAIN
 
     # ── what differs ────────────────────────────────────────────────────────
 
@@ -372,7 +384,7 @@ class Copy(Work):
     def signal(self) -> None:
         """Count its bytes at the mbarriers."""
         for each in self.mbarriers:
-            each.work.remove(self)
+            each.discount(self)
             self.cluster.port.signal(self, each)
             each.expect(-self.bytes)
             each.settle()

@@ -1,21 +1,23 @@
 """The history of a cluster: a note for every event that its observer saw.
 
 The notes of a cluster with a problem are kept, for the words of the report and for the
-picture of the launch.
+picture of the launch.  Compiled code writes notes, too: :mod:`races.shadow.notes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx.module import Module
-from fragmenta.simt.compiled import Compiled
+from fragmenta.races.shadow import notes as log
+from fragmenta.simt.compiled import Compiled, aligned
+from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
-
-MOST = 20_000
-"""Notes of one cluster; what happens later is not noted."""
-
 
 MOST_KEPT = 3
 """Clusters whose notes are kept, of those that run in one thread of the host."""
@@ -41,17 +43,104 @@ class Note(NamedTuple):
     the ranks that it writes to."""
 
 
+# ── notes in memory ─────────────────────────────────────────────────────────
+
+_NUMBERS = {what: number for number, what in enumerate(log.WHATS)}
+_FIRST = struct.Struct("<qiiiIii")
+"""A note in memory, without what it is about."""
+
+
+def _mbarrier(place: int, phase: int, *_: int) -> tuple[Any, ...]:
+    return place >> RANK_BITS, place & (1 << RANK_BITS) - 1, phase
+
+
+_ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "arrive": _mbarrier,
+    "wait": _mbarrier,
+    "try": _mbarrier,
+    "phase": _mbarrier,
+}
+"""What the numbers mean that compiled code writes, by what is noted."""
+
+
+class Notes(Sequence[Note]):
+    """The notes of one cluster, read from memory when they are needed."""
+
+    def __init__(self, memory: NDArray[np.uint8]) -> None:
+        self._memory = memory
+        self._count = memory[:8].view(np.int64)
+        self._about: dict[int, tuple[Any, ...]] = {}
+        """What Python's notes are about, by their number."""
+        self._read: list[Note] = []
+
+    def __len__(self) -> int:
+        return int(self._count[0])
+
+    @overload
+    def __getitem__(self, place: int) -> Note: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Note]: ...
+
+    def __getitem__(self, place: int | slice) -> Note | list[Note]:
+        return self._all()[place]
+
+    def __reduce__(self) -> tuple[type[list[Note]], tuple[list[Note]]]:
+        return list, (list(self._all()),)
+
+    def add(self, note: Note) -> None:
+        """Add a note, if there is room."""
+        count = len(self)
+        if count < log.MOST:
+            place = log.NOTES_AT + count * log.NOTE.itemsize
+            number = _NUMBERS[note.what]
+            _FIRST.pack_into(self._memory.data, place, note.time, number, *note[2:7])
+            self._about[count] = note.about
+            self._count[0] = count + 1
+
+    def freeze(self) -> None:
+        """Keep a copy: the memory is used for the next cluster."""
+        used = log.NOTES_AT + len(self) * log.NOTE.itemsize
+        self._memory = self._memory[:used].copy()
+        self._count = self._memory[:8].view(np.int64)
+
+    def _all(self) -> list[Note]:
+        known, count = len(self._read), len(self)
+        if known < count:
+            records = self._memory[log.NOTES_AT :][: count * log.NOTE.itemsize]
+            new = records.view(log.NOTE)[known:].tolist()
+            self._read += [self._note(known + i, *each) for i, each in enumerate(new)]
+        return self._read
+
+    def _note(self, place: int, time: int, what: int, *rest: Any) -> Note:
+        *who, numbers = rest
+        name, about = log.WHATS[what], self._about.get(place)
+        if about is None:
+            about = _ABOUT[name](*numbers)
+        rank, warp, lanes, site, epoch = who
+        return Note(time, name, rank, warp, lanes, site, epoch, about)
+
+
 class History:
     """The notes of the cluster that runs, and those that are kept."""
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
-        self.kept: dict[int, list[Note]] = {}
+        self._memory = aligned(log.LOG_BYTES)
+        self.notes = Notes(self._memory)
+        self.kept: dict[int, Notes] = {}
         """The notes of clusters with a problem, and of the first one, by number."""
+
+    @property
+    def address(self) -> int:
+        """Where compiled code finds the log."""
+        return int(self._memory.ctypes.data)
 
     def begin(self) -> None:
         """A new cluster begins."""
-        self.notes = []
+        if any(each is self.notes for each in self.kept.values()):
+            self.notes.freeze()
+        self._memory[:8] = 0
+        self.notes = Notes(self._memory)
 
     def keep(self, cluster: int, problem: bool) -> None:
         """Keep the notes, if there is a problem in the cluster or it is the first."""
@@ -60,8 +149,7 @@ class History:
 
     def add(self, note: Note) -> None:
         """Add a note, if there is room."""
-        if len(self.notes) < MOST:
-            self.notes.append(note)
+        self.notes.add(note)
 
 
 # ── looking back ────────────────────────────────────────────────────────────
@@ -79,7 +167,9 @@ class Access(Protocol):
         """The epoch of its agent."""
 
 
-def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Access) -> int:
+def moment(
+    notes: Sequence[Note], agent: int, rank: int, warp: int, access: Access
+) -> int:
     """The time of an access: of its issue, or after the last event of its warp.
 
     ``warp`` is -1 for an agent that is no warp.  The time is -1 if it is not known.
@@ -95,7 +185,7 @@ def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Access) 
 
 
 def issuer(
-    notes: list[Note], agent: int, access: Access, goal: int
+    notes: Sequence[Note], agent: int, access: Access, goal: int
 ) -> tuple[int, int, int] | None:
     """The rank, the warp and the lanes that issued a copy to the block of a rank."""
     for each in notes:
@@ -110,7 +200,7 @@ def _is(note: Note, agent: int, access: Access) -> bool:
 
 
 def waits_of(
-    notes: list[Note],
+    notes: Sequence[Note],
     warps: list[tuple[int, int]],
     until: int,
     mbarrier: tuple[int, int] | None,
@@ -137,7 +227,7 @@ class Recorded(NamedTuple):
     """Where its blocks are in the grid, by rank."""
     warps: int
     schedule: str | int
-    notes: list[Note]
+    notes: Sequence[Note]
     """What happened, in order."""
     problems: list[Finding]
     module: Callable[[], Module]

@@ -6,6 +6,7 @@ its events add who had issued a copy, and which waits came before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -138,7 +139,7 @@ class Stories:
         self._count = len(found)
         return found
 
-    def _story(self, found: Noted, notes: list[Note]) -> Story:
+    def _story(self, found: Noted, notes: Sequence[Note]) -> Story:
         goal = found.first >> RANK_BITS
         now = self.agent(found.now, notes, goal)
         before = None
@@ -147,7 +148,7 @@ class Stories:
         wait = None if before is None else self._wait(now, before, notes)
         return Story(self.observer.number_of(found), now, before, wait)
 
-    def agent(self, access: Moment, notes: list[Note], goal: int) -> Agent:
+    def agent(self, access: Moment, notes: Sequence[Note], goal: int) -> Agent:
         """Who did an access of the shared memory of the block with rank ``goal``."""
         kind, rank, number = self.observer.order.describe(access.agent)
         time = moment(
@@ -164,7 +165,7 @@ class Stories:
             issuer=issuer(notes, access.agent, access, goal),
         )
 
-    def _wait(self, now: Agent, before: Agent, notes: list[Note]) -> Wait | None:
+    def _wait(self, now: Agent, before: Agent, notes: Sequence[Note]) -> Wait | None:
         """The last wait on the mbarrier of a copy, or else on any mbarrier."""
         warps = now.warps
         until = now.time if now.time >= 0 else LATEST

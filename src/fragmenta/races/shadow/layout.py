@@ -173,7 +173,11 @@ HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and 
 HEAD_STRICT = 152  #: i32: 1 if rules are reported that shipped kernels break
 HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
 HEAD_AGENT = 160  #: i32: the agent of the block's first warp
-HEAD_BYTES = 192
+HEAD_NOTES = 168  #: pointer to the log of notes; see shadow/notes.py
+HEAD_FENCES = 176  #: pointer to the rows that plain fences of the block's warps kept
+HEAD_USED = 184  #: pointer to a byte for each site: whether its mbarrier is used
+HEAD_SPARE = 192  #: pointer to a row that is free between two calls
+HEAD_BYTES = 256
 
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch
@@ -181,6 +185,7 @@ STATE_ELECT = 4  #: i32: the lanes that know what the second row says
 STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
+STATE_FENCED = 20  #: i32: whether a plain fence has kept a row
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 
 # The clock of a barrier.

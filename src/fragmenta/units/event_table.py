@@ -1,0 +1,132 @@
+"""The events of a launch in memory, as fast paths read them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.once import once
+from fragmenta.simt import library
+from fragmenta.simt.library import Routine
+from fragmenta.units.events import Event, Operand
+from fragmenta.units.fast import layout
+from fragmenta.units.records import Record, address_of, fresh
+
+
+class Code:
+    """The machine code of the fast paths."""
+
+    def __init__(self) -> None:
+        # Tracing takes a while to import.
+        from fragmenta.units.fast.dispatch import DISPATCH
+        from fragmenta.units.fast.handlers import ROUTINES
+
+        routines = [DISPATCH, *ROUTINES]
+        self._addresses = library.addresses(routines)
+        self.dispatch = self.address(DISPATCH)
+
+    def address(self, routine: Routine) -> int:
+        """Where the code of a routine is."""
+        return self._addresses[routine.name]
+
+    def function(
+        self, routine: Routine, *kinds: type, returns: type | None
+    ) -> Callable[..., Any]:
+        """A routine that Python calls."""
+        return ctypes.CFUNCTYPE(returns, *kinds)(self.address(routine))
+
+
+@once
+def code() -> Code:
+    """The machine code of the fast paths, loaded once."""
+    return Code()
+
+
+_KINDS = {
+    "_": layout.NOTHING,
+    "i": layout.CONSTANT,
+    "s": layout.CONSTANT,
+    "r": layout.REGISTER,
+    "p": layout.PREDICATE,
+}
+
+
+class EventTable:
+    """The records of all events of a launch.
+
+    ``observed`` are the functions that the observer has in machine code; None if
+    nobody observes.  Instructions that need others are left to Python.
+    """
+
+    def __init__(
+        self, events: Sequence[Event], observed: Collection[int] | None = None
+    ) -> None:
+        self.memory = fresh(max(1, len(events)) * layout.EVENT_BYTES)
+        self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
+        self.address, self.dispatch = address_of(self.memory), code().dispatch
+        for event, record in zip(events, self.records, strict=False):
+            _write(event, Record(record), observed)
+
+    def record(self, event: Event) -> NDArray[np.uint8]:
+        """The record of an event."""
+        found: NDArray[np.uint8] = self.records[event.number]
+        return found
+
+    def know_form(self, event: Event, form: int) -> None:
+        """Note where there is more about an event."""
+        self.record(event).view(np.int64)[layout.EVENT_FORM >> 3] = form
+
+
+def _write(event: Event, record: Record, observed: Collection[int] | None) -> None:
+    from fragmenta.units.fast.handlers import handler
+
+    record.words[layout.EVENT_NUMBER >> 2] = event.number
+    record.words[layout.EVENT_SITE >> 2] = event.site
+    found = handler(event.words, len(event.operands))
+    if found is None or (observed is not None and not {*found.calls} <= {*observed}):
+        return
+    given = [_chosen(event, each) for each in found.order]
+    for number, operand in enumerate(given):
+        start = layout.EVENT_OPERANDS + number * layout.OPERAND_BYTES
+        part = Record(record.raw[start : start + layout.OPERAND_BYTES])
+        if operand is not None and not _operand(operand, part):
+            return
+    record.words[layout.EVENT_FLAGS >> 2] = found.flags
+    record.words[layout.EVENT_COUNT >> 2] = len(given)
+    record.longs[layout.EVENT_HANDLER >> 3] = code().address(found.routine)
+
+
+def _chosen(event: Event, place: int | tuple[int, ...]) -> Operand | None:
+    """The operand that a fast path reads, or an item of one; None if it reads none."""
+    first, *rest = (place,) if isinstance(place, int) else place
+    if first < 0:
+        return None
+    found = event.operands[first]
+    for each in rest:
+        if each < len(found.items):
+            found = found.items[each]
+        elif each or found.kind == "v":  # one number needs no braces
+            return Operand("?")
+    return found
+
+
+def _operand(operand: Operand, record: Record) -> bool:
+    """Describe an operand; whether a fast path can read it."""
+    base, added = operand, 0
+    if operand.kind == "a":
+        (base,), added = operand.base, operand.place
+        record.words[layout.OPERAND_WRAPS >> 2] = base.bits == 32
+    if base.kind not in _KINDS:
+        return False
+    record.words[layout.OPERAND_KIND >> 2] = _KINDS[base.kind]
+    record.words[layout.OPERAND_BITS >> 2] = base.bits
+    record.longs[layout.OPERAND_PLACE >> 3] = np.uint64(
+        base.place & (1 << 64) - 1
+    ).astype(np.int64)
+    record.longs[layout.OPERAND_ADDED >> 3] = added
+    record.words[layout.OPERAND_RANKED >> 2] = base.kind == "s"
+    return True

@@ -1,0 +1,252 @@
+"""Forms of ``wgmma.mma_async`` in memory: one instruction, and where its operands are.
+
+A *form* belongs to a launch.  A *bound form* belongs to a warpgroup: it has memory for
+the registers that the product reads.  A *bundle* has the values of a D in all four
+warps; bound forms with the same D share it.  :mod:`fragmenta.units.fast.layout` says
+where everything is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.once import once
+from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units.fast import layout
+from fragmenta.units.records import Record, Word, address_of, fresh
+from fragmenta.units.wgmma_sources import bad_descriptor
+
+WARPS = 4
+ALL = 0xFFFFFFFF
+_LINE = 16
+"""Words of 64 bytes: registers of a warp begin at multiples of that."""
+
+
+def signed(number: int) -> int:
+    """64 bits as a signed number.
+
+    >>> signed(1 << 63) == -(1 << 63)
+    True
+    """
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+# ── forms ───────────────────────────────────────────────────────────────────
+
+
+class Form(Record):
+    """An instruction of a launch."""
+
+    number = Word(layout.FORM_NUMBER)
+
+    def __init__(self, located: Located, number: int, target: str, size: int) -> None:
+        super().__init__(fresh(layout.FORM_BYTES))
+        self.located, self.number, self._size = located, number, size
+        self._function = _function(located, target)
+        self.call = self._function.traced.compile()
+        read = (*located.a, *([located.metadata] if located.metadata else ()))
+        self._d = np.array(located.d, np.int64)
+        self._inputs = np.array([each.offset for each in read], np.int64)
+        self._known = np.zeros((2, layout.KNOWN), np.int64)
+        self._write()
+
+    def _write(self) -> None:
+        of, scale = self.located, self.located.scale_d
+        self.words[layout.FORM_A_SHARED >> 2] = not of.ways.a_from_registers
+        self.words[layout.FORM_D_COUNT >> 2] = self._d.size
+        self.words[layout.FORM_INPUT_COUNT >> 2] = self._inputs.size
+        self.words[layout.FORM_SCALE_D_CONSTANT >> 2] = scale.constant & 1
+        self.words[layout.FORM_SCALE_D_NEGATED >> 2] = scale.negated
+        places = layout.FORM_DESCRIPTORS >> 3
+        self.longs[places : places + 4] = -1, 0, -1, 0
+        for number, each in enumerate(of.descriptors):
+            pair = each.offset, signed(each.constant)
+            self.longs[places + 2 * number : places + 2 * number + 2] = pair
+        for offset, value in (
+            (layout.FORM_FUNCTION, self._function.address),
+            (layout.FORM_D, address_of(self._d)),
+            (layout.FORM_INPUTS, address_of(self._inputs)),
+            (layout.FORM_SCALE_D, scale.offset),
+            (layout.FORM_SELECTOR, of.selector),
+            (layout.FORM_KNOWN, address_of(self._known[0])),
+            (layout.FORM_KNOWN + 8, address_of(self._known[1])),
+        ):
+            self.longs[offset >> 3] = value
+
+    def bad(self, given: Sequence[int]) -> str:
+        """What is wrong with descriptors; "" and remembered if nothing is."""
+        of, ways = self.located.op, self.located.ways
+        names = "B" if ways.a_from_registers else "AB"
+        for name, word, known in zip(names, given, self._known, strict=False):
+            trans = ways.trans_a if name == "A" else ways.trans_b
+            wrong = bad_descriptor(of, name, word, trans, self._size)
+            if wrong:
+                return wrong
+            _remember(known, word)
+        return ""
+
+
+def _remember(known: NDArray[np.int64], word: int) -> None:
+    """Put a descriptor where machine code looks for it."""
+    start = (word * layout.HASH & (1 << 64) - 1) >> 56
+    places = [(start + probe) % layout.KNOWN for probe in range(layout.PROBES)]
+    there = known[places].tolist()
+    if signed(word) not in there:
+        known[places[there.index(0) if 0 in there else 0]] = signed(word)
+
+
+@once
+def _function(located: Located, target: str) -> WarpgroupFunction:
+    ways = located.ways
+    return warpgroup_function(
+        located.op,
+        target,
+        a_from_registers=ways.a_from_registers,
+        imm_scale_a=ways.imm_scale_a,
+        imm_scale_b=ways.imm_scale_b,
+        trans_a=ways.trans_a,
+        trans_b=ways.trans_b,
+    )
+
+
+class Forms:
+    """The forms of a launch, each made at its first use.
+
+    ``size`` are the bytes of the shared memory of a block.
+    """
+
+    def __init__(self, target: str, size: int) -> None:
+        self._target, self._size = target, size
+        self._made: dict[Located, Form] = {}
+        self._lock = Lock()
+        self.by_address: dict[int, Form] = {}
+
+    def of(self, located: Located) -> Form:
+        """The form of an instruction."""
+        found = self._made.get(located)
+        if found is None:
+            _function(located, self._target).traced.compile()  # takes a while
+            with self._lock:
+                found = self._made.get(located)
+                if found is None:
+                    number = len(self._made)
+                    found = Form(located, number, self._target, self._size)
+                    self.by_address[found.address] = found
+                    self._made[located] = found
+        return found
+
+
+# ── registers ───────────────────────────────────────────────────────────────
+
+
+class Registers:
+    """Some registers of 32 bits of one warp."""
+
+    def __init__(self, words: NDArray[np.uint32], offsets: Sequence[int]) -> None:
+        self.offsets = tuple(offsets)
+        places = np.array(offsets, np.int64) // 4
+        self._shape = len(offsets), LANES
+        first = int(places[0])
+        #: A view of them, if one follows the other.
+        self._view: NDArray[np.uint32] | None = None
+        if (np.diff(places) == LANES).all():
+            self._view = words[first : first + places.size * LANES].reshape(self._shape)
+        self._lines = words.reshape(-1, _LINE)
+        self._places = (places // _LINE)[:, None] + np.arange(LANES // _LINE)
+
+    def get(self, goal: NDArray[np.uint32]) -> None:
+        """Copy their values, (registers, lanes)."""
+        if self._view is not None:
+            goal[...] = self._view
+        else:
+            goal[...] = self._lines[self._places].reshape(self._shape)
+
+    def put(self, values: NDArray[np.uint32]) -> None:
+        """Set them."""
+        if self._view is not None:
+            self._view[...] = values
+        else:
+            self._lines[self._places] = values.reshape((*self._places.shape, _LINE))
+
+    def fill(self, value: int) -> None:
+        """Set them all to one value."""
+        if self._view is not None:
+            self._view.fill(value)
+        else:
+            self._lines[self._places] = value
+
+
+def _rows(count: int) -> NDArray[np.uint32]:
+    """Memory for registers of all four warps."""
+    made = fresh(4 * count * WARPS * LANES).view(np.uint32)
+    return made.reshape(count, WARPS * LANES)
+
+
+class Bundle(Record):
+    """The registers of D of some products, with their values in all four warps."""
+
+    def __init__(
+        self, offsets: tuple[int, ...], words: Sequence[NDArray[np.uint32]]
+    ) -> None:
+        super().__init__(fresh(layout.BUNDLE_BYTES))
+        self.offsets = offsets
+        self.values = _rows(len(offsets))
+        self.longs[layout.BUNDLE_VALUES >> 3] = address_of(self.values)
+        self.parts = [
+            self.values[:, LANES * warp : LANES * (warp + 1)] for warp in range(WARPS)
+        ]
+        self.registers = [Registers(each, offsets) for each in words]
+        self.pending = self.words[layout.BUNDLE_PENDING >> 2 :][:WARPS]
+        """Products that each warp has issued and that have not run."""
+
+
+class Bound(Record):
+    """A form in one warpgroup, with memory for what it reads from registers."""
+
+    def __init__(
+        self, form: Form, bundle: Bundle, words: Sequence[NDArray[np.uint32]]
+    ) -> None:
+        super().__init__(fresh(layout.BOUND_BYTES))
+        located = form.located
+        self.form, self.bundle = form, bundle
+        read = (*located.a, *([located.metadata] if located.metadata else ()))
+        inputs = self._kept = _rows(max(len(read), 1))
+        self.inputs = []
+        """Registers of A and metadata, and where they are copied to."""
+        for row, each in zip(inputs, read, strict=False):
+            row[:] = each.constant & ALL
+            for warp, of in enumerate(words if each.offset >= 0 else ()):
+                goal = row[LANES * warp : LANES * (warp + 1)].reshape(1, LANES)
+                self.inputs.append((goal, Registers(of, [each.offset])))
+        self.metadata = inputs[len(located.a)] if located.metadata else inputs[0]
+        """The words of all lanes, if it has metadata."""
+        for offset, part in (
+            (layout.BOUND_BUNDLE, bundle.raw),
+            (layout.BOUND_INPUTS, inputs),
+            (layout.BOUND_METADATA, self.metadata),
+        ):
+            self.longs[offset >> 3] = address_of(part)
+        self._arguments = address_of(bundle.values), address_of(inputs)
+        self._metadata = address_of(self.metadata)
+
+    def multiply(self, product: int, shared: int, size: int) -> int:
+        """Add a product to the values of the bundle; 0 if that could be done.
+
+        ``product`` and ``shared`` are addresses of its record and of shared memory.
+        """
+        for goal, register in self.inputs:
+            register.get(goal)
+        return self.form.call(
+            *self._arguments,
+            product + layout.PRODUCT_DESCRIPTORS,
+            shared,
+            size,
+            self._metadata,
+            product + layout.PRODUCT_SCALE_D,
+        )
