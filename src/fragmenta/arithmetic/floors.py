@@ -23,7 +23,7 @@ nothing is computed, and the status of the block says so.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.chain import MODES, set_rounding
 from fragmenta.arithmetic.elements import (
@@ -115,7 +115,7 @@ class FloorNumbers(NamedTuple):
 
 
 class FloorSizes(NamedTuple):
-    """The sizes of a product, and which of its blocks to compute."""
+    """The sizes of a product and of its blocks."""
 
     rows: Value
     columns: Value
@@ -137,8 +137,6 @@ class FloorSizes(NamedTuple):
     add: Value  #: the address of what adds c last
     a_size: Value  #: bytes of an element
     b_size: Value
-    first: Value
-    last: Value
 
 
 class Work(NamedTuple):
@@ -221,9 +219,11 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         scale_a=pointer(I8),
         scale_b=pointer(I8),
         status=pointer(I8),
-        work=pointer(I8),
         **dict.fromkeys(FloorNumbers._fields, I32),
         **dict.fromkeys(FloorSizes._fields, I64),
+        work=pointer(I8),
+        first=I64,
+        last=I64,
     )
     def floor_steps(
         code: Code,
@@ -234,14 +234,14 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         scale_a: Memory,
         scale_b: Memory,
         status: Memory,
-        work: Memory,
-        *numbers: Value,
+        *others: Any,
     ) -> None:
+        *numbers, work, start, stop = others
         n, p = FloorNumbers(*numbers[:3]), FloorSizes(*numbers[3:])
         w = Work.of(work, variant.values)
         step = Step(code, variant, n, w)
         set_rounding(code, code.constant(MODES["rz"], I32))
-        with code.loop(p.last, start=p.first) as number:
+        with code.loop(stop, start=start) as number:
             _block(step, p, (a, b, d, index, scale_a, scale_b), number)
             status[number] = convert(w.special[0], I8)
         set_rounding(code, code.constant(MODES["rn"], I32))
