@@ -263,8 +263,9 @@ def _float_sum(
             whole.value = fma(x, rows(q, number), whole.value)
     if of.masks is not None and at.masks is not None:
         group = first // v.group
-        x, y = of.masks[0][at.masks[0] + group], of.masks[1].lanes(
-            at.masks[1] + group * LANES
+        x, y = (
+            of.masks[0][at.masks[0] + group],
+            of.masks[1].lanes(at.masks[1] + group * LANES),
         )
         return whole.value, (y & x) != 0
     with code.when(any_lane(whole.value == 0)):
