@@ -179,7 +179,6 @@ CASES = [
 BY_NAME = {each.name: each for each in CASES}
 
 
-
 class Growth(NamedTuple):
     """A problem whose size is varied along one axis."""
 
