@@ -55,6 +55,6 @@ def _no_llvm(module: ir.Module) -> None:
 @pytest.mark.parametrize("build", [_no_code, _no_llvm])
 def test_an_error_names_the_routine(build: object) -> None:
     wrong = Routine("a strange one", build)  # type: ignore[arg-type]
-    with pytest.raises(Error, match="no code can be made for .a strange one"):
+    with pytest.raises(Error, match=r"no code can be made for .a strange one"):
         library.objects([*SOME, wrong])
     assert library.objects(SOME)
