@@ -14,11 +14,11 @@ from typing import Any
 import judge
 import numpy as np
 from numpy.typing import NDArray
-from peers.cases import MATRICES, MMASIM, NUMPY, Case
 from survey import Row, survey
 
 from fragmenta.arithmetic import multiply
 from fragmenta.registers.dtype import dtype
+from peers.cases import MATRICES, MMASIM, NUMPY, Case
 from tests.arithmetic.inputs import operands
 
 

@@ -34,7 +34,6 @@ from fragmenta.jit.trace import (
     any_lane,
     convert,
     fma,
-    is_nan,
     larger,
     picked,
     select,
