@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fragmenta.launch import grid
 from fragmenta.races.launch_watch import LaunchWatch
 from fragmenta.units.machine import Machine
 from tests.ptx.hazards import running
@@ -64,6 +65,7 @@ def both(run: Callable[[], Any]) -> list[tuple[Any, list[Any]]]:
                 self.fast = fast
 
             patch.setattr(Machine, "__init__", made)
+            patch.setattr(grid, "cores", lambda: 1)  # always the same observers
             kept = Kept(patch)
             found.append((run(), kept.states))
     return found

@@ -201,8 +201,8 @@ class GlobalWatch:
         """The problems of copies."""
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
-        self.fenced: set[int] = set()
-        """Groups with a proxy fence since they learned something of others."""
+        self.fenced = np.zeros(groups + 1, np.uint8)
+        """Whether a group has a proxy fence since it learned something of others."""
 
     def ledger(self, problems: ProblemTable) -> Ledger:
         """A ledger for a block, whose problems are noted in this table."""
@@ -249,7 +249,7 @@ class GlobalWatch:
         Either the writer executed one before it released, or this group did after it
         acquired.
         """
-        if group in self.fenced or group not in self._foreign:
+        if self.fenced[group] or group not in self._foreign:
             return True
         row = self._foreign[group].rows.get(before.group)
         if row is None or len(row) < 2:

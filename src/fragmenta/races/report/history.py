@@ -54,11 +54,17 @@ def _mbarrier(place: int, phase: int, *_: int) -> tuple[Any, ...]:
     return place >> RANK_BITS, place & (1 << RANK_BITS) - 1, phase
 
 
+def _product(agent: int, group: int, *_: int) -> tuple[Any, ...]:
+    return [(agent, group)], group
+
+
 _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
     "arrive": _mbarrier,
     "wait": _mbarrier,
     "try": _mbarrier,
     "phase": _mbarrier,
+    "product": _product,
+    "multiplied": lambda until, *_: (until,),
 }
 """What the numbers mean that compiled code writes, by what is noted."""
 

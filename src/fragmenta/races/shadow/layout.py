@@ -176,7 +176,14 @@ HEAD_AGENT = 160  #: i32: the agent of the block's first warp
 HEAD_NOTES = 168  #: pointer to the log of notes; see shadow/notes.py
 HEAD_FENCES = 176  #: pointer to the rows that plain fences of the block's warps kept
 HEAD_USED = 184  #: pointer to a byte for each site: whether its mbarrier is used
-HEAD_SPARE = 192  #: pointer to a row that is free between two calls
+HEAD_SPARE = 192  #: pointer to two rows that are free between two calls
+HEAD_KEEPERS = (
+    200  #: pointer to the keepers of the block's warps; see product_layout.py
+)
+HEAD_UNITS = 208  #: pointer to the table of units
+HEAD_ASK = 216  #: pointer to Python: it adds units to the table
+HEAD_FENCED = 224  #: pointer to a byte: whether the group has a proxy fence
+HEAD_KINS = 232  #: pointer to pointers: the kins of the launch, by number
 HEAD_BYTES = 256
 
 # The clocks of a warp.

@@ -29,6 +29,7 @@ from fragmenta.races.shadow.order import (
     acquire,
     clear,
     copy,
+    fence_async,
     merge,
     publish,
     warp_of,
@@ -241,11 +242,22 @@ def _phase(seen: Seen) -> None:
     )
 
 
+# ── fences ──────────────────────────────────────────────────────────────────
+
+
+def _proxy(seen: Seen) -> None:
+    """Lanes execute ``fence.proxy.async``."""
+    fence_async(seen.clocks, seen.lanes, seen.live)
+    fenced = field(seen.code, seen.head.pointer(layout.HEAD_FENCED), 0, I8)
+    fenced[0] = seen.code.constant(1, I8)
+
+
 ROUTINES = {
     units.PORT_USED: observing("watch.port.used", _used),
     units.PORT_RELEASE: observing("watch.port.release", _release),
     units.PORT_ACQUIRE: observing("watch.port.acquire", _acquire),
     units.PORT_STALL: observing("watch.port.stall", _stall),
     units.PORT_PHASE: observing("watch.port.phase", _phase),
+    units.PORT_PROXY: observing("watch.port.proxy", _proxy),
 }
 """What answers the calls of the port."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
-from fragmenta.units.fast import layout, mbarriers, wgmma
+from fragmenta.units.fast import fences, layout, mbarriers, wgmma
 from fragmenta.units.fast.step import OPERAND
 
 
@@ -76,7 +76,17 @@ def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
 
 
+def _fence(words: tuple[str, ...], count: int) -> Handler | None:
+    """``fence.proxy.async``, of any state space; other fences stay in Python."""
+    named = [word for word in words if word.startswith(("async", "tensormap"))]
+    plain = bool(named) and all(word.startswith("async") for word in named)
+    if "proxy" not in words or not plain:
+        return None
+    return Handler(fences.PROXY, 0, (), (layout.PORT_PROXY,))
+
+
 HANDLERS: dict[tuple[str, ...], Finder] = {
+    ("fence",): _fence,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
@@ -91,6 +101,7 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
 
 ROUTINES = (
     OPERAND,
+    fences.PROXY,
     mbarriers.ARRIVE,
     mbarriers.EXPECT,
     mbarriers.WAIT,

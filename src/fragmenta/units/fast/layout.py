@@ -164,6 +164,7 @@ PORT_COPY: Final = 72  #: a copy is in flight
 PORT_COPIED: Final = 80  #: a copy is done
 PORT_SIGNAL: Final = 88  #: a copy that is done signals an mbarrier
 PORT_GROUP: Final = 96  #: lanes have waited for groups of copies
+PORT_PROXY: Final = 120  #: lanes execute ``fence.proxy.async``
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked."""
