@@ -487,6 +487,9 @@ class Watching(Protocol):
 class Machine:
     """Carries out the events of a launch, which compiled code raises."""
 
+    fast = True
+    """Whether fast paths carry out what they can."""
+
     def __init__(
         self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
     ) -> None:
@@ -494,8 +497,6 @@ class Machine:
         self.schedule = Schedule(schedule)
         self.problems = problems
         self.events = events(launch.compiled.events)
-        self.fast = True
-        """Whether fast paths carry out what they can."""
         self.blocks: dict[int, Block] = {}
         self._tables: dict[int, EventTable] = {}
         self._located: dict[int, Located] = {}
