@@ -7,46 +7,109 @@ from __future__ import annotations
 
 from fragmenta.ptx import rules
 from fragmenta.units.events import Event, carries_out
+from fragmenta.units.fast import task_layout as at
 from fragmenta.units.machine import Cluster, Warp
 from fragmenta.units.port import Step, Waited
+from fragmenta.units.records import Long, Record, Word, fresh, signed
 
 
-class Barrier:
+class Entry(Record):
+    """What the barrier knows of a warp."""
+
+    _arrived = Word(at.ENTRY_ARRIVED)
+    _lanes = Word(at.ENTRY_LANES)
+    phase = Long(at.ENTRY_PHASE)
+    """The phase in which the lanes arrived that have not waited."""
+
+    @property
+    def arrived(self) -> int:
+        """The lanes that arrived in the present phase."""
+        return self._arrived & 0xFFFFFFFF
+
+    @arrived.setter
+    def arrived(self, lanes: int) -> None:
+        self._arrived = signed(lanes)
+
+    @property
+    def lanes(self) -> int:
+        """The lanes that arrived and have not waited."""
+        return self._lanes & 0xFFFFFFFF
+
+    @lanes.setter
+    def lanes(self, lanes: int) -> None:
+        self._lanes = signed(lanes)
+
+
+class Barrier(Record):
     """The barrier of a cluster."""
 
-    def __init__(self) -> None:
-        self.phase = 0
-        self.arrived: dict[tuple[int, int], int] = {}
-        """The lanes that arrived in the present phase, by block and warp."""
-        self.tickets: dict[tuple[int, int], dict[int, int]] = {}
-        """Lanes that arrived and have not waited, by warp and phase."""
+    phase = Long(at.BARRIER_PHASE)
+    _arrived = Word(at.BARRIER_ARRIVED)
+    _mixed = Word(at.BARRIER_MIXED)
+
+    def __init__(self, blocks: int) -> None:
+        size = blocks * at.ENTRIES * at.ENTRY_BYTES
+        super().__init__(fresh(at.BARRIER_WARPS + size))
+        self.older: dict[tuple[int, int], dict[int, int]] = {}
+        """Lanes that arrived, by warp and phase; they arrived again since then."""
+
+    def reset(self) -> None:
+        """A new cluster begins."""
+        self.raw[:] = 0
+        self.older.clear()
+
+    def entry(self, rank: int, warp: int) -> Entry:
+        """What is known of a warp."""
+        first = at.BARRIER_WARPS + (rank * at.ENTRIES + warp) * at.ENTRY_BYTES
+        return Entry(self.raw[first : first + at.ENTRY_BYTES])
+
+    def arrive(self, warp: Warp, lanes: int) -> None:
+        """Lanes arrive."""
+        entry = self.entry(warp.block.rank, warp.number)
+        if entry.lanes and entry.phase != self.phase:
+            key = warp.block.rank, warp.number
+            self.older.setdefault(key, {})[entry.phase] = entry.lanes
+            self._mixed, entry.lanes = 1, 0
+        entry.arrived |= lanes
+        entry.lanes |= lanes
+        entry.phase = self.phase
+        self._arrived += lanes.bit_count()
+
+    def waited(self, warp: Warp, lanes: int) -> list[tuple[int, int]]:
+        """The phases that are over in which lanes arrived, each with these lanes."""
+        older = self.older.get((warp.block.rank, warp.number), {})
+        found = [(phase, older[phase] & lanes) for phase in sorted(older)]
+        for phase, mine in found:
+            older[phase] &= ~mine
+        entry = self.entry(warp.block.rank, warp.number)
+        if entry.phase < self.phase:
+            found.append((entry.phase, entry.lanes & lanes))
+            entry.lanes &= ~lanes
+        return [each for each in found if each[1]]
 
     def settle(self, cluster: Cluster) -> None:
         """Begin the next phase, if all have arrived."""
-        if not self.arrived:
+        if not self._arrived:
             return
         for block in cluster.blocks:
             for warp in block.warps:
-                key = block.rank, warp.number
-                if warp.live & ~self.arrived.get(key, 0) and not block.ended:
+                here = self.entry(block.rank, warp.number).arrived
+                if warp.live & ~here and not block.ended:
                     return
         self.phase += 1
-        self.arrived.clear()
+        self._arrived = 0
+        for block in cluster.blocks:
+            for warp in block.warps:
+                self.entry(block.rank, warp.number).arrived = 0
         cluster.changes += 1
-
-
-def _barrier(warp: Warp) -> Barrier:
-    cluster = warp.block.cluster
-    if cluster.barrier is None:
-        cluster.barrier = Barrier()
-    return cluster.barrier
 
 
 @carries_out("barrier.cluster.arrive")
 def arrive(warp: Warp, event: Event, lanes: int) -> int:
     """Arrive at the barrier."""
-    barrier, key = _barrier(warp), (warp.block.rank, warp.number)
-    twice = barrier.arrived.get(key, 0) & lanes
+    cluster = warp.block.cluster
+    barrier = cluster.barrier
+    twice = barrier.entry(warp.block.rank, warp.number).arrived & lanes
     if twice:
         warp.report(
             rules.DEADLOCK,
@@ -55,10 +118,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
             "a thread arrives at the barrier of the cluster a second time before it "
             "has waited there",
         )
-    barrier.arrived[key] = barrier.arrived.get(key, 0) | lanes
-    tickets = barrier.tickets.setdefault(key, {})
-    tickets[barrier.phase] = tickets.get(barrier.phase, 0) | lanes
-    cluster = warp.block.cluster
+    barrier.arrive(warp, lanes)
     cluster.port.release(Step(warp, event, lanes), barrier)
     cluster.changes += 1
     barrier.settle(cluster)
@@ -68,19 +128,12 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 @carries_out("barrier.cluster.wait")
 def wait(warp: Warp, event: Event, lanes: int) -> int:
     """Wait until all threads have arrived."""
-    barrier, key = _barrier(warp), (warp.block.rank, warp.number)
-    cluster = warp.block.cluster
+    cluster, passed = warp.block.cluster, 0
+    barrier = cluster.barrier
     barrier.settle(cluster)
-    passed = 0
-    tickets = barrier.tickets.get(key, {})
-    for phase in sorted(tickets):
-        mine = tickets[phase] & lanes
-        if mine and phase < barrier.phase:
-            cluster.port.acquire(Step(warp, event, mine), Waited("cluster", phase))
-            passed |= mine
-            tickets[phase] &= ~mine
-    for phase in [each for each, who in tickets.items() if not who]:
-        del tickets[phase]
+    for phase, mine in barrier.waited(warp, lanes):
+        cluster.port.acquire(Step(warp, event, mine), Waited("cluster", phase))
+        passed |= mine
     if passed:
         cluster.changes += 1
     return passed

@@ -59,6 +59,8 @@ class Mbarrier(Record):
     """Where the observer's clock of this phase is."""
     clock_last = Long(layout.MBARRIER_CLOCK_LAST)
     """The same of the last phase."""
+    tasks = Word(layout.MBARRIER_TASKS)
+    """How many copies in flight it counts that machine code issued."""
     _place = Word(layout.MBARRIER_PLACE)
     _counted = Word(layout.MBARRIER_WORK)
     _copier = Word(layout.MBARRIER_COPIER)
@@ -129,7 +131,7 @@ class Mbarrier(Record):
 
     def busy(self) -> str:
         """Why it must not be made invalid now; nothing if it may be."""
-        if self.work:
+        if self.work or self.tasks:
             return "copies are in flight that it counts"
         if self.waiting:
             return "somebody waits for it"
