@@ -201,6 +201,8 @@ class GlobalWatch:
         """The problems of copies."""
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
+        self.told = np.zeros(groups + 1, np.uint8)
+        """Whether a group has learned anything of others."""
         self.fenced = np.zeros(groups + 1, np.uint8)
         """Whether a group has a proxy fence since it learned something of others."""
 
@@ -209,6 +211,11 @@ class GlobalWatch:
         self._ledgers.append(Ledger(self))
         self._tables[problems.address] = problems
         return self._ledgers[-1]
+
+    @property
+    def shadows(self) -> list[_Shadow]:
+        """The records of all segments that can be written."""
+        return list(self._shadows.values())
 
     @property
     def full(self) -> bool:
@@ -230,6 +237,7 @@ class GlobalWatch:
             everyone = self.everyone
             components = None if everyone is None else everyone.components
             self._foreign[group] = Foreign(self, components)
+            self.told[group] = 1
         return self._foreign[group]
 
     @property

@@ -30,6 +30,7 @@ from fragmenta.races.shadow.problem_table import Noted, ProblemTable
 from fragmenta.races.shadow.product_layout import KINS
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.strong_accesses import Thread
+from fragmenta.races.task_watch import TaskWatch
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
@@ -58,18 +59,18 @@ ALL = 0xFFFFFFFF
 def functions() -> Functions:
     """What answers the calls of fast paths, loaded once: see ``order.functions``."""
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import observing, products
+    from fragmenta.races.shadow import copies, observing, products
 
-    own = [*observing.ROUTINES.values(), *products.ROUTINES.values()]
-    return Functions({}, [*own, *products.LINKED])
+    own = {**observing.ROUTINES, **products.ROUTINES, **copies.ROUTINES}
+    return Functions({}, [*own.values(), *products.LINKED])
 
 
 def _addresses(products_too: bool) -> dict[int, int]:
     """Where these functions are, by ``PORT_...``."""
-    from fragmenta.races.shadow import observing, products
+    from fragmenta.races.shadow import copies, observing, products
 
-    loaded = functions()
-    every = {**observing.ROUTINES, **(products.ROUTINES if products_too else {})}
+    loaded, every = functions(), {**observing.ROUTINES, **copies.ROUTINES}
+    every |= products.ROUTINES if products_too else {}
     return {slot: loaded.address(each) for slot, each in every.items()}
 
 
@@ -132,6 +133,7 @@ class Observer(TensorObserver):
         # With strict rules, each warp has to know of the part of A that it reads.
         has_products = any(each.words[0] == "wgmma" for each in machine.events)
         self.functions = _addresses(has_products and not machine.strict)
+        self.tasks = TaskWatch(self)
         if not has_products:
             return
         for block in self.cluster.blocks:
@@ -159,9 +161,11 @@ class Observer(TensorObserver):
             return
         self.order.reset()
         self.shared.reset()
-        fenced = address_of(self.launch_watch.memory.fenced) + self.cluster.number
+        memory, number = self.launch_watch.memory, self.cluster.number
         for block in self.cluster.blocks:
-            self.order.head(block.rank, np.int64)[heads.HEAD_FENCED // 8] = fenced
+            head = self.order.head(block.rank, np.int64)
+            head[heads.HEAD_FENCED // 8] = address_of(memory.fenced) + number
+            head[heads.HEAD_TOLD // 8] = address_of(memory.told) + number
         self.numbers.append(self.cluster.number)
         self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
@@ -344,7 +348,7 @@ class Observer(TensorObserver):
             case Arrival():
                 self._copies_arrive(work, warp)
             case Copy() | WarpCopy():
-                self._issue_copy(step, work)
+                self.issue_copy(step, work)
             case Wgmma():
                 self._issue_product(step, work)
             case Move():
@@ -352,7 +356,8 @@ class Observer(TensorObserver):
             case Queued():
                 self.issue_queued(step, work)
 
-    def _issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+        """A copy is in flight."""
         warp, event, lanes = step
         copy.clock = self.row(warp, lanes)
         self._note_copy(step, copy)

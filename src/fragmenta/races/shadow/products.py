@@ -343,7 +343,7 @@ def _read(
         b.call(function, [of.raw, key.raw])
         entry.value = _entry(seen, of, key)
     found = b.inttoptr(entry.value.raw, POINTER)
-    touch = declared(b.module, shared_memory.TOUCH.name, _TOUCH)
+    touch = declared(b.module, shared_memory.TOUCH.name, shared_memory.TOUCHES)
     kind = layout.READS | shared_memory.ASYNC
     b.call(
         touch,
@@ -360,12 +360,6 @@ def _read(
             convert(first, I32).raw,
         ],
     )
-
-
-_TOUCH = ir.FunctionType(
-    ir.VoidType(),
-    [POINTER, POINTER, I64, I32, I32, I32, I32, I32, I32, POINTER, I32],
-)
 
 
 def _entry(seen: Seen, of: Value, key: Value) -> Value:

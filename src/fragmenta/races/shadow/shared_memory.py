@@ -555,3 +555,8 @@ TOUCH = routine(
 )
 """The head of a block, offsets, how many, bytes of each, bits of the kind, agent,
 epoch, lane, site, clock, and what is added to each offset."""
+TOUCHES = ir.FunctionType(
+    ir.VoidType(),
+    [POINTER, POINTER, I64, I32, I32, I32, I32, I32, I32, POINTER, I32],
+)
+"""The type of :data:`TOUCH`."""
