@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from fragmenta.ptx.rules import RULES
 from tests.asking import answer, ask, complaint, page
 

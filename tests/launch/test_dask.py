@@ -1,13 +1,16 @@
 """The workers of a cluster give the same bytes as one machine."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, KernelFault, KernelHazard
+from tests.ptx.hopper import launching
+from tests.ptx.hopper.gemms import FEW
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -93,7 +96,23 @@ def test_bytes_counts_and_variables_are_the_same(client: Any) -> None:
 def test_a_byte_that_two_workers_wrote_is_an_error(client: Any) -> None:
     kernel = ptx.parse(TEXT).kernels["work"]
     with pytest.raises(KernelFault, match=r"byte 0 of argument 1 .* was written by"):
+        kernel.launch(20, 64, [*arrays(), 1], watch=False, client=client)
+
+
+def test_a_race_between_workers_is_reported_as_on_one_machine(client: Any) -> None:
+    kernel = ptx.parse(TEXT).kernels["work"]
+    with pytest.raises(KernelHazard, match=r"between blocks of the grid"):
         kernel.launch(20, 64, [*arrays(), 1], client=client)
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_gemm_with_clusters_gives_the_same_bits(client: Any, watch: bool) -> None:
+    """Tensor maps, multicast, mbarriers and wgmma, on real workers."""
+    found = next(each for each in FEW if each.kernel.tile.cluster == 2)
+    gemm = replace(found, m=700, n=129, k=136, blocks=6)
+    outcome = launching.launch(gemm, watch=watch, client=client)
+    assert outcome.right(gemm)
+    assert not [e for e in outcome.result.problems if e.severity != "info"]
 
 
 def test_blocks_whose_order_matters_stay_here(client: Any) -> None:

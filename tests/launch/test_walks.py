@@ -14,7 +14,7 @@ from fragmenta import ptx
 from fragmenta.errors import KernelHazard
 from fragmenta.jit.trace import Value
 from fragmenta.launch.coverage import covered
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from fragmenta.ptx.opcodes import TABLE, bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 from fragmenta.races.report.phrases import SPOKEN

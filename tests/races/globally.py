@@ -32,7 +32,7 @@ _ENGINES: list[Any] = []
 def routine(access: Access, kind: Any, cta: bool = False) -> Any:
     """The routine as a function of addresses."""
     made = watched_global(access, kind, cta=cta)
-    engine = compiler.load(library.objects([made, *GLOBAL_SUPPORT]))
+    engine = compiler.load(o.code for o in library.objects([made, *GLOBAL_SUPPORT]))
     _ENGINES.append(engine)
     registers = access.elements if kind.endswith("write") else 0
     kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2

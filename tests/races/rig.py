@@ -35,7 +35,7 @@ _KINDS: dict[str, Any] = {
 
 @cache
 def engine(routines: tuple[library.Routine, ...]) -> Any:
-    return compiler.load(library.objects(routines))
+    return compiler.load(o.code for o in library.objects(routines))
 
 
 @cache

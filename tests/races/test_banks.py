@@ -28,7 +28,7 @@ _ENGINES: list[Any] = []
 def routine(width: int, bits: int) -> Any:
     """The routine as a function of addresses."""
     made = counted_banks(Access("shared", 8, 16, width, address=bits))
-    engine = compiler.load(library.objects([made]))
+    engine = compiler.load(o.code for o in library.objects([made]))
     _ENGINES.append(engine)
     kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2
     return ctypes.CFUNCTYPE(None, *kinds)(engine.get_function_address(made.name))

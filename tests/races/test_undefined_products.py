@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution.warpgroup import Ways
+from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.races.undefined_products import WARPS, warpgroup_product
 from fragmenta.shared.descriptor import MAJORS
 from fragmenta.simt.layout import LANES

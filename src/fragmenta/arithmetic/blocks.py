@@ -104,10 +104,15 @@ def sizes_of(
     )
 
 
+def whole_of(given: Operands) -> Block:
+    """All of a product as one block."""
+    return Block(*(slice(0, size) for size in given.shape))
+
+
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:
     """Call ``work`` for every block of a product, on all cores."""
     if given.products <= _LEAST:
-        work(Block(*(slice(0, size) for size in given.shape)))
+        work(whole_of(given))
         return
     tiles, rows, columns = sizes = _block_sizes(given)
     pairs = zip(given.shape, sizes, strict=True)

@@ -14,9 +14,9 @@ from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import Force, SarifFile, complete_file
 from fragmenta.commands.output import emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
-from fragmenta.ptx.checking import Problem, check_line, check_text
 from fragmenta.ptx.checking.mnemonics import is_opcode
-from fragmenta.ptx.checking.problem import counts
+from fragmenta.ptx.checking.problem import Problem, counts
+from fragmenta.ptx.checking.texts import check_line, check_text
 from fragmenta.ptx.rules import ERROR
 
 

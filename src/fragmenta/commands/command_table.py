@@ -60,6 +60,9 @@ COMMANDS = {
     "launch": Listed(
         "launch", "Run a kernel of a PTX file on the CPU, with the bits of a GPU."
     ),
+    "serve": Listed(
+        "serve", "Launch kernels for other programs, which ask by JSON lines."
+    ),
     "emit": Listed("emit", "Write CUDA C++ or PTX code for an instruction."),
     "verify": Listed("gpu", "Compare every bit of the GPU's results with the CPU's."),
     "record": Listed("gpu", "Record the GPU's results in files that replay can check."),

@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
-from fragmenta.commands import isolated as apart
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import (
@@ -49,7 +48,14 @@ from fragmenta.commands.output import (
     printable,
     width,
 )
-from fragmenta.commands.problems import check_sarif, of_fault, problem_text, write_sarif
+from fragmenta.commands.problems import (
+    check_sarif,
+    fault_fields,
+    of_fault,
+    problem_text,
+    result_fields,
+    write_sarif,
+)
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
@@ -232,7 +238,8 @@ def launch(
     try:
         with _patience(f"launching {found.name}") as progress:
             if isolated:
-                ask = apart.launch
+                from fragmenta.commands.isolated import launch as ask
+
                 result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
                 result = found.launch(*sizes, values, progress=progress, **options)
@@ -372,12 +379,7 @@ class _Done(NamedTuple):
             "target": self.where,
             "grid": list(self.grid),
             "block": list(self.block),
-            "instructions": result.instructions,
-            "seconds": round(result.seconds, 6),
-            "fidelity": result.fidelity,
-            "counts": result.counts,
-            "problems": [each.to_dict() for each in result.problems],
-            "output": result.output,
+            **result_fields(result),
             "arrays": [
                 {**each._asdict(), "shape": list(each.shape)} for each in self.changes
             ],
@@ -469,19 +471,7 @@ def _cut(text: str, size: int) -> str:
 def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     """Print a fault as compilers print errors, or as JSON."""
     if as_json:
-        emit_json(
-            {
-                "fault": fault.kind,
-                "message": str(fault),
-                "file": file,
-                "line": fault.line,
-                "source": fault.source,
-                "block": fault.block,
-                "thread": fault.thread,
-                "output": fault.output,
-                "problems": [each.to_dict() for each in of_fault(fault)],
-            }
-        )
+        emit_json({"file": file, **fault_fields(fault)})
         return
     if fault.output:
         emit(fault.output.rstrip("\n"))

@@ -222,23 +222,36 @@ def read_arguments(texts: Sequence[str]) -> list[Given]:
             raise BadCall(f"--arg {shortened(text)}: {why}") from None
     for each in found:
         if isinstance(each.value, Into):
-            _check_goal(each, found)
+            try:
+                check_goal(each.value, [one.value for one in found])
+            except Error as why:
+                raise BadCall(f"--arg {each.text}: {why}") from None
     return found
 
 
-def _check_goal(given: Given, every: list[Given]) -> None:
-    assert isinstance(given.value, Into)
-    goal = given.value.argument
-    arrays = [i for i, one in enumerate(every) if isinstance(one.value, np.ndarray)]
+def check_goal(given: Into, every: Sequence[object]) -> None:
+    """Refuse a pointer into an argument that is no array."""
+    goal = given.argument
+    arrays = [i for i, one in enumerate(every) if isinstance(one, np.ndarray)]
     if goal not in arrays:
         have = f"arrays are {one_of(arrays, 'and')}" if arrays else "there is none"
-        raise BadCall(f"--arg {given.text}: argument {goal} is no array; {have}")
+        raise BadCall(f"argument {goal} is no array; {have}")
 
 
 def _read(text: str, index: int) -> Given:
-    kind, _, rest = text.partition(":")
+    kind = text.partition(":")[0]
     if text.endswith(".npy") or (kind not in _FORMS and os.path.isfile(text)):
-        return _from_file(text)
+        return from_file(text)
+    return described(text, index)
+
+
+def described(text: str, index: int, most: int = MOST_BYTES) -> Given:
+    """An argument that a few words describe, of at most so many bytes.
+
+    >>> described("full:f32:3:0.5", 0).value
+    array([0.5, 0.5, 0.5], dtype=float32)
+    """
+    kind, _, rest = text.partition(":")
     reader = _READERS.get(kind)
     if reader is not None:
         spec = reader(kind, rest.split(":"), index)
@@ -251,19 +264,24 @@ def _read(text: str, index: int) -> Given:
             f"is FILE.npy, TYPE:VALUE, {one_of(_FORMS.values())}; a TYPE is "
             f"{one_of(TYPES)}"
         )
+    if "shape" in spec:
+        check_size(prod(spec["shape"]) * np.dtype(TYPES[spec["type"]]).itemsize, most)
     return Given(text, spec, made.make(spec, 0))
 
 
-def _from_file(path: str) -> Given:
+def check_size(size: int, most: int) -> None:
+    """Refuse an array that is too large."""
+    if size > most:
+        raise ValueRangeError(f"an array has at most {most:,} bytes; given {size:,}")
+
+
+def from_file(path: str, most: int = MOST_BYTES) -> Given:
     """The array of a file, row by row, its bytes in the order of the GPU."""
     found = load(path)
     if isinstance(found, Mapping):
         have = one_of(found, "and") or "nothing"
         raise BadFile(f"an archive of {have}; one array is needed, a .npy file")
-    if found.nbytes > MOST_BYTES:
-        raise ValueRangeError(
-            f"an array has at most {MOST_BYTES:,} bytes; given {found.nbytes:,}"
-        )
+    check_size(found.nbytes, most)
     little = found.dtype.newbyteorder("<") if sys.byteorder == "little" else found.dtype
     array = np.array(found, little, order="C", copy=True)
     spec = made.stored(array)
@@ -337,11 +355,8 @@ def _array(
             f"{shortened(words[1])}"
         )
     shape = tuple(int(each[:20]) for each in words[1].split("x"))
-    size = prod(shape) * np.dtype(TYPES[name]).itemsize
-    if size > MOST_BYTES or len(shape) > 32:
-        raise ValueRangeError(
-            f"an array has at most {MOST_BYTES:,} bytes; given {size:,}"
-        )
+    if len(shape) > 32:
+        raise ShapeError(f"an array has at most 32 dimensions; given {len(shape)}")
     return name, shape
 
 

@@ -11,6 +11,7 @@ from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
 from fragmenta.errors import BadCall, KernelError, KernelHazard
+from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped
 from fragmenta.ptx.module import Source, demangled
 from fragmenta.ptx.rules import ERROR, RULES
@@ -74,6 +75,32 @@ def of_fault(fault: KernelError) -> list[Problem]:
 
 
 # ── for programs ────────────────────────────────────────────────────────────
+
+
+def result_fields(result: Result) -> dict[str, object]:
+    """What a launch did, as JSON."""
+    return {
+        "instructions": result.instructions,
+        "seconds": round(result.seconds, 6),
+        "fidelity": result.fidelity,
+        "counts": result.counts,
+        "problems": [each.to_dict() for each in result.problems],
+        "output": result.output,
+    }
+
+
+def fault_fields(fault: KernelError) -> dict[str, object]:
+    """Why a kernel could not go on, or what is wrong with it, as JSON."""
+    return {
+        "fault": fault.kind,
+        "message": str(fault),
+        "line": fault.line,
+        "source": fault.source,
+        "block": fault.block,
+        "thread": fault.thread,
+        "output": fault.output,
+        "problems": [each.to_dict() for each in of_fault(fault)],
+    }
 
 
 def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:

@@ -27,7 +27,6 @@ The result is 0, or
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,22 +40,13 @@ from fragmenta.execution.warp_operands import Given, Side, from_registers
 from fragmenta.execution.warpgroup_shared import Shared, from_shared
 from fragmenta.execution.wgmma import check_immediates
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.isa.target import chosen_target
 from fragmenta.jit.compiler import Traced, pointer
 from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, select
 from fragmenta.shared.descriptor import MAJORS
 
 SELECTORS = ("scale_d", "selector")
-
-
-class Ways(NamedTuple):
-    """Where A is, and the immediates of the instruction."""
-
-    a_from_registers: bool = False
-    imm_scale_a: int = 1
-    imm_scale_b: int = 1
-    trans_a: int = 0
-    trans_b: int = 0
 
 
 class WarpgroupFunction:

@@ -266,6 +266,13 @@ def float_of(x: Value) -> Value:
     return Value(x.builder, x.builder.bitcast(x.raw, like(of, x.type)))
 
 
+def half_of(x: Value) -> Value:
+    """The f16 numbers with these bits, as float32."""
+    b = x.builder
+    half = b.bitcast(x.raw, like(ir.HalfType(), x.type))
+    return Value(b, b.fpext(half, like(F32, x.type)))
+
+
 def convert(x: Value, of: Type, *, signed: bool = True) -> Value:
     """A number converted to another type; a float becomes an integer by truncation."""
     source, to = scalar_type(x.type), like(of, x.type)
@@ -325,6 +332,8 @@ nearest = _of_one_type("llvm.rint")
 root = _of_one_type("llvm.sqrt")
 #: How many bits of an integer are set.
 ones = _of_one_type("llvm.ctpop")
+#: x + y of signed integers; beyond their range the limit.
+saturated_sum = _of_one_type("llvm.sadd.sat")
 
 
 def is_nan(x: Value) -> Value:
@@ -347,6 +356,13 @@ def leading_zeros(x: Value) -> Value:
     return Value(x.builder, intrinsic(x.builder, name, x.type, [x.raw, defined]))
 
 
+def call_address(address: Value, given: Iterable[Value | Memory]) -> None:
+    """Call a compiled kernel by the address of its machine code."""
+    b, raws = address.builder, [each.raw for each in given]
+    kind = ir.FunctionType(ir.VoidType(), [raw.type for raw in raws])
+    b.call(b.inttoptr(address.raw, kind.as_pointer()), raws)
+
+
 def in_memory(x: Value, number: int) -> Value:
     """A number like x that is loaded from memory, so that LLVM does not know it.
 
@@ -363,10 +379,22 @@ def in_memory(x: Value, number: int) -> Value:
 
 
 def any_lane(condition: Value) -> Value:
-    """Whether a condition holds in any lane."""
+    """Whether a condition holds in any lane; their number is a power of two."""
+    while condition.type.count > LANES:
+        half = condition.type.count // 2
+        low, high = (picked(condition, range(s, s + half)) for s in (0, half))
+        condition = low | high
     b = condition.builder
-    name = f"llvm.vector.reduce.or.v{LANES}i1"
+    name = f"llvm.vector.reduce.or.v{condition.type.count}i1"
     return Value(b, intrinsic(b, name, I1, [condition.raw]))
+
+
+def picked(x: Value, places: Iterable[int], y: Value | None = None) -> Value:
+    """A vector of the lanes of x (and y, whose lanes follow those of x) at places."""
+    listed = list(places)
+    picks = ir.Constant(ir.VectorType(I32, len(listed)), listed)
+    other = ir.Constant(x.type, ir.Undefined) if y is None else y.raw
+    return Value(x.builder, x.builder.shuffle_vector(x.raw, other, picks))
 
 
 def joined(numbers: Iterable[Value]) -> Value:
@@ -404,9 +432,9 @@ class Memory:
     def __getitem__(self, place: Number) -> Value:
         return Value(self._builder, self._builder.load(self._at(place, self.of)))
 
-    def lanes(self, place: Number) -> Value:
-        """Eight consecutive numbers, the first at this place."""
-        vector = ir.VectorType(self.of, LANES)
+    def lanes(self, place: Number, count: int = LANES) -> Value:
+        """Consecutive numbers, the first at this place."""
+        vector = ir.VectorType(self.of, count)
         loaded = self._builder.load(self._at(place, vector))
         loaded.align = size_of(self.of)
         return Value(self._builder, loaded)

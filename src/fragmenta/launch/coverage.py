@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import type_bytes
 from fragmenta.ptx.opcodes import TABLE
-from fragmenta.ptx.opcodes.table import Slot, Syntax
+from fragmenta.ptx.opcodes.table import Qualifiers, Slot, Syntax
 from fragmenta.simt import compiling
 from fragmenta.simt.emitter import HANDLERS, Writer
 from fragmenta.simt.program import program
@@ -109,18 +109,17 @@ def _statements(line: Syntax) -> Iterator[tuple[str, str]]:
         every += [{**least, place: word} for word in piece.words]
     for words in every:
         mnemonic = ".".join((line.opcode, *(words[i] for i in sorted(words))))
-        match = line.pattern.fullmatch(mnemonic)
+        match = line.match(mnemonic)
         assert match is not None, mnemonic
-        found = {name: word or "" for name, word in match.groupdict().items()}
         operands = [
-            _operand(line, slot, found)
+            _operand(line, slot, match.qualifiers)
             for slot in line.operands
             if not slot.hidden and (not slot.optional or slot.name == "c")
         ]
         yield mnemonic, f"{mnemonic} {', '.join(operands)};"
 
 
-def _operand(line: Syntax, slot: Slot, found: dict[str, str]) -> str:
+def _operand(line: Syntax, slot: Slot, found: Qualifiers) -> str:
     """One operand that a slot takes."""
     if slot.type in ("tensor", "im2col"):
         return "[%d1, {%r1, %r2}]" if slot.type == "tensor" else "{%h1}"

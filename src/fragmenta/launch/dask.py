@@ -1,32 +1,46 @@
-"""Runs the blocks of one grid on the workers of a Dask cluster.
+"""Runs the clusters of one grid on the workers of a Dask cluster.
 
-Each worker runs some blocks on a copy of the memory and notes which bytes it wrote.
-Then the copies are merged.  A byte that two workers wrote is an error, unless both
-changed it by the same atomic operation whose order does not matter.
+What is spread are portions of the grid: whole clusters, which share nothing but global
+memory.  Each worker runs one on a copy of the memory, watched as the launch is.  Then
+the portions are merged: :mod:`fragmenta.launch.portions`.  If the launch is watched,
+portions that touch what others write are run again here, one after the other, so that
+bits and reports are those of one machine.  If it is not watched, reads are not known,
+and a byte that two portions wrote is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeAlias, TypedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import Array
 from fragmenta.errors import BadCall, KernelFault
+from fragmenta.launch.faults import over_limit
 from fragmenta.launch.grid import run_blocks
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Limits, Meter
 from fragmenta.launch.options import Options
+from fragmenta.launch.portions import (
+    Conflicts,
+    Merger,
+    Portion,
+    collect,
+    conflicts,
+    order_fault,
+    portions,
+)
+from fragmenta.launch.result import total
 from fragmenta.launch.source import Source
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import demangled
-from fragmenta.simt.arguments import Pointer, Segment, Struct
-from fragmenta.simt.atomics import COMMUTATIVE
+from fragmenta.simt import empties
+from fragmenta.simt.arguments import Received, Segment
 from fragmenta.simt.context import Shape
-from fragmenta.simt.memory import MIXED, PLAIN
+from fragmenta.simt.mode import Mode
+from fragmenta.units.schedule import EAGER
 
 _PORTIONS = 4
 """Portions of the grid for each worker."""
@@ -37,7 +51,7 @@ class Client(Protocol):
 
     def submit(
         self,
-        function: Callable[[int, int], tuple[object, ...]],
+        function: Callable[[int, int], Portion],
         first: int,
         last: int,
         *,
@@ -45,249 +59,176 @@ class Client(Protocol):
     ) -> object:
         """Let a worker call a function; the future of what it returns."""
 
-    def gather(
-        self, futures: list[object]
-    ) -> list[tuple[Sequence[Sent], NDArray[np.int64], str]]:
+    def gather(self, futures: list[object]) -> list[Portion]:
         """The results of futures."""
+
+    def cancel(self, futures: list[object]) -> None:
+        """Give up futures."""
 
     def nthreads(self) -> dict[str, int]:
         """The threads of each worker."""
 
 
-class Asked(NamedTuple):
-    """What a launch was asked for."""
-
-    kernel: str
-    arguments: list[object]
-    """Pointers are pairs of an array and an offset."""
-    options: Options
-    limits: Limits
-
-
 class Recipe(TypedDict):
-    """What a worker makes the same launch from, in plain types."""
+    """What a worker makes the same launch from."""
 
     text: str
+    file: str
     variables: dict[str, bytes]
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    shape: Shape
     name: str
-    arguments: list[object]
+    memory: list[_Memory]
+    parameters: bytes
     options: Options
-    limits: tuple[float | None, int | None, int | None]
+    limits: Limits
+    watch: bool
+    strict: bool
+    schedule: str | int
+    defined: int | None
+    language: str
 
 
-def run_on_cluster(
-    source: Source,
-    launch: Launch,
-    asked: Asked,
-    limit: int | None,
-    client: Client,
-) -> str:
-    """Let workers run portions of the grid; what they printed."""
-    ready = launch.compiled
-    named = demangled(ready.kernel)
-    if ready.ordered:
+class Spread:
+    """Runs a launch on the workers of a Dask cluster, once for each schedule."""
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        options: Options,
+        limits: Limits,
+        client: Client,
+    ) -> None:
+        self.source, self.name, self.client = source, name, client
+        self.options, self.limits = options, limits
+        self.output = ""
+        """What the kernel has printed so far."""
+        self._here: set[int] = set()
+        """The portions that depend on others."""
+        self._counts = np.zeros(0, np.int64)
+        """How often each code block was executed."""
+
+    def run(self, launch: Launch, limit: int | None) -> str:
+        """Run all blocks; what they printed."""
+        _refuse(launch)
+        self.output = ""
+        pieces = portions(launch.cluster_count, workers(self.client) * _PORTIONS)
+        parts = self._run_there(launch, pieces, limit)
+        segments = _writable(launch)
+        found = conflicts([each.data.size for each in segments], parts)
+        self._here |= self._dependent(launch, segments, found)
+        self._counts = np.zeros_like(launch.counts)
+        merger = Merger(segments)
+        try:
+            for number, (first, last) in enumerate(pieces):
+                if number in self._here:
+                    self._run_here(launch, limit, first, last)
+                else:
+                    self._take(launch, parts[number], merger)
+                launch.progress((number + 1) / len(pieces))
+        finally:
+            launch.counts = self._counts
+            launch.arguments.write_back()
+            machine = launch.machine
+            if machine is not None and machine.watching is not None:
+                machine.watching.collect(machine.problems)
+        if limit is not None and total(launch.compiled, self._counts) > limit:
+            raise KernelFault(over_limit(limit), "limit")
+        return self.output
+
+    def _dependent(
+        self, launch: Launch, segments: list[Segment], found: Conflicts
+    ) -> set[int]:
+        """The portions to run here; without an observer, they are refused."""
+        mode = Mode(*launch.compiled.mode)
+        if found.first is not None and not (mode.watch or mode.defined):
+            raise order_fault(segments[found.first.segment], found.first)
+        return found.members
+
+    def _run_there(
+        self, launch: Launch, pieces: list[tuple[int, int]], limit: int | None
+    ) -> dict[int, Portion]:
+        """Let workers run all portions but those that depend on others."""
+        recipe = self._recipe(launch)
+
+        # A function without a name of its own is sent as it is.
+        def work(first: int, last: int) -> Portion:
+            from fragmenta.launch.dask import run_portion
+
+            return run_portion(recipe, first, last, limit)
+
+        chosen = {i: each for i, each in enumerate(pieces) if i not in self._here}
+        submit = self.client.submit
+        futures = [submit(work, *each, pure=False) for each in chosen.values()]
+        try:
+            return dict(zip(chosen, self.client.gather(futures), strict=True))
+        except BaseException:
+            self.client.cancel(futures)
+            raise
+
+    def _take(self, launch: Launch, part: Portion, merger: Merger) -> None:
+        """Add what came of a portion to the launch."""
+        merger.add(part)
+        self._counts += part.counts
+        self.output += part.output
+        if launch.machine is not None:
+            for each in part.problems:
+                launch.machine.problems.put(each)
+            if launch.machine.watching is not None:
+                launch.machine.watching.take(part.told)
+        if part.fault is not None:
+            raise part.fault
+
+    def _run_here(
+        self, launch: Launch, limit: int | None, first: int, last: int
+    ) -> None:
+        """Run a portion on the memory of the launch."""
+        before = len(launch.host.text)
+        try:
+            with launch.interrupts:
+                run_blocks(launch, limit, first, last)
+        finally:
+            self.output += launch.host.text[before:]
+            self._counts += launch.counts
+
+    def _recipe(self, launch: Launch) -> Recipe:
+        machine, mode = launch.machine, Mode(*launch.compiled.mode)
+        watching = None if machine is None else machine.watching
+        kept = self.source.variables_of(launch.compiled).segments
+        return {
+            "text": self.source.module.text,
+            "file": self.source.module.name,
+            "variables": {each.name: each.data.tobytes() for each in kept},
+            "shape": launch.shape,
+            "name": self.name,
+            "memory": [
+                _Memory(each, empties.marks(each.data) is not None)
+                for each in launch.arguments.segments
+            ],
+            "parameters": launch.parameters.tobytes(),
+            "options": self.options,
+            "limits": self.limits,
+            "watch": mode.watch,
+            "strict": machine is not None and machine.strict,
+            "schedule": EAGER if machine is None else machine.schedule.given,
+            "defined": getattr(watching, "seed", None),
+            "language": launch.language,
+        }
+
+
+def _refuse(launch: Launch) -> None:
+    """Refuse what cannot be spread."""
+    named = demangled(launch.compiled.kernel)
+    if launch.compiled.ordered:
         raise BadCall(
             f"the blocks of {named} may influence one another, by atomics with "
             "results, atomics of floats, or volatile or ordered accesses: their order "
             "matters; launch without client="
         )
-    if launch.machine is not None:
-        raise BadCall(
-            f"{named} has asynchronous copies, mbarriers or clusters, which "
-            "cannot be spread; launch without client="
-        )
-    if launch.arguments.overlap:
-        raise BadCall(
-            "arrays that share memory cannot be spread; launch without client="
-        )
-    kept, limits = source.variables_of(ready).segments, asked.limits
-    recipe: Recipe = {
-        "text": source.module.text,
-        "variables": {each.name: each.data.tobytes() for each in kept},
-        "grid": launch.shape.grid,
-        "block": launch.shape.block,
-        "name": asked.kernel,
-        "arguments": asked.arguments,
-        "options": asked.options,
-        "limits": (limits.seconds, limits.memory, limits.output),
-    }
-
-    # A function without a name of its own is sent as it is.
-    def work(first: int, last: int) -> tuple[object, ...]:
-        from fragmenta.launch.dask import run_portion
-
-        return tuple(run_portion(recipe, first, last, limit))
-
-    futures = [
-        client.submit(work, first, last, pure=False)
-        for first, last in portions(launch.shape.blocks, workers(client))
-    ]
-    parts = [Portion(*each) for each in client.gather(futures)]
-    merge([each for each in launch.places if each.writable], parts)
-    launch.arguments.write_back()
-    launch.counts = np.sum([part.counts for part in parts], axis=0)
-    return "".join(part.output for part in parts)
 
 
-def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Portion:
-    """Run some blocks of a launch on copies of its memory; for a worker."""
-    launch = _again(recipe)
-    writable = [each for each in launch.places if each.writable]
-    notes = [np.zeros(each.data.size, np.uint8) for each in writable]
-    for segment, note in zip(writable, notes, strict=True):
-        launch.segments[segment.slot, 2:] = 2, note.ctypes.data
-    run_blocks(launch, limit, first, last)
-    written: list[Sent] = [
-        (each.places, each.values, each.notes) for each in collect(writable, notes)
-    ]
-    launch.close()
-    return Portion(written, launch.counts, launch.host.text)
-
-
-def _again(recipe: Recipe) -> Launch:
-    """The same launch, on copies of its arrays."""
-    source = Source(reading.parse(recipe["text"]))
-    variables = recipe["variables"]
-    shape = Shape(recipe["grid"], recipe["block"])
-    copied: dict[int, Array] = {}
-
-    def own(array: Array) -> Array:
-        return copied.setdefault(id(array), array.copy())
-
-    def own_argument(value: object) -> object:
-        if isinstance(value, tuple):  # a pointer
-            array, offset = value
-            return Pointer(own(array), offset)
-        if isinstance(value, Struct):
-            pairs = ((at, Pointer(own(p.array), p.offset)) for at, p in value.pointers)
-            return Struct(value.data, tuple(pairs))
-        return own(value) if isinstance(value, np.ndarray) else value
-
-    given = [own_argument(each) for each in recipe["arguments"]]
-    launch = source.launch(
-        recipe["name"],
-        shape,
-        given,
-        meter=Meter(Limits(*recipe["limits"])),
-        **recipe["options"],
-    )
-    for each in launch.places:
-        if each.name in variables:
-            each.data[:] = np.frombuffer(variables[each.name], np.uint8)
-    return launch
-
-
-Sent: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint8]]
-"""The fields of a :class:`Written`."""
-
-
-class Written(NamedTuple):
-    """What one portion wrote in one segment."""
-
-    places: NDArray[np.int64]
-    values: NDArray[np.uint8]
-    notes: NDArray[np.uint8]
-
-
-class Portion(NamedTuple):
-    """What came of some blocks."""
-
-    written: Sequence[Sent]
-    """A :class:`Written` for each segment, as a plain tuple."""
-    counts: NDArray[np.int64]
-    output: str
-
-
-def portions(blocks: int, workers: int) -> list[tuple[int, int]]:
-    """The grid cut into portions.
-
-    >>> portions(10, 1)
-    [(0, 2), (2, 5), (5, 7), (7, 10)]
-    """
-    count = max(1, min(blocks, workers * _PORTIONS))
-    edges = [blocks * i // count for i in range(count + 1)]
-    return list(pairwise(edges))
-
-
-def collect(segments: list[Segment], notes: list[NDArray[np.uint8]]) -> list[Written]:
-    """What was written, after a portion has run."""
-    found = []
-    for segment, note in zip(segments, notes, strict=True):
-        places = np.flatnonzero(note)
-        found.append(Written(places, segment.data[places], note[places]))
-    return found
-
-
-def merge(segments: list[Segment], parts: list[Portion]) -> None:
-    """Put what all portions wrote into the memory."""
-    for number, segment in enumerate(segments):
-        _merge(segment, [Written(*part.written[number]) for part in parts])
-
-
-def _merge(segment: Segment, parts: list[Written]) -> None:
-    before = segment.data.copy()
-    owner = np.full(segment.data.size, -1, np.int32)
-    note = np.zeros(segment.data.size, np.uint8)
-    for number, part in enumerate(parts):
-        again = owner[part.places] >= 0
-        _refuse(segment, part, again, note, number, owner)
-        fresh = part.places[~again]
-        segment.data[fresh] = part.values[~again]
-        note[fresh] = part.notes[~again]
-        for code in np.unique(part.notes[again]).tolist():
-            some = again & (part.notes == code)
-            _combine(segment, before, part.places[some], part.values[some], code)
-        owner[part.places] = number
-
-
-def _refuse(
-    segment: Segment,
-    part: Written,
-    again: NDArray[np.bool_],
-    note: NDArray[np.uint8],
-    number: int,
-    owner: NDArray[np.int32],
-) -> None:
-    """Bytes that two portions wrote, but not by the same atomic operation."""
-    codes = part.notes[again]
-    wrong = (codes == PLAIN) | (codes == MIXED) | (codes != note[part.places[again]])
-    if wrong.any():
-        place = int(part.places[again][wrong][0])
-        raise KernelFault(
-            f"byte {place} of {segment.name} was written by blocks of portion "
-            f"{int(owner[place])} and of portion {number}; the result would depend on "
-            "their order; launch without client=",
-            "order",
-        )
-
-
-def _combine(
-    segment: Segment,
-    before: NDArray[np.uint8],
-    places: NDArray[np.int64],
-    values: NDArray[np.uint8],
-    code: int,
-) -> None:
-    """Two portions changed words by the same atomic operation."""
-    operation, kind = COMMUTATIVE[code - 2]
-    size = int(kind[1:]) // 8
-    of = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{size}")
-    first = places.reshape(-1, size)
-    here = np.ascontiguousarray(segment.data[first]).view(of).reshape(-1)
-    there = np.ascontiguousarray(values.reshape(-1, size)).view(of).reshape(-1)
-    old = np.ascontiguousarray(before[first]).view(of).reshape(-1)
-    with np.errstate(over="ignore"):
-        joined = {
-            "add": lambda: here + (there - old),
-            "min": lambda: np.minimum(here, there),
-            "max": lambda: np.maximum(here, there),
-            "and": lambda: here & there,
-            "or": lambda: here | there,
-            "xor": lambda: here ^ there ^ old,
-        }[operation]()
-    segment.data[first] = joined.astype(of).view(np.uint8).reshape(-1, size)
+def _writable(launch: Launch) -> list[Segment]:
+    return [each for each in launch.places if each.writable]
 
 
 def workers(client: Client) -> int:
@@ -298,3 +239,92 @@ def workers(client: Client) -> int:
         raise BadCall(
             f"client is a dask.distributed.Client; given {type(client).__name__}"
         ) from error
+
+
+# ── on a worker ─────────────────────────────────────────────────────────────
+
+
+def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Portion:
+    """Run some clusters of a launch on copies of its memory; for a worker."""
+    launch = _again(recipe)
+    writable = _writable(launch)
+    notes = [np.zeros(each.data.size, np.uint8) for each in writable]
+    for segment, note in zip(writable, notes, strict=True):
+        launch.segments[segment.slot, 2:] = 2, note.ctypes.data
+        if launch.machine is not None:
+            launch.machine.notes[segment.slot] = note
+    fault = None
+    try:
+        run_blocks(launch, limit, first, last)
+    except KernelFault as why:
+        fault = why.with_traceback(None)
+    reads, updated = _reads(launch, writable)
+    machine = launch.machine
+    watching = None if machine is None else machine.watching
+    made = Portion(
+        collect(writable, notes),
+        reads,
+        updated,
+        launch.counts,
+        launch.host.text,
+        [] if machine is None else list(machine.problems),
+        None if watching is None else watching.told(),
+        fault,
+    )
+    launch.close()
+    return made
+
+
+def _reads(
+    launch: Launch, segments: list[Segment]
+) -> tuple[list[NDArray[np.uint8]], bool]:
+    """Which bytes of each segment were read, and whether some of them are missing."""
+    if not Mode(*launch.compiled.mode).watch:
+        return [], False
+    from fragmenta.races.launch_watch import LaunchWatch
+
+    assert launch.machine is not None
+    watching = launch.machine.watching
+    assert isinstance(watching, LaunchWatch)
+    memory = watching.memory
+    return [np.packbits(memory.reads(each.slot)) for each in segments], memory.updated
+
+
+class _Memory(NamedTuple):
+    """A segment of global memory that is sent to workers."""
+
+    segment: Segment
+    unwritten: bool
+    """Whether bytes of it count as unwritten."""
+
+    def copy(self) -> Segment:
+        """The segment with bytes of its own."""
+        given = self.segment.data
+        if self.unwritten:
+            data = empties.empty(given.size, np.uint8)
+            data[:] = given
+        else:
+            data = given.copy()
+        return replace(self.segment, data=data)
+
+
+def _again(recipe: Recipe) -> Launch:
+    """The same launch, on copies of its arrays."""
+    source = Source(reading.parse(recipe["text"], recipe["file"]))
+    launch = source.launch(
+        recipe["name"],
+        recipe["shape"],
+        Received([each.copy() for each in recipe["memory"]], recipe["parameters"]),
+        meter=Meter(recipe["limits"]),
+        watch=recipe["watch"],
+        strict=recipe["strict"],
+        schedule=recipe["schedule"],
+        defined=recipe["defined"],
+        language=recipe["language"],
+        **recipe["options"],
+    )
+    variables = recipe["variables"]
+    for each in launch.places:
+        if each.name in variables:
+            each.data[:] = np.frombuffer(variables[each.name], np.uint8)
+    return launch

@@ -319,13 +319,18 @@ def _missing(mbarrier: Mbarrier) -> str:
     return " and ".join(said)
 
 
-def endless(place: Place, limit: int) -> KernelFault:
-    """The error for a kernel that executed too many instructions."""
-    block = place.shape.block_at(place.context.index)
-    about = (
+def over_limit(limit: int) -> str:
+    """Says that a kernel executed too many instructions."""
+    return (
         f"the kernel executed more than {limit:,} warp instructions; it may run "
         f"forever{how_to_raise('instructions')}"
     )
+
+
+def endless(place: Place, limit: int) -> KernelFault:
+    """The error for a kernel that executed too many instructions."""
+    block = place.shape.block_at(place.context.index)
+    about = over_limit(limit)
     if _lanes(place):
         about += f"\n  block {_tuple(block)} is here:"
     return _listed(place, about, "limit")

@@ -38,10 +38,11 @@ from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, demangled
-from fragmenta.simt.arguments import Pointer, as_list
+from fragmenta.simt.arguments import as_list
 from fragmenta.units.schedule import EAGER
 
 if TYPE_CHECKING:
+    from fragmenta.launch.dask import Spread
     from fragmenta.ptx.checking.problem import Problem
 
 
@@ -102,8 +103,9 @@ class Kernel:
         arguments are changed in place; ``shared`` is the size of dynamic shared memory
         in bytes.  ``limits`` says what the launch may take: :class:`Limits`.
         ``contract=False`` does not fuse products and sums as the assembler does.
-        ``client`` is a Dask client, whose workers then run the blocks.  ``progress`` is
-        called now and then with the share of blocks that have begun.
+        ``client`` is a Dask client, whose workers then run the blocks, cluster by
+        cluster, with the bits and the reports of one machine.  ``progress`` is called
+        now and then with the share of blocks that have begun.
         ``cooperative=True`` is a cooperative launch: all blocks are under way at the
         same time, and ``grid.sync()`` of cooperative groups synchronises them.
 
@@ -150,7 +152,7 @@ class Kernel:
         check_cooperative(cooperative, client)
         check_flags(contract=contract)
         how = check_watch(watch)
-        several = check_schedules(schedule, client)
+        several = check_schedules(schedule)
         limits = check_limits(limits)
         meter = Meter(limits)
         where = (
@@ -167,7 +169,7 @@ class Kernel:
         }
         given = as_list(arguments)
         start = time.perf_counter()
-        watched = how is not None and client is None
+        watched = how is not None
         reports = how is not None and how.problems == "report"
         if how is not None and not reports:
             self._refuse_errors(where)
@@ -189,8 +191,14 @@ class Kernel:
             launch.progress = progress
             return launch
 
+        spread = None
+        if client is not None:
+            from fragmenta.launch.dask import Spread
+
+            spread = Spread(self.loaded, self.name, options, limits, client)
+
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
-            return self._run(launch, given, options, limits, most, client)
+            return _run(launch, most, spread)
 
         runs = ScheduledRuns(prepared, run_one, several, reports=reports)
         try:
@@ -214,34 +222,6 @@ class Kernel:
         if not reports:
             made.raise_errors()
         return made
-
-    def _run(
-        self,
-        launch: Launch,
-        given: list[object],
-        options: Options,
-        limits: Limits,
-        limit: int | None,
-        client: Any,
-    ) -> str:
-        """Run all blocks, here or on a Dask cluster; what they printed."""
-        if client is None:
-            try:
-                run(launch, limit)
-            except KernelFault as fault:
-                fault.output = launch.host.text
-                if fault.output:
-                    fault.add_note(f"The kernel had printed:\n{fault.output}")
-                raise
-            return launch.host.text
-        from fragmenta.launch.dask import Asked, run_on_cluster
-
-        sent = [
-            (each.array, each.offset) if isinstance(each, Pointer) else each
-            for each in given
-        ]
-        asked = Asked(self.name, sent, options, limits)
-        return run_on_cluster(self.loaded, launch, asked, limit, client)
 
     def problems(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing, without running it.
@@ -269,6 +249,20 @@ class Kernel:
             f"{each.type} {demangled(each.name)}" for each in self.parameters
         )
         return f"Kernel({self.function.shown}({given}))"
+
+
+def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
+    """Run all blocks, here or on a Dask cluster; what they printed."""
+    try:
+        if spread is not None:
+            return spread.run(launch, limit)
+        run(launch, limit)
+    except KernelFault as fault:
+        fault.output = launch.host.text if spread is None else spread.output
+        if fault.output:
+            fault.add_note(f"The kernel had printed:\n{fault.output}")
+        raise
+    return launch.host.text
 
 
 def _kernel_of(loaded: Loaded, name: str) -> Kernel:

@@ -22,7 +22,7 @@ from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
-from fragmenta.simt.arguments import Arguments, Segment
+from fragmenta.simt.arguments import Arguments, Received, Segment
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Context, Shape, template
 from fragmenta.simt.host import Host
@@ -48,7 +48,7 @@ class Launch:
         module: Callable[[], Module],
         compiled: Compiled,
         shape: Shape,
-        arguments: Arguments,
+        arguments: Arguments | Received,
         variables: Variables,
         dynamic: int,
         stack: int,
@@ -147,6 +147,7 @@ class Launch:
         context = runner if isinstance(runner, Context) else runner.failed
         if runner.status == Status.FAULT:
             failed = self.host.errors.get(context.address)
+            failed = self.compiled.code.rest.errors.pop(context.address, failed)
             if failed is None and self.machine is not None:
                 failed = self.machine.errors.get(context.address)
             if isinstance(failed, Stop):

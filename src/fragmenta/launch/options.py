@@ -15,7 +15,7 @@ from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
-from fragmenta.units.schedule import EAGER, Schedule
+from fragmenta.units.schedule import Schedule
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
@@ -188,9 +188,7 @@ def check_cluster(
     return found
 
 
-def check_schedules(
-    schedule: str | int | Sequence[str | int], client: object
-) -> list[str | int]:
+def check_schedules(schedule: str | int | Sequence[str | int]) -> list[str | int]:
     """The schedules of a launch, at least one."""
     if isinstance(schedule, Sequence) and not isinstance(schedule, str):
         chosen = list(schedule)
@@ -200,6 +198,4 @@ def check_schedules(
         raise BadCall("schedule is one schedule or several; given none")
     for each in chosen:
         Schedule(each)  # refuses what is not a schedule
-    if client is not None and chosen != [EAGER]:
-        raise BadCall("a launch with client= has the schedule 'eager' only")
     return chosen

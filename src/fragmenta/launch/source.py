@@ -18,7 +18,7 @@ from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, Module
-from fragmenta.simt.arguments import Arguments
+from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
 from fragmenta.simt.context import Shape
 from fragmenta.simt.mode import Mode
@@ -38,11 +38,20 @@ class Source:
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the same text with the variables as they are now."""
+        return _again, (type(self), self.module.text, self.module.name, self.kept)
+
+    def renew(self, kept: dict[str, bytes]) -> None:
+        """Start the variables anew, some of them with these bytes; code is kept."""
+        with self._lock:
+            self._variables, self._restored = None, kept
+
+    @property
+    def kept(self) -> dict[str, bytes]:
+        """The variables that a launch may have changed, as they are now."""
         held = self._variables
-        kept = self._restored
-        if held is not None:
-            kept = {name: held[name].tobytes() for name in held}
-        return _again, (type(self), self.module.text, self.module.name, kept)
+        if held is None:
+            return self._restored
+        return {name: held[name].tobytes() for name in held}
 
     @once_property
     def contracted(self) -> Module:
@@ -111,7 +120,7 @@ class Source:
         self,
         name: str,
         shape: Shape,
-        arguments: Iterable[object],
+        arguments: Iterable[object] | Received,
         *,
         shared: int,
         target: str,
@@ -139,7 +148,9 @@ class Source:
             partial(self.changed, contract),
             ready,
             shape,
-            Arguments(self.module.functions[name], arguments, names),
+            arguments
+            if isinstance(arguments, Received)
+            else Arguments(self.module.functions[name], arguments, names),
             self.variables_of(ready, meter),
             shared,
             stack,

@@ -33,6 +33,7 @@ from fragmenta.door import homes, opener
 _HOME = homes(
     {
         "api.kernels": "Kernel Result load parse",
+        "pool.pool": "Pool",
         "launch.limits": "Limits",
         "launch.options": "Watch",
         "launch.structs": "struct tensor_map",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from fragmenta.launch.options import Watch as Watch
     from fragmenta.launch.structs import struct as struct
     from fragmenta.launch.structs import tensor_map as tensor_map
+    from fragmenta.pool.pool import Pool as Pool
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty
 else:

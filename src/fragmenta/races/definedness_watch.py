@@ -60,6 +60,15 @@ def _renew() -> int:
     return _engine().address(undefined_bits.RENEW)
 
 
+class ToldBits(NamedTuple):
+    """What followed some clusters knows, for what follows others elsewhere."""
+
+    stored: dict[tuple[str, int, int, int], int]
+    copied: list[tuple[tuple[str, int, int, int], NDArray[np.int64]]]
+    changed: list[tuple[int, NDArray[np.int64], NDArray[np.uint8]]]
+    """The bytes of memory whose shadows changed: slot, places, and the shadows."""
+
+
 class DefinedWatch:
     """Follows undefined bits in all clusters of a launch."""
 
@@ -77,12 +86,15 @@ class DefinedWatch:
         self.segments = self.launch.segments.copy()
         self.observers: list[DefinedObserver] = []
         self.shadows: dict[int, NDArray[np.uint8]] = {}
+        self._unset: dict[int, NDArray[np.uint8]] = {}
+        """What the shadows of arrays with unwritten bytes were at first."""
         for each in self.launch.places:
             marks = empties.marks(each.data) if each.writable else None
             # Memory that is never touched costs nothing.
             shadow = np.zeros(each.data.size, np.uint8)
             if marks is not None:
                 shadow[marks != 0] = 0xFF
+                self._unset[each.slot] = shadow.copy()
                 if seed:
                     numbers = np.random.default_rng(seed)
                     count = int(np.count_nonzero(marks))
@@ -107,6 +119,21 @@ class DefinedWatch:
             for slot, places in _by_slot(addresses):
                 data = memory[slot][places].tobytes()
                 self.stored[key] = crc32(data, self.stored.get(key, 0))
+
+    def told(self) -> ToldBits:
+        """What was stored here, and which bits of memory are undefined now."""
+        changed = []
+        for slot, shadow in self.shadows.items():
+            places = np.flatnonzero(shadow != self._unset.get(slot, 0))
+            changed.append((slot, places, shadow[places]))
+        return ToldBits(self.stored, self._copied, changed)
+
+    def take(self, told: ToldBits) -> None:
+        """Add what happened in another process."""
+        self.stored |= told.stored
+        self._copied += told.copied
+        for slot, places, shadows in told.changed:
+            self.shadows[slot][places] = shadows
 
     def note(self, warp: Warp, event: Event, lanes: int) -> None:
         """Lanes store undefined values."""

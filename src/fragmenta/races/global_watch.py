@@ -200,7 +200,7 @@ class GlobalWatch:
         self._copied: dict[tuple[Detected, int, int], Noted] = {}
         """The problems of copies."""
         self._ids: dict[tuple[int, int, int, int], int] = {}
-        self._full = False
+        self._full = self._updated = False
         self.told = np.zeros(groups + 1, np.uint8)
         """Whether a group has learned anything of others."""
         self.fenced = np.zeros(groups + 1, np.uint8)
@@ -223,6 +223,22 @@ class GlobalWatch:
         return self._full or any(
             each.narrow[global_records.FULL // 4] for each in self._ledgers
         )
+
+    @property
+    def updated(self) -> bool:
+        """Whether an atomic operation changed a word that was read before.
+
+        Such reads are not among :meth:`reads`: a write replaces them.
+        """
+        return self._updated or any(
+            each.narrow[global_records.UPDATED // 4] for each in self._ledgers
+        )
+
+    def reads(self, slot: int) -> NDArray[np.bool_]:
+        """Which bytes of a segment were read and not written since then."""
+        shadow = self._shadows[slot]
+        masks = shadow.reads[:, None] >> np.arange(WORD) & 1
+        return masks.astype(np.bool_).reshape(-1)[: shadow.size]
 
     @property
     def unset(self) -> bool:
@@ -334,6 +350,7 @@ class GlobalWatch:
                 marks[bytes_] = 0
         if writing:
             touch.compare(reads, 0b1111, Detected.READ_WRITE, base, words)
+            self._note_update(touch.who, reads)
             shadow.writes[words] = own
             shadow.reads[words] = 0
         else:
@@ -383,12 +400,17 @@ class GlobalWatch:
                 missing[:] = 0
         if writing:
             touch.compare(reads, masks, Detected.READ_WRITE, base)
+            self._note_update(touch.who, reads)
             writes[:] = own | masks
             reads &= ~masks
             reads[(reads & 0b1111) == 0] = 0
         else:
             others = touch.second_read(reads)
             reads[:] = np.where(others, others << ID_SHIFT | 0b1111, own | masks)
+
+    def _note_update(self, who: Who, reads: NDArray[np.int32]) -> None:
+        if who.flags & Flags.ATOMIC and reads.any():
+            self._updated = True
 
     def who(self, number: int, lane: int) -> Who | None:
         """The access that a record names."""

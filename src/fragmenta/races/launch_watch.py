@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
@@ -12,7 +14,7 @@ from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.races.mbarrier_clocks import MBARRIERS
 from fragmenta.races.observer import Observer
 from fragmenta.races.register_watch import Kins
-from fragmenta.races.report.history import Recorded
+from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
@@ -21,6 +23,18 @@ from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.units.findings import Finding, Problems
 from fragmenta.units.machine import Cluster, Machine
+
+
+class Told(NamedTuple):
+    """What the detectors of some clusters found, for those of another process."""
+
+    found: list[Collision]
+    used: NDArray[np.uint8]
+    banks: list[NDArray[np.void]]
+    full: bool
+    lost: int
+    kept: dict[int, list[Note]]
+    """The notes of some clusters."""
 
 
 class LaunchWatch:
@@ -46,6 +60,8 @@ class LaunchWatch:
         """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
         self.kins = Kins(len(machine.events))
         self.lock = Lock()
+        self._told: list[Told] = []
+        """What other processes found, which ran some of the clusters."""
 
     def observer(self, cluster: Cluster) -> Observer:
         """A new observer of a cluster."""
@@ -58,19 +74,19 @@ class LaunchWatch:
 
     def collect(self, problems: Problems) -> None:
         """Add all that was found to the problems of the launch."""
-        for observer in self.observers:
-            observer.keep()
-            for each in observer.shared.found():
-                problems.put(self._shared(observer, each))
-        for finding in self.memory.found():
-            problems.put(self._global(finding))
+        every = [*self._told, self.told()]
+        for told in every:
+            self.used |= told.used
+        for told in every:
+            for each in told.found:
+                problems.put(self._judged(each))
         missed = []
-        if self.memory.full:
+        if any(told.full for told in every):
             missed.append(
                 "global memory was watched for a part of the launch only: there were "
                 "too many different accesses"
             )
-        lost = sum(observer.problems.lost for observer in self.observers)
+        lost = sum(told.lost for told in every)
         if lost:
             missed.append(f"there were too many problems: {lost:,} are not reported")
         if missed:
@@ -80,20 +96,50 @@ class LaunchWatch:
             problems.put(Finding(rules.BANK_CONFLICT, site, banks.message, count=count))
         self._drop_consequences(problems)
 
+    def told(self) -> Told:
+        """What was found here."""
+        found = []
+        for observer in self.observers:
+            observer.keep()
+            found += [self._shared(observer, e) for e in observer.shared.found()]
+        found += [self._global(each) for each in self.memory.found()]
+        return Told(
+            found,
+            self.used,
+            self.banks.tables,
+            self.memory.full,
+            sum(observer.problems.lost for observer in self.observers),
+            self._kept(),
+        )
+
+    def take(self, told: Told) -> None:
+        """Add what was found in another process."""
+        self._told.append(told)
+        self.banks.take(told.banks)
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
         for each in self.observers:
             vars(each).clear()
         vars(self).clear()
 
-    def recorded(self) -> list[Recorded]:
-        """The histories of some clusters, with the problems that were found there."""
-        launch, found = self.machine.launch, list(self.machine.problems)
-        kept = {
-            number: notes
+    def _kept(self) -> dict[int, list[Note]]:
+        """The notes of some clusters that ran here."""
+        return {
+            number: list(notes)
             for observer in self.observers
             for number, notes in observer.history.kept.items()
         }
+
+    def recorded(self) -> list[Recorded]:
+        """The histories of some clusters, with the problems that were found there."""
+        launch, found = self.machine.launch, list(self.machine.problems)
+        wrong = {each.block for each in found}
+        kept = self._kept()
+        for told in self._told:
+            for number, notes in told.kept.items():
+                if number == 0 or wrong & set(launch.shape.members(number)):
+                    kept[number] = notes
         made = []
         for number, notes in sorted(kept.items()):
             members = launch.shape.members(number)
@@ -146,7 +192,7 @@ class LaunchWatch:
         )
         if rule is rules.MISSING_PROXY_FENCE and contested:
             severity = WARNING  # only with watch="strict": shipped kernels do without
-        made = Collision(
+        return Collision(
             rule,
             self._site(now.site),
             "",
@@ -160,12 +206,18 @@ class LaunchWatch:
             noted=found,
             story=story,
         )
-        if found.before is not None and found.before.epoch == LAST_EPOCH:
-            words = self._words(found.before.site)
+
+    def _judged(self, made: Collision) -> Collision:
+        """The problem, with what depends on all clusters of the launch."""
+        before = made.noted.before
+        if made.noted.case.space != "shared" or before is None:
+            return made
+        if before.epoch == LAST_EPOCH:
+            words = self._words(before.site)
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = rules.MBARRIER
                 # An mbarrier that is not used only lacks its mbarrier.inval.
-                if not self.used[found.before.site]:
+                if not self.used[before.site]:
                     made.severity = INFO
         return made
 

@@ -35,7 +35,7 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.cluster_barrier import Barrier
+from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, ShapeError, one_of
-from fragmenta.jit import compiler
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
 from fragmenta.simt import library
@@ -105,7 +104,7 @@ class Functions:
         linked: Sequence[library.Routine] = (),
     ) -> None:
         routines = [*(each for each, _ in given.values()), *linked]
-        self._engine = compiler.load(library.objects(routines))
+        self._addresses = library.addresses(routines)
         self.calls: dict[str, Callable[..., None]] = {
             name: ctypes.CFUNCTYPE(None, *kinds)(self.address(each))
             for name, (each, kinds) in given.items()
@@ -113,7 +112,7 @@ class Functions:
 
     def address(self, routine: library.Routine) -> int:
         """Where the code of a routine is."""
-        return int(self._engine.get_function_address(routine.name))
+        return self._addresses[routine.name]
 
 
 @once

@@ -76,8 +76,8 @@ def _registers(
         if type_bits(kind) != 128:
             found.append(at)
         elif at.bits == 128:
-            found.append(Written(at.pointer, 64))
-            found.append(Written(writer.at(at.pointer, 8 * LANES), 64))
+            found.append(at._replace(bits=64))
+            found.append(at.moved(8 * LANES, 64))
         else:
             raise BadOperands(f"a .{kind} is in a register of 128 bits, not {at.bits}")
     return found
@@ -147,18 +147,18 @@ def _transfer(
         kind.startswith("s") and make is load and width > bits,
         at.bits,
     )
-    places = [each.pointer for each in registers]
+    places = [writer.address(each) for each in registers]
     verb = "write" if make is store else "read"
     given = at, offset, places, verb
     writer.probes.access(writer, instruction, access, *given)
     failed = writer.call(
         make(access),
         *writer.memory,
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"i32 {writer.lanes()}",
         f"i32 {writer.site()}",
-        *(f"ptr {each.pointer}" for each in registers),
+        *(f"ptr {each}" for each in places),
         returns="i32",
     )
     writer.stop_if(failed)
@@ -275,7 +275,7 @@ def isspacep(writer: Writer, instruction: Instruction) -> None:
         "global": (layout.FIRST_ARGUMENT, layout.FIRST_CONSTANT),
     }
     first, last = slots[instruction.qualifiers[0]]
-    slot = Written(writer.temporary(), 64)
+    slot = writer.temporary(64)
     given = writer.source(a, "u64")
     if given.bits == 32:
         raise Error("isspacep takes a 64-bit address")
@@ -303,8 +303,8 @@ def mapa(writer: Writer, instruction: Instruction) -> None:
     d, a, rank = instruction.operands
     kind = element_type(instruction)
     bits = type_bits(kind)
-    own = Written(writer.temporary(), bits)
-    other = Written(writer.temporary(), bits)
+    own = writer.temporary(bits)
+    other = writer.temporary(bits)
     writer.compute(f"mov.b{bits}", own, writer.source(a, kind))
     away = ~(0xFF << layout.RANK_BITS)
     writer.compute(f"and.b{bits}", own, own, writer.constant(bits, away))
@@ -322,7 +322,7 @@ def getctarank(writer: Writer, instruction: Instruction) -> None:
     kind = element_type(instruction)
     bits = type_bits(kind)
     step = Immediate(layout.RANK_BITS, "int", layout.RANK_BITS)
-    rank = Written(writer.temporary(), bits)
+    rank = writer.temporary(bits)
     writer.compute(f"shr.b{bits}", rank, writer.source(a, kind), step)
     writer.compute(f"and.b{bits}", rank, rank, writer.constant(bits, 0xFF))
     writer.compute("mov.b32" if bits == 32 else "cvt.u32.u64", d, rank)
@@ -355,10 +355,10 @@ def alloca(writer: Writer, instruction: Instruction) -> None:
     step = align.value if isinstance(align, Immediate) else 16
     if not isinstance(step, int) or step < 1 or step & (step - 1):
         raise BadOperands(f"an alignment is a power of two; given {step}")
-    stack = Written(writer.at("%warp", layout.STACK), 32)
+    stack = Written("%warp", layout.STACK, 32)
     kind = element_type(instruction)
     bits = type_bits(kind)
-    rounded = Written(writer.temporary(), 32)
+    rounded = writer.temporary(32)
     writer.compute("add.u32", stack, stack, writer.constant(32, step - 1))
     writer.compute("and.b32", stack, stack, writer.constant(32, -step))
     _resized(writer, d, stack, bits)
@@ -372,7 +372,7 @@ def alloca(writer: Writer, instruction: Instruction) -> None:
 @handles("stacksave")
 def stacksave(writer: Writer, instruction: Instruction) -> None:
     """Where the stack ends now."""
-    stack = Written(writer.at("%warp", layout.STACK), 32)
+    stack = Written("%warp", layout.STACK, 32)
     bits = type_bits(element_type(instruction))
     _resized(writer, instruction.operands[0], stack, bits)
 
@@ -380,7 +380,7 @@ def stacksave(writer: Writer, instruction: Instruction) -> None:
 @handles("stackrestore")
 def stackrestore(writer: Writer, instruction: Instruction) -> None:
     """Free what was allocated since ``stacksave``."""
-    stack = Written(writer.at("%warp", layout.STACK), 32)
+    stack = Written("%warp", layout.STACK, 32)
     kind = element_type(instruction)
     source = writer.source(instruction.operands[0], kind)
     writer.compute("cvt.u32.u64" if source.bits == 64 else "mov.u32", stack, source)

@@ -43,7 +43,7 @@ def pointer(array: object, offset: int = 0) -> Pointer:
     """
     if not is_whole(offset):
         raise BadCall(f"offset counts bytes, a whole number; given {offset!r}")
-    return Pointer(_memory(array, "the array of a pointer"), int(offset))
+    return Pointer(memory_of(array, "the array of a pointer"), int(offset))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ FARTHEST = 1 << (layout.SLOT_BITS - 1)
 """How far from its array a pointer may be; farther, it is in another segment."""
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A place in an array, for the parameter with this name."""
 
     array: Array
@@ -168,7 +168,7 @@ class _Places(NamedTuple):
 
     data: bytes
     at: tuple[int, ...]
-    places: tuple[_Place, ...]
+    places: tuple[Place, ...]
 
 
 class Arguments:
@@ -199,7 +199,7 @@ class Arguments:
                 zip(known, kernel.parameters, values, strict=True)
             )
         ]
-        self._groups = _grouped([place for part in parts for place in _places(part)])
+        self._groups = grouped([place for part in parts for place in _places(part)])
         if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
             raise ValueRangeError("a launch takes at most 1,008 arrays")
         for each in self._groups:
@@ -213,20 +213,20 @@ class Arguments:
         self.arrays: dict[int, Array] = {
             i: part.array
             for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
-            if isinstance(part, _Place)
+            if isinstance(part, Place)
             and part.array.nbytes == self.segments[segments_of(passed)[0]].data.size
             and not part.pointer
         }
         """The arguments that are arrays with a segment of their own, by number."""
         self.parameters = self._memory(list(parameter_offsets(kernel).values()))
 
-    def _passed(self, part: bytes | _Place | _Places) -> Passed:
+    def _passed(self, part: bytes | Place | _Places) -> Passed:
         if isinstance(part, _Places):
             targets = map(self._target, part.places)
             return Filled(part.data, tuple(zip(part.at, targets, strict=True)))
-        return self._target(part) if isinstance(part, _Place) else part
+        return self._target(part) if isinstance(part, Place) else part
 
-    def _target(self, place: _Place) -> tuple[int, int]:
+    def _target(self, place: Place) -> tuple[int, int]:
         """The segment of a pointer, and how far from its start it is."""
         for number, group in enumerate(self._groups):
             if any(each is place for each in group.places):
@@ -244,11 +244,6 @@ class Arguments:
         made[:] = np.frombuffer(bytes(memory), np.uint8)
         return made
 
-    @property
-    def overlap(self) -> bool:
-        """Whether two different arrays share some memory."""
-        return any(len({p.start for p in g.places}) > 1 for g in self._groups)
-
     def write_back(self) -> None:
         """Copy what was written in copies back into the arrays."""
         for group, segment in zip(self._groups, self.segments, strict=True):
@@ -256,14 +251,26 @@ class Arguments:
                 group.memory()[:] = segment.data
 
 
+class Received:
+    """The parameters and the memory of a launch that was made in another process."""
+
+    def __init__(self, segments: list[Segment], parameters: bytes) -> None:
+        self.segments = segments
+        self.parameters = aligned(len(parameters))
+        self.parameters[:] = np.frombuffer(parameters, np.uint8)
+
+    def write_back(self) -> None:
+        """Nothing is a copy here: what was written is sent back."""
+
+
 @dataclass(eq=False)
-class _Group:
+class Group:
     """Arrays that share memory, and so are one segment."""
 
     start: int
     stop: int
     writable: bool
-    places: list[_Place]
+    places: list[Place]
 
     @property
     def in_place(self) -> bool:
@@ -293,16 +300,16 @@ class _Group:
         return Segment(names, data, self.writable, slot, elements)
 
 
-def _grouped(places: list[_Place]) -> list[_Group]:
+def grouped(places: list[Place]) -> list[Group]:
     """Group arrays that overlap, so that they keep their distances."""
-    groups: list[_Group] = []
+    groups: list[Group] = []
     for place in places:
         array, start = place.array, place.start
-        made = _Group(start, start + array.nbytes, array.flags.writeable, [place])
+        made = Group(start, start + array.nbytes, array.flags.writeable, [place])
         touching = [each for each in groups if _overlap(made, each)]
         for each in touching:
             groups.remove(each)
-            made = _Group(
+            made = Group(
                 min(made.start, each.start),
                 max(made.stop, each.stop),
                 made.writable,
@@ -312,34 +319,34 @@ def _grouped(places: list[_Place]) -> list[_Group]:
     return groups
 
 
-def _overlap(one: _Group, other: _Group) -> bool:
+def _overlap(one: Group, other: Group) -> bool:
     if one.writable != other.writable:
         return False
     same = (one.start, one.stop) == (other.start, other.stop)
     return same or (one.start < other.stop and other.start < one.stop)
 
 
-def _places(part: bytes | _Place | _Places) -> tuple[_Place, ...]:
+def _places(part: bytes | Place | _Places) -> tuple[Place, ...]:
     """All places in arrays that a parameter names."""
     if isinstance(part, _Places):
         return part.places
-    return (part,) if isinstance(part, _Place) else ()
+    return (part,) if isinstance(part, Place) else ()
 
 
 def _converted(
     what: str, parameter: Variable, value: object
-) -> bytes | _Place | _Places:
+) -> bytes | Place | _Places:
     size = parameter.size
     if isinstance(value, Struct):
         at = tuple(at for at, _ in value.pointers)
         places = tuple(_place(each, what) for _, each in value.pointers)
         return _Places(_raw(value.data, size, what), at, places)
-    if isinstance(value, _RAW):
+    if isinstance(value, RAW):
         return _raw(value, size, what)
     if _is_struct_array(value, parameter):
         return _raw(value.reshape(-1)[0], size, what)
     pointer = value if isinstance(value, Pointer) else None
-    if pointer is None and (isinstance(value, np.generic) or not _is_memory(value)):
+    if pointer is None and (isinstance(value, np.generic) or not is_memory(value)):
         return _number(value, parameter, what)
     if size != 8 or (pointer is None and type_bytes(parameter.type) != 8):
         raise BadCall(
@@ -348,7 +355,7 @@ def _converted(
         )
     if pointer is not None:
         return _place(pointer, what)
-    return _Place(_memory(value, what), 0, what, pointer=False)
+    return Place(memory_of(value, what), 0, what, pointer=False)
 
 
 def _is_struct_array(value: object, parameter: Variable) -> TypeGuard[NDArray[np.void]]:
@@ -358,13 +365,13 @@ def _is_struct_array(value: object, parameter: Variable) -> TypeGuard[NDArray[np
     return value.size == 1 and parameter.size != type_bytes(parameter.type)
 
 
-def _place(value: Pointer, what: str) -> _Place:
+def _place(value: Pointer, what: str) -> Place:
     if abs(value.offset) >= FARTHEST:
         raise ValueRangeError(
             f"{what} points {value.offset} bytes from the start of its array; the most "
             f"is {FARTHEST - 1}"
         )
-    return _Place(value.array, value.offset, what, pointer=True)
+    return Place(value.array, value.offset, what, pointer=True)
 
 
 def _kind(parameter: Variable) -> str:
@@ -396,7 +403,7 @@ def as_list(arguments: object) -> list[object]:
     fragmenta.errors.BadCall: arguments is a list with one item for each parameter; \
 given ndarray
     """
-    wrong = isinstance(arguments, str | bytes | dict) or _is_memory(arguments)
+    wrong = isinstance(arguments, str | bytes | dict) or is_memory(arguments)
     if wrong or not isinstance(arguments, Iterable):
         raise BadCall(
             "arguments is a list with one item for each parameter; given "
@@ -405,7 +412,7 @@ given ndarray
     return list(arguments)
 
 
-_RAW = (
+RAW = (
     bytes,
     bytearray,
     memoryview,
@@ -444,11 +451,12 @@ def _other_size(value: object, size: int) -> str:
     return "; numpy.dtype(…, align=True) has it" if aligned == size else ""
 
 
-def _is_memory(value: object) -> bool:
+def is_memory(value: object) -> bool:
+    """Whether it is an array, of NumPy or of another library."""
     return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
 
 
-def _memory(value: object, what: str) -> Array:
+def memory_of(value: object, what: str) -> Array:
     """An array that shares its memory with what was given."""
     refuse_masks(value)
     copied = "numpy.ascontiguousarray"
@@ -524,7 +532,7 @@ def _number(value: object, parameter: Variable, what: str) -> bytes:
     if parameter.size != size:
         raise BadCall(
             f"{what} is {_kind(parameter)}; give its bytes, or a NumPy scalar that has "
-            f"so many; given {_given(value)}"
+            f"so many; given {given_text(value)}"
         )
     if kind in _FLOATS:
         return _float(value, kind, what)
@@ -534,7 +542,7 @@ def _number(value: object, parameter: Variable, what: str) -> bytes:
         hint = ""
         if size == 8:
             hint = "; a null pointer is 0" if value is None else _MEMORY
-        raise BadCall(f"{what} is {_kind(parameter)}; given {_given(value)}{hint}")
+        raise BadCall(f"{what} is {_kind(parameter)}; given {given_text(value)}{hint}")
     number, bits = int(value), 8 * size
     # Also .u32 may be below 0: a C compiler declares signed numbers so.
     signed = kind[0] in "sb" or not isinstance(value, np.unsignedinteger)
@@ -550,7 +558,8 @@ def _number(value: object, parameter: Variable, what: str) -> bytes:
 _MEMORY = "; memory is given as an array, such as numpy.array(…, numpy.float32)"
 
 
-def _given(value: object) -> str:
+def given_text(value: object) -> str:
+    """A value and its type, for a message."""
     text = " ".join(repr(value).split())
     text = text if len(text) <= 60 else f"{text[:60]} …"
     return f"{text} of {type(value).__name__}"
@@ -558,18 +567,18 @@ def _given(value: object) -> str:
 
 def _float(value: Any, kind: str, what: str) -> bytes:
     if isinstance(value, (str, np.complexfloating)):  # float() would accept them
-        raise BadCall(f"{what} is a {kind}; given {_given(value)}")
+        raise BadCall(f"{what} is a {kind}; given {given_text(value)}")
     number: np.float16 | np.float32 | np.float64 = np.float64("inf")
     try:
         wide = float(value)
         with np.errstate(over="ignore"):
             number = _FLOATS[kind](value)
     except (TypeError, ValueError) as error:
-        raise BadCall(f"{what} is a {kind}; given {_given(value)}") from error
+        raise BadCall(f"{what} is a {kind}; given {given_text(value)}") from error
     except OverflowError:
         wide = 0.0
     if np.isinf(number) and not np.isinf(wide):
         raise ValueRangeError(
-            f"{what} is a {kind}; {_given(value)} is too large for it"
+            f"{what} is a {kind}; {given_text(value)} is too large for it"
         )
     return bytes(number.tobytes())

@@ -28,10 +28,9 @@ from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.emitter import Writer, address_of, handles
 from fragmenta.simt.events import event
-from fragmenta.simt.layout import LANES, Fault
+from fragmenta.simt.layout import LANES, MIXED, Fault
 from fragmenta.simt.library import Routine
 from fragmenta.simt.memory import (
-    MIXED,
     Access,
     Where,
     addresses,
@@ -106,7 +105,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     failed = writer.call(
         make(atomic),
         *writer.memory,
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"i32 {writer.lanes()}",
         f"i32 {writer.site()}",
@@ -142,7 +141,16 @@ COMMUTATIVE = tuple(
 
 def noted(atomic: Atomic) -> int:
     """The note of memory that an atomic operation changed."""
-    key = (atomic.operation, atomic.type)
+    return note_of(atomic.operation, atomic.type)
+
+
+def note_of(operation: str, kind: str) -> int:
+    """The note of memory that an operation changed, one element at a time.
+
+    >>> note_of("add", "u32"), note_of("add", "f32") == MIXED
+    (2, True)
+    """
+    key = (operation, kind)
     return 2 + COMMUTATIVE.index(key) if key in COMMUTATIVE else MIXED
 
 

@@ -43,7 +43,8 @@ from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map import FIELD, ElementType, element_type, element_types
 from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE, SWIZZLES
 from fragmenta.simt.atomics import Atomic, noted, update
-from fragmenta.simt.memory import PLAIN, Where, inside, note
+from fragmenta.simt.layout import PLAIN
+from fragmenta.simt.memory import Where, inside, note
 from fragmenta.simt.memory import pointer as host_pointer
 
 
@@ -404,7 +405,7 @@ class _Unit(NamedTuple):
         box, code = self.box, self.box.code
         for name in TYPES_OF[box.copy.operation]:
             of = element_type(name)
-            atomic = _atomic(box.copy.operation, of)
+            atomic = atomic_of(box.copy.operation, of)
             with code.when(box.is_type(of)):
                 kind = ir.IntType(8 * of.bytes)
                 memory, image = self._memory(kind), self._image(kind)
@@ -440,7 +441,7 @@ def _rounded(bits: Value) -> Value:
     return select((bits & 0x7FFFFFFF) > 0x7F800000, 0x7FFFE000, up)
 
 
-def _atomic(operation: str, of: ElementType) -> Atomic:
+def atomic_of(operation: str, of: ElementType) -> Atomic:
     """The atomic operation that a reduction does with each element."""
     name = f"b{8 * of.bytes}" if operation in ("and", "or", "xor") else of.name
     flushes = name.endswith(".ftz")

@@ -223,7 +223,7 @@ def _constant_pieces(
     """The pieces of a parameter that is given as a constant."""
     number, found = immediate_bits(constant, kind), []
     for bits, _ in goals:
-        found.append(writer.constant(bits, number).pointer)
+        found.append(writer.address(writer.constant(bits, number)))
         number >>= bits
     return found
 
@@ -255,11 +255,11 @@ def _to_local(
     """Put an argument into the local memory of a function that takes its address."""
     first = unit.local[name]
     if unit.recursive:
-        place = writer.temporary()
+        place = writer.address(writer.temporary(64))
         frame = writer.at("%warp", unit.frame_register)
         writer.call(warps.FRAME, f"ptr {place}", f"ptr {frame}", f"i64 {first}")
     else:
-        place = writer.constant(64, unit.frame_start + first).pointer
+        place = writer.address(writer.constant(64, unit.frame_start + first))
     offset = 0
     for bits, source in pieces:
         data = [(MEMORY, writer.at("%warp", source))]
@@ -332,7 +332,7 @@ def _shadow(writer: Writer, bits: int, source: int | str) -> str:
     found = writer.program.shadows.get(source) if isinstance(source, int) else None
     if found is not None:
         return writer.at("%warp", found)
-    return writer.constant(bits, 0).pointer
+    return writer.address(writer.constant(bits, 0))
 
 
 def _indirect(
@@ -448,7 +448,7 @@ def _host(
     for bits, place in found[0] if given else ():  # what the host returns is defined
         if place in writer.program.shadows:
             to = writer.at("%warp", writer.program.shadows[place])
-            nothing = writer.constant(bits, 0).pointer
+            nothing = writer.address(writer.constant(bits, 0))
             writer.call(
                 COPY[bits], f"ptr {to}", f"ptr {nothing}", f"i32 {writer.lanes()}"
             )

@@ -1,12 +1,15 @@
 """Routines of instructions that work lane by lane.
 
-The routine takes pointers: first to the results, then to the operands, each to 32
-values side by side, or to one word of 32 bits for a predicate.  There are two of each:
-one for all lanes, and one that changes only the lanes in a mask.
+The routine takes a pointer to the warp, and how far behind it each result and then
+each operand is: 32 values side by side, or one word of 32 bits for a predicate.  So a
+call is one line of code: a constant needs no instruction of its own, as a pointer
+would.  There are two of each: one for all lanes, and one that changes only the lanes
+in a mask.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from llvmlite import ir
@@ -24,6 +27,14 @@ CHUNK = 8
 _WIDTHS = {1: I1, 8: I8, 16: I16, 32: I32, 64: I64}
 
 
+class Elementwise(NamedTuple):
+    """The routines of an instruction."""
+
+    name: str
+    full: Routine
+    masked: Routine
+
+
 class Held(NamedTuple):
     """An operand: the bits of its type, and of the register that holds it."""
 
@@ -38,8 +49,8 @@ def elementwise(
     results: tuple[Held, ...],
     operands: tuple[Held | None, ...],
     extra: tuple[tuple[str, str], ...] = (),
-) -> Routine:
-    """The routine for an instruction whose meaning is in the table.
+) -> Elementwise:
+    """The routines for an instruction whose meaning is in the table.
 
     An operand that was not written is None.  ``extra`` are further qualifiers that the
     function of the table needs, such as the selectors of video instructions.
@@ -52,11 +63,14 @@ def elementwise(
     name = f"{mnemonic}|{len(results)}|{shape}{more}"
     qualifiers = {**match.qualifiers, **dict(extra)}
 
-    def build(module: ir.Module) -> None:
-        for masked in (False, True):
-            _define(module, name, match, qualifiers, results, operands, masked)
+    def build(module: ir.Module, *, masked: bool) -> None:
+        _define(module, name, match, qualifiers, results, operands, masked)
 
-    return Routine(name, build)
+    return Elementwise(
+        name,
+        Routine(name, partial(build, masked=False)),
+        Routine(name + MASKED, partial(build, masked=True)),
+    )
 
 
 def _define(
@@ -88,10 +102,12 @@ def _define(
             _store(code, place, held, index, count, value, mask)
 
     def trace(code: Code, *given: Raw | Value) -> None:
-        pointers = [each for each in given if not isinstance(each, Value)]
-        if masked:  # the mask in memory, where a part of it can be loaded
-            mask = given[-1]
-            assert isinstance(mask, Value)
+        warp, *rest = given
+        assert not isinstance(warp, Value)
+        offsets = [each for each in rest if isinstance(each, Value)]
+        mask = offsets.pop() if masked else None
+        pointers = [code.builder.gep(warp, [each.raw]) for each in offsets]
+        if mask is not None:  # in memory, where a part of it can be loaded
             slot = code.array(I32)
             code.builder.store(mask.raw, slot)
             pointers.append(code.builder.bitcast(slot, POINTER))
@@ -101,7 +117,8 @@ def _define(
         else:
             lanes(code, code.constant(0, I64), pointers)
 
-    parameters = [POINTER] * (len(results) + len(written)) + [I32] * masked
+    offsets = [I64] * (len(results) + len(written))
+    parameters = [POINTER, *offsets, *[I32] * masked]
     define(module, name + MASKED * masked, parameters, trace)
 
 

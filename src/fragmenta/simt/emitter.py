@@ -35,7 +35,7 @@ from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 from fragmenta.simt import layout, warps
 from fragmenta.simt.admitting import refused, unknown
-from fragmenta.simt.elementwise import MASKED, Held, elementwise
+from fragmenta.simt.elementwise import Elementwise, Held, elementwise
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import Routine, as_signed
 from fragmenta.simt.mode import PLAIN, Mode
@@ -81,8 +81,14 @@ def handles(*opcodes: str) -> Callable[[Handler], Handler]:
 class Written(NamedTuple):
     """An operand in memory: where, and the bits of the register that holds it."""
 
-    pointer: str
+    base: str
+    """The pointer that it is counted from: mostly ``%warp`` or ``%constants``."""
+    offset: int
     bits: int
+
+    def moved(self, step: int, bits: int) -> Written:
+        """What is so many bytes further on."""
+        return Written(self.base, self.offset + step, bits)
 
 
 class Site(NamedTuple):
@@ -93,11 +99,34 @@ class Site(NamedTuple):
     """The number of the instruction in its function."""
 
 
+class Section(NamedTuple):
+    """The code of all blocks in one version, and what it calls."""
+
+    lines: list[str]
+    routines: dict[str, Routine]
+    declared: dict[str, str]
+
+
+class _Form(NamedTuple):
+    """An instruction with so many operands, as the table has it."""
+
+    match: Match
+    plain: tuple[tuple[str, bool], ...]
+    """The type of each operand, and whether it is a result; empty if one has more."""
+
+
+class _Call(NamedTuple):
+    """A routine for an instruction, and the places of its operands."""
+
+    name: str
+    places: list[Written]
+
+
 class _Gathered(NamedTuple):
     """The operands that a routine is compiled for and called with."""
 
-    results: list[tuple[Held, str]]
-    sources: list[tuple[Held, str] | None]
+    results: list[tuple[Held, Written]]
+    sources: list[tuple[Held, Written] | None]
     """None for an operand that was not written."""
     extra: list[tuple[str, str]]
     """Further qualifiers."""
@@ -128,9 +157,9 @@ class Writer:
         self.mode = mode
         self.events: list[list[Any]] = []
         """Instructions that are carried out in Python: see ``events``."""
-        self.lines: list[str] = []
-        self.routines: dict[str, Routine] = {}
-        self.declared: dict[str, str] = {}
+        self.sections = {each: Section([], {}, {}) for each in (FULL, PARTIAL)}
+        self.lines, self.routines, self.declared = self.sections[FULL]
+        """Those of the present version."""
         self.constants = bytearray()
         self._constant_places: dict[bytes, int] = {}
         self.sites: list[Site] = []
@@ -139,7 +168,17 @@ class Writer:
         self.fidelity: dict[str, str] = {}
         self.refusals: dict[int, str] = {}
         """Why an instruction cannot be executed, by its site."""
-        self._matches: dict[tuple[str, int], Match | None] = {}
+        self._forms: dict[tuple[str, int], _Form] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+        """The routine for a form with registers of some bits."""
+        self._calls: dict[int, tuple[Instruction, _Call]] = {}
+        """What is called for an instruction, by its identity."""
+        self._elementwise: dict[str, Elementwise] = {}
+        self._ways: dict[str, tuple[str, Handler]] = {}
+        """How each mnemonic is written."""
+        self._constants: dict[tuple[int, int], Written] = {}
+        self._active = ""
+        """The lanes of the code block, if the present piece has loaded them."""
         self._fresh = 0
         self._scratch = 0
         self._begun = 0
@@ -152,6 +191,12 @@ class Writer:
         """The lanes of the present instruction; nothing if they are all."""
         self.memory = MEMORY
         """Whose memory the present accesses are about: ``MEMORY`` or ``SHADOW``."""
+
+    def begin(self, block: CodeBlock, version: str) -> None:
+        """Begin a code block in one version."""
+        self.block, self.version, self.unit = block, version, block.unit
+        self.lines, self.routines, self.declared = self.sections[version]
+        self.label(f"{version}{block.number}")
 
     # ── text ────────────────────────────────────────────────────────────────
 
@@ -174,6 +219,7 @@ class Writer:
         """Begin a piece of code that can be jumped to."""
         self.lines.append(f"{name}:")
         self._begun = len(self.lines)
+        self._active = ""
 
     def _cut(self) -> None:
         """Begin a new piece of code where the present one is long."""
@@ -208,8 +254,9 @@ class Writer:
 
     def call_name(self, name: str, *arguments: str, returns: str = "void") -> str:
         """Call a function by its name."""
-        kinds = ", ".join(each.split()[0] for each in arguments)
-        self.declared[name] = f'declare {returns} @"{name}"({kinds})'
+        if name not in self.declared:
+            kinds = ", ".join(each.split()[0] for each in arguments)
+            self.declared[name] = f'declare {returns} @"{name}"({kinds})'
         text = f'call {returns} @"{name}"({", ".join(arguments)})'
         if returns == "void":
             self.line(text)
@@ -220,7 +267,9 @@ class Writer:
 
     def active(self) -> str:
         """The lanes that execute the block, as a word."""
-        return self.load("i32", "%warp", layout.ACTIVE)
+        if not self._active:
+            self._active = self.load("i32", "%warp", layout.ACTIVE)
+        return self._active
 
     def lanes(self) -> str:
         """The lanes that execute the present instruction, as a word."""
@@ -232,26 +281,45 @@ class Writer:
         word = self.load("i32", "%warp", self.unit.registers[register.number])
         return self.value(f"xor i32 {word}, -1") if isinstance(operand, Not) else word
 
-    def scratch(self, number: int) -> str:
+    def scratch(self, number: int) -> Written:
         """A place for a predicate that is used at once."""
-        return self.at("%warp", layout.SCRATCH + 4 * number)
+        return Written("%warp", layout.SCRATCH + 4 * number, 1)
 
-    def temporary(self) -> str:
+    def temporary(self, bits: int) -> Written:
         """A place for a register that is used at once; none is kept for long."""
         place = layout.TEMPORARY + 256 * self._scratch
         self._scratch = (self._scratch + 1) % layout.TEMPORARIES
-        return self.at("%warp", place)
+        return Written("%warp", place, bits)
 
     # ── operands ────────────────────────────────────────────────────────────
 
     def register(self, register: Register) -> Written:
         """Where a register is."""
         bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
-        place = self.unit.registers[register.number]
-        return Written(self.at("%warp", place), bits)
+        return Written("%warp", self.unit.registers[register.number], bits)
+
+    def address(self, at: Written) -> str:
+        """A pointer to an operand."""
+        return self.at(at.base, at.offset)
+
+    def _from_warp(self, at: Written) -> str:
+        """How far an operand is behind the start of the warp: a number of 64 bits."""
+        if at.base == "%warp":
+            return str(at.offset)
+        base = "%constants_from_warp"
+        if at.base != "%constants":
+            there = self.value(f"ptrtoint ptr {at.base} to i64")
+            base = self.value(f"sub i64 {there}, %warp_at")
+        return self.value(f"add i64 {base}, {at.offset}") if at.offset else base
 
     def constant(self, bits: int, number: int) -> Written:
         """A register that holds a number in every lane."""
+        key = bits, number
+        if key not in self._constants:
+            self._constants[key] = self._constant(bits, number)
+        return self._constants[key]
+
+    def _constant(self, bits: int, number: int) -> Written:
         number &= (1 << max(bits, 1)) - 1
         if bits == 1:
             word = -1 if number else 0
@@ -263,7 +331,7 @@ class Writer:
             )
         else:
             place = self.data(number.to_bytes(bits // 8, "little") * LANES)
-        return Written(self.at("%constants", place), bits)
+        return Written("%constants", place, bits)
 
     def data(self, data: bytes) -> int:
         """Where bytes are among the constants."""
@@ -281,9 +349,9 @@ class Writer:
                 return self.register(operand)
             case Not():
                 word = self.predicate(operand)
-                place = self.scratch(self._next_scratch())
-                self.line(f"store i32 {word}, ptr {place}")
-                return Written(place, 1)
+                at = self.scratch(self._next_scratch())
+                self.line(f"store i32 {word}, ptr {self.address(at)}")
+                return at
             case Immediate():
                 return self.constant(bits, immediate_bits(operand, kind))
             case Special():
@@ -295,7 +363,11 @@ class Writer:
         raise Error(f"{type(operand).__name__} cannot be an operand here")
 
     def pointer(self, operand: Operand, kind: str, *, result: bool = False) -> str:
-        """Where an operand is, for a routine that takes exactly the bits of a type."""
+        """A pointer to an operand, for a routine that takes the bits of a type."""
+        return self.address(self.exact(operand, kind, result=result))
+
+    def exact(self, operand: Operand, kind: str, *, result: bool = False) -> Written:
+        """Where an operand is that has exactly the bits of a type."""
         at = self.result(operand, kind) if result else self.source(operand, kind)
         bits = type_bits(kind)
         if at.bits != bits:
@@ -303,7 +375,7 @@ class Writer:
                 f"an operand has {bits} bit{'s' * (bits != 1)} here; given one of "
                 f"{at.bits}"
             )
-        return at.pointer
+        return at
 
     def _next_scratch(self) -> int:
         self._scratch = (self._scratch + 1) % layout.TEMPORARIES
@@ -317,7 +389,7 @@ class Writer:
         if operand.name in layout.TICKING:
             self.call(warps.TICK, "ptr %warp")
         bits = 64 if operand.name in layout.SPECIALS_64 else 32
-        return Written(self.at("%warp", place), bits)
+        return Written("%warp", place, bits)
 
     def symbol(self, operand: Symbol, bits: int) -> Written:
         """The address of a variable or function."""
@@ -326,10 +398,10 @@ class Writer:
             offset = unit.local[name] + operand.offset
             if not unit.recursive:
                 return self.constant(bits, unit.frame_start + offset)
-            place = self.temporary()
-            step = f"i64 {as_signed(offset, 64)}"
-            self.call(warps.FRAME, f"ptr {place}", f"ptr {self.frame()}", step)
-            return Written(place, 64)
+            at, step = self.temporary(64), f"i64 {as_signed(offset, 64)}"
+            frame = f"ptr {self.frame()}"
+            self.call(warps.FRAME, f"ptr {self.address(at)}", frame, step)
+            return at
         if name in unit.shared:
             return self._shared(bits, unit.shared[name] + operand.offset)
         known = self.program.addresses
@@ -347,7 +419,7 @@ class Writer:
         if not self.mode.clustered:
             return plain
         rank = self.special(Special("%cluster_ctarank"))
-        made = Written(self.temporary(), bits)
+        made = self.temporary(bits)
         mask, self.mask = self.mask, ""
         first = Immediate(layout.RANK_BITS, "int", layout.RANK_BITS)
         if bits == 64:
@@ -368,8 +440,8 @@ class Writer:
         if isinstance(operand, Sink):
             bits = type_bits(kind)
             if bits == 1:
-                return Written(self.scratch(self._next_scratch()), 1)
-            return Written(self.temporary(), max(bits, 8))
+                return self.scratch(self._next_scratch())
+            return self.temporary(max(bits, 8))
         if isinstance(operand, Part):
             return self.register(operand.of)
         if not isinstance(operand, Register):
@@ -380,17 +452,45 @@ class Writer:
 
     def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
-        key = mnemonic, len(operands)
-        if key not in self._matches:
-            self._matches[key] = _match(*key)
-        match = self._matches[key]
-        if match is None or match.syntax.emit is None:
-            raise Error(f"{mnemonic} is not supported")
-        self._compute(mnemonic, match, list(operands))
+        self._call(self._call_of(mnemonic, operands))
 
-    def _compute(
+    def by_table(self, instruction: Instruction) -> None:
+        """Write an instruction that computes something in each lane.
+
+        It is written for all lanes and for some of them.  What is called is found once,
+        unless its operands need code of their own.
+        """
+        known = self._calls.get(id(instruction))
+        if known is None:
+            before = len(self.lines)
+            made = self._call_of(instruction.mnemonic, instruction.operands)
+            known = instruction, made
+            if len(self.lines) == before:
+                self._calls[id(instruction)] = known
+        self._call(known[1])
+
+    def _call_of(self, mnemonic: str, operands: tuple[Written | Operand, ...]) -> _Call:
+        """The routine of an instruction of the table, and where its operands are."""
+        key = mnemonic, len(operands)
+        if key not in self._forms:
+            self._forms[key] = _form(*key)
+        form = self._forms[key]
+        if not form.plain or not _PLAIN.issuperset(map(type, operands)):
+            return self._gathered(mnemonic, form.match, list(operands))
+        places = [
+            each
+            if isinstance(each, Written)
+            else (self.result if result else self.source)(each, kind)
+            for (kind, result), each in zip(form.plain, operands, strict=True)
+        ]
+        held = (key, *(at.bits for at in places))
+        if held not in self._names:
+            self._names[held] = self._gathered(mnemonic, form.match, [*places]).name
+        return _Call(self._names[held], places)
+
+    def _gathered(
         self, mnemonic: str, match: Match, given: list[Written | Operand]
-    ) -> None:
+    ) -> _Call:
         gathered = _Gathered([], [], [])
         rest = list(given)
         for slot in match.syntax.operands:
@@ -412,18 +512,22 @@ class Writer:
             tuple(gathered.extra),
         )
         self.fidelity[mnemonic] = match.syntax.fidelity
-        self.routines[routine.name] = routine
+        self._elementwise[routine.name] = routine
         places = [place for _, place in gathered.results]
         places += [each[1] for each in gathered.sources if each is not None]
-        arguments = [f"ptr {each}" for each in places]
+        return _Call(routine.name, places)
+
+    def _call(self, made: _Call) -> None:
+        routine = self._elementwise[made.name]
+        arguments = ["ptr %warp", *(f"i64 {self._from_warp(at)}" for at in made.places)]
         if self.mask:
-            self.call_name(routine.name + MASKED, *arguments, f"i32 {self.mask}")
+            self.call(routine.masked, *arguments, f"i32 {self.mask}")
         else:
-            self.call_name(routine.name, *arguments)
+            self.call(routine.full, *arguments)
 
     def _carry(self, slot: Slot, match: Match, gathered: _Gathered) -> None:
         """The carry is an operand that is not written."""
-        place = self.at("%warp", self.unit.carry)
+        place = Written("%warp", self.unit.carry, 1)
         if slot.result and not match.qualifiers.get("cc", "cc"):
             place = self.scratch(0)
         pair = (Held(1, 1), place)
@@ -458,13 +562,13 @@ class Writer:
         if slot.result:
             for each in _both(operand):
                 at = each if isinstance(each, Written) else self.result(each, kind)
-                gathered.results.append((_holding(held, at), at.pointer))
+                gathered.results.append((_holding(held, at), at))
                 if slot.name == "d|p":  # the second is a predicate
                     kind, held = "pred", Held(1, 1)
             return
         for each in operand.items if isinstance(operand, Vector) else (operand,):
             at = each if isinstance(each, Written) else self.source(each, kind)
-            gathered.sources.append((_holding(held, at), at.pointer))
+            gathered.sources.append((_holding(held, at), at))
 
     def site(self) -> int:
         """A number for the present instruction, by which a fault names it."""
@@ -502,25 +606,25 @@ class Writer:
         """Write one instruction."""
         guard = instruction.guard
         self.mask = ""
-        self._measure(len(self.lines))
+        self._measure(sum(len(each.lines) for each in self.sections.values()))
         self._cut()
         if guard is not None:
             chosen = self.predicate(guard)
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
-        why = unknown(instruction)
+        mnemonic = instruction.mnemonic
+        if mnemonic not in self._ways:
+            self._ways[mnemonic] = _way(instruction)
+        why, handler = self._ways[mnemonic]
         if why:
             self.refuse(why)
             return
-        self.guarded(lambda: self._instruction(instruction))
+        self.guarded(lambda: self._instruction(instruction, handler))
 
-    def _instruction(self, instruction: Instruction) -> None:
+    def _instruction(self, instruction: Instruction, handler: Handler) -> None:
         """Write what a probe adds before an instruction, and what it does."""
         self.probes.before(self, instruction)
-        handler = HANDLERS.get(instruction.opcode, _by_table)
-        if _unknown(instruction):
-            handler = _refused
         if instruction.guard is not None and instruction.opcode in WHOLE_WARP:
             self.if_any(lambda: handler(self, instruction))
         else:
@@ -548,12 +652,17 @@ class Writer:
             here = self.unit.function.instructions[self.index]
             raise refused(self.program.module, here, str(error)) from error
         except Error as error:
-            del self.lines[before:]
+            self.take_back(before)
             self.refuse(str(error))
         except INTERNAL:
             # Operands that no instruction has; module.check reports them.
-            del self.lines[before:]
+            self.take_back(before)
             self.refuse("it is not written as PTX has it; module.check says why")
+
+    def take_back(self, before: int) -> None:
+        """Remove the last lines, and what was remembered of them."""
+        del self.lines[before:]
+        self._active = ""
 
     def refuse(self, why: str) -> None:
         """Write a fault with a reason, for the lanes that come here."""
@@ -594,7 +703,7 @@ class Writer:
                 warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
             )
         self.call(warps.SPENT, "ptr %warp")
-        self.line("ret void")
+        self.line("br label %stop")
         self.label(on)
 
     def branch(self, taken: str, yes: int, no: int) -> None:
@@ -639,13 +748,37 @@ def _holding(held: Held, at: Written) -> Held:
     return held._replace(register=at.bits)
 
 
-def _match(mnemonic: str, operands: int) -> Match | None:
+_PLAIN = frozenset({Immediate, Not, Register, Sink, Special, Symbol, Written})
+"""Operands that are in one place."""
+
+
+def _form(mnemonic: str, operands: int) -> _Form:
     """The line of the table for a mnemonic with so many operands."""
     match = TABLE.find(mnemonic, operands)
     if match is None:  # ptxas takes modifiers in any order
         found = reading(mnemonic).matches
         match = next((m for m in found if m.syntax.takes(operands)), None)
-    return match
+    if match is None or match.syntax.emit is None:
+        raise Error(f"{mnemonic} is not supported")
+    syntax, slots = match.syntax, match.syntax.operands
+    if len(slots) != operands or not all(map(_plain, slots)):
+        return _Form(match, ())
+    kinds = (syntax.type_of(each, match.qualifiers) for each in slots)
+    results = (each.result for each in slots)
+    return _Form(match, tuple(zip(kinds, results, strict=True)))
+
+
+def _plain(slot: Slot) -> bool:
+    """Whether nothing but a place and its bits counts of an operand."""
+    more = slot.hidden or slot.negatable or slot.selector or slot.vector
+    return not more and slot.type != "imm"
+
+
+def _way(instruction: Instruction) -> tuple[str, Handler]:
+    """Why an instruction cannot be written, or the function that writes it."""
+    refused = bool(_unknown(instruction))
+    handler = HANDLERS.get(instruction.opcode, _by_table)
+    return unknown(instruction), _refused if refused else handler
 
 
 def _unknown(instruction: Instruction) -> str:
@@ -661,7 +794,7 @@ def _refused(writer: Writer, instruction: Instruction) -> None:
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:
     """An instruction that computes something in each lane."""
-    writer.compute(instruction.mnemonic, *instruction.operands)
+    writer.by_table(instruction)
 
 
 def immediate_bits(operand: Immediate, kind: str) -> int:

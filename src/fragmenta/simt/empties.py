@@ -36,9 +36,26 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
         raise ShapeError("an empty array holds numbers, not Python objects")
     memory = made.reshape(-1).view(np.uint8)
     memory[:] = _poison(memory.size)
+    count_as_empty(made)
+    return made
+
+
+def count_as_empty(made: Array) -> None:
+    """Let the words of an array that have the value count as unwritten."""
     address = int(made.ctypes.data)
     _MADE[address] = (made.nbytes, weakref.ref(made, lambda _: _MADE.pop(address, 0)))
-    return made
+
+
+def empty_parts(data: NDArray[np.uint8]) -> list[tuple[int, int]]:
+    """The arrays of :func:`empty` within some memory: where each begins and ends.
+
+    >>> memory = empty(4).view(np.uint8)
+    >>> empty_parts(memory), empty_parts(np.zeros(4, np.uint8))
+    ([(0, 16)], [])
+    """
+    start = int(data.ctypes.data)
+    made = [(at - start, at - start + size) for at, (size, _) in list(_MADE.items())]
+    return [(at, end) for at, end in made if at >= 0 and end <= data.size and at < end]
 
 
 def _poison(size: int) -> NDArray[np.uint8]:

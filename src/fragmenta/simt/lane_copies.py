@@ -72,9 +72,9 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     to, to_offset = address_of(writer, goal)
     of, of_offset = address_of(writer, source)
     if writer.mode.watch:
-        some = Written(writer.scratch(1), 1)
-        writer.compute("setp.ne.u32", some, Written(used, 32), writer.constant(32, 0))
-        reads = writer.load("i32", some.pointer, 0)
+        some = writer.scratch(1)
+        writer.compute("setp.ne.u32", some, used, writer.constant(32, 0))
+        reads = writer.load("i32", writer.address(some), 0)
         kept = writer.value(f"xor i32 {ignored}, -1")
         reads = writer.value(f"and i32 {reads}, {kept}")
         given = bytes_, to, to_offset, of, of_offset, reads
@@ -82,11 +82,11 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     failed = writer.call(
         copy(bytes_, to.bits, of.bits),
         *writer.memory,
-        f"ptr {to.pointer}",
+        f"ptr {writer.address(to)}",
         f"i64 {to_offset}",
-        f"ptr {of.pointer}",
+        f"ptr {writer.address(of)}",
         f"i64 {of_offset}",
-        f"ptr {used}",
+        f"ptr {writer.address(used)}",
         f"i32 {ignored}",
         f"i32 {writer.lanes()}",
         f"i32 {writer.site()}",
@@ -97,18 +97,18 @@ def cp(writer: Writer, instruction: Instruction) -> None:
 
 def _rest(
     writer: Writer, rest: list[Operand], size: int, hint: bool
-) -> tuple[str, str]:
+) -> tuple[Written, str]:
     """The bytes to be read, and the lanes that read none."""
     if hint and rest:
         rest = rest[:-1]
-    used, ignored = writer.constant(32, size).pointer, "0"
+    used, ignored = writer.constant(32, size), "0"
     for each in rest:
         predicate = each.of if isinstance(each, Not) else each
         if isinstance(predicate, Register) and predicate.type == "pred":
             assert isinstance(each, (Not, Register))
             ignored = writer.predicate(each)
         else:
-            used = writer.pointer(each, "u32")
+            used = writer.exact(each, "u32")
     return used, ignored
 
 

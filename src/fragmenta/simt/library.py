@@ -14,8 +14,9 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
-from llvmlite import __version__, ir
+from llvmlite import __version__, binding, ir
 
+from fragmenta.arrays.forking import Lock
 from fragmenta.errors import Error, shortened
 from fragmenta.jit import compiler
 from fragmenta.jit.cache import Cache
@@ -100,40 +101,116 @@ def _texts(folder: Traversable) -> Iterable[bytes]:
             yield item.read_bytes()
 
 
-_KEPT: dict[str, bytes] = {}
+class Object(NamedTuple):
+    """The object file of a routine."""
+
+    names: list[str]
+    """The functions that are in it."""
+    code: bytes
+
+    def to_bytes(self) -> bytes:
+        """Both in one piece.
+
+        >>> Object.from_bytes(Object(["one", "two"], b"code").to_bytes()).names
+        ['one', 'two']
+        """
+        return "\n".join(self.names).encode() + b"\0" + self.code
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Object:
+        """What :meth:`to_bytes` made."""
+        names, _, code = data.partition(b"\0")
+        return cls(names.decode().split("\n"), code)
 
 
-def objects(routines: Iterable[Routine]) -> list[bytes]:
-    """The object files of routines, compiled if they are not in the cache."""
-    missing, found = [], []
+_KEPT: dict[str, Object] = {}
+
+
+def objects(routines: Iterable[Routine]) -> list[Object]:
+    """The object files of routines, in their order; compiled if they are not kept."""
+    every, missing = list(routines), []
     disk = Cache.present()
-    for routine in routines:
+    for routine in every:
         if routine.name not in _KEPT:
             kept = disk.get(_key(routine.name))
             if kept is None:
                 missing.append(routine)
-                continue
-            _KEPT[routine.name] = kept
-        found.append(_KEPT[routine.name])
+            else:
+                _KEPT[routine.name] = Object.from_bytes(kept)
     if missing:
         with notice(f"compiling {len(missing)} instructions, once"):
             for routine in missing:
                 made = _compiled(routine)
-                disk.put(_key(routine.name), made)
+                disk.put(_key(routine.name), made.to_bytes())
                 _KEPT[routine.name] = made
-                found.append(made)
-    return found
+    return [_KEPT[routine.name] for routine in every]
+
+
+class _Loaded:
+    """The routines that are in memory, for all kernels of the process.
+
+    An engine has some pages for each object file, and a process may have 65,530 such
+    ranges of pages.  If every kernel had its own copy of its routines, a few hundred
+    kernels would use them up.
+    """
+
+    def __init__(self) -> None:
+        self._engines: list[compiler.Engine] = []
+        self._addresses: dict[str, int] = {}
+        self._lock = Lock()
+
+    def load(self, routines: Iterable[Object]) -> None:
+        """Load the object files of routines that are not in memory yet."""
+        with self._lock:
+            new = [r for r in routines if r.names[0] not in self._addresses]
+            if not new:
+                return
+            engine = compiler.load(each.code for each in new)
+            self._engines.append(engine)
+            for name in (name for each in new for name in each.names):
+                where = engine.get_function_address(name)
+                binding.add_symbol(name, where)
+                self._addresses[name] = where
+
+    def address(self, name: str) -> int:
+        """Where the code of a routine is."""
+        return self._addresses[name]
+
+
+_LOADED = _Loaded()
+
+
+def load(routines: Iterable[Object]) -> None:
+    """Load routines; those that are in memory stay there.
+
+    Object files that are loaded later find them by their names.
+    """
+    _LOADED.load(routines)
+
+
+def address(name: str) -> int:
+    """Where the code of a routine is that was loaded."""
+    return _LOADED.address(name)
+
+
+def addresses(routines: Iterable[Routine]) -> dict[str, int]:
+    """Where the code of routines is, by their names; they stay in memory."""
+    every = list(routines)
+    found = objects(every)
+    load(found)
+    return {name: address(name) for each in found for name in each.names}
 
 
 def _key(name: str) -> str:
     return "\0".join(["routine", __version__, *compiler.processor(), digest(), name])
 
 
-def _compiled(routine: Routine) -> bytes:
+def _compiled(routine: Routine) -> Object:
     try:
         module = ir.Module(routine.name)
         routine.build(module)
-        return compiler.object_code(str(module), optimise=2)
+        names = [each.name for each in module.functions if not each.is_declaration]
+        return Object(names, compiler.object_code(str(module), optimise=2))
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as why:
         # Sizes that no instruction has; LLVM refuses them with a RuntimeError.
         raise Error(f"no code can be made for {shortened(routine.name)}") from why

@@ -16,7 +16,17 @@ from fragmenta.errors import BadOperands, Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.jit.llvm import Raw, Type
-from fragmenta.jit.trace import I8, I16, I32, I64, Code, Value, Variable, convert
+from fragmenta.jit.trace import (
+    I8,
+    I16,
+    I32,
+    I64,
+    Code,
+    Value,
+    Variable,
+    convert,
+    select,
+)
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import (
     Address,
@@ -26,12 +36,11 @@ from fragmenta.ptx.module import (
     Vector,
 )
 from fragmenta.registers.fragment import Fragment
-from fragmenta.simt import layout
+from fragmenta.simt import layout, warps
 from fragmenta.simt.emitter import Writer, Written, address_of, handles
-from fragmenta.simt.layout import LANES, Fault
-from fragmenta.simt.library import Routine, as_signed, field
+from fragmenta.simt.layout import LANES, PLAIN, Fault
+from fragmenta.simt.library import POINTER, Routine, as_signed, field
 from fragmenta.simt.memory import (
-    PLAIN,
     Access,
     addresses,
     fault,
@@ -46,6 +55,8 @@ from fragmenta.simt.memory import (
 from fragmenta.simt.warps import P, routine
 
 STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+WORD = 4 * LANES
+"""Bytes of a word of each lane."""
 _ROWS = 20480
 """Where in the stage the rows of a stmatrix are put together."""
 
@@ -64,7 +75,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 def _registers(
     writer: Writer, operand: Operand, part: Fragment, *, result: bool = False
-) -> list[str]:
+) -> list[Written]:
     """Where the registers of a fragment are: as many as it has, and as wide."""
     items = _items(operand)
     if len(items) != part.registers:
@@ -72,7 +83,7 @@ def _registers(
             f"{part.name} has {part.registers} registers; given {len(items)}"
         )
     width = f"b{part.register_bits}"
-    return [writer.pointer(each, width, result=result) for each in items]
+    return [writer.exact(each, width, result=result) for each in items]
 
 
 # ── multiplying ─────────────────────────────────────────────────────────────
@@ -92,18 +103,25 @@ def mma(writer: Writer, instruction: Instruction) -> None:
         number = writer.functions.index(key)
     else:
         writer.functions.append(key)
-    for name in "abc":
-        _stage(writer, given["dabc".index(name)], op, name)
-    _stage_rest(writer, op, given[4:])
-    function = writer.load("ptr", "%functions", 8 * number)
-    places = [f"ptr {writer.at('%stage', STAGE[each])}" for each in STAGE]
-    illegal = writer.value(f"call i32 {function}({', '.join(places)})")
+    rows = [
+        row
+        for name, operand in zip("abc", given[1:4], strict=True)
+        for row in _rows(writer, operand, op, name)
+    ]
+    rows += _stage_rest(writer, op, given[4:])
+    results = _rows(writer, given[0], op, "d")
+    data = b"".join(each.to_bytes() for each in (*rows, *results))
+    illegal = writer.call(
+        MULTIPLY,
+        *("ptr %warp", "ptr %constants", "ptr %stage", "ptr %functions"),
+        f"i64 {number}",
+        f"i64 {writer.data(data)}",
+        f"i64 {len(rows)}",
+        f"i64 {len(rows) + len(results)}",
+        returns="i32",
+    )
     if op.sparse:
         _check_metadata(writer, illegal)
-    part = op.fragments["D"]
-    size = part.register_bits // 8 * LANES
-    for index, goal in enumerate(_registers(writer, given[0], part, result=True)):
-        _copy(writer, goal, writer.at("%stage", STAGE["d"] + size * index), size)
     writer.fidelity[instruction.mnemonic] = _fidelity(writer.target)
 
 
@@ -111,26 +129,36 @@ def _fidelity(target: str) -> str:
     return "h200" if target.startswith("sm_90") else "published"
 
 
-def _copy(writer: Writer, goal: str, source: str, size: int) -> None:
-    writer.call_name(
-        "llvm.memcpy.p0.p0.i64",
-        f"ptr {goal}",
-        f"ptr {source}",
-        f"i64 {size}",
-        "i1 false",
-    )
+class _Row(NamedTuple):
+    """A word of each lane that is copied: its place in the stage, and the other one."""
+
+    stage: int
+    at: Written
+
+    def to_bytes(self) -> bytes:
+        """As :data:`MULTIPLY` reads it: a constant has a negative number."""
+        constant = self.at.base == "%constants"
+        other = ~self.at.offset if constant else self.at.offset
+        return b"".join(
+            each.to_bytes(8, "little", signed=True) for each in (self.stage, other)
+        )
 
 
-def _stage(writer: Writer, operand: Operand, op: Op, name: str) -> None:
+def _rows(writer: Writer, operand: Operand, op: Op, name: str) -> list[_Row]:
+    """The words of a fragment."""
     part = op.fragments[name.upper()]
-    size = part.register_bits // 8 * LANES
-    for index, source in enumerate(_registers(writer, operand, part)):
-        _copy(writer, writer.at("%stage", STAGE[name] + size * index), source, size)
+    words = part.register_bits // 32
+    found = _registers(writer, operand, part, result=name == "d")
+    return [
+        _Row(STAGE[name] + WORD * (words * index + word), at.moved(WORD * word, 32))
+        for index, at in enumerate(found)
+        for word in range(words)
+    ]
 
 
-def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
-    """Metadata, scales and selectors."""
-    extra = 0
+def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> list[_Row]:
+    """Stage selectors; the words of metadata and scales."""
+    found: list[_Row] = []
     names = ("selector", "byte_a", "thread_a", "byte_b", "thread_b")
     parts = [part for each in rest for part in _items(each)]
     wanted = [each.name for each in op.operands[4:]]
@@ -148,9 +176,9 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
                 wide = writer.value(f"zext i16 {small} to i64")
                 writer.store("i64", wide, "%stage", place)
             continue
-        source = writer.pointer(each, "b32")
-        _copy(writer, writer.at("%stage", STAGE["extra"] + extra), source, 4 * LANES)
-        extra += 4 * LANES
+        place = STAGE["extra"] + WORD * len(found)
+        found.append(_Row(place, writer.exact(each, "b32")))
+    return found
 
 
 def _check_metadata(writer: Writer, illegal: str) -> None:
@@ -227,7 +255,8 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     window = 0 if op.values["space"] else layout.SHARED_WINDOW
     width = row_bytes(op)
     make = move_rows(plan, used, stores, at.bits, window, width)
-    items = _registers(writer, registers, part, result=not stores)
+    found = _registers(writer, registers, part, result=not stores)
+    items = [writer.address(each) for each in found]
     if writer.mode.watch:
         stored = writer.at("%stage", _ROWS)
         if stores:  # what each lane's row becomes, to be compared with what is there
@@ -238,7 +267,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     failed = writer.call(
         make,
         *writer.memory,
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"ptr {lines}",
         f"ptr {places}",
@@ -290,12 +319,13 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
     tight = n if by_row else m
     step = stride[0] if stride else Immediate(tight, "int", tight)
     lines, places = _tables(writer, plan)
-    items = _registers(writer, registers, part, result=not stores)
+    found = _registers(writer, registers, part, result=not stores)
+    items = [writer.address(each) for each in found]
     space = (
         "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
     )
     given = (
-        f"ptr {at.pointer}",
+        f"ptr {writer.address(at)}",
         f"i64 {offset}",
         f"ptr {writer.pointer(step, 'u32')}",
         f"ptr {lines}",
@@ -328,14 +358,55 @@ def _watch_lines(
     """Write the checks of ``wmma.load`` or ``wmma.store``: piece after piece."""
     kind = "write" if "store" in instruction.qualifiers else "read"
     registers, pieces = plan.line.shape[1:]
-    at = Written(writer.temporary(), 64)
+    at = writer.temporary(64)
     for number in range(registers * pieces):
-        writer.call(made, *given, f"i64 {number}", f"ptr {at.pointer}")
+        writer.call(made, *given, f"i64 {number}", f"ptr {writer.address(at)}")
         value = items[number // pieces]
         writer.probes.access(writer, instruction, what, at, 0, [value], kind, False)
 
 
 # ── routines ────────────────────────────────────────────────────────────────
+
+
+def _multiply(
+    code: Code,
+    warp: Raw,
+    constants: Raw,
+    stage: Raw,
+    functions: Raw,
+    number: Value,
+    table: Value,
+    first: Value,
+    last: Value,
+) -> Value:
+    """Copy operands into the stage, multiply, and copy the results out of it.
+
+    The table has two numbers for each word: see :class:`_Row`.  Its first rows are
+    those of the operands.  Without a result if the metadata are illegal.
+    """
+    b = code.builder
+    rows = field(code, b.gep(constants, [table.raw]), 0, I64)
+
+    def word(row: Value) -> tuple[Raw, Raw]:
+        staged, other = rows[row * 2], rows[row * 2 + 1]
+        base = b.select((other < 0).raw, constants, warp)
+        offset = select(other < 0, ~other, other)
+        return b.gep(stage, [staged.raw]), b.gep(base, [offset.raw])
+
+    with code.loop(first) as row:
+        to, of = word(row)
+        warps.put_lanes(code, to, warps.all_lanes(code, of))
+    kind = ir.FunctionType(I32, [POINTER] * len(STAGE)).as_pointer()
+    place = b.gep(b.bitcast(functions, kind.as_pointer()), [number.raw])
+    given = [warps.place(code, stage, each) for each in STAGE.values()]
+    illegal = Value(b, b.call(b.load(place), given))
+    with code.when(illegal == 0), code.loop(last, first) as row:
+        of, to = word(row)
+        warps.put_lanes(code, to, warps.all_lanes(code, of))
+    return illegal
+
+
+MULTIPLY = routine("multiply", _multiply, [P, P, P, P, I64, I64, I64, I64], I32)
 
 
 def _sized(bits: int) -> Type:

@@ -29,7 +29,7 @@ from fragmenta.jit.trace import (
     shift_unsigned,
 )
 from fragmenta.simt import layout
-from fragmenta.simt.layout import LANES, Fault, Status
+from fragmenta.simt.layout import LANES, MIXED, PLAIN, Fault, Status
 from fragmenta.simt.library import (
     POINTER,
     Routine,
@@ -411,10 +411,6 @@ def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> W
         found.flags,
         found.notes,
     )
-
-
-PLAIN, MIXED = 1, 255
-"""Notes: written by a store; written in several ways.  Between them: atomics."""
 
 
 def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None:

@@ -46,8 +46,8 @@ def _one(writer: Writer, kind: str, d: Operand, source: Written) -> None:
         goal = writer.result(d, kind)
         writer.call(
             resize(source.bits, goal.bits),
-            f"ptr {goal.pointer}",
-            f"ptr {source.pointer}",
+            f"ptr {writer.address(goal)}",
+            f"ptr {writer.address(source)}",
             f"i32 {writer.mask or -1}",
         )
     else:
@@ -65,7 +65,7 @@ def _all(writer: Writer, instruction: Instruction, kind: str) -> None:
     kept = []
     for of in a.items:
         source = writer.source(of, kind)
-        held = Written(writer.temporary(), source.bits)
+        held = writer.temporary(source.bits)
         writer.compute(f"mov.b{source.bits}", held, source)
         kept.append(held)
     for to, held in zip(d.items, kept, strict=True):
@@ -96,12 +96,11 @@ def _insert(
 ) -> None:
     """Put a value into some bits of a register; b128 has two halves."""
     if goal.bits == 128:
-        half = writer.at(goal.pointer, 8 * LANES * (bit // 64))
-        goal, bit = Written(half, 64), bit % 64
+        goal, bit = goal.moved(8 * LANES * (bit // 64), 64), bit % 64
     writer.call(
         insert(goal.bits, source.bits, bit, width),
-        f"ptr {goal.pointer}",
-        f"ptr {source.pointer}",
+        f"ptr {writer.address(goal)}",
+        f"ptr {writer.address(source)}",
         f"i32 {writer.mask or -1}",
     )
 
@@ -120,12 +119,11 @@ def _extract(
     writer: Writer, goal: Written, source: Written, bit: int, width: int, signed: bool
 ) -> None:
     if source.bits == 128:
-        half = writer.at(source.pointer, 8 * LANES * (bit // 64))
-        source, bit = Written(half, 64), bit % 64
+        source, bit = source.moved(8 * LANES * (bit // 64), 64), bit % 64
     writer.call(
         extract(goal.bits, source.bits, bit, width, signed),
-        f"ptr {goal.pointer}",
-        f"ptr {source.pointer}",
+        f"ptr {writer.address(goal)}",
+        f"ptr {writer.address(source)}",
         f"i32 {writer.mask or -1}",
     )
 
@@ -142,9 +140,9 @@ def pieces(
     """Move a value of some bytes between a register and words of a parameter."""
     for done in range(0, size, 4):
         width = 8 * min(size, 4)
-        word = writer.at("%warp", first + 4 * LANES * ((offset + done) // 4))
+        word = first + 4 * LANES * ((offset + done) // 4)
         bit = 8 * ((offset + done) % 4)
-        here = Written(word, 32)
+        here = Written("%warp", word, 32)
         if size > 4:  # each word is a part of a wide register
             if put:
                 _extract(writer, here, value, 8 * done, 32, signed=False)
@@ -161,7 +159,7 @@ def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) ->
     source = writer.at("%parameters", place)
     writer.call(
         spread(goal.bits, bits, signed),
-        f"ptr {goal.pointer}",
+        f"ptr {writer.address(goal)}",
         f"ptr {source}",
         f"i32 {writer.mask or -1}",
     )

@@ -49,7 +49,7 @@ def meet(writer: Writer, instruction: Instruction) -> None:
         stay, go = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
         writer.call(warps.DIVERGE, "ptr %warp", f"i32 {here}", stay, go)
         _only(writer, here)
-    members = writer.constant(32, -1).pointer
+    members = writer.address(writer.constant(32, -1))
     if instruction.opcode in _NAMED:
         members = writer.pointer(instruction.operands[-1], "b32")
     free = writer.call(

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadOperands, Error
-from fragmenta.execution.warpgroup import Ways
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
-from fragmenta.isa.tables.wgmma import operands_from
+from fragmenta.isa.tables.wgmma import Ways, operands_from
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import (
     Immediate,

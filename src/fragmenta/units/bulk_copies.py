@@ -15,6 +15,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.module import type_bytes
 from fragmenta.shared.reductions import reduced
+from fragmenta.simt.atomics import note_of
+from fragmenta.simt.layout import PLAIN
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.machine import Thread
 from fragmenta.units.work import (
@@ -123,6 +125,11 @@ class BulkCopy(Copy):
     def sources(self) -> list[Range]:
         """What it reads."""
         return [self._source.range] if self._source.range.size else []
+
+    @property
+    def noted(self) -> int:
+        """The note of what it writes to global memory."""
+        return PLAIN if self.reduction is None else note_of(*self.reduction)
 
     def read(self) -> None:
         """Take the source; what is ignored has no defined value."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
-from fragmenta.units.copy_groups import Arrival, BulkQueue, Queue
+from fragmenta.units.bulk_groups import BulkQueue
+from fragmenta.units.copy_groups import Arrival, Queue
 from fragmenta.units.copy_operands import Value, copy_from
 from fragmenta.units.events import (
     Event,

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.jit import compiler
 from fragmenta.simt import library
 from fragmenta.simt.library import Routine
 from fragmenta.units.events import Event, Operand
@@ -27,12 +26,12 @@ class Code:
         from fragmenta.units.fast.handlers import ROUTINES
 
         routines = [DISPATCH, *ROUTINES]
-        self._engine = compiler.load(library.objects(routines))
+        self._addresses = library.addresses(routines)
         self.dispatch = self.address(DISPATCH)
 
     def address(self, routine: Routine) -> int:
         """Where the code of a routine is."""
-        return int(self._engine.get_function_address(routine.name))
+        return self._addresses[routine.name]
 
     def function(
         self, routine: Routine, *kinds: type, returns: type | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fragmenta.errors import Error
 from fragmenta.ptx import rules
+from fragmenta.simt.layout import PLAIN
 from fragmenta.units import tensor_maps
 from fragmenta.units.events import Event, carries_out, numbers, together
 from fragmenta.units.faults import Stop, stopped
@@ -46,10 +47,13 @@ def replace(warp: Warp, event: Event, lanes: int) -> int:
         address, *rest = (each.value(warp, lane) for each in event.operands)
         ordinal, value = (rest[0], rest[1]) if len(rest) == 2 else (0, rest[0])
         try:
-            tensor_maps.replace(warp.block, address, field, value, ordinal, space)
+            place = tensor_maps.replace(
+                warp.block, address, field, value, ordinal, space
+            )
         except Error as error:
             raise stopped(error, event, warp, 1 << lane) from error
         step = Step(warp, event, 1 << lane)
+        warp.block.cluster.machine.note([place.range], PLAIN)
         warp.block.cluster.port.change(step, ChangedMap(address))
     return lanes
 
@@ -59,9 +63,10 @@ def cp_fenceproxy(warp: Warp, event: Event, lanes: int) -> int:
     """Copy a tensor map from shared to global memory, and release it."""
     for members, (goal, source) in together(warp, lanes, *event.operands[:2]):
         try:
-            tensor_maps.copy_map(warp.block, goal, source)
+            written, _ = tensor_maps.copy_map(warp.block, goal, source)
         except Error as error:
             raise stopped(error, event, warp, members) from error
         step = Step(warp, event, members)
+        warp.block.cluster.machine.note([written.range], PLAIN)
         warp.block.cluster.port.change(step, ChangedMap(goal))
     return lanes

@@ -8,9 +8,9 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,11 @@ from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
-from fragmenta.simt.context import Context, address_of
-from fragmenta.simt.layout import RANK_BITS, Fault, Status
+from fragmenta.simt.compiled import address_of
+from fragmenta.simt.context import Context
+from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
+from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events, first
 from fragmenta.units.fast import layout as fast
@@ -33,6 +36,7 @@ from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word, fresh
 from fragmenta.units.records import address_of as address
 from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Module
@@ -40,18 +44,16 @@ if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.cluster_barrier import Barrier
-    from fragmenta.units.copy_groups import BulkQueue, Queue
+    from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
-    from fragmenta.units.tasks import Pool
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
     from fragmenta.units.warpgroups import Warpgroup
     from fragmenta.units.wgmma_forms import Forms, Registers
-    from fragmenta.units.work import Work
+    from fragmenta.units.work import Range, Work
 
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
@@ -183,6 +185,15 @@ class Block(Record):
         size = fast.MBARRIER_BYTES
         return self._records[offset // 8 * size :][:size]
 
+    def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
+        """The groups of bulk copies of a thread."""
+        number = warp * tasks.QUEUES + lane
+        if number not in self._bulk:
+            size = tasks.QUEUE_RECORD
+            memory = self._queues[number * size :][:size]
+            self._bulk[number] = BulkQueue(self.cluster, memory)
+        return self._bulk[number]
+
     def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
         """The record of a warpgroup."""
         size = fast.GROUP_BYTES
@@ -192,17 +203,6 @@ class Block(Record):
     def started(self) -> list[Work]:
         """The work that machine code has put in flight."""
         return [work for each in self.warpgroups.values() for work in each.unknown]
-
-    def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
-        """The groups of bulk copies of a thread."""
-        from fragmenta.units.copy_groups import BulkQueue
-
-        number = warp * tasks.QUEUES + lane
-        if number not in self._bulk:
-            size = tasks.QUEUE_RECORD
-            memory = self._queues[number * size :][:size]
-            self._bulk[number] = BulkQueue(self.cluster, memory)
-        return self._bulk[number]
 
     def begin(self, index: int) -> None:
         """A new block begins."""
@@ -305,9 +305,8 @@ class Cluster(Record):
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
     """The blocks that have ended, by rank."""
-    ordinal = Long(fast.CLUSTER_ORDINAL)
-    """How many pieces of work were put in flight."""
     _pending = Word(fast.CLUSTER_PENDING)
+    _ordinal = Long(fast.CLUSTER_ORDINAL)
 
     def __init__(
         self, machine: Machine, contexts: list[Context], alone: bool = False
@@ -323,13 +322,13 @@ class Cluster(Record):
         self.number = 0
         self.in_flight: dict[Work, None] = {}
         """Python's work that was issued and is not done, the oldest first."""
-        self.barrier = _barrier(len(contexts))
+        self.barrier = Barrier(len(contexts))
         self.requests: dict[int, Request] = {}
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
         self.port = machine.port(self)
-        self.pool = _pool(self)
+        self.pool = Pool(self)
         self._write_state()
 
     def _write_state(self) -> None:
@@ -348,7 +347,8 @@ class Cluster(Record):
         self.longs[fast.CLUSTER_BARRIER >> 3] = self.barrier.address
         self.longs[fast.CLUSTER_MAPS >> 3] = machine.maps.address
         entry = machine.address
-        if functions is not None and not self.alone and machine.fast:
+        fast_paths = machine.fast and not machine.notes  # which Python writes
+        if functions is not None and not self.alone and fast_paths:
             table = machine.event_table(functions.keys() if functions else None)
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
@@ -393,8 +393,10 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
-        self.ordinal += 1
-        work.ordinal = self.ordinal
+        self._ordinal += 1
+        work.ordinal = self._ordinal
+        if self.machine.notes:
+            self.machine.note(work.goals, work.noted)
         if self.schedule.eager:
             work.finish()
         else:
@@ -434,7 +436,8 @@ class Cluster(Record):
     def unfinished(self) -> list[Work]:
         """All work in flight, the oldest first, also what machine code has started."""
         found = [work for block in self.blocks for work in block.started]
-        return sorted([*self.in_flight, *found, *self.pool.in_flight()], key=_ordinal)
+        found += self.pool.in_flight()
+        return sorted([*self.in_flight, *found], key=_ordinal)
 
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
@@ -507,6 +510,12 @@ class Watching(Protocol):
     def collect(self, problems: Problems) -> None:
         """Add the problems that it found."""
 
+    def told(self) -> Any:
+        """What it found, in plain types, for one in another process."""
+
+    def take(self, told: Any) -> None:
+        """Add what one in another process found in other clusters."""
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
 
@@ -537,6 +546,8 @@ class Machine:
         """The errors, by the address of the block."""
         self.watching: Watching | None = None
         """What observes the launch, if anything does."""
+        self.notes: dict[int, NDArray[np.uint8]] = {}
+        """How each byte of global memory was written, by slot, if that is noted."""
 
     @cached_property
     def asynchronous(self) -> bool:
@@ -580,6 +591,16 @@ class Machine:
             made = read(self.launch.compiled.events[event.number][2][0])
             found = self._located.setdefault(event.number, made)
         return found
+
+    def note(self, ranges: Iterable[Range], kind: int) -> None:
+        """Note how bytes of global memory are written, as compiled code does."""
+        for each in ranges if self.notes else ():
+            for start in each.starts.tolist():
+                offset = start & (1 << layout.SLOT_BITS) - 1
+                notes = self.notes.get(start >> layout.SLOT_BITS)
+                if notes is not None and each.space == "global":
+                    part = notes[offset : offset + each.size]
+                    part[:] = np.where((part == 0) | (part == kind), kind, MIXED)
 
     def port(self, cluster: Cluster) -> Port:
         """The observer of a cluster."""
@@ -630,18 +651,6 @@ def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None
 
 def _ordinal(work: Work) -> int:
     return work.ordinal
-
-
-def _barrier(blocks: int) -> Barrier:
-    from fragmenta.units.cluster_barrier import Barrier
-
-    return Barrier(blocks)
-
-
-def _pool(cluster: Cluster) -> Pool:
-    from fragmenta.units.tasks import Pool
-
-    return Pool(cluster)
 
 
 def _vector(functions: Mapping[int, int] | None) -> NDArray[np.int64]:

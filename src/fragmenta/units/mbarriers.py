@@ -49,6 +49,8 @@ class Mbarrier(Record):
     """The last phase that counts a copy."""
     again = Flag(layout.MBARRIER_AGAIN)
     """Whether an mbarrier was here before."""
+    tasks = Word(layout.MBARRIER_TASKS)
+    """How many copies in flight it counts that machine code issued."""
     known = Flag(layout.MBARRIER_KNOWN)
     """Whether the observer's clock of this phase holds anything."""
     known_last = Flag(layout.MBARRIER_KNOWN_LAST)
@@ -59,8 +61,6 @@ class Mbarrier(Record):
     """Where the observer's clock of this phase is."""
     clock_last = Long(layout.MBARRIER_CLOCK_LAST)
     """The same of the last phase."""
-    tasks = Word(layout.MBARRIER_TASKS)
-    """How many copies in flight it counts that machine code issued."""
     _place = Word(layout.MBARRIER_PLACE)
     _counted = Word(layout.MBARRIER_WORK)
     _copier = Word(layout.MBARRIER_COPIER)

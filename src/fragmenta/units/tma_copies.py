@@ -32,8 +32,10 @@ from fragmenta.shared.descriptor import UNIT, swizzled
 from fragmenta.shared.reductions import TYPES_OF
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.shared.tiles import PATTERN
+from fragmenta.simt.atomics import noted
 from fragmenta.simt.boxes import Copy as Kind
-from fragmenta.simt.boxes import Problem, run_box
+from fragmenta.simt.boxes import Problem, atomic_of, run_box
+from fragmenta.simt.layout import PLAIN
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.machine import Thread
 from fragmenta.units.tensor_maps import decoded, map_used, shown
@@ -364,6 +366,13 @@ class TensorStore(TensorCopy):
     def goals(self) -> list[Range]:
         """What it writes."""
         return self.global_ranges
+
+    @property
+    def noted(self) -> int:
+        """The note of what it writes to global memory."""
+        if not self.combines:
+            return PLAIN
+        return noted(atomic_of(self.kind.operation, self.map.element))
 
     @cached_property
     def sources(self) -> list[Range]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import Effect
 from fragmenta.simt import layout
-from fragmenta.simt.layout import POISON, RANK_BITS
+from fragmenta.simt.layout import PLAIN, POISON, RANK_BITS
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.port import Clock
 
@@ -276,6 +276,16 @@ class Work:
     def combines(self) -> bool:
         """Whether it combines with what memory holds, one element at a time."""
         return self.effect.combines
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return []
+
+    @property
+    def noted(self) -> int:
+        """The note of what it writes to global memory: see ``simt.memory.note``."""
+        return PLAIN
 
     # ── what differs ────────────────────────────────────────────────────────
 

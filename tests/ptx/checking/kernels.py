@@ -6,7 +6,8 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
-from fragmenta.ptx.checking import Problem, check_text
+from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.checking.texts import check_text
 
 TESTS = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ import pytest
 
 from fragmenta import catalogue
 from fragmenta.cuda.tools import assembler
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from tests.ptx.checking.kernels import errors, files
 
 FILES = dict(files())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fragmenta.ptx.checking import Problem, check_text
+from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.checking.texts import check_text
 
 HEAD = """\
 .version 8.0

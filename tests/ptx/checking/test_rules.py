@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from fragmenta.ptx.rules import RULES
 from tests.ptx.checking.kernels import (
     column_of,

@@ -6,7 +6,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.tools import assembler
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from tests.ptx.checking.kernels import errors, kernel
 
 MMA = "tcgen05.mma.cta_group::1.kind::f16"

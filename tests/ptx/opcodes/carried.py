@@ -91,9 +91,9 @@ def statements(
             if i == place or not piece.optional or draw.random() < 0.4
         ]
         mnemonic = ".".join((line.opcode, *words))
-        match = line.pattern.fullmatch(mnemonic)
+        match = line.match(mnemonic)
         assert match
-        groups = {name: word or "" for name, word in match.groupdict().items()}
+        groups = dict(match.qualifiers)
         slots = tuple(
             slot
             for slot in line.operands

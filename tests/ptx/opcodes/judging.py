@@ -137,9 +137,9 @@ def mnemonics(line: Syntax) -> Iterator[tuple[str, dict[str, str]]]:
     ]
     for words in itertools.product(*choices):
         mnemonic = ".".join([line.opcode, *filter(None, words)])
-        found = line.pattern.fullmatch(mnemonic)
+        found = line.match(mnemonic)
         assert found is not None, (line.text, mnemonic)
-        yield mnemonic, {name: text or "" for name, text in found.groupdict().items()}
+        yield mnemonic, dict(found.qualifiers)
 
 
 def forms(line: Syntax, *, few: bool = False) -> Iterator[Form]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.texts import check_text
 from tests.ptx.opcodes.carried import LINES, statements
 
 HEAD = """\

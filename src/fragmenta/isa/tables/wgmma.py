@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fragmenta.isa.instruction import (
     Instruction,
     Operand,
@@ -34,6 +36,16 @@ WIDTHS = {
     "8s": tuple(range(8, 257, 8)),
     "16s": (8, 16, 24, 32, *range(48, 257, 16)),
 }
+
+
+class Ways(NamedTuple):
+    """Where A is, and the immediates of the instruction."""
+
+    a_from_registers: bool = False
+    imm_scale_a: int = 1
+    imm_scale_b: int = 1
+    trans_a: int = 0
+    trans_b: int = 0
 
 
 def _rows(sparse: bool) -> tuple[Row, ...]:

@@ -22,9 +22,3 @@ places             places in the text
 checker            all of it, for a module
 texts              all of it, for a text or a line
 """
-
-from fragmenta.ptx.checking.checker import check
-from fragmenta.ptx.checking.problem import Problem
-from fragmenta.ptx.checking.texts import check_line, check_text
-
-__all__ = ["Problem", "check", "check_line", "check_text"]

@@ -17,7 +17,7 @@ from fragmenta.isa.families import OTHERS
 from fragmenta.ptx import rules
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.newer import not_covered
-from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
+from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax, qualifier
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 from fragmenta.ptx.rules import ERROR, WARNING, Rule
@@ -86,7 +86,7 @@ def reading(mnemonic: str) -> Reading:
     lines = TABLE.lines.get(opcode, [])
     if not lines:
         return _without_lines(opcode)
-    found = [each for line in lines if (each := _in_order(line, mnemonic))]
+    found = [each for line in lines if (each := line.match(mnemonic))]
     if found:
         return Reading(tuple(found))
     once = [w for i, w in enumerate(words) if w not in _TWICE or w not in words[:i]]
@@ -117,13 +117,6 @@ def _without_lines(opcode: str) -> Reading:
         rule=rules.UNKNOWN_OPCODE,
         message=f"no instruction {opcode}{nearest(opcode, sorted(_opcodes()))}",
     )
-
-
-def _in_order(line: Syntax, mnemonic: str) -> Match | None:
-    found = line.pattern.fullmatch(mnemonic)
-    if found is None:
-        return None
-    return Match(line, {name: word or "" for name, word in found.groupdict().items()})
 
 
 # ── any order ───────────────────────────────────────────────────────────────
@@ -182,8 +175,8 @@ def _named(
 ) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for number, piece in enumerate(pieces):
-        name = re.sub(r"\W", "_", piece.name)
-        found.setdefault(name, words[taken[number]] if number in taken else "")
+        word = words[taken[number]] if number in taken else ""
+        found.setdefault(qualifier(piece), word)
     return found
 
 

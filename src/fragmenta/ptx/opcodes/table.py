@@ -39,9 +39,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Qualifiers: TypeAlias = Mapping[str, str]
@@ -114,10 +114,33 @@ class Syntax:
     computes: bool = False
     """Whether all it does is to compute results from the operands of its lane."""
 
+    def match(self, mnemonic: str) -> Match | None:
+        """What an instruction of this line says, if its words stand in this order.
+
+        >>> line = Syntax("", "add", (), pieces=(
+        ...     Piece("sat", ("sat",), True), Piece("type", ("s32", "u32"), False)))
+        >>> line.match("add.s32").qualifiers
+        {'sat': '', 'type': 's32'}
+        >>> line.match("add.s32.sat") is None
+        True
+        """
+        opcode, *words = mnemonic.split(".")
+        if opcode != self.opcode or len(words) > len(self.pieces):
+            return None
+        chosen = _in_order(self.pieces, words)
+        if chosen is None:
+            return None
+        pairs = zip(self._names, chosen, strict=True)
+        return Match(self, {name: word for name, word in pairs if name})
+
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """A regular expression for the mnemonics of the line; made when it is needed."""
-        return _pattern(self.opcode, self.pieces)
+    def _names(self) -> tuple[str, ...]:
+        """The name of each piece; nothing if another has it, or if it is a number."""
+        found: list[str] = []
+        for piece in self.pieces:
+            name = qualifier(piece)
+            found.append("" if name in found or name[0].isdecimal() else name)
+        return tuple(found)
 
     def takes(self, count: int) -> bool:
         """Whether an instruction of this line may have so many operands."""
@@ -166,10 +189,8 @@ class Table:
         """
         first = None
         for syntax in self.lines.get(mnemonic.partition(".")[0], ()):
-            found = syntax.pattern.fullmatch(mnemonic)
-            if found:
-                words = {name: text or "" for name, text in found.groupdict().items()}
-                match = Match(syntax, words)
+            match = syntax.match(mnemonic)
+            if match:
                 if count is None or syntax.takes(count):
                     return match
                 first = first or match
@@ -280,19 +301,27 @@ def _fixed(pieces: tuple[Piece, ...], name: tuple[str, ...]) -> int:
     return count
 
 
-def _pattern(opcode: str, pieces: tuple[Piece, ...]) -> re.Pattern[str]:
-    """A regular expression for the mnemonics of a line."""
-    parts, seen = [re.escape(opcode)], set()
-    for piece in pieces:
-        words = "|".join(map(re.escape, piece.words))
-        group = re.sub(r"\W", "_", piece.name)
-        if group in seen or group[0].isdecimal():
-            part = rf"\.(?:{words})"
-        else:
-            part = rf"\.(?P<{group}>{words})"
-        seen.add(group)
-        parts.append(f"(?:{part})?" if piece.optional else part)
-    return re.compile("".join(parts))
+def qualifier(piece: Piece) -> str:
+    """The name under which an instruction has its word for a piece."""
+    return re.sub(r"\W", "_", piece.name)
+
+
+def _in_order(pieces: Sequence[Piece], words: Sequence[str]) -> list[str] | None:
+    """The word for each piece, empty where one is left out, if all words have a piece.
+
+    An optional piece takes a word if it can, as long as the rest then has a place.
+    """
+    if not pieces:
+        return None if words else []
+    first, rest = pieces[0], pieces[1:]
+    if words and words[0] in first.words:
+        found = _in_order(rest, words[1:])
+        if found is not None:
+            return [words[0], *found]
+    if not first.optional:
+        return None
+    found = _in_order(rest, words)
+    return None if found is None else ["", *found]
 
 
 def _split(operands: str) -> list[str]:
@@ -305,6 +334,18 @@ _OPERAND = re.compile(
 
 
 def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
+    """An operand as a line has it; most are in many lines."""
+    bare = _bare_slot(text)
+    selectors = names.get(bare.selector, ())
+    values = tuple(each for each in names.get(bare.name, ()) if each[0].isdecimal())
+    if not selectors and not values:
+        return bare
+    return replace(bare, selectors=selectors, values=values)
+
+
+@cache
+def _bare_slot(text: str) -> Slot:
+    """An operand without what a line explains of it."""
     optional = text.startswith("{") and text.endswith("}") and "{-" not in text
     bare = text[1:-1] if optional else text
     address, hidden = bare.startswith("["), bare.startswith("^")
@@ -320,7 +361,5 @@ def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
         hidden,
         vector,
         selector,
-        names.get(selector, ()),
-        bool(minus),
-        tuple(each for each in names.get(name, ()) if each[0].isdecimal()),
+        negatable=bool(minus),
     )

@@ -116,7 +116,7 @@ def follow(writer: Writer, instruction: Instruction) -> None:
     try:
         step.write()
     except Error:  # the instruction is refused, too
-        del writer.lines[before:]
+        writer.take_back(before)
         step.clear()
 
 
@@ -231,7 +231,9 @@ class _Step:
         """The lanes in which a register has undefined bits."""
         at = self.shadow(register)
         return self.writer.call(
-            undefined_bits.lanes_with(at.bits), f"ptr {at.pointer}", returns="i32"
+            undefined_bits.lanes_with(at.bits),
+            f"ptr {self.writer.address(at)}",
+            returns="i32",
         )
 
     def fill(self, register: Register, lanes: str, word: str) -> None:
@@ -239,7 +241,7 @@ class _Step:
         at = self.shadow(register)
         self.writer.call(
             undefined_bits.fill(at.bits),
-            f"ptr {at.pointer}",
+            f"ptr {self.writer.address(at)}",
             f"i32 {lanes}",
             f"i32 {word}",
         )
@@ -355,8 +357,8 @@ class _Step:
             made = undefined_bits.whole(goal.bits, *(s.bits for s in sources))
             self.writer.call(
                 made,
-                f"ptr {goal.pointer}",
-                *(f"ptr {s.pointer}" for s in sources),
+                f"ptr {self.writer.address(goal)}",
+                *(f"ptr {self.writer.address(s)}" for s in sources),
                 self.all_lanes,
             )
 
@@ -393,7 +395,7 @@ class _Step:
             self._whole()
             return
         made = undefined_bits.looked_up(goal.bits, table, count)
-        pointers = [f"ptr {each.pointer}" for each in (goal, *places)]
+        pointers = [f"ptr {writer.address(each)}" for each in (goal, *places)]
         writer.call(made, *pointers, self.all_lanes)
 
     def _chosen(self) -> None:
@@ -411,7 +413,7 @@ class _Step:
         word, doubt = writer.predicate(choice), "0"
         for each in registers((choice,)):
             doubt = self.lanes_of(each) if self._has(each) else "0"
-        pointers = [f"ptr {each.pointer}" for each in (goal, *places)]
+        pointers = [f"ptr {writer.address(each)}" for each in (goal, *places)]
         made = undefined_bits.chosen(goal.bits)
         writer.call(made, *pointers, f"i32 {word}", f"i32 {doubt}", self.all_lanes)
 
@@ -435,7 +437,7 @@ class _Step:
         if len({each.bits for each in (*sources, *goals)}) > 1 or len(goals) > 1:
             self._whole()
             return
-        pointers = [f"ptr {each.pointer}" for each in (*goals, *sources)]
+        pointers = [f"ptr {self.writer.address(each)}" for each in (*goals, *sources)]
         self.writer.call(make(goals[0].bits, len(sources)), *pointers, self.all_lanes)
 
     def _packs(self, words: set[str]) -> bool:
@@ -452,9 +454,13 @@ class _Step:
             for each in self.instruction.operands[1:]
         ]
         high, low = (0 if each is None else each.bits for each in sources)
-        there = [f"ptr {each.pointer}" for each in sources if each is not None]
+        there = [
+            f"ptr {self.writer.address(each)}" for each in sources if each is not None
+        ]
         made = undefined_bits.pair(goal.bits, high, low)
-        self.writer.call(made, f"ptr {goal.pointer}", *there, self.all_lanes)
+        self.writer.call(
+            made, f"ptr {self.writer.address(goal)}", *there, self.all_lanes
+        )
 
 
 # ── what is computed from other lanes ───────────────────────────────────────
@@ -494,7 +500,7 @@ def _vote(step: _Step) -> None:
         at = step.shadow(each)
         if ballot and at.bits == 32:
             lanes = f"i32 {writer.lanes()}"
-            writer.call(SPREAD, f"ptr {at.pointer}", f"i32 {word}", lanes)
+            writer.call(SPREAD, f"ptr {writer.address(at)}", f"i32 {word}", lanes)
         else:
             step.fill(each, writer.lanes(), every)
 
@@ -584,12 +590,12 @@ def _outliving(step: _Step) -> str:
         return lanes
     address = next(o for o in step.instruction.operands if isinstance(o, Address))
     at, _ = address_of(writer, address)
-    slot = Written(writer.temporary(), 64)
+    slot = writer.temporary(64)
     writer.compute("shr.u64", slot, at, _number(layout.SLOT_BITS))
     for index, window in enumerate((layout.SHARED_SLOT, layout.LOCAL_SLOT)):
-        away = Written(writer.scratch(index + 1), 1)
+        away = writer.scratch(index + 1)
         writer.compute("setp.ne.u64", away, slot, _number(window))
-        word = writer.load("i32", away.pointer, 0)
+        word = writer.load("i32", writer.address(away), 0)
         lanes = writer.value(f"and i32 {lanes}, {word}")
     return lanes
 
@@ -618,7 +624,7 @@ def _atomic(step: _Step) -> None:
     old, shadow = writer.register(before), writer.register(after)
     given = [step.shadow(e) for e in registers(sources) if step._has(e)]
     made = undefined_bits.whole(bits, *(each.bits for each in given))
-    pointers = [f"ptr {each.pointer}" for each in (shadow, *given)]
+    pointers = [f"ptr {writer.address(each)}" for each in (shadow, *given)]
     writer.call(made, *pointers, step.all_lanes)
     space = [each for each in words if each.startswith(("shared", "global", "local"))]
     stays = "exch" if "exch" in words else "or"
@@ -640,13 +646,15 @@ def _report_atomic(step: _Step, old: Written, new: Written, outlives: str) -> No
     word = "0"
     for at in (old, new):
         found = writer.call(
-            undefined_bits.lanes_with(at.bits), f"ptr {at.pointer}", returns="i32"
+            undefined_bits.lanes_with(at.bits),
+            f"ptr {writer.address(at)}",
+            returns="i32",
         )
         word = writer.value(f"or i32 {word}, {found}")
     missing = writer.value(f"and i32 {word}, {outlives}")
     with if_some(writer, missing):
         fill = undefined_bits.fill(old.bits)
-        writer.call(fill, f"ptr {old.pointer}", f"i32 {missing}", "i32 0")
+        writer.call(fill, f"ptr {writer.address(old)}", f"i32 {missing}", "i32 0")
         notify(writer, ["undefined", "atomic", ""], [], missing)
 
 

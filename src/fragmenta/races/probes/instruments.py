@@ -199,7 +199,7 @@ def probes(mode: Mode) -> Probes:
 
 def _given(writer: Writer, at: Written, offset: int, lanes: str) -> tuple[str, ...]:
     """The arguments that every check of an access takes."""
-    where = f"ptr {at.pointer}", f"i64 {offset}"
+    where = f"ptr {writer.address(at)}", f"i64 {offset}"
     return (*MEMORY, *where, f"i32 {lanes}", f"i32 {writer.site()}")
 
 

@@ -203,6 +203,15 @@ class BankCounts:
         place = slice(layout.BLOCK_BANKS, layout.BLOCK_BANKS + 8)
         block[place].view(np.int64)[0] = self._tables[-1].ctypes.data
 
+    @property
+    def tables(self) -> list[NDArray[np.void]]:
+        """The counts of each context that counted anything."""
+        return [each for each in self._tables if each["executions"].any()]
+
+    def take(self, tables: list[NDArray[np.void]]) -> None:
+        """Add the counts of contexts of another process."""
+        self._tables += tables
+
     def found(self) -> Iterator[Banks]:
         """The instructions with conflicts."""
         for site in range(self._sites):

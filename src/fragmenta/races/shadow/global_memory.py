@@ -219,7 +219,7 @@ def _dense(
     start = one - where.start
     count = min(LANES, LANES * size // WORD)
     patterns = _patterns(size, count)
-    fine = code.constant(1, ir.IntType(1))
+    fine, known = (code.constant(each, ir.IntType(1)) for each in (1, 0))
     first = shift_unsigned(start, 2)
     kept: list[Value] = []
     for number, pattern in enumerate(patterns):
@@ -229,12 +229,15 @@ def _dense(
         fine = fine & write.harmless()
         if site.flags & Flags.WRITE:
             fine = fine & read.harmless()
+            known = known | ~read.empty
         else:
             good, new = read.after_read()
             fine = fine & good
             kept.append(new)
     with code.when(fine):
         done.value = code.constant(1, I32)
+        if site.flags & Flags.ATOMIC:
+            _updated(site, known)
         for number, pattern in enumerate(patterns):
             place = first + count * number
             if site.flags & Flags.WRITE:
@@ -398,9 +401,19 @@ def _word(
         return
     _compare(site, where, address, lane, wrote, mask, Detected.WRITE_WRITE)
     _compare(site, where, address, lane, has_read, mask, Detected.READ_WRITE)
+    if site.flags & Flags.ATOMIC:
+        _updated(site, has_read != 0)
     b.store(mine.raw, write)
     rest = has_read & ~mask
     b.store(select((rest & 0b1111) == 0, rest.lift(0), rest).raw, read)
+
+
+def _updated(site: _Site, read: Value) -> None:
+    """Note that an atomic operation changes a word whose reads it makes forget."""
+    code = site.code
+    with code.when(read):
+        flag = field(code, site.ledger, global_records.UPDATED, I32)
+        flag[0] = code.constant(1, I32)
 
 
 def _lane_in(record: Value) -> Value:

@@ -39,6 +39,7 @@ FOREIGN = 40  #: pointer to what the group knows of other groups
 FOREIGN_OF = 48  #: i64: the group that this is true for; -1: none
 STAMPS = 56  #: pointer to when warps first acquired: their number, then stamps
 FULL = 64  #: i32: 1 after an access found no free line
+UPDATED = 68  #: i32: 1 after an atomic operation changed a word that was read before
 CACHE = 128  #: lines that were used last: group and epoch, warp and site, id
 CACHE_LINES = 1024
 CACHE_BYTES = 16

@@ -73,23 +73,6 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
 
 
-def _product(words: tuple[str, ...], count: int) -> Handler | None:
-    calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
-    return Handler(wgmma.ISSUE, 0, (), calls)
-
-
-def _products_fence(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(wgmma.FENCE, wgmma.FENCES, (), (layout.PORT_FENCE,))
-
-
-def _products_commit(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(wgmma.COMMIT, 0, (), (layout.PORT_FENCE,))
-
-
-def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
-    return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
-
-
 def _fence(words: tuple[str, ...], count: int) -> Handler | None:
     """``fence.proxy.async``, of any state space; other fences stay in Python."""
     named = [word for word in words if word.startswith(("async", "tensormap"))]
@@ -167,22 +150,39 @@ def _cluster_wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(cluster_barrier.WAIT, 0, (), (layout.PORT_PASS,))
 
 
+def _product(words: tuple[str, ...], count: int) -> Handler | None:
+    calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
+    return Handler(wgmma.ISSUE, 0, (), calls)
+
+
+def _products_fence(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.FENCE, wgmma.FENCES, (), (layout.PORT_FENCE,))
+
+
+def _products_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.COMMIT, 0, (), (layout.PORT_FENCE,))
+
+
+def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
+
+
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("fence",): _fence,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
     ("mbarrier", "test_wait"): _wait,
-    ("wgmma", "mma_async"): _product,
-    ("wgmma", "fence"): _products_fence,
-    ("wgmma", "commit_group"): _products_commit,
-    ("wgmma", "wait_group"): _products_wait,
     ("cp", "async", "bulk"): _copy,
     ("cp", "reduce", "async", "bulk"): _copy,
     ("cp", "async", "bulk", "commit_group"): _bulk_commit,
     ("cp", "async", "bulk", "wait_group"): _bulk_wait,
     ("barrier", "cluster", "arrive"): _cluster_arrive,
     ("barrier", "cluster", "wait"): _cluster_wait,
+    ("wgmma", "mma_async"): _product,
+    ("wgmma", "fence"): _products_fence,
+    ("wgmma", "commit_group"): _products_commit,
+    ("wgmma", "wait_group"): _products_wait,
 }
 """By the words with which instructions begin; the longest that fits counts."""
 
@@ -193,15 +193,15 @@ ROUTINES = (
     mbarriers.ARRIVE,
     mbarriers.EXPECT,
     mbarriers.WAIT,
+    *tasks.ROUTINES,
+    *copies.ROUTINES,
+    *groups.ROUTINES,
+    *cluster_barrier.ROUTINES,
     wgmma.RUN,
     wgmma.ISSUE,
     wgmma.FENCE,
     wgmma.COMMIT,
     wgmma.WAIT,
-    *tasks.ROUTINES,
-    *copies.ROUTINES,
-    *groups.ROUTINES,
-    *cluster_barrier.ROUTINES,
 )
 """All routines that fast paths consist of."""
 

@@ -166,9 +166,7 @@ PORT_PRODUCT: Final = 56  #: a product is in flight (product)
 PORT_MULTIPLIED: Final = 64  #: a warp has waited for products (warpgroup, first group)
 PORT_COPY: Final = 72  #: a copy is in flight; the record of the task
 PORT_COPIED: Final = 80  #: a copy is done, and about to write; the task
-PORT_SIGNAL: Final = (
-    88  #: it signals; the task, and the address of the mbarrier's record
-)
+PORT_SIGNAL: Final = 88  #: it signals; the task, and where the mbarrier's record is
 PORT_GROUP: Final = 96  #: lanes waited; their groups, and the first not waited for
 PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its phase
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase

@@ -1,0 +1,189 @@
+"""Runs the kernels of :mod:`fragmenta.arithmetic.floors` on whole products."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fragmenta.arithmetic.blocks import Block, scratch
+from fragmenta.arithmetic.constants import fused_constants
+from fragmenta.arithmetic.floors import (
+    COLUMNS,
+    FloorVariant,
+    floor_kernel,
+    ordinary_adder,
+    work_bytes,
+)
+from fragmenta.arithmetic.models import Model
+from fragmenta.arithmetic.operands import Bits, Operands
+from fragmenta.arithmetic.packing import (
+    DEPTH,
+    Packing,
+    column_packer,
+    row_packer,
+)
+from fragmenta.arrays.threads import cores, share_out
+from fragmenta.jit.compiler import Traced, processor, type_of
+from fragmenta.jit.trace import LANES
+from fragmenta.registers.dtype import dtype
+
+#: The most rows of a block, and the least: packing B takes time for each block.
+_ROWS, _FEW_ROWS = 256, 32
+
+# The fraction bits of float32.
+_KEPT = 23
+
+# So many products are worth a compilation.
+_WORTH_COMPILING = 1 << 15
+_COMPILED: set[Model] = set()
+
+_NONE = np.zeros(1, np.uint8)
+
+
+class _Kernels(NamedTuple):
+    steps: Traced
+    rows: Traced
+    columns: Traced
+    add: Traced
+    work: int  #: bytes that a thread needs
+
+
+def suits(given: Operands) -> bool:
+    """Whether the kernels should compute a product.
+
+    Compiling them takes some tenths of a second.  For a few products, those that take
+    less are used until others have had them compiled.
+    """
+    if not computes(given.model):
+        return False
+    return given.products >= _WORTH_COMPILING or given.model in _COMPILED
+
+
+@cache
+def computes(model: Model) -> bool:
+    """Whether the kernels compute a model."""
+    if model.form != "fused":
+        return False
+    found = fused_constants(model)
+    return (
+        (model.rounding == "rn") == (model.accumulator == "f16")
+        and found.c_least == found.rounding[-1]
+        and model.stored % LANES == 0
+        and model.products % 2 == 0
+        and model.k <= DEPTH
+        and model.keep <= _KEPT
+        and _has_fma()
+    )
+
+
+@cache
+def _has_fma() -> bool:
+    """Whether this processor multiplies and adds at once, and converts f16.
+
+    All do but old ones of Intel and AMD.
+    """
+    features = set(processor()[1].split(","))
+    return "+sse" not in features or {"+fma", "+f16c"} <= features
+
+
+@cache
+def _kernels(model: Model) -> _Kernels:
+    found = fused_constants(model)
+    forms = (found.a, found.b)
+    sources = tuple(type_of(dtype(name).bits_dtype) for name in (model.a, model.b))
+    scaled = model.scale is not None
+    wide = scaled or max(form.exponent_bits for form in forms) == 8
+    variant = FloorVariant.of(model, wide)
+    packings = [
+        Packing(source, form, variant.values, scaled, model.sparse)
+        for source, form in zip(sources, forms, strict=True)
+    ]
+    return _Kernels(
+        floor_kernel(variant),
+        row_packer(packings[0]),
+        column_packer(packings[1]),
+        ordinary_adder(variant.half),
+        work_bytes(variant.values),
+    )
+
+
+def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
+    """The result, and the blocks of it that must be computed in another way."""
+    model, kernels = given.model, _kernels(given.model)
+    rows, columns = _block_size(given)
+    across, down = -(-given.columns // columns), -(-given.rows // rows)
+    count = given.batches * across * down
+    status = np.zeros(count, np.uint8)
+    a, b, index = _in_order(given)
+    operands = (a.view(np.uint8), b.view(np.uint8), c)
+    others = (index, given.scale_a, given.scale_b)
+    extra = tuple(_NONE if each is None else each for each in others)
+    own = (given.a, given.b, *extra)
+    numbers = (
+        model.fraction,
+        model.floor,
+        model.keep,
+        given.rows,
+        given.columns,
+        given.instructions,
+        model.stored,
+        model.k,
+        model.scale_vec,
+        *(int(len(each) > 1) for each in own),
+        rows,
+        columns,
+        across,
+        down,
+        kernels.rows.address,
+        kernels.columns.address,
+        kernels.add.address if model.start == "zero" else 0,
+        given.a.itemsize,
+        given.b.itemsize,
+    )
+
+    def run(first: int, last: int) -> None:
+        work = scratch("floors", (kernels.work,), np.uint8)
+        kernels.steps(*operands, *extra, status, work, *numbers, first, last)
+
+    share_out(run, count, given.products, given.progress)
+    _COMPILED.add(model)
+    left = []
+    for number in np.flatnonzero(status):
+        tile, rest = divmod(int(number), across * down)
+        top, side = divmod(rest, across)
+        left.append(
+            Block(
+                slice(tile, tile + 1),
+                slice(top * rows, min((top + 1) * rows, given.rows)),
+                slice(side * columns, min((side + 1) * columns, given.columns)),
+            )
+        )
+    return c, left
+
+
+def _in_order(given: Operands) -> tuple[Bits, Bits, Bits | None]:
+    """A, B and the index, in the order in which products are added."""
+    model, a, b, index = given.model, given.a, given.b, given.index
+    if not model.reordered:
+        return a, b, index
+    order = np.array(model.order)
+    starts = np.arange(given.instructions)[:, None]
+    along = (starts * model.stored + order).ravel()
+    a = np.ascontiguousarray(a[..., along])
+    if index is not None:
+        return a, b, np.ascontiguousarray(index[..., along])
+    return a, np.ascontiguousarray(b[:, along]), None
+
+
+def _block_size(given: Operands) -> tuple[int, int]:
+    """Rows and columns of a block; smaller where some cores would have none."""
+    rows, columns = min(_ROWS, given.rows), min(COLUMNS, given.columns)
+    wanted = 4 * cores()
+    while (
+        given.batches * -(-given.columns // columns) * -(-given.rows // rows) < wanted
+        and rows > _FEW_ROWS
+    ):
+        rows = (rows + 1) // 2
+    return rows, columns

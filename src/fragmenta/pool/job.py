@@ -1,0 +1,130 @@
+"""A launch that a pool carries out: what is asked, and what has come of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from fragmenta.api.kernels import Result
+from fragmenta.launch.limits import Limits
+from fragmenta.pool.answers import (
+    Json,
+    error_of,
+    problem_of,
+    result_of,
+    variables_of,
+)
+from fragmenta.pool.confining import crashed
+from fragmenta.pool.frames import Bytes, frame
+from fragmenta.pool.packing import unpack
+from fragmenta.pool.questions import Question
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
+
+Answer = TypeVar("Answer")
+
+
+class Job(Future[Answer], Generic[Answer]):
+    """Work that a pool has taken on: a future, as in ``concurrent.futures``.
+
+    ``result()`` waits and returns what ``launch`` would return, or raises what it would
+    raise.  ``cancel()`` also ends a launch that is under way.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        memory: list[Bytes],
+        read: Callable[[Json], Answer],
+    ) -> None:
+        super().__init__()
+        self._question, self._memory, self._read = question, memory, read
+        self._head: Json = {}
+        self._started = False
+
+    @property
+    def limits(self) -> Limits:
+        """What it may take."""
+        return self._question.limits
+
+    def running(self) -> bool:
+        """Whether a worker has it, and has not answered yet."""
+        return self._started and not self.done()
+
+    @property
+    def arguments(self) -> list[object]:
+        """The arguments as the launch left them; arrays are new ones.
+
+        Until it is done, and if it was cancelled or its worker was ended, they are as
+        they were given.
+        """
+        return unpack(self._question.arguments, self._memory)
+
+    @property
+    def variables(self) -> dict[str, bytes]:
+        """The variables of the module after the launch, by name."""
+        return variables_of(self._head.get("variables", {}))
+
+    @property
+    def timeline(self) -> str:
+        """The picture of a launch with ``timeline=True``, as SVG."""
+        return str(self._head.get("timeline", ""))
+
+    # What follows is for the manager.
+
+    def start(self) -> list[memoryview]:
+        """A worker gets it: the question, as it is sent."""
+        self._started = True
+        head = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
+        return frame(head, self._memory)
+
+    @property
+    def key(self) -> int:
+        """Equal for questions about the same text."""
+        return hash(self._question.text.text)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each part of the answer's data."""
+        packed = self._question.arguments
+        return [packed.regions[each].size for each in packed.returned]
+
+    def finish(self, head: Json, data: list[Bytes]) -> None:
+        """A worker has answered."""
+        try:
+            error = error_of(head) if "error" in head else None
+            answer = self._read(head) if error is None else None
+        except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
+            self.fail(crashed("gave no answer that can be read"))
+            return
+        if data:
+            memory = list(self._memory)
+            for each, new in zip(self._question.arguments.returned, data, strict=True):
+                memory[each] = new
+            self._memory = memory
+        self._head = head
+        if not self.set_running_or_notify_cancel():
+            return
+        if error is not None:
+            self.set_exception(error)
+        else:
+            assert answer is not None
+            self.set_result(answer)
+
+    def fail(self, error: BaseException) -> None:
+        """There is no answer."""
+        if self.set_running_or_notify_cancel():
+            self.set_exception(error)
+
+
+def launched(head: Json) -> Result:
+    """The answer to a launch."""
+    return result_of(head["result"])
+
+
+def checked(head: Json) -> list[Problem]:
+    """The answer to a check."""
+    return [problem_of(each) for each in head["problems"]]

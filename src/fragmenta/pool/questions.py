@@ -1,0 +1,60 @@
+"""What a pool asks a worker: to launch a kernel, or to check a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypedDict
+
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.options import Watch
+from fragmenta.pool.packing import Packed
+
+
+class LaunchOptions(TypedDict, total=False):
+    """The options of ``kernel.launch`` that a worker passes on."""
+
+    cluster: object
+    cooperative: bool
+    shared: int
+    target: str | None
+    contract: bool
+    schedule: str | int | Sequence[str | int]
+    watch: bool | str | Watch
+
+
+class Text(NamedTuple):
+    """A PTX text, and what is known about its module and its kernel."""
+
+    text: str
+    file: str = ""
+    kernel: str | None = None
+    """Its name; None if there is one only."""
+    kept: dict[str, bytes] = {}  # noqa: RUF012 - it is never changed
+    """The variables of the module that have other values than the text says."""
+    names: tuple[str, ...] = ()
+    language: str = ""
+
+
+class Launch(NamedTuple):
+    """A launch."""
+
+    text: Text
+    grid: object
+    block: object
+    arguments: Packed
+    options: LaunchOptions
+    limits: Limits
+    timeline: bool = False
+    """Whether to draw what a cluster did."""
+
+
+class Check(NamedTuple):
+    """A check of a text, without running it."""
+
+    text: Text
+    target: str | None
+    limits: Limits
+    arguments: Packed = Packed([], [])
+
+
+Question = Launch | Check
