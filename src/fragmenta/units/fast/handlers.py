@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
@@ -206,6 +207,7 @@ ROUTINES = (
 """All routines that fast paths consist of."""
 
 
+@lru_cache(maxsize=4096)
 def handler(words: tuple[str, ...], operands: int) -> Handler | None:
     """The fast path of an instruction with so many operands, if there is one.
 
