@@ -26,6 +26,9 @@ from fragmenta.registers.dtype import dtype
 #: The most rows of a block, and the least: packing B takes time for each block.
 _ROWS, _FEW_ROWS = 256, 32
 
+# The fraction bits of float32.
+_KEPT = 23
+
 _NONE = np.zeros(1, np.uint8)
 
 
@@ -49,6 +52,7 @@ def suits(model: Model) -> bool:
         and model.stored % LANES == 0
         and model.products % 2 == 0
         and model.k <= DEPTH
+        and model.keep <= _KEPT
         and _has_fma()
     )
 
@@ -67,15 +71,7 @@ def _kernels(model: Model) -> _Kernels:
     sources = tuple(type_of(dtype(name).bits_dtype) for name in (model.a, model.b))
     scaled = model.scale is not None
     wide = scaled or max(form.exponent_bits for form in forms) == 8
-    variant = FloorVariant(
-        *sources,
-        model.products,
-        model.fraction,
-        model.floor,
-        model.keep,
-        wide,
-        model.sparse,
-    )
+    variant = FloorVariant.of(model, wide)
     packings = [
         Packing(source, form, variant.values, scaled, model.sparse)
         for source, form in zip(sources, forms, strict=True)
@@ -95,11 +91,14 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     across, down = -(-given.columns // columns), -(-given.rows // rows)
     count = given.batches * across * down
     status = np.zeros(count, np.uint8)
-    operands = (given.a, given.b, c)
+    operands = (given.a.view(np.uint8), given.b.view(np.uint8), c)
     others = (given.index, given.scale_a, given.scale_b)
     extra = tuple(_NONE if each is None else each for each in others)
     own = (given.a, given.b, *extra)
     numbers = (
+        model.fraction,
+        model.floor,
+        model.keep,
         given.rows,
         given.columns,
         given.instructions,
@@ -113,6 +112,8 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
         down,
         kernels.rows.address,
         kernels.columns.address,
+        given.a.itemsize,
+        given.b.itemsize,
     )
 
     def run(first: int, last: int) -> None:
