@@ -57,7 +57,8 @@ def fused(given: Operands) -> Bits:
     """Fused steps: as chains of fused multiply-adds, or product by product."""
     model = given.model
     if floored.suits(model):
-        d, left = floored.products(given, _accumulators(given, whole_of(given)))
+        sums, left = floored.products(given, _accumulators(given, whole_of(given)))
+        d = _result(sums, model.accumulator)
     else:
         d, left = np.empty(given.shape, _BITS[model.accumulator]), None
     _one_by_one(given, d, left)

@@ -9,7 +9,13 @@ import numpy as np
 
 from fragmenta.arithmetic.blocks import Block, scratch
 from fragmenta.arithmetic.constants import fused_constants
-from fragmenta.arithmetic.floors import COLUMNS, FloorVariant, floor_kernel, work_bytes
+from fragmenta.arithmetic.floors import (
+    COLUMNS,
+    FloorVariant,
+    floor_kernel,
+    ordinary_adder,
+    work_bytes,
+)
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.packing import (
@@ -36,18 +42,18 @@ class _Kernels(NamedTuple):
     steps: Traced
     rows: Traced
     columns: Traced
+    add: Traced
     work: int  #: bytes that a thread needs
 
 
 @cache
 def suits(model: Model) -> bool:
     """Whether the kernels compute a model."""
-    if model.form != "fused" or model.accumulator != "f32" or model.rounding != "rz":
+    if model.form != "fused":
         return False
     found = fused_constants(model)
     return (
-        model.start == "c"
-        and not model.reordered
+        (model.rounding == "rn") == (model.accumulator == "f16")
         and found.c_least == found.rounding[-1]
         and model.stored % LANES == 0
         and model.products % 2 == 0
@@ -80,6 +86,7 @@ def _kernels(model: Model) -> _Kernels:
         floor_kernel(variant),
         row_packer(packings[0]),
         column_packer(packings[1]),
+        ordinary_adder(variant.half),
         work_bytes(variant.values),
     )
 
@@ -91,8 +98,9 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     across, down = -(-given.columns // columns), -(-given.rows // rows)
     count = given.batches * across * down
     status = np.zeros(count, np.uint8)
-    operands = (given.a.view(np.uint8), given.b.view(np.uint8), c)
-    others = (given.index, given.scale_a, given.scale_b)
+    a, b, index = _in_order(given)
+    operands = (a.view(np.uint8), b.view(np.uint8), c)
+    others = (index, given.scale_a, given.scale_b)
     extra = tuple(_NONE if each is None else each for each in others)
     own = (given.a, given.b, *extra)
     numbers = (
@@ -112,6 +120,7 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
         down,
         kernels.rows.address,
         kernels.columns.address,
+        kernels.add.address if model.start == "zero" else 0,
         given.a.itemsize,
         given.b.itemsize,
     )
@@ -132,7 +141,21 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
                 slice(side * columns, min((side + 1) * columns, given.columns)),
             )
         )
-    return c.view(np.uint32), left
+    return c, left
+
+
+def _in_order(given: Operands) -> tuple[Bits, Bits, Bits | None]:
+    """A, B and the index, in the order in which products are added."""
+    model, a, b, index = given.model, given.a, given.b, given.index
+    if not model.reordered:
+        return a, b, index
+    order = np.array(model.order)
+    starts = np.arange(given.instructions)[:, None]
+    along = (starts * model.stored + order).ravel()
+    a = np.ascontiguousarray(a[..., along])
+    if index is not None:
+        return a, b, np.ascontiguousarray(index[..., along])
+    return a, np.ascontiguousarray(b[:, along]), None
 
 
 def _block_size(given: Operands) -> tuple[int, int]:

@@ -26,7 +26,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fragmenta.arithmetic.chain import MODES, set_rounding
-from fragmenta.arithmetic.elements import Rounding, settle, to_float32
+from fragmenta.arithmetic.elements import (
+    Rounding,
+    add_ordinary,
+    power_of,
+    power_of_two,
+    settle,
+    to_float32,
+)
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.packing import CLIP, DEPTH, GROUP, NOTHING
 from fragmenta.arrays.once import once
@@ -35,6 +42,7 @@ from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
+    I1,
     I8,
     I16,
     I32,
@@ -81,6 +89,8 @@ class FloorVariant(NamedTuple):
     values: Type  #: of the chain
     room: int  #: sums of products have fewer than 2**room units
     short: bool  #: whether results keep fewer than 23 fraction bits
+    half: bool  #: whether accumulators are f16, rounded to nearest
+    from_zero: bool  #: whether c is added last, by an ordinary addition
     wide: bool  #: whether exponents are relative to a base
     sparse: bool
 
@@ -91,8 +101,11 @@ class FloorVariant(NamedTuple):
         most = model.products << (model.fraction + 2)
         room = next(bits for bits in (22, 30, 31, 50) if most <= 1 << bits)
         values = F32 if room == 22 else F64  # float32 has 22 bits for either sign
-        short = model.keep < 23
-        return cls(model.products, values, room, short, wide, model.sparse)
+        half, short = model.accumulator == "f16", model.keep < 23
+        zero = model.start == "zero"
+        return cls(
+            model.products, values, room, short, half, zero, wide, model.sparse
+        )
 
 
 class FloorNumbers(NamedTuple):
@@ -123,6 +136,7 @@ class FloorSizes(NamedTuple):
     down: Value
     pack_rows: Value  #: addresses of the packers
     pack_columns: Value
+    add: Value  #: the address of what adds c last
     a_size: Value  #: bytes of an element
     b_size: Value
     first: Value
@@ -146,6 +160,7 @@ class Work(NamedTuple):
     special: Memory
     totals: Memory
     exponents: Memory
+    held: Memory
 
     @classmethod
     def of(cls, memory: Memory, values: Type) -> Work:
@@ -174,6 +189,7 @@ def _parts(values: Type) -> list[tuple[Type, int]]:
         (I32, LANES),
         (I64, _ALL),
         (I16, _ALL),
+        (F32, _ALL),
     ]
 
 
@@ -314,9 +330,40 @@ def _block(
                 place = (tile * p.rows + top + m) * p.columns + column
                 sums = Sums(d, place, p.columns, rows - m, p.columns - column)
                 _load(code, w.sums, sums)
-                with code.loop(some * p.stored, step=v.products) as product:
-                    _step(step, _panel(panel), product)
+                with code.loop(some) as instruction:
+                    _instruction(step, p, _panel(panel), instruction * p.stored)
                 _store(code, w.sums, sums)
+
+
+def _instruction(step: Step, p: FloorSizes, at: Panel, first: Value) -> None:
+    """The steps of one instruction."""
+    code, v, _, w = step
+    if v.from_zero:
+        held = w.sums.lanes(0, _ALL)
+        w.held[0] = held
+        w.sums[0] = held.lift(0.0)
+    with code.loop(p.stored, step=v.products) as product:
+        _step(step, at, first + product)
+    if v.from_zero:
+        set_rounding(code, code.constant(MODES["rn"], I32))
+        call_address(p.add, [w.held, w.sums])
+        set_rounding(code, code.constant(MODES["rz"], I32))
+
+
+@once
+def ordinary_adder(half: bool) -> Traced:
+    """A kernel that adds c to the sums of an instruction.
+
+    It is compiled apart from the steps, which round in another mode.
+    """
+
+    @kernel(held=pointer(F32), sums=pointer(F32))
+    def add_last(code: Code, held: Memory, sums: Memory) -> None:
+        with code.loop(_ALL, step=LANES) as lane:
+            x, y = (convert(each.lanes(lane), F64) for each in (held, sums))
+            sums[lane] = to_float32(add_ordinary(x, y, half))
+
+    return add_last
 
 
 def _panel(panel: Value) -> Panel:
@@ -390,11 +437,13 @@ def _step(step: Step, at: Panel, product: Value) -> None:
     sums = _chain(step, at, product, starts)
     counts = _counts(step, at, product, _limits(e, base, step))
     units = _joined([_units(*each) for each in zip(sums, starts, strict=True)])
-    large = _large(v, units, sums, starts)
+    large = None if v.half else _large(v, units, sums, starts)
     if large is not None:
         unusual = unusual | large
     x = w.sums.lanes(0, _ALL)
-    new = code.variable(_settled(x, e, units + counts, step))
+    new = code.variable(x)
+    if not v.half:
+        new.value = _settled(x, e, units + counts, step)
     with code.when(unusual):
         for row in range(GROUP):
             whole = convert(bits_of(sums[row]) - bits_of(starts[row]), I64)
@@ -434,7 +483,7 @@ def _exponents(step: Step, at: Panel, product: Value) -> Exponents:
     else:
         e = larger(top, field - 127)
         odd = compare_unsigned(">", e - _NARROW, _MOST - _NARROW)
-    unusual = any_lane(odd)
+    unusual = code.constant(1, I1) if v.half else any_lane(odd)
     chosen = code.variable(e)
     with code.when(unusual):
         chosen.value = _unusual_exponents(step, top, base)
@@ -496,7 +545,7 @@ def _unusual_exponents(step: Step, top: Value, base: Value | None) -> Value:
     floor = convert(n.floor, I16)
     x = w.sums.lanes(0, _ALL)
     field = _field(x)
-    own = select(field == 0, field.lift(-126), field - 127)
+    own = larger(field - 127, -14 if v.half else -126)
     own = select((field != 255) & (x != 0), own, floor)
     nothing = top < (_NARROW if base is None else NOTHING + 1)
     if base is not None:
@@ -612,11 +661,26 @@ def _settled(x: Value, e: Value, units: Value, step: Step) -> Value:
 
 def _settle_apart(step: Step) -> None:
     """The same in float64, for every exponent and every sum."""
-    code, _, n, w = step
-    least = code.constant(-126, I64)
-    rounding = Rounding(*(convert(each, I64) for each in n), least, False)
+    code, v, n, w = step
+    least = code.constant(-14 if v.half else -126, I64)
+    rounding = Rounding(*(convert(each, I64) for each in n), least, v.half)
     with code.loop(GROUP) as row:
         x = convert(w.sums.lanes(row * LANES), F64)
         e = convert(w.exponents.lanes(row * LANES), I32)
         total = convert(w.totals.lanes(row * LANES), F64)
-        w.sums[row * LANES] = to_float32(settle(x, e, total, None, rounding))
+        rounded = settle(x, e, total, None, rounding, nearest_by_floors)
+        w.sums[row * LANES] = to_float32(rounded)
+
+
+def nearest_by_floors(x: Value, keep: Value, least: Value) -> Value:
+    """x rounded to nearest even with ``keep`` fraction bits, while floats round down.
+
+    Adding and subtracting a large number rounds down to a multiple of a unit.
+    """
+    power = larger(power_of(x), least) - keep
+    unit = power_of_two(power)
+    large = 1.5 * power_of_two(power + 52)
+    above = x + 0.5 * unit
+    down = (above + large) - large
+    even = (down + 2.0 * large) - 2.0 * large
+    return select((down == above) & (even != down), down - unit, down)
