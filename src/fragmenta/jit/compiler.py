@@ -57,6 +57,9 @@ class Engine(Protocol):
     def get_function_address(self, name: str) -> int:
         """Where the machine code of a function begins."""
 
+    def get_global_value_address(self, name: str) -> int:
+        """Where a global variable is."""
+
 
 class Pointer(NamedTuple):
     """A parameter that is an array."""
@@ -119,9 +122,15 @@ class Traced:
         parameters: Mapping[str, Type | Pointer],
         trace: Trace,
         returns: Type | None = None,
+        calls: Mapping[str, Traced] | None = None,
     ) -> None:
+        """Trace a function; ``calls`` are those that it calls, by name.
+
+        The trace finds the address of one with :func:`address_of_call`.
+        """
         self.name = name
         self.parameters = parameters
+        self.calls = calls or {}
         self._trace = trace
         self._returns = returns
         self._lock = Lock()
@@ -166,7 +175,11 @@ class Traced:
         """The machine code, ready to be called."""
         with self._lock:
             if self._call is None:
+                addresses = {name: each.address for name, each in self.calls.items()}
                 self._engine, self._address = _load(self.name, self.text())
+                for name, address in addresses.items():
+                    place = self._engine.get_global_value_address(name)
+                    ctypes.c_int64.from_address(place).value = address
                 kinds = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
                     for of in self.parameters.values()
@@ -208,6 +221,20 @@ def kernel(**parameters: Type | Pointer) -> Callable[[Trace], Traced]:
         return Traced(trace.__name__, parameters, trace)
 
     return make
+
+
+def address_of_call(code: Code, name: str) -> Value:
+    """The address of a function that a traced function calls.
+
+    Addresses change from process to process, and machine code is kept.  So they are in
+    variables beside it, which are set when it is loaded.
+    """
+    module = code.builder.module
+    held = module.globals.get(name)
+    if held is None:
+        held = ir.GlobalVariable(module, I64, name)
+        held.initializer = ir.Constant(I64, 0)
+    return Value(code.builder, code.builder.load(held))
 
 
 def _machine(level: int = 3) -> TargetMachine:
