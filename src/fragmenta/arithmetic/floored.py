@@ -35,6 +35,10 @@ _ROWS, _FEW_ROWS = 256, 32
 # The fraction bits of float32.
 _KEPT = 23
 
+# So many products are worth a compilation.
+_WORTH_COMPILING = 1 << 15
+_COMPILED: set[Model] = set()
+
 _NONE = np.zeros(1, np.uint8)
 
 
@@ -46,8 +50,19 @@ class _Kernels(NamedTuple):
     work: int  #: bytes that a thread needs
 
 
+def suits(given: Operands) -> bool:
+    """Whether the kernels should compute a product.
+
+    Compiling them takes some tenths of a second.  For a few products, those that take
+    less are used until others have had them compiled.
+    """
+    if not computes(given.model):
+        return False
+    return given.products >= _WORTH_COMPILING or given.model in _COMPILED
+
+
 @cache
-def suits(model: Model) -> bool:
+def computes(model: Model) -> bool:
     """Whether the kernels compute a model."""
     if model.form != "fused":
         return False
@@ -65,9 +80,12 @@ def suits(model: Model) -> bool:
 
 @cache
 def _has_fma() -> bool:
-    """Whether this processor has fused multiply-adds: all but old ones of Intel."""
-    _, features = processor()
-    return "+sse" not in features or "+fma" in features.split(",")
+    """Whether this processor multiplies and adds at once, and converts f16.
+
+    All do but old ones of Intel and AMD.
+    """
+    features = set(processor()[1].split(","))
+    return "+sse" not in features or {"+fma", "+f16c"} <= features
 
 
 @cache
@@ -130,6 +148,7 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
         kernels.steps(*operands, *extra, status, work, *numbers, first, last)
 
     share_out(run, count, given.products, given.progress)
+    _COMPILED.add(model)
     left = []
     for number in np.flatnonzero(status):
         tile, rest = divmod(int(number), across * down)

@@ -103,9 +103,7 @@ class FloorVariant(NamedTuple):
         values = F32 if room == 22 else F64  # float32 has 22 bits for either sign
         half, short = model.accumulator == "f16", model.keep < 23
         zero = model.start == "zero"
-        return cls(
-            model.products, values, room, short, half, zero, wide, model.sparse
-        )
+        return cls(model.products, values, room, short, half, zero, wide, model.sparse)
 
 
 class FloorNumbers(NamedTuple):

@@ -151,10 +151,8 @@ def _relative(found: Element, base: Value | None) -> tuple[Value, Value]:
     power, low = found.power, found.low
     if base is not None:
         power, low = larger(power - base, CLIP), larger(low - base, _LOW_CLIP)
-    return (
-        convert(select(found.zero, NOTHING, power), I8),
-        convert(select(found.zero, _NEVER, low), I8),
-    )
+    power, low = convert(power, I8), convert(low, I8)
+    return select(found.zero, NOTHING, power), select(found.zero, _NEVER, low)
 
 
 # -- columns ------------------------------------------------------------------
