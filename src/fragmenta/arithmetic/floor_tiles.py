@@ -27,7 +27,7 @@ from fragmenta.arithmetic.elements import (
     wide_value,
 )
 from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
-from fragmenta.arithmetic.floored import suits
+from fragmenta.arithmetic import floored
 from fragmenta.arithmetic.floors import (
     FloorNumbers,
     FloorVariant,
@@ -118,7 +118,7 @@ PARAMETERS = {
 def computes(model: Model, rows: int) -> bool:
     """Whether the kernels compute an instruction with so many rows."""
     return (
-        suits(model)
+        floored.computes(model)
         and (model.accumulator, model.c, model.d) == ("f32",) * 3
         and (model.rounding, model.start, model.scale) == ("rz", "c", None)
         and not model.reordered

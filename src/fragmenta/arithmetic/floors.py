@@ -262,7 +262,7 @@ def _block(
     step: Step, p: FloorSizes, memories: tuple[Memory, ...], number: Value
 ) -> None:
     """One block, in parts along k."""
-    code, v, _, w = step
+    code, w = step.code, step.w
     a, b, d, index, scale_a, scale_b = memories
     tile, rest = number // (p.across * p.down), number % (p.across * p.down)
     top, side = rest // p.across * p.block_rows, rest % p.across * p.block_columns
@@ -280,16 +280,16 @@ def _block(
             at = tile * p.own_b * p.instructions * p.k + first * p.k
             at_scale = tile * p.own_scale_b * scales + first * p.scale_vec
             per_scale = p.k // larger(p.scale_vec, 1)
-            place = _panel(panel)
+            to = _panel(panel)
             call_address(
                 p.pack_columns,
                 [
                     _from(b, (at * p.columns + column) * p.b_size),
                     _from(scale_b, at_scale * p.columns + column),
-                    _from(w.b_values, place.values),
-                    _from(w.b_powers, place.powers),
-                    _from(w.b_lows, place.lows),
-                    _from(w.b_base, place.base),
+                    _from(w.b_values, to.values),
+                    _from(w.b_powers, to.powers),
+                    _from(w.b_lows, to.lows),
+                    _from(w.b_base, to.base),
                     w.special,
                     some * p.k,
                     p.columns,
@@ -392,8 +392,7 @@ class Sums(NamedTuple):
 
 def _load(code: Code, to: Memory, sums: Sums) -> None:
     """Copy accumulators; beyond the last row or column there are ones."""
-    for row in range(GROUP):
-        to[row * LANES] = code.constant(1.0, F32).in_all_lanes()
+    to[0] = code.constant(1.0, F32).in_all_lanes(_ALL)
     whole = sums.columns_left >= LANES
     with code.loop(smaller(sums.rows_left, GROUP)) as row:
         at = sums.place + row * sums.columns
@@ -661,7 +660,8 @@ def _settle_apart(step: Step) -> None:
     """The same in float64, for every exponent and every sum."""
     code, v, n, w = step
     least = code.constant(-14 if v.half else -126, I64)
-    rounding = Rounding(*(convert(each, I64) for each in n), least, v.half)
+    fraction, floor, keep = (convert(each, I64) for each in n)
+    rounding = Rounding(fraction, floor, keep, least, v.half)
     with code.loop(GROUP) as row:
         x = convert(w.sums.lanes(row * LANES), F64)
         e = convert(w.exponents.lanes(row * LANES), I32)
