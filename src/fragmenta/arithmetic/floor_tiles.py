@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fragmenta.arithmetic import floored
 from fragmenta.arithmetic.chain import MODES, set_rounding
 from fragmenta.arithmetic.constants import fused_constants
 from fragmenta.arithmetic.elements import (
@@ -27,7 +28,6 @@ from fragmenta.arithmetic.elements import (
     wide_value,
 )
 from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
-from fragmenta.arithmetic import floored
 from fragmenta.arithmetic.floors import (
     FloorNumbers,
     FloorVariant,
@@ -147,11 +147,14 @@ def instruction_kernels(model: Model) -> dict[str, Traced]:
     sizes = (size_of(of) for of in sources(model))
     numbers = model.fraction, model.floor, model.keep
     of = TileVariant(variant, numbers, model.stored, model.k, *sizes)
+    kernels = {
+        "tile_steps": (tile_kernel(of), of),
+        "careful_steps": (careful_kernel(model), (model, found)),
+        "pack_rows": (row_packer(rows), rows),
+        "pack_columns": (column_packer(columns), columns),
+    }
     return {
-        "tile_steps": tile_kernel(of),
-        "careful_steps": careful_kernel(model),
-        "pack_rows": row_packer(rows),
-        "pack_columns": column_packer(columns),
+        name: made.kept(("arithmetic",), key) for name, (made, key) in kernels.items()
     }
 
 
