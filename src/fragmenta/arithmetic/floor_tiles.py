@@ -5,8 +5,8 @@ instruction: all rows of A are packed first, then each panel of eight columns of
 packed and multiplied by every group of four rows.  A *tile* is a group of rows and a
 panel.
 
-The accumulators are float32 registers of a warp or a warpgroup.  A tile has sixteen
-lanes of two registers: the even columns, and the odd ones.
+The accumulators are in registers of a warp or a warpgroup.  A tile has sixteen lanes:
+of two registers, for the even columns and the odd ones; or of one, if it holds two f16.
 
 A tile that these steps cannot compute is left as it is, and :func:`careful_kernel`
 computes it product by product.  That is so if an element is infinite or NaN, or if
@@ -69,7 +69,11 @@ from fragmenta.jit.trace import (
     call_address,
     convert,
     float_of,
+    half_bits,
+    half_of,
+    is_nan,
     picked,
+    select,
     size_of,
 )
 from fragmenta.registers.dtype import dtype
@@ -99,7 +103,7 @@ class Tiles(NamedTuple):
     groups: Value
     panels: Value
     panel_step: Value  #: from one panel to the next in D
-    odd_step: Value  #: from even to odd columns in D
+    odd_step: Value  #: from even to odd columns in D, if it is f32
 
 
 PARAMETERS = {
@@ -119,8 +123,9 @@ def computes(model: Model, rows: int) -> bool:
     """Whether the kernels compute an instruction with so many rows."""
     return (
         floored.computes(model)
-        and (model.accumulator, model.c, model.d) == ("f32",) * 3
-        and (model.rounding, model.start, model.scale) == ("rz", "c", None)
+        and model.c == model.d == model.accumulator
+        and model.start == "c"
+        and model.scale is None
         and not model.reordered
         and rows * model.stored <= MOST_A
         and model.k <= MOST_K
@@ -174,17 +179,26 @@ def _first(given: Tiles, panel: Value, group: Value) -> Value:
     return panel * given.panel_step + convert(given.tops[group], I64)
 
 
-def _read(given: Tiles, first: Value, rows: int) -> Value:
-    """The accumulators of some rows of a tile."""
-    half = rows * LANES // 2
-    places = [side + lane for lane in range(half) for side in (0, half)]
-    even, odd = (given.d.lanes(at, half) for at in (first, first + given.odd_step))
+def _read(given: Tiles, first: Value, rows: int, half: bool) -> Value:
+    """The accumulators of some rows of a tile, as float32."""
+    count = rows * LANES
+    if half:
+        found = given.d.view(I16).lanes(first, count)
+        return half_of(found & convert(given.kept, I16).in_all_lanes(count))
+    places = [side + lane for lane in range(count // 2) for side in (0, count // 2)]
+    even, odd = (
+        given.d.lanes(at, count // 2) for at in (first, first + given.odd_step)
+    )
     bits = bits_of(picked(even, places, odd))
-    return float_of(bits & given.kept.in_all_lanes(rows * LANES))
+    return float_of(bits & given.kept.in_all_lanes(count))
 
 
-def _write(given: Tiles, first: Value, x: Value) -> None:
+def _write(given: Tiles, first: Value, x: Value, half: bool) -> None:
     """Write the accumulators of some rows of a tile."""
+    if half:
+        bits = half_bits(x)
+        given.d.view(I16)[first] = select(is_nan(x), bits.lift(0x7FFF), bits)
+        return
     for side, at in enumerate((first, first + given.odd_step)):
         given.d[at] = picked(x, range(side, x.type.count, 2))
 
@@ -325,11 +339,11 @@ def _tile(
     numbers = FloorNumbers(*(code.constant(number, I32) for number in of.numbers))
     zero = code.constant(0, I64)
     first = _first(given, panel, group)
-    w.sums[0] = _read(given, first, GROUP)
+    w.sums[0] = _read(given, first, GROUP, of.steps.half)
     with code.loop(of.stored, step=of.steps.products) as product:
         _step(Step(code, of.steps, numbers, w), Panel(zero, zero, zero, zero), product)
     with code.when(w.special[0] == 0):
-        _write(given, first, w.sums.lanes(0, _ALL))
+        _write(given, first, w.sums.lanes(0, _ALL), of.steps.half)
 
 
 # -- with care ----------------------------------------------------------------
@@ -373,7 +387,7 @@ def careful_kernel(model: Model) -> Traced:
             with code.loop(given.groups * GROUP) as row:
                 group = row // GROUP
                 with code.when(given.todo[panel * given.groups + group] != 0):
-                    within = row % GROUP * (LANES // 2)
+                    within = row % GROUP * (LANES if variant.half else LANES // 2)
                     first = _first(given, panel, group) + within
                     start = row * stored
                     at = Products(
@@ -386,11 +400,11 @@ def careful_kernel(model: Model) -> Traced:
                         zero if places is None else start,
                         zero,
                     )
-                    c = convert(_read(given, first, 1), F64)
+                    c = convert(_read(given, first, 1, variant.half), F64)
                     x = fused_instruction(
                         code, at, zero, c, r.c_least, depth, r, variant
                     )
-                    _write(given, first, to_float32(x))
+                    _write(given, first, to_float32(x), variant.half)
 
     return careful_steps
 

@@ -34,7 +34,7 @@ from fragmenta.registers.fragment import Fragment
 
 
 class Accumulators(NamedTuple):
-    """Where the tiles of D are in its registers."""
+    """Where the tiles of D are in its registers, in elements."""
 
     tops: tuple[int, ...]  #: where each group of rows begins
     panels: int
@@ -50,15 +50,15 @@ def accumulators(part: Fragment) -> Accumulators | None:
     >>> accumulators(fm.mma("m16n8k16", a="f16", d="f32").d)
     Accumulators(tops=(0, 16, 64, 80), panels=1, panel_step=0, odd_step=32)
     """
-    if part.dtype.bits != 32 or len(part.shape) > 2:
+    if part.dtype.name not in ("f32", "f16") or len(part.shape) > 2:
         return None
     places = items_of(part, "col", single=True).places
     panels, _, _ = places.shape
     tops, starts = places[0, ::GROUP, 0], places[:, 0, 0]
     step = int(starts[1]) if panels > 1 else 0
     odd = int(places[0, 0, 1])
-    row, column = np.divmod(np.arange(GROUP * LANES), LANES)
-    tile = row * (LANES // 2) + column // 2 + column % 2 * odd
+    pair, side = np.divmod(np.arange(GROUP * LANES), 2)
+    tile = pair * part.elements + side * odd
     expected = np.arange(panels)[:, None, None] * step + tops[:, None] + tile
     if (expected.ravel() != places.ravel()).any():
         return None
