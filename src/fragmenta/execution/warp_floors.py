@@ -1,22 +1,31 @@
-"""Calls the kernels of :mod:`fragmenta.arithmetic.floor_tiles` for one instruction.
+"""Calls the kernels of :mod:`fragmenta.arithmetic.floor_tiles` for one ``wgmma``.
 
 The elements of A and B are copied from registers or shared memory to where the kernels
-want them.  D stays where it is.
+want them.  D stays in its registers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.arithmetic.floor_tiles import Tiles, call_kernels, computes, sources
+from fragmenta.arithmetic.floor_tiles import (
+    Tiles,
+    call_kernels,
+    computes,
+    instruction_kernels,
+    sources,
+)
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.packing import GROUP
+from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, Side, metadata_index
 from fragmenta.execution.warp_registers import items_of
 from fragmenta.isa.instruction import Instruction
+from fragmenta.jit.compiler import Traced
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
@@ -70,19 +79,29 @@ def floors_compute(op: Instruction, model: Model) -> bool:
     return computes(model, op.shape[0]) and accumulators(op.d) is not None
 
 
+def form_of(op: Instruction, model: Model) -> Callable[[Code, Given], Value]:
+    """What computes an instruction: these kernels, or the form of its model."""
+    return floors if floors_compute(op, model) else FORMS[model.form]
+
+
+def kernels_of(op: Instruction, model: Model) -> dict[str, Traced]:
+    """The kernels that :func:`form_of` calls."""
+    return instruction_kernels(model) if floors_compute(op, model) else {}
+
+
 def floors(code: Code, given: Given) -> Value:
     """Compute D; 1 if a metadata code is illegal, otherwise 0."""
     op, model = given.op, given.model
     found = accumulators(op.d)
     assert found is not None
     types = sources(model)
-    a = given.a.rows if given.a.rows is not None else rows_of(code, given.a, types[0])
-    b = panels_of(code, given.b, types[1])
+    a, b = rows_of(code, given.a, types[0]), panels_of(code, given.b, types[1])
     index, illegal = a, code.constant(0, I32)
     if op.sparse:
         index, illegal = metadata_index(code, given)
     groups, panels = len(found.tops), found.panels
-    kept = code.constant(-1, I32) if given.kept is None else given.kept
+    assert given.kept is not None
+    assert given.c is given.d
     sizes = groups, panels, found.panel_step, found.odd_step
     tiles = Tiles(
         a.view(I8),
@@ -92,7 +111,7 @@ def floors(code: Code, given: Given) -> Value:
         code.table(found.tops, I32),
         code.scratch(I8, groups * panels),
         code.scratch(I32, 1),
-        kept,
+        given.kept,
         *(code.constant(number, I64) for number in sizes),
     )
     call_kernels(code, tiles)

@@ -54,7 +54,6 @@ class Side(NamedTuple):
     slot: Container
     depth: int  #: elements of a panel along k
     flipped: int = 0  #: the bits of every element that are inverted
-    rows: Memory | None = None  #: all elements row by row, if they are so, too
 
     def panels(self, code: Code) -> Panels:
         """The elements."""
