@@ -263,7 +263,8 @@ def row_packer(of: Packing) -> Traced:
 
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
-    ``places`` holds the k of each element, and ``signs`` where B's lowest bits are.
+    ``places`` says where the eight columns of B for each element are in a panel, and
+    ``signs`` where their lowest bits are.
     """
 
     @kernel(
@@ -337,8 +338,9 @@ def row_packer(of: Packing) -> Traced:
                 if of.sparse:
                     place = convert(index.lanes(start + q), I32, signed=False)
                     first = convert(q // p.stored * p.k, I32)
-                    places[row * DEPTH + q] = place + first
-                    signs[row * DEPTH + q] = ((place + first) * 2 + negative) * LANES
+                    eight = (place + first) * LANES
+                    places[row * DEPTH + q] = eight
+                    signs[row * DEPTH + q] = eight * 2 + negative * LANES
                 else:
                     even, odd = (
                         picked(negative, range(side, LANES, 2)) for side in range(2)
