@@ -121,7 +121,7 @@ class LaunchWatch:
     def close(self) -> None:
         """Free everything: the launch has ended."""
         for each in self.observers:
-            vars(each).clear()
+            each.close()
         vars(self).clear()
 
     def _kept(self) -> dict[int, Sequence[Note]]:
