@@ -10,18 +10,21 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import catalogue
 from fragmenta.arithmetic import multiply
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget
 from fragmenta.evidence.variants import Variant
 from fragmenta.evidence.warpgroup import WarpgroupCase
 from fragmenta.execution.mma import numeric_model
+from fragmenta.execution.warp_floors import floors_compute
 from fragmenta.execution.warpgroup import warpgroup_function
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.tiles import read_tile
 from fragmenta.shared.tiles import tile as shared_tile
+from tests.arithmetic.inputs import KINDS, operands, worth_compiling
 from tests.thinning import THOROUGH
 
-from .warpgroups import TARGET, computed, differences, inputs, recorded
+from .warpgroups import TARGET, computed, differences, function_for, inputs, recorded
 from .warps import columns, nibbles
 
 DENSE, SPARSE = "wgmma.mma_async.sync.aligned", "wgmma.mma_async.sp.sync.aligned"
@@ -47,6 +50,79 @@ def test_the_bits_of_execute(text, variant):
     differ, compared = differences(fm.find(text), variant, 8, 5)
     assert compared
     assert not differ
+
+
+# ── chains of fused multiply-adds ───────────────────────────────────────────
+
+
+def by_chains(op):
+    return floors_compute(op, numeric_model(op, TARGET))
+
+
+def test_every_wgmma_of_floats_is_computed_by_chains():
+    every = [op for family in ("wgmma", "wgmma.sp") for op in catalogue(family)]
+    some = [op for op in every if op.shape.n in (8, 24, 256)]
+    wrong = [op for op in some if by_chains(op) == op.types["a"].is_integer]
+    assert len(some) > 100
+    assert not wrong
+
+
+@pytest.mark.parametrize("text, variant", [e for e in SOME if by_chains(fm.find(e[0]))])
+def test_chains_give_the_bits_of_single_products(text, variant):
+    """For every kind of numbers, also beside those that chains cannot add."""
+    op, rng = fm.find(text), np.random.default_rng(7)
+    how = numeric_model(op, TARGET)
+    for kind in KINDS:
+        a, b, c, _ = operands(rng, how, kind, 1, 64, op.shape.n)
+        metadata, more = None, {}
+        if op.sparse:
+            codes = rng.choice(op.granularity.codes(), (1, 128, 8))
+            metadata = nibbles(codes)
+            more["index"] = columns(op, metadata, variant.selector)
+        with worth_compiling(1 << 62):
+            expected = multiply(
+                signed(op, "a", a, variant.scale_a),
+                signed(op, "b", b, variant.scale_b),
+                c,
+                how,
+                **more,
+            )
+        found = multiplied(op, variant, a[0], b[0], c[0], metadata)
+        assert np.array_equal(found, expected[0]), kind
+
+
+def signed(op, name, bits, scale):
+    """Raw bits, times a sign."""
+    top = bits.dtype.type(1 << (op.types[name].bits - 1))
+    return bits if scale == 1 else bits ^ top
+
+
+def multiplied(op, variant, a, b, c, metadata):
+    """The raw bits of D, of a function that is given raw bits."""
+    types = op.types["a"], op.types["b"], op.types["d"]
+    a, b, c = (of.decode(bits) for of, bits in zip(types, (a, b, c), strict=True))
+    image, at_b = shared_tile(op, "B", b, major=("k", "mn")[variant.trans_b])
+    registers, words = None, [at_b.encode()]
+    if variant.a_registers:
+        registers = op.a.pack(a).T.copy()
+    else:
+        major = ("k", "mn")[variant.trans_a]
+        image, at_a = shared_tile(op, "A", a, major=major, image=image)
+        words = [at_a.encode(), *words]
+    d = op.c.pack(c).T.copy()
+    result = function_for(op, variant)(
+        d,
+        registers,
+        np.array(words, np.uint64),
+        image,
+        None if metadata is None else metadata.ravel(),
+        np.array([1, variant.selector or 0], np.int64),
+    )
+    assert result == 0
+    return op.d.unpack_bits(d.T.copy())
+
+
+# ── an H200 ─────────────────────────────────────────────────────────────────
 
 
 def test_the_bits_of_an_h200():

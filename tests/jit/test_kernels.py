@@ -8,7 +8,13 @@ import pytest
 
 from fragmenta import progress
 from fragmenta.jit import compiler
-from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.compiler import (
+    Traced,
+    address_of_call,
+    digest_of,
+    kernel,
+    pointer,
+)
 from fragmenta.jit.trace import (
     F32,
     F64,
@@ -17,6 +23,7 @@ from fragmenta.jit.trace import (
     I64,
     LANES,
     any_lane,
+    call_address,
     compare_unsigned,
     convert,
     fma,
@@ -194,6 +201,55 @@ def test_a_view_has_the_same_bytes():
     x, out = np.array([0x04030201, -1], np.int32), np.zeros(8, np.uint8)
     bytes_of(x, out)
     assert (out == x.view(np.uint8)).all()
+
+
+def twice_and_once_more(traced):
+    """A kernel that doubles a number, and one that calls it and adds 1."""
+
+    def double(code, x):
+        traced.append("double")
+        x[0] = x[0] * 2
+
+    def more(code, x):
+        traced.append("more")
+        call_address(address_of_call(code, "double"), [x])
+        x[0] = x[0] + 1
+
+    inner = Traced("double", {"x": pointer(I32)}, double)
+    return inner, Traced("more", {"x": pointer(I32)}, more, calls={"double": inner})
+
+
+def test_a_function_calls_another_by_name(monkeypatch, tmp_path):
+    """Also when its machine code was made in another process."""
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    for _ in range(2):
+        _, outer = twice_and_once_more([])
+        x = np.array([5], np.int32)
+        outer(x)
+        assert x.tolist() == [11]
+
+
+def test_a_kept_function_is_not_traced_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    traced = []
+    for key, expected in (
+        (1, ["double", "more"]),
+        (1, ["more"]),
+        (2, ["double", "more"]),
+    ):
+        inner, outer = twice_and_once_more(traced)
+        inner.kept((), key)
+        x = np.array([5], np.int32)
+        outer(x)
+        assert x.tolist() == [11]
+        assert traced == expected
+        traced.clear()
+
+
+def test_what_is_kept_depends_on_the_text_of_modules():
+    digests = {digest_of(), digest_of("arithmetic"), digest_of("arrays")}
+    assert len(digests) == 3
+    assert digest_of("arithmetic") in digests
 
 
 def test_a_function_returns_a_number_and_has_an_address():

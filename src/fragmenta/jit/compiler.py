@@ -21,7 +21,7 @@ from llvmlite.binding import ffi
 
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.forking import Lock
-from fragmenta.arrays.threads import share_out
+from fragmenta.arrays.threads import WORTH_THREADS, share_out
 from fragmenta.errors import one_of
 from fragmenta.jit.cache import Cache
 from fragmenta.jit.llvm import Type
@@ -84,9 +84,6 @@ _KINDS = {
     F64: (np.float64,),
 }
 _Scalar: TypeAlias = "type[ctypes._SimpleCData[int] | ctypes._SimpleCData[float]]"
-#: As many products take about as long as a compilation.
-_LONG = 1 << 24
-
 _ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
 _SCALARS: dict[Type, _Scalar] = {
     I32: ctypes.c_int32,
@@ -279,7 +276,7 @@ def _compile_all(functions: list[Traced]) -> None:
             each.compile()
 
     if functions:
-        share_out(compile_some, len(functions), _LONG)
+        share_out(compile_some, len(functions), WORTH_THREADS)
 
 
 @cache
