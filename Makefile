@@ -17,6 +17,7 @@ MMASIM := mmasim==2.1.1
 CUTE := nvidia-cutlass-dsl==4.8.1
 PYPTX := pyptx==0.1.1
 CUTLASS := nvidia-cutlass==4.2.0.0
+NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92
 
 # The tests start many processes, and none should compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,10 +27,10 @@ BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bounds bench dist pages docs node cairo browser explorer looks clean help
+.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo browser explorer looks clean help
 
 help:           ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.base  ## install, then run the example on the CPU
 	$(BIN)/python examples/demo.py
@@ -111,6 +112,17 @@ hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds
 
+# What is compiled is kept in the environment.  CASES="matmul saxpy" takes some of them;
+# the lines of the others stay in docs/benchmarks/peers.json.
+bench-peers: $(VENV)-peers/.stamp $(VENV)/.docs  ## beside Triton's interpreter, MMA-Sim, numba's simulator
+	PATH="$(abspath $(VENV)-peers)/bin:$$PATH" \
+	TORCH_EXTENSIONS_DIR="$(abspath $(VENV)-peers)/extensions" \
+	TRITON_CACHE_DIR="$(abspath $(VENV)-peers)/cache" \
+	PYTHONPATH=.:benchmarks:published \
+	  $(VENV)-peers/bin/python -m peers $(CASES) $(if $(CASES),,--growth all)
+	$(BIN)/python docs/plots/make.py growth
+	$(BIN)/python docs/generate.py
+
 dist: $(VENV)/.test  ## wheel and source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
 
@@ -164,7 +176,7 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published $(VENV)-corpus explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published $(VENV)-corpus $(VENV)-peers explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
@@ -221,6 +233,13 @@ $(VENV)-published/.stamp: pyproject.toml
 	$(VENV)-published/bin/python $(INSTALL) '$(TORCH)'
 	$(VENV)-published/bin/python $(INSTALL) \
 	  --editable . '$(MMASIM)' 'pytest>=8,<9.2'
+	touch $@
+
+$(VENV)-peers/.stamp: pyproject.toml
+	@echo "installing PyTorch, Triton, MMA-Sim and numba-cuda (some gigabytes)"
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python $(INSTALL) '$(TORCH)' '$(TRITON)'
+	$(VENV)-peers/bin/python $(INSTALL) --editable . '$(MMASIM)' $(NUMBA)
 	touch $@
 
 $(BIN)/python:

@@ -70,6 +70,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"left out: {len(left_out)} benchmarks")
         for report in left_out:
             terminalreporter.line(f"{report.nodeid}: {report.longrepr[2]}")
+    terminalreporter.section("beside other tools")
+    terminalreporter.line(
+        "make bench-peers: Triton's interpreter, MMA-Sim and numba-cuda's simulator, in "
+        "an environment of their own"
+    )
     if not LINES:
         return
     terminalreporter.section("in copies of the same bytes")

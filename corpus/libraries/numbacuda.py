@@ -17,13 +17,13 @@ from fragmenta import ptx
 TYPES = {np.dtype("f4"): float32, np.dtype("i4"): int32}
 
 
-def launch(
-    function: Callable[..., None], grid: Any, block: Any, *arguments: Any
-) -> None:
-    """Compile a kernel for its arguments, and launch it.
+def compiled(
+    function: Callable[..., None], *arguments: Any
+) -> tuple[ptx.Kernel, list[Any]]:
+    """A kernel compiled for its arguments, and the arguments as numba passes them.
 
-    An array is passed as numba passes it: two objects, the number of elements, their
-    size, the address, the shape and the strides.
+    An array is two objects, the number of elements, their size, the address, the shape
+    and the strides.
     """
     kinds, given = [], []
     for each in arguments:
@@ -49,9 +49,15 @@ def launch(
     mangled = re.search(r"\.entry\s+(\w+)", text)
     assert mangled is not None
     text = text.replace(mangled[1], function.__name__)
-    ptx.parse(text).kernels[function.__name__].launch(
-        grid, block, given, target="sm_90a"
-    )
+    return ptx.parse(text).kernels[function.__name__], given
+
+
+def launch(
+    function: Callable[..., None], grid: Any, block: Any, *arguments: Any
+) -> None:
+    """Compile a kernel for its arguments, and launch it."""
+    kernel, given = compiled(function, *arguments)
+    kernel.launch(grid, block, given, target="sm_90a")
 
 
 def saxpy(a, x, y, out, n):  # type: ignore[no-untyped-def]

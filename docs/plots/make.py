@@ -5,7 +5,8 @@
 
 Needs matplotlib.  Run it after the arithmetic or a benchmark has changed.  The plots
 about numerics and quantization are computed with ``fm.matmul``; the one about kernels
-shows docs/benchmarks/h200-gemm.json, the one about a model h200-model.json.
+shows docs/benchmarks/h200-gemm.json, the one about a model h200-model.json, the one
+about growth peers.json.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ LENGTHS = [2**n for n in range(5, 15)]
 
 MEASURED = HERE.parent / "benchmarks" / "h200-gemm.json"
 MODEL = HERE.parent / "benchmarks" / "h200-model.json"
+PEERS = HERE.parent / "benchmarks" / "peers.json"
+CORES = HERE.parent / "benchmarks" / "cores.json"
 
 # Colours that colour-blind readers can tell apart, and a mark for each.
 CURVES = """
@@ -272,7 +275,66 @@ def model(name: str) -> None:
     save(name)
 
 
+# Who takes part in benchmarks/peers, their colours and marks.
+CONTENDERS = {
+    "fragmenta": ("#0072b2", "o"),
+    "fragmenta, watched": ("#d55e00", "D"),
+    "Triton's interpreter": ("#7f7f7f", "s"),
+    "numba's simulator": ("#cc79a7", "v"),
+}
+LABELS = {"blocks": "blocks", "k": "k", "warps": "warps of a block"}
+
+
+def grown(axes: plt.Axes, axis: str) -> None:
+    """CPU time along an axis; asynchronous kernels have broken lines."""
+    rows = json.loads(PEERS.read_text(encoding="utf-8"))["growth"]
+    for row in (each for each in rows if each["axis"] == axis):
+        colour, mark = CONTENDERS[row["tool"]]
+        mapped = row["case"] == "matmul_by_maps"
+        label = None if mapped else row["tool"]
+        look = {"color": colour, "marker": mark, "ms": 4, "label": label}
+        line = "--" if mapped else "-"
+        axes.plot(row["at"], [1e3 * each for each in row["cpu"]], line, **look)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel(LABELS[axis])
+    axes.set_ylabel("CPU time, ms")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=6.5, frameon=False)
+
+
+def cores(axes: plt.Axes) -> None:
+    """How many times as fast a launch is on several cores."""
+    file = CORES if CORES.exists() else PEERS
+    rows = json.loads(file.read_text(encoding="utf-8"))["growth"]
+    most = 1
+    for row in (each for each in rows if each["axis"] == "cores"):
+        colour, mark = CONTENDERS[row["tool"]]
+        mapped = row["case"] == "matmul_by_maps"
+        what = "tensor maps, wgmma" if mapped else "mma"
+        label = f"{what}{', watched' if 'watched' in row['tool'] else ''}"
+        speed = [row["wall"][0] / each for each in row["wall"]]
+        look = {"color": colour, "marker": mark, "ms": 4, "label": label}
+        axes.plot(row["at"], speed, "--" if mapped else "-", **look)
+        most = max(most, *row["at"])
+    axes.plot([1, most], [1, most], color="black", linewidth=0.8)
+    axes.set_xlabel("cores")
+    axes.set_ylabel("times as fast as one core")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=6.5, frameon=False)
+
+
+def growth(name: str) -> None:
+    """How the cost of a launch grows with blocks, k and warps, and with cores."""
+    _, parts = plt.subplots(2, 2, figsize=(8.4, 6))
+    for axes, axis in zip(parts.flat, LABELS, strict=False):
+        grown(axes, axis)
+    cores(parts[1, 1])
+    save(name)
+
+
 PLOTS = {
+    "growth": growth,
     "positive": numerics,
     "signed": numerics,
     "kernels": kernels,

@@ -128,7 +128,7 @@ def _clashing(
         places, _, notes = part.written[number]
         again = owner[places] >= 0
         plain = (notes == PLAIN) | (notes == MIXED) | (notes != note[places])
-        clash[places[again & (plain | part.updated)]] = True
+        clash[places[again & plain]] = True
         owner[places[~again]] = key
         note[places[~again]] = notes[~again]
     updated = [part.written[number].places for part in parts.values() if part.updated]

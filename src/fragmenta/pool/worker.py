@@ -32,10 +32,6 @@ from fragmenta.pool.frames import Bytes, frame, receive, send
 from fragmenta.pool.orders import HERE, Terms
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.pool.questions import Check, Launch, Question, Text
-from fragmenta.ptx.checking.texts import check_text
-from fragmenta.races.probes.instruments import probes
-from fragmenta.simt.compiling import make
-from fragmenta.simt.mode import Mode
 
 KEPT = 64
 """Modules that a worker keeps, with their machine code."""
@@ -117,6 +113,8 @@ class _Worker:
         return head
 
     def _check(self, question: Check) -> Json:
+        from fragmenta.ptx.checking.texts import check_text
+
         text = question.text
         found = check_text(text.text, question.target, text.file)
         return {"problems": [problem_json(each) for each in found]}
@@ -178,6 +176,11 @@ done:
 
 def warm_up() -> None:
     """Load what launches need, so that forked workers have it."""
+    # A pool for one launch does not warm up, and may not need them.
+    from fragmenta.races.probes.instruments import probes
+    from fragmenta.simt.compiling import make
+    from fragmenta.simt.mode import Mode
+
     use_cores(1)  # no thread may be left behind
     loaded = parse(WARM_UP)
     for watch in (False, True):

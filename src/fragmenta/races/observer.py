@@ -31,7 +31,7 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.cluster_barrier import Barrier
+from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, first
 from fragmenta.units.lane_copies import WarpCopy
@@ -343,10 +343,10 @@ class Observer(TensorObserver):
         if copy.completes == "mbarrier":
             agents = [(e.agent, e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
-            epoch = warp.block.groups["cp.async", number].epoch
+            epoch = warp.block.groups[number].epoch
             agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
-            epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+            epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
             agents = [
                 (self.order.agent(name, rank, number), epoch)
                 for name in ("bulk-read", "bulk-write")
@@ -383,7 +383,7 @@ class Observer(TensorObserver):
 
     def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups["cp.async", number].epoch
+        epoch = warp.block.groups[number].epoch
         who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
@@ -393,7 +393,7 @@ class Observer(TensorObserver):
 
     def _bulk_store(self, step: Step, copy: Copy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+        epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
         reads = self.order.agent("bulk-read", rank, number)
         writes = self.order.agent("bulk-write", rank, number)
         for each in copy.sources:
@@ -476,7 +476,7 @@ class Observer(TensorObserver):
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
-        queue = warp.block.groups["cp.async", warp.number]
+        queue = warp.block.groups[warp.number]
         arrival.clock = self.order.new_clock()
         agent = self.order.agent("cp.async", warp.block.rank, warp.number)
         know(arrival.clock, agent, queue.epoch)

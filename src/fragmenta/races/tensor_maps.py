@@ -105,7 +105,7 @@ class Maps:
         if copy.mbarriers:
             mbarrier = copy.mbarriers[0]
             return mbarrier.agent, mbarrier.phase
-        queue = warp.block.groups["bulk", warp.number, copy.thread.lane]
+        queue = warp.block.bulk_queue(warp.number, copy.thread.lane)
         return order.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
     def _report(self, step: Step, found: _Map, why: str) -> None:

@@ -1,6 +1,6 @@
-"""Arrivals that wait for copies, and the groups of copies that no mbarrier counts.
+"""Arrivals that wait for ``cp.async``, and the groups of these.
 
-Bulk copies are in groups of a thread, ``cp.async`` in groups of the threads of a warp.
+They are groups of the threads of a warp.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Arrival(Work):
 
 
 class Queue:
-    """Copies of one thread, or of the threads of a warp, and their groups.
+    """``cp.async`` of the threads of a warp, and their groups.
 
     Epochs number the copies for the observer: a new one begins with every group.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,9 @@ class Code:
         """Where the code of a routine is."""
         return self._addresses[routine.name]
 
-    def function(self, routine: Routine, *kinds: type, returns: type) -> object:
+    def function(
+        self, routine: Routine, *kinds: type, returns: type | None
+    ) -> Callable[..., Any]:
         """A routine that Python calls."""
         return ctypes.CFUNCTYPE(returns, *kinds)(self.address(routine))
 
@@ -86,7 +89,7 @@ def _write(event: Event, record: Record, observed: Collection[int] | None) -> No
     found = handler(event.words, len(event.operands))
     if found is None or (observed is not None and not {*found.calls} <= {*observed}):
         return
-    given = [None if i < 0 else event.operands[i] for i in found.order]
+    given = [_chosen(event, each) for each in found.order]
     for number, operand in enumerate(given):
         start = layout.EVENT_OPERANDS + number * layout.OPERAND_BYTES
         part = Record(record.raw[start : start + layout.OPERAND_BYTES])
@@ -95,6 +98,20 @@ def _write(event: Event, record: Record, observed: Collection[int] | None) -> No
     record.words[layout.EVENT_FLAGS >> 2] = found.flags
     record.words[layout.EVENT_COUNT >> 2] = len(given)
     record.longs[layout.EVENT_HANDLER >> 3] = code().address(found.routine)
+
+
+def _chosen(event: Event, place: int | tuple[int, ...]) -> Operand | None:
+    """The operand that a fast path reads, or an item of one; None if it reads none."""
+    first, *rest = (place,) if isinstance(place, int) else place
+    if first < 0:
+        return None
+    found = event.operands[first]
+    for each in rest:
+        if each < len(found.items):
+            found = found.items[each]
+        elif each or found.kind == "v":  # one number needs no braces
+            return Operand("?")
+    return found
 
 
 def _operand(operand: Operand, record: Record) -> bool:

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
-from fragmenta.units.fast import layout, mbarriers, wgmma
+from fragmenta.units.fast import (
+    cluster_barrier,
+    copies,
+    groups,
+    layout,
+    mbarriers,
+    task_layout,
+    tasks,
+    wgmma,
+)
+from fragmenta.units.fast.copy_forms import Form, form
 from fragmenta.units.fast.step import OPERAND
 
 
@@ -16,8 +26,11 @@ class Handler(NamedTuple):
     routine: Routine
     flags: int
     """The words that the instruction has, as the fast path numbers them."""
-    order: tuple[int, ...]
-    """Which operands it reads, in its own order; -1: nothing."""
+    order: tuple[int | tuple[int, ...], ...]
+    """Which operands it reads, in its own order; -1: nothing.
+
+    Several numbers: an item of an operand, or an item of that.
+    """
     calls: tuple[int, ...] = ()
     """The functions of an observer that it needs."""
 
@@ -59,6 +72,74 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
 
 
+# ── copies ──────────────────────────────────────────────────────────────────
+
+_COPIED = (layout.PORT_COPY, layout.PORT_COPIED)
+_SIGNALS = (*_COPIED, layout.PORT_USED, layout.PORT_SIGNAL, layout.PORT_PHASE)
+_COPIES = {
+    "load": (copies.BULK_LOAD, ("goal", "source", "size", "mbarrier", "mask")),
+    "store": (copies.BULK_STORE, ("goal", "source", "size")),
+    "exchange": (copies.EXCHANGE, ("goal", "source", "size", "mbarrier")),
+    "tensor load": (copies.TENSOR_LOAD, ("goal", "tensor", "mbarrier", "mask")),
+    "tensor store": (copies.TENSOR_STORE, ("tensor", "source")),
+    "prefetch": (copies.BULK_PREFETCH, ("source", "size")),
+    "tensor prefetch": (copies.TENSOR_PREFETCH, ("tensor",)),
+}
+"""The fast path of each kind of copy, and the operands that it reads."""
+_UNUSUAL = ("im2col", "ignore_oob", "cp_mask", "cta_group::2")
+"""How words of copies begin that are left to Python."""
+
+
+def _copy(words: tuple[str, ...], count: int) -> Handler | None:
+    of = form(".".join(words))
+    if of.kind not in _COPIES or of.rows or len(of.operands) != count:
+        return None
+    tensor = of.kind.startswith("tensor")
+    unusual = any(word.startswith(_UNUSUAL) for word in words)
+    if unusual or (of.operation is not None and not tensor):
+        return None
+    routine, names = _COPIES[of.kind]
+    places = {name: place for place, name in enumerate(of.operands)}
+    order: list[int | tuple[int, ...]] = [places.get(name, -1) for name in names]
+    flags = _copy_flags(of)
+    if tensor:
+        rank = next(int(word[0]) for word in words if word[1:] == "d")
+        order += [(places["tensor"], 0, each) for each in range(rank)]
+        flags |= rank << copies.RANK_AT
+    order += [-1] * (len(names) + 5 - len(order) if tensor else 0)
+    calls: tuple[int, ...] = () if of.kind.endswith("prefetch") else _COPIED
+    if "mbarrier" in places:
+        calls = _SIGNALS
+    return Handler(routine, flags, tuple(order), calls)
+
+
+def _copy_flags(of: Form) -> int:
+    operation = task_layout.OPERATIONS.index(of.operation or "")
+    shared = of.of if of.to == "global" else of.to
+    flags = operation << task_layout.OPERATION_AT
+    flags |= 0 if shared else copies.GENERIC
+    flags |= copies.OWN * (shared in ("shared", "shared::cta"))
+    return flags | copies.MASKED * ("mask" in of.operands)
+
+
+def _bulk_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(groups.COMMIT, 0, ())
+
+
+def _bulk_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    calls = layout.PORT_GROUP, layout.PORT_COPIED
+    return Handler(groups.WAIT, groups.READ * ("read" in words), (0,), calls)
+
+
+def _cluster_arrive(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = cluster_barrier.RELAXED * ("relaxed" in words)
+    return Handler(cluster_barrier.ARRIVE, flags, (), (layout.PORT_ARRIVE,))
+
+
+def _cluster_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(cluster_barrier.WAIT, 0, (), (layout.PORT_PASS,))
+
+
 def _product(words: tuple[str, ...], count: int) -> Handler | None:
     calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
     return Handler(wgmma.ISSUE, 0, (), calls)
@@ -81,6 +162,12 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
     ("mbarrier", "test_wait"): _wait,
+    ("cp", "async", "bulk"): _copy,
+    ("cp", "reduce", "async", "bulk"): _copy,
+    ("cp", "async", "bulk", "commit_group"): _bulk_commit,
+    ("cp", "async", "bulk", "wait_group"): _bulk_wait,
+    ("barrier", "cluster", "arrive"): _cluster_arrive,
+    ("barrier", "cluster", "wait"): _cluster_wait,
     ("wgmma", "mma_async"): _product,
     ("wgmma", "fence"): _products_fence,
     ("wgmma", "commit_group"): _products_commit,
@@ -94,6 +181,10 @@ ROUTINES = (
     mbarriers.ARRIVE,
     mbarriers.EXPECT,
     mbarriers.WAIT,
+    *tasks.ROUTINES,
+    *copies.ROUTINES,
+    *groups.ROUTINES,
+    *cluster_barrier.ROUTINES,
     wgmma.RUN,
     wgmma.ISSUE,
     wgmma.FENCE,
