@@ -28,7 +28,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from fragmenta.arithmetic.floored import _kernels, suits
+from fragmenta.arithmetic.floored import _kernels, computes
 from fragmenta.arithmetic.floors import COLUMNS
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.once import once
@@ -68,7 +68,7 @@ def is_quick(op: Instruction, target: str) -> bool:
     """Whether an instruction has such a function."""
     model = numeric_model(op, chosen_target(op, target))
     plain = model.c == model.d == "f32" and not model.reordered
-    return plain and not model.scale and suits(model)
+    return plain and not model.scale and computes(model)
 
 
 class Numbers:
@@ -85,6 +85,7 @@ class Numbers:
         found |= {
             "pack_rows": kernels.rows.address,
             "pack_columns": kernels.columns.address,
+            "add": kernels.add.address if model.start == "zero" else 0,
         }
         self._numbers = [found[name] for name in _named(kernels.steps.parameters)]
         self._steps = kernels.steps.address
@@ -99,7 +100,7 @@ def _sizes(op: Instruction, model: Model) -> dict[str, int]:
     """The numbers of the kernel, by name."""
     m, n, k = op.shape
     across = -(-n // COLUMNS)
-    own = ("own_a", "own_b", "own_index", "own_scale_a", "own_scale_b", "add")
+    own = ("own_a", "own_b", "own_index", "own_scale_a", "own_scale_b")
     return {
         **dict.fromkeys(own, 0),
         "fraction": model.fraction,
