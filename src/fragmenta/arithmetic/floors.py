@@ -23,6 +23,8 @@ nothing is computed, and the status of the block says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from fragmenta.arithmetic.chain import MODES, set_rounding
@@ -71,6 +73,9 @@ from fragmenta.jit.trace import (
 
 #: The most columns of a block: their packed elements stay in the L2 cache.
 COLUMNS = 128
+
+#: The most columns that there is memory for: a block may be one instruction.
+MOST_COLUMNS = 256
 
 # The exponents of a step that are settled in float32: all scales are normal numbers.
 _LEAST, _MOST = -100, 90
@@ -171,12 +176,12 @@ class Work(NamedTuple):
 
 
 def _parts(values: Type) -> list[tuple[Type, int]]:
-    panels, pairs = COLUMNS // LANES, DEPTH // 2
+    panels, pairs = MOST_COLUMNS // LANES, DEPTH // 2
     return [
         (values, panels * DEPTH * LANES),
         (I8, panels * DEPTH * LANES),
         (I8, panels * pairs * 4 * _PAIR),
-        (I16, COLUMNS),
+        (I16, MOST_COLUMNS),
         (values, GROUP * DEPTH),
         (I8, pairs * GROUP * _PAIR),
         (I8, pairs * GROUP * _PAIR),
@@ -280,7 +285,7 @@ def _block(
             at = tile * p.own_b * p.instructions * p.k + first * p.k
             at_scale = tile * p.own_scale_b * scales + first * p.scale_vec
             per_scale = p.k // larger(p.scale_vec, 1)
-            place = _panel(panel)
+            place = _panel(panel, some * p.k)
             call_address(
                 p.pack_columns,
                 [
@@ -328,8 +333,9 @@ def _block(
                 place = (tile * p.rows + top + m) * p.columns + column
                 sums = Sums(d, place, p.columns, rows - m, p.columns - column)
                 _load(code, w.sums, sums)
+                here = _panel(panel, some * p.k)
                 with code.loop(some) as instruction:
-                    _instruction(step, p, _panel(panel), instruction * p.stored)
+                    _instruction(step, p, here, instruction * p.stored)
                 _store(code, w.sums, sums)
 
 
@@ -364,12 +370,14 @@ def ordinary_adder(half: bool) -> Traced:
     return add_last
 
 
-def _panel(panel: Value) -> Panel:
+def _panel(panel: Value, depth: Value) -> Panel:
+    """A panel of so many elements along k.
+
+    Panels follow each other: in the cache, those of a few elements do not collide.
+    """
+    first = panel * depth
     return Panel(
-        panel * (DEPTH * LANES),
-        panel * (DEPTH * LANES),
-        panel * (DEPTH // 2 * 4 * _PAIR),
-        panel * LANES,
+        first * LANES, first * LANES, first * (2 * _PAIR), panel * LANES
     )
 
 
@@ -389,28 +397,38 @@ class Sums(NamedTuple):
     rows_left: Value
     columns_left: Value
 
+    @property
+    def whole(self) -> Value:
+        """Whether the group and the panel are not at an edge."""
+        return (self.rows_left >= GROUP) & (self.columns_left >= LANES)
+
 
 def _load(code: Code, to: Memory, sums: Sums) -> None:
     """Copy accumulators; beyond the last row or column there are ones."""
-    for row in range(GROUP):
-        to[row * LANES] = code.constant(1.0, F32).in_all_lanes()
-    whole = sums.columns_left >= LANES
-    with code.loop(smaller(sums.rows_left, GROUP)) as row:
-        at = sums.place + row * sums.columns
-        with code.when(whole):
-            to[row * LANES] = sums.d.lanes(at)
-        with code.loop(select(whole, 0, sums.columns_left)) as column:
-            to[row * LANES + column] = sums.d[at + column]
+    with code.when(sums.whole):
+        for row in range(GROUP):
+            to[row * LANES] = sums.d.lanes(sums.place + sums.columns * row)
+    with code.when(~sums.whole):
+        for row in range(GROUP):
+            to[row * LANES] = code.constant(1.0, F32).in_all_lanes()
+        with _each_left(code, sums) as (there, here):
+            to[here] = sums.d[there]
 
 
 def _store(code: Code, source: Memory, sums: Sums) -> None:
-    whole = sums.columns_left >= LANES
-    with code.loop(smaller(sums.rows_left, GROUP)) as row:
-        at = sums.place + row * sums.columns
-        with code.when(whole):
-            sums.d[at] = source.lanes(row * LANES)
-        with code.loop(select(whole, 0, sums.columns_left)) as column:
-            sums.d[at + column] = source[row * LANES + column]
+    with code.when(sums.whole):
+        for row in range(GROUP):
+            sums.d[sums.place + sums.columns * row] = source.lanes(row * LANES)
+    with code.when(~sums.whole), _each_left(code, sums) as (there, here):
+        sums.d[there] = source[here]
+
+
+@contextmanager
+def _each_left(code: Code, sums: Sums) -> Iterator[tuple[Value, Value]]:
+    """The accumulators at the edge: where they are in d, and in a group."""
+    rows = code.loop(smaller(sums.rows_left, GROUP))
+    with rows as row, code.loop(smaller(sums.columns_left, LANES)) as column:
+        yield sums.place + row * sums.columns + column, row * LANES + column
 
 
 # -- one step -----------------------------------------------------------------

@@ -29,7 +29,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.floored import _kernels, computes
-from fragmenta.arithmetic.floors import COLUMNS
+from fragmenta.arithmetic.floors import MOST_COLUMNS
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.once import once
 from fragmenta.execution.mma import numeric_model
@@ -99,7 +99,7 @@ class Numbers:
 def _sizes(op: Instruction, model: Model) -> dict[str, int]:
     """The numbers of the kernel, by name."""
     m, n, k = op.shape
-    across = -(-n // COLUMNS)
+    across = -(-n // MOST_COLUMNS)
     own = ("own_a", "own_b", "own_index", "own_scale_a", "own_scale_b")
     return {
         **dict.fromkeys(own, 0),
@@ -113,7 +113,7 @@ def _sizes(op: Instruction, model: Model) -> dict[str, int]:
         "k": k,
         "scale_vec": model.scale_vec,
         "block_rows": m,
-        "block_columns": min(COLUMNS, n),
+        "block_columns": min(MOST_COLUMNS, n),
         "across": across,
         "down": 1,
         "a_size": op.types["a"].bits // 8,
@@ -186,7 +186,7 @@ def _trace(
         with code.loop(m * model.stored, step=LANES) as at:
             index[at] = convert(offsets.memory.lanes(at) >> 3, I8)
     sums = code.scratch(F32, m * n)
-    special = code.scratch(I8, -(-n // COLUMNS))
+    special = code.scratch(I8, -(-n // MOST_COLUMNS))
     d = Blocks(code, op, warps, places)
     with code.when(status.value == 0):
         d.load(sums, selectors[0] != 0)
@@ -200,7 +200,7 @@ def _trace(
             "status": special,
         }
         _call(code, model, memories, numbers)
-        for block in range(-(-n // COLUMNS)):
+        for block in range(-(-n // MOST_COLUMNS)):
             status.value = status.value | convert(special[block], I32)
     with code.when(status.value == 0):
         d.store(sums)
