@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fragmenta.arithmetic import floored, model, multiply
-from fragmenta.arithmetic.dispatch import _accumulators
 from fragmenta.arithmetic.blocks import whole_of
+from fragmenta.arithmetic.dispatch import _accumulators
 from fragmenta.arithmetic.operands import Operands
 from fragmenta.arithmetic.packing import DEPTH, GROUP
 

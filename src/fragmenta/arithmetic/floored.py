@@ -143,9 +143,11 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
         given.b.itemsize,
     )
 
+    steps = kernels.steps.bind(*operands, *extra, status, *numbers)
+
     def run(first: int, last: int) -> None:
         work = scratch("floors", (kernels.work,), np.uint8)
-        kernels.steps(*operands, *extra, status, work, *numbers, first, last)
+        steps(work.ctypes.data, first, last)
 
     share_out(run, count, given.products, given.progress)
     _COMPILED.add(model)
