@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from peers.cases import CASES, GROWTH, OURS, TOOLS, Case, Growth
 from peers.child import ENVIRONMENT
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from peers.cases import BY_NAME, GROWTH, INTERPRETER, SIMULATOR, Case
 from peers.measuring import measure
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from peers.cases import NUMPY, Case
 
 import fragmenta as fm
+from peers.cases import NUMPY, Case
 
 
 def inputs(case: Case, whole: bool) -> tuple[fm.Instruction, list[NDArray[Any]]]:

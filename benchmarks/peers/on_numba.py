@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 from numpy.typing import NDArray
-from peers.cases import NUMPY, OURS, SIMULATOR, Case
 
 from corpus.libraries.numbacuda import compiled, product, saxpy
+from peers.cases import NUMPY, OURS, SIMULATOR, Case
 
 SIDE = 8
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from peers.cases import INTERPRETER, NUMPY, OURS, Case
 
 from fragmenta.triton import install
+from peers.cases import INTERPRETER, NUMPY, OURS, Case
 from tests.ptx.corpus import triton_hopper, triton_kernels
 
 TILE = {"M": 64, "N": 64, "K": 32}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -20,9 +22,10 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.commands import serve_connections, serve_requests
+from fragmenta.commands import serve, serve_connections, serve_requests
+from fragmenta.commands.app import examples
 from fragmenta.commands.serve_requests import FIELDS, PROTOCOL, Folders
-from tests.asking import complaint
+from tests.asking import answer, complaint
 from tests.clock import HANG
 from tests.pool.texts import TEXT
 
@@ -390,15 +393,46 @@ def test_where_a_socket_may_be(tmp_path: Path, served: Served) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "left"))
     made = serve_connections.open_socket(str(tmp_path / "left"))
-    made.listening.close()
     made.remove()
     assert not (tmp_path / "left").exists()
     own = serve_connections.open_socket(None)
     folder = os.path.dirname(own.path)
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
-    own.listening.close()
     own.remove()
     assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("example", examples("serve"))
+def test_the_examples_of_the_help_start_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    """The server itself is left out here: it would not end."""
+    started: list[Any] = []
+
+    class Started(contextlib.AbstractContextManager[Any]):
+        def __init__(self, *given: Any) -> None:
+            started.append(given)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def close(self, cancel: bool) -> None:
+            assert cancel
+
+    async def served(*_: object) -> int:
+        return 0
+
+    tmp_path.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(serve, "ServingPool", Started)
+    monkeypatch.setattr(serve, "_serve", served)
+    _, *words = shlex.split(example.partition(" > ")[0])
+    told = answer(*words)
+    ((place, _, _, limits),) = started
+    assert (place is None) == ("--stdio" in example)
+    assert limits.seconds == (10 if "--seconds 10" in example else 3600)
+    assert told == (f"listening at {place.path}\n" if place else "")
+    assert not place or not os.path.exists(place.path)
 
 
 def test_without_folders_no_file_is_read() -> None:

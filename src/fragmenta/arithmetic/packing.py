@@ -201,7 +201,7 @@ def column_packer(of: Packing) -> Traced:
 
         def row(memory: Memory, k: Value) -> Value:
             start = k * columns
-            found = code.variable(memory.lanes(0).lift(0))
+            found = code.variable(code.constant(0, memory.of).in_all_lanes())
             with code.when(left >= LANES):
                 found.value = memory.lanes(start)
             with code.when(left < LANES):

@@ -23,6 +23,9 @@ _Done = TypeVar("_Done")
 # Below this many products a second thread costs more time than it saves.
 _WORTH_A_THREAD = 1 << 18
 
+WORTH_THREADS = _WORTH_A_THREAD
+"""Products for work that is not counted in products, and takes long."""
+
 # Work is divided into at least this many portions per thread, so that none is idle.
 _PORTIONS = 4
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from llvmlite import __version__, binding, ir
+from llvmlite.binding import ffi
 
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.forking import Lock
@@ -37,9 +38,6 @@ class TargetMachine(Protocol):
 
     triple: str
     target_data: object
-
-    def emit_object(self, module: Module) -> bytes:
-        """The machine code of a module, as an object file."""
 
     def emit_assembly(self, module: Module) -> str:
         """The machine code of a module, as text."""
@@ -283,15 +281,47 @@ def processor() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def _optimized(text: str, level: int = 3) -> Module:
-    machine = _machine()
-    module: Module = binding.parse_assembly(text)
+def _parsed(text: str, machine: TargetMachine) -> Module:
+    """A module in a context of its own, so that threads can compile several."""
+    module: Module = binding.parse_assembly(text, binding.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
+    return module
+
+
+def _optimized(text: str, level: int = 3) -> Module:
+    machine = _machine()
+    module = _parsed(text, machine)
     options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    run = _without_lock("LLVMPY_RunNewModulePassManager")
+    run(builder.getModulePassManager(), module, builder)
     return module
+
+
+def _emitted(machine: TargetMachine, module: Module) -> bytes:
+    """The machine code of a module as an object file."""
+    with ffi.OutputString() as why:
+        emit = _without_lock("LLVMPY_TargetMachineEmitToMemory")
+        buffer = emit(machine, module, 1, why)
+        if not buffer:
+            raise RuntimeError(str(why))
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(buffer)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _without_lock(name: str) -> Callable[..., Any]:
+    """A function of LLVM that several threads may be in.
+
+    llvmlite lets one thread at a time into LLVM.  The two functions that take long
+    use nothing but a module, its context and its machine, and each thread has its own.
+    """
+    function = getattr(ffi.lib, name)
+    found: Callable[..., Any] = getattr(function, "_cfn", function)
+    return found
 
 
 def _object(name: str, text: str) -> bytes:
@@ -301,7 +331,7 @@ def _object(name: str, text: str) -> bytes:
     found = kept.get(key)
     if found is None:
         with notice(f"compiling {name}, once"):
-            made = _machine().emit_object(_optimized(text))
+            made = _emitted(_machine(), _optimized(text))
         kept.put(key, made)
         return made
     return found
@@ -313,12 +343,9 @@ def object_code(text: str, optimise: int) -> bytes:
     With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
     """
     if optimise:
-        return _machine().emit_object(_optimized(text, optimise))
+        return _emitted(_machine(), _optimized(text, optimise))
     machine = _machine(0)
-    module = binding.parse_assembly(text)
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    return machine.emit_object(module)
+    return _emitted(machine, _parsed(text, machine))
 
 
 def load(objects: Iterable[bytes]) -> Engine:

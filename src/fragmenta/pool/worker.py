@@ -3,6 +3,9 @@
 It runs one launch at a time, under limits of the system.  It keeps the modules that it
 has read, with their machine code, but never their variables.  After some launches, or
 when it has grown, it says so with its answer and ends; the pool starts another.
+
+Machine code is written to the cache on disk only until a kernel runs: then a worker
+gives up writing files for good, since later launches trust what is in the cache.
 """
 
 from __future__ import annotations
@@ -41,7 +44,6 @@ GROWN = 1 << 30
 
 def work(pool: socket.socket, terms: Terms) -> None:
     """Answer questions until the pool has no more, or the worker has to end."""
-    seal()
     use_cores(terms.cores)
     gc.enable()
     worker = _Worker(terms)
@@ -83,6 +85,7 @@ class _Worker:
             head, self.ended = error_json(error), True
         finally:
             release()
+            seal()
         self._left -= 1
         if self._left <= 0 or resident() - self._before > GROWN:
             self.ended = True
@@ -92,6 +95,7 @@ class _Worker:
 
     def _launch(self, question: Launch, memory: list[Bytes]) -> Json:
         kernel = self._kernel(question.text)
+        kernel.loaded.before_running = seal
         arguments = unpack(question.arguments, memory)
         marked = mark_empty(question.arguments, memory)
         head: Json
