@@ -9,8 +9,10 @@ cache is still the right one.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -19,6 +21,7 @@ from llvmlite.binding import ffi
 
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.threads import share_out
 from fragmenta.errors import one_of
 from fragmenta.jit.cache import Cache
 from fragmenta.jit.llvm import Type
@@ -55,6 +58,9 @@ class Engine(Protocol):
     def get_function_address(self, name: str) -> int:
         """Where the machine code of a function begins."""
 
+    def get_global_value_address(self, name: str) -> int:
+        """Where a global variable is."""
+
 
 class Pointer(NamedTuple):
     """A parameter that is an array."""
@@ -78,6 +84,9 @@ _KINDS = {
     F64: (np.float64,),
 }
 _Scalar: TypeAlias = "type[ctypes._SimpleCData[int] | ctypes._SimpleCData[float]]"
+#: As many products take about as long as a compilation.
+_LONG = 1 << 24
+
 _ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
 _SCALARS: dict[Type, _Scalar] = {
     I32: ctypes.c_int32,
@@ -117,11 +126,18 @@ class Traced:
         parameters: Mapping[str, Type | Pointer],
         trace: Trace,
         returns: Type | None = None,
+        calls: Mapping[str, Traced] | None = None,
     ) -> None:
+        """Trace a function; ``calls`` are those that it calls, by name.
+
+        The trace finds the address of one with :func:`address_of_call`.
+        """
         self.name = name
         self.parameters = parameters
+        self.calls = calls or {}
         self._trace = trace
         self._returns = returns
+        self._key = ""
         self._lock = Lock()
         self._call: Callable[..., int] | None = None
         self._engine: Engine | None = None
@@ -181,11 +197,26 @@ class Traced:
             words[place] = _address(array)
         return words
 
+    def kept(self, rooms: Iterable[str], key: object) -> Traced:
+        """The same function, which is not traced if its machine code is in the cache.
+
+        ``rooms`` are those whose modules write its code.  The representation of ``key``
+        says all that its code depends on besides.
+        """
+        self._key = "\0".join(["kept", digest_of(*rooms), self.name, repr(key)])
+        return self
+
     def compile(self) -> Callable[..., int]:
         """The machine code, ready to be called."""
+        if self._call is None:
+            _compile_all(list(self.calls.values()))  # not locked: others may wait here
         with self._lock:
             if self._call is None:
-                self._engine, self._address = _load(self.name, self.text())
+                self._engine = load([self._object()])
+                self._address = self._engine.get_function_address(self.name)
+                for name, each in self.calls.items():
+                    place = self._engine.get_global_value_address(name)
+                    ctypes.c_int64.from_address(place).value = each.address
                 kinds = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
                     for of in self.parameters.values()
@@ -193,6 +224,17 @@ class Traced:
                 returns = _SCALARS[self._returns] if self._returns else None
                 self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
             return self._call
+
+    def _object(self) -> bytes:
+        if not self._key:
+            return _object(self.name, self.text())
+        key = "\0".join([self._key, __version__, *processor()])
+        disk = Cache.present()
+        found = disk.get(key)
+        if found is None:
+            found = _object(self.name, self.text())
+            disk.put(key, found)
+        return found
 
     def text(self) -> str:
         """The function in LLVM's intermediate language."""
@@ -227,6 +269,43 @@ def kernel(**parameters: Type | Pointer) -> Callable[[Trace], Traced]:
         return Traced(trace.__name__, parameters, trace)
 
     return make
+
+
+def _compile_all(functions: list[Traced]) -> None:
+    """Compile functions, on all cores."""
+
+    def compile_some(first: int, last: int) -> None:
+        for each in functions[first:last]:
+            each.compile()
+
+    if functions:
+        share_out(compile_some, len(functions), _LONG)
+
+
+@cache
+def digest_of(*rooms: str) -> str:
+    """A hash of the texts of all modules of jit and of other rooms."""
+    total = hashlib.sha256()
+    for room in ("jit", *rooms):
+        folder = files("fragmenta").joinpath(room)
+        for name, item in sorted((item.name, item) for item in folder.iterdir()):
+            if name.endswith(".py"):
+                total.update(item.read_bytes())
+    return total.hexdigest()
+
+
+def address_of_call(code: Code, name: str) -> Value:
+    """The address of a function that a traced function calls.
+
+    Addresses change from process to process, and machine code is kept.  So they are in
+    variables beside it, which are set when it is loaded.
+    """
+    module = code.builder.module
+    held = module.globals.get(name)
+    if held is None:
+        held = ir.GlobalVariable(module, I64, name)
+        held.initializer = ir.Constant(I64, 0)
+    return Value(code.builder, code.builder.load(held))
 
 
 def _machine(level: int = 3) -> TargetMachine:
@@ -357,9 +436,3 @@ def load(objects: Iterable[bytes]) -> Engine:
         engine.add_object_file(binding.ObjectFileRef.from_data(each))
     engine.finalize_object()
     return engine
-
-
-def _load(name: str, text: str) -> tuple[Engine, int]:
-    """An engine that holds the machine code, and the address of the function."""
-    engine = load([_object(name, text)])
-    return engine, engine.get_function_address(name)

@@ -12,14 +12,8 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Instruction
-from fragmenta.races.probes.register_roles import (
-    COMPUTED,
-    MOVED,
-    READ,
-    REGISTER_BYTES,
-    Role,
-    roles,
-)
+from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role, roles
+from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer
 from fragmenta.simt.events import notify

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
 from fragmenta.units.fast import (
     cluster_barrier,
     copies,
+    fences,
     groups,
     lane_copies,
     layout,
@@ -71,6 +73,15 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
     flags |= mbarriers.TESTS * ("test_wait" in words)
     calls = layout.PORT_USED, layout.PORT_ACQUIRE, layout.PORT_STALL
     return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
+
+
+def _fence(words: tuple[str, ...], count: int) -> Handler | None:
+    """``fence.proxy.async``, of any state space; other fences stay in Python."""
+    named = [word for word in words if word.startswith(("async", "tensormap"))]
+    plain = bool(named) and all(word.startswith("async") for word in named)
+    if "proxy" not in words or not plain:
+        return None
+    return Handler(fences.PROXY, 0, (), (layout.PORT_PROXY,))
 
 
 # ── copies ──────────────────────────────────────────────────────────────────
@@ -187,6 +198,7 @@ def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 HANDLERS: dict[tuple[str, ...], Finder] = {
+    ("fence",): _fence,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
@@ -212,6 +224,7 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
 
 ROUTINES = (
     OPERAND,
+    fences.PROXY,
     mbarriers.ARRIVE,
     mbarriers.EXPECT,
     mbarriers.WAIT,
@@ -229,6 +242,7 @@ ROUTINES = (
 """All routines that fast paths consist of."""
 
 
+@lru_cache(maxsize=4096)
 def handler(words: tuple[str, ...], operands: int) -> Handler | None:
     """The fast path of an instruction with so many operands, if there is one.
 

@@ -176,6 +176,7 @@ PORT_GROUP: Final = 96  #: lanes waited; their groups, and the first not waited 
 PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its phase
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
 PORT_LANES: Final = 120  #: a warp issues ``cp.async``, or waits for it
+PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
