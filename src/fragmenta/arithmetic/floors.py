@@ -74,9 +74,6 @@ from fragmenta.jit.trace import (
 #: The most columns of a block: their packed elements stay in the L2 cache.
 COLUMNS = 128
 
-#: The most columns that there is memory for: a block may be one instruction.
-MOST_COLUMNS = 256
-
 # The exponents of a step that are settled in float32: all scales are normal numbers.
 _LEAST, _MOST = -100, 90
 
@@ -174,12 +171,12 @@ class Work(NamedTuple):
 
 
 def _parts(values: Type) -> list[tuple[Type, int]]:
-    panels, pairs = MOST_COLUMNS // LANES, DEPTH // 2
+    panels, pairs = COLUMNS // LANES, DEPTH // 2
     return [
         (values, panels * DEPTH * LANES),
         (I8, panels * DEPTH * LANES),
         (I8, panels * pairs * 4 * _PAIR),
-        (I16, MOST_COLUMNS),
+        (I16, COLUMNS),
         (values, GROUP * DEPTH),
         (I8, pairs * GROUP * _PAIR),
         (I8, pairs * GROUP * _PAIR),

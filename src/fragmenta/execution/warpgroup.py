@@ -169,12 +169,12 @@ def _trace(
     shared = Shared(memory, size, status)
 
     def in_shared(name: str, place: int, scale: int, transposed: int) -> Side:
-        flipped = sign_bit(op, name, scale)
+        flipped = _sign(op, name, scale)
         word, major = descriptors[place], MAJORS[transposed]
         return from_shared(code, op, name, word, shared, major, flipped)
 
     if ways.a_from_registers:
-        flipped = sign_bit(op, "a", ways.imm_scale_a)
+        flipped = _sign(op, "a", ways.imm_scale_a)
         side_a = from_registers("a", op.a, a, model.stored, flipped)
     else:
         side_a = in_shared("a", 0, ways.imm_scale_a, ways.trans_a)
@@ -188,6 +188,6 @@ def _trace(
     return status.value
 
 
-def sign_bit(op: Instruction, name: str, scale: int) -> int:
+def _sign(op: Instruction, name: str, scale: int) -> int:
     """The bits of an element that an immediate of -1 inverts."""
     return 0 if scale == 1 else 1 << (op.types[name].bits - 1)

@@ -195,7 +195,6 @@ class Warpgroup(Record):
         self._bounds: dict[Form, Bound] = {}
         self._owners: dict[int, Bundle] = {}
         self._bundles: dict[tuple[int, ...], Bundle] = {}
-        self._scratch: dict[int, Bytes] = {}
         self._works: dict[int, Wgmma] = {}
         """Products that Python knows, by their numbers."""
         self._allocate()
@@ -437,11 +436,7 @@ class Warpgroup(Record):
     def _multiply(self, work: Wgmma) -> None:
         product = self.product(work.index)
         bound = self._bound(self.forms.by_address[product.form], work.site)
-        status = product.status
-        if not status:
-            bound.read()
-            if not bound.quick(self._d(bound), product.address, *self._in_shared):
-                status = self._careful(bound, product)
+        status = product.status or self._add(bound, product)
         if status:
             self._fail(work, bound, status)
         for own, part in enumerate(bound.bundle.parts if self.late else ()):
@@ -449,16 +444,8 @@ class Warpgroup(Record):
             if not bound.bundle.pending[own]:  # no further product that hides it
                 bound.bundle.registers[own].put(part)
 
-    def _d(self, bound: Bound) -> tuple[int, int]:
-        """Where D is: the addresses of four warps, and of the places in them."""
-        if self.late:
-            places = int(bound.bundle.longs[layout.BUNDLE_PLACES >> 3])
-            return bound.bundle.address + layout.BUNDLE_WARPS, places
-        places = int(bound.form.longs[layout.FORM_D >> 3])
-        return self.address + layout.GROUP_WARPS, places
-
-    def _careful(self, bound: Bound, product: Product) -> int:
-        """Multiply with the machine code that computes everything; 0 if it can."""
+    def _add(self, bound: Bound, product: Product) -> int:
+        """Add a product to D; 0 if that could be done."""
         bundle, late = bound.bundle, self.late
         pairs = list(zip(bundle.registers, bundle.parts, strict=True))
         for register, part in () if late else pairs:
@@ -483,20 +470,11 @@ class Warpgroup(Record):
             bundle = self._bundles.get(offsets)
             if bundle is None:
                 bundle = self._new_bundle(offsets, site)
-            found = self._bounds[form] = Bound(
-                form, bundle, self.memories, self._memory
-            )
+            found = self._bounds[form] = Bound(form, bundle, self.memories)
             while form.number >= self._addresses.size:
                 more = np.zeros_like(self._addresses)
                 self._set_bound(np.concatenate([self._addresses, more]))
             self._addresses[form.number] = found.address
-        return found
-
-    def _memory(self, size: int) -> Bytes:
-        """Memory to work in; products run one after the other."""
-        found = self._scratch.get(size)
-        if found is None:
-            found = self._scratch[size] = fresh(size)
         return found
 
     def _new_bundle(self, offsets: tuple[int, ...], site: int) -> Bundle:

@@ -8,7 +8,7 @@ where everything is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ from fragmenta.arrays.once import once
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.fast import layout
-from fragmenta.units.records import Bytes, Record, Word, address_of, fresh
+from fragmenta.units.records import Record, Word, address_of, fresh
 from fragmenta.units.wgmma_sources import bad_descriptor
 
 if TYPE_CHECKING:
@@ -52,22 +52,7 @@ class Form(Record):
         super().__init__(fresh(layout.FORM_BYTES))
         self.located, self.number, self._size = located, number, size
         self._function = _function(located, target)
-        # Tracing takes a while to import.
-        from fragmenta.execution.warpgroup_floors import (
-            Numbers,
-            is_quick,
-            quick_function,
-        )
-
-        self.quick: Callable[..., int] | None = None
-        """Quicker machine code, which does not compute everything."""
-        self.numbers: Numbers | None = None
-        if is_quick(located.op, target):
-            found = quick_function(located.op, target, located.ways)
-            self.quick, self.numbers = found.compile(), Numbers(located.op, target)
-            self.longs[layout.FORM_QUICK >> 3] = found.address
-        else:
-            self.longs[layout.FORM_FUNCTION >> 3] = self._function.address
+        self.call = self._function.traced.compile()
         read = (*located.a, *([located.metadata] if located.metadata else ()))
         self._d = np.array(located.d, np.int64)
         self._inputs = np.array([each.offset for each in read], np.int64)
@@ -87,6 +72,7 @@ class Form(Record):
             pair = each.offset, signed(each.constant)
             self.longs[places + 2 * number : places + 2 * number + 2] = pair
         for offset, value in (
+            (layout.FORM_FUNCTION, self._function.address),
             (layout.FORM_D, address_of(self._d)),
             (layout.FORM_INPUTS, address_of(self._inputs)),
             (layout.FORM_SCALE_D, scale.offset),
@@ -95,12 +81,6 @@ class Form(Record):
             (layout.FORM_KNOWN + 8, address_of(self._known[1])),
         ):
             self.longs[offset >> 3] = value
-
-    @property
-    def call(self) -> Callable[..., int]:
-        """The machine code that computes everything."""
-        self.longs[layout.FORM_FUNCTION >> 3] = self._function.address
-        return self._function.traced.compile()
 
     def bad(self, given: Sequence[int]) -> str:
         """What is wrong with descriptors; "" and remembered if nothing is."""
@@ -225,10 +205,6 @@ class Bundle(Record):
         self.parts = [
             self.values[:, LANES * warp : LANES * (warp + 1)] for warp in range(WARPS)
         ]
-        self._places = np.arange(len(offsets), dtype=np.int64) * (4 * WARPS * LANES)
-        self.longs[layout.BUNDLE_PLACES >> 3] = address_of(self._places)
-        first = layout.BUNDLE_WARPS >> 3
-        self.longs[first : first + WARPS] = [address_of(each) for each in self.parts]
         self.registers = [Registers(each, offsets) for each in words]
         self.pending = self.words[layout.BUNDLE_PENDING >> 2 :][:WARPS]
         """Products that each warp has issued and that have not run."""
@@ -242,7 +218,6 @@ class Bound(Record):
         form: Form,
         bundle: Bundle,
         words: Sequence[NDArray[np.uint32]],
-        memory: Callable[[int], Bytes],
     ) -> None:
         super().__init__(fresh(layout.BOUND_BYTES))
         located = form.located
@@ -266,39 +241,16 @@ class Bound(Record):
             self.longs[offset >> 3] = address_of(part)
         self._arguments = address_of(bundle.values), address_of(inputs)
         self._metadata = address_of(self.metadata)
-        self._numbers = np.zeros(1, np.int64)
-        if form.numbers is not None:
-            self._numbers = form.numbers.listed(memory(form.numbers.bytes))
-        self.longs[layout.BOUND_NUMBERS >> 3] = address_of(self._numbers)
-
-    def read(self) -> None:
-        """Copy the registers that the product reads."""
-        for goal, register in self.inputs:
-            register.get(goal)
-
-    def quick(self, d: tuple[int, int], product: int, shared: int, size: int) -> bool:
-        """Add a product to D with the quicker machine code; whether that succeeded.
-
-        ``d`` are the addresses of four warps and of the places of registers there.
-        ``product`` and ``shared`` are those of its record and of shared memory.
-        """
-        if self.form.quick is None:
-            return False
-        return not self.form.quick(
-            *d,
-            *self._operands(product, shared, size),
-            address_of(self._numbers),
-        )
 
     def multiply(self, product: int, shared: int, size: int) -> int:
-        """Add a product to the values of the bundle; 0 if that could be done."""
-        return self.form.call(
-            self._arguments[0], *self._operands(product, shared, size)
-        )
+        """Add a product to the values of the bundle; 0 if that could be done.
 
-    def _operands(self, product: int, shared: int, size: int) -> tuple[int, ...]:
-        return (
-            self._arguments[1],
+        ``product`` and ``shared`` are addresses of its record and of shared memory.
+        """
+        for goal, register in self.inputs:
+            register.get(goal)
+        return self.form.call(
+            *self._arguments,
             product + layout.PRODUCT_DESCRIPTORS,
             shared,
             size,

@@ -121,7 +121,7 @@ PRODUCT_WARP: Final = 72  #: i32: the warp that issued it last
 PRODUCT_BYTES: Final = 128
 
 # A form is the same for all blocks of a launch.  Python makes it at its first use.
-FORM_FUNCTION: Final = 0  #: pointer to the machine code of the product; 0: not yet
+FORM_FUNCTION: Final = 0  #: pointer to the machine code of the product
 FORM_NUMBER: Final = 8  #: i32: its number in the launch
 FORM_A_SHARED: Final = 12  #: i32: whether A is in shared memory
 FORM_D: Final = 16  #: pointer to i64: the places of the registers of D in a warp
@@ -135,7 +135,6 @@ FORM_SCALE_D_NEGATED: Final = 84  #: i32
 FORM_SELECTOR: Final = 88  #: i64: the sparsity selector
 FORM_KNOWN: Final = 96  #: 2 pointers to KNOWN x i64: descriptors that are in bounds
 FORM_OBSERVER: Final = 112  #: pointer to what the observer keeps of the form
-FORM_QUICK: Final = 120  #: pointer to quicker machine code, which may fail; 0: none
 FORM_BYTES: Final = 128
 
 KNOWN: Final = 256
@@ -148,14 +147,11 @@ HASH: Final = 0x9E3779B97F4A7C15
 BOUND_BUNDLE: Final = 0  #: pointer to the bundle
 BOUND_INPUTS: Final = 8  #: pointer to u32 (register, 128 lanes): A, then metadata
 BOUND_METADATA: Final = 16  #: pointer to the metadata in it
-BOUND_NUMBERS: Final = 24  #: pointer to what quicker machine code needs
 BOUND_BYTES: Final = 64
 
 # A bundle is the values of a D.  All forms with the same D share it.
 BUNDLE_VALUES: Final = 0  #: pointer to u32 (register, 128 lanes)
-BUNDLE_PLACES: Final = 8  #: pointer to i64: where in them each register is
 BUNDLE_PENDING: Final = 16  #: 4 x i32: products that each warp issued and that hide D
-BUNDLE_WARPS: Final = 32  #: 4 pointers to the part of each warp
 BUNDLE_BYTES: Final = 64
 
 # ── an observer ─────────────────────────────────────────────────────────────

@@ -2,7 +2,7 @@
 
 Python makes the form of an instruction, and binds it in a warpgroup, when it is first
 used there.  It also looks at every descriptor once.  A product that fails in machine
-code stays next in the queue: Python runs it, or says what is wrong.
+code stays next in the queue with its status, and Python says what is wrong.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ WARPS = 4
 REGISTER = 4 * LANES
 """Bytes of a register in one warp."""
 ALL = -1
-
-UNDONE = -1
-"""The result of a product that Python has to compute."""
 
 
 def _long(code: Code, base: Raw, offset: int) -> Memory:
@@ -193,45 +190,21 @@ class Ready(NamedTuple):
             _long(code, self.product, layout.PRODUCT_SCALE_D).raw,
         ]
 
-    def quick(self) -> Value:
-        """Call the quicker machine code, if there is some; 0 if that is all."""
+    def multiply(self) -> Value:
+        """Call the machine code; 0 if it could compute D."""
         code, b = self.code, self.code.builder
-        status = code.variable(code.constant(UNDONE, I32))
-        function = pointer_at(code, self.form, layout.FORM_QUICK)
-        with code.when(_there(code, function)):
-            warps, places = (
-                Value(b, b.select(self.late.raw, hidden, there))
-                for hidden, there in (
-                    (
-                        _long(code, self.bundle, layout.BUNDLE_WARPS).raw,
-                        _long(code, self.group, layout.GROUP_WARPS).raw,
-                    ),
-                    (
-                        self.pointer(self.bundle, layout.BUNDLE_PLACES, I64),
-                        self.pointer(self.form, layout.FORM_D, I64),
-                    ),
-                )
-            )
-            numbers = self.pointer(self.bound, layout.BOUND_NUMBERS, I64)
-            given = [warps.raw, places.raw, *self.operands(), numbers]
-            status.value = _called(code, function, given)
-        return status.value
-
-    def careful(self) -> Value:
-        """Call the machine code that computes everything, if it is there yet."""
-        code, b = self.code, self.code.builder
-        status = code.variable(code.constant(UNDONE, I32))
         function = pointer_at(code, self.form, layout.FORM_FUNCTION)
         values = pointer_at(code, self.bundle, layout.BUNDLE_VALUES)
         d = layout.FORM_D, layout.FORM_D_COUNT
-        with code.when(_there(code, function)):
-            with code.when(~self.late):
-                _each_warp(code, self.group, self.form, d, values)
-            given = [b.bitcast(values, I32.as_pointer()), *self.operands()]
-            status.value = _called(code, function, given)
-            with code.when(~self.late & (status.value == 0)):
-                _each_warp(code, self.group, self.form, d, values, back=True)
-        return status.value
+        with code.when(~self.late):
+            _each_warp(code, self.group, self.form, d, values)
+        given = [b.bitcast(values, I32.as_pointer()), *self.operands()]
+        kind = ir.FunctionType(I32, [each.type for each in given])
+        call = b.bitcast(function, kind.as_pointer())
+        status = Value(b, b.call(call, given))
+        with code.when(~self.late & (status == 0)):
+            _each_warp(code, self.group, self.form, d, values, back=True)
+        return status
 
     def show(self) -> None:
         """It has run: D of warps is shown, unless another product hides it."""
@@ -248,13 +221,6 @@ class Ready(NamedTuple):
                 _copied(code, places, count, warps[own].raw, values, own, back=True)
 
 
-def _called(code: Code, function: Raw, given: list[Raw]) -> Value:
-    """Call the machine code of a product."""
-    b = code.builder
-    kind = ir.FunctionType(I32, [each.type for each in given])
-    return Value(b, b.call(b.bitcast(function, kind.as_pointer()), given))
-
-
 def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     """Run the next product of a warpgroup; 0 if that could be done."""
     ran = _word(code, group, layout.GROUP_RAN)
@@ -267,18 +233,16 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     goal = pointer_at(code, bound, layout.BOUND_INPUTS)
     _each_warp(code, group, form, inputs, goal)
     here = Ready(code, state, group, product, form, bound, bundle, late)
-    status = code.variable(here.quick())
-    with code.when(status.value != 0):
-        status.value = here.careful()
-    with code.when(status.value > 0):
-        _word(code, product, layout.PRODUCT_STATUS)[0] = status.value
-    with code.when(status.value == 0):
+    status = here.multiply()
+    with code.when(status != 0):
+        _word(code, product, layout.PRODUCT_STATUS)[0] = status
+    with code.when(status == 0):
         ran[0] = ran[0] + 1
         changes = _long(code, cluster, layout.CLUSTER_CHANGES)
         changes[0] = changes[0] + 1
         with code.when(late):
             here.show()
-    return status.value
+    return status
 
 
 RUN = routine("units.wgmma.run", _run, [P, P, P], I32)
