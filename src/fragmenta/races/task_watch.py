@@ -45,7 +45,11 @@ class TaskWatch:
         copy = TaskCopy(observer.cluster.blocks[rank], memory)
         (where,) = copy.record.long(at.TASK_EVENT)
         number = ctypes.c_int32.from_address(where + EVENT_NUMBER).value
-        event = observer.machine.events[number]
-        observer.issue(Step(copy.thread.warp, event, copy.lanes), copy)
+        event, warp = observer.machine.events[number], copy.thread.warp
+        try:
+            observer.issue(Step(warp, event, copy.lanes), copy)
+        except BaseException as error:  # an interrupt, too: compiled code drops it
+            observer.machine.failed(error, warp, event.site, copy.lanes)
+            return
         copy.record.longs[at.TASK_OBSERVED >> 3] = copy.number
         self._rows[copy.record.index] = copy.clock
