@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"{report.nodeid}: {report.longrepr[2]}")
     terminalreporter.section("beside other tools")
     terminalreporter.line(
-        "make bench-peers: Triton's interpreter, MMA-Sim and numba-cuda's simulator, in "
+        "make bench-peers: Triton's interpreter, MMA-Sim, numba-cuda's simulator, in "
         "an environment of their own"
     )
     if not LINES:

@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 import shlex
+import zlib
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -311,6 +312,14 @@ def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:
     assert len(rates) == 3 * 4
     for rate in rates:
         assert f">{rate}</text>" in chart
+
+
+def test_the_pictures_of_growth_show_the_committed_benchmark() -> None:
+    chart = (DOCS / "plots" / "growth.svg").read_text(encoding="utf-8")
+    files = [DOCS / "benchmarks" / f"{each}.json" for each in ("peers", "cores")]
+    numbers = [json.loads(e.read_text("utf-8"))["growth"] for e in files if e.exists()]
+    shows = f"growth {zlib.crc32(json.dumps(numbers).encode()):08x}"
+    assert shows in chart, "run: python docs/plots/make.py growth"
 
 
 def test_the_ways_go_through_rooms_that_there_are() -> None:

@@ -195,6 +195,7 @@ _GRIDS = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 4), (8, 8))
 _BLOCKS = [(i * j, {"m": 64 * i, "n": 64 * j, "k": 256}) for i, j in _GRIDS]
 _DEPTHS = [(k, {"m": 128, "n": 128, "k": k}) for k in (64 << i for i in range(7))]
 _CORES = [(cores, {"cores": cores}) for cores in (1, 2, 4, 8, 16)]
+_LARGE = {"m": 1024, "n": 1024, "k": 128}
 _BOTH = OURS, WATCHED
 GROWTH = [
     Growth("blocks", BY_NAME["matmul"], TRITON, _BLOCKS),
@@ -207,6 +208,6 @@ GROWTH = [
         (*_BOTH, SIMULATOR),
         [(1 << i, {"threads": 32 << i}) for i in range(6)],
     ),
-    Growth("cores", BY_NAME["matmul"].sized(m=1024, n=1024), _BOTH, _CORES),
-    Growth("cores", BY_NAME["matmul_by_maps"].sized(m=1024, n=1024), _BOTH, _CORES),
+    Growth("cores", BY_NAME["matmul"].sized(**_LARGE), _BOTH, _CORES),
+    Growth("cores", BY_NAME["matmul_by_maps"].sized(**_LARGE), _BOTH, _CORES),
 ]

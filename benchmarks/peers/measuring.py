@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-ROUNDS, ENOUGH, LEAST = 5, 3.0, 0.02
-"""Repetitions, the CPU seconds after which two of them are enough, and the seconds of
-a repetition: shorter calls are made several times in each."""
+ROUNDS, ENOUGH, SLOW, LEAST = 5, 3.0, 2.0, 0.02
+"""Repetitions, the CPU seconds after which two of them are enough, those of a first
+call after which there is no second one to warm up, and those of a repetition: shorter
+calls are made several times in each."""
 
 
 class Times(NamedTuple):
@@ -28,9 +29,11 @@ def measure(call: Callable[[], object]) -> Times:
     start = time.process_time()
     call()
     first = time.process_time() - start
-    start = time.process_time()
-    call()
-    once = time.process_time() - start
+    once = first
+    if first < SLOW:
+        start = time.process_time()
+        call()
+        once = time.process_time() - start
     calls = max(1, round(LEAST / max(once, 1e-6)))
     spent: list[tuple[float, float]] = []
     while len(spent) < ROUNDS and (len(spent) < 2 or _total(spent) * calls < ENOUGH):

@@ -51,10 +51,7 @@ def prepare(
         x, y, z = _values(case, (a, b, c), more, np.float32)
         return lambda: x @ y + z, lambda: (x @ y + z).view(np.uint32)
     if tool not in (MMASIM, MATRICES):
-        return (
-            lambda: multiply(a, b, c, how, **more),
-            lambda: multiply(a, b, c, how, **more),
-        )
+        return kept(lambda: multiply(a, b, c, how, **more))
     asked, scales = judge.Judge(row(case.of)), tuple(more.values())
     if tool == MMASIM:
         given = [each.contiguous() for each in asked.vectors(a, b, c, scales)]
@@ -71,7 +68,17 @@ def prepare(
             ]
         )
 
-    return one_by_one, one_by_one
+    return kept(one_by_one)
+
+
+def kept(call: Callable[[], Any]) -> tuple[Callable[[], object], Callable[[], Any]]:
+    """A call, and what it returned last."""
+    last = []
+
+    def run() -> None:
+        last[:] = [call()]
+
+    return run, lambda: last[0]
 
 
 def _values(case: Case, bits: Any, more: dict[str, Any], of: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,11 @@ def style() -> None:
     )
 
 
-def save(name: str) -> None:
-    """Write one plot, the same bytes every time."""
+def save(name: str, shows: str | None = None) -> None:
+    """Write one plot, the same bytes every time; it may say what it shows."""
     plt.tight_layout()
-    plt.savefig(HERE / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    about = {"Date": None, "Creator": None, "Description": shows}
+    plt.savefig(HERE / f"{name}.svg", metadata=about)
     plt.close()
 
 
@@ -324,13 +326,20 @@ def cores(axes: plt.Axes) -> None:
     axes.legend(fontsize=6.5, frameon=False)
 
 
+def shown() -> str:
+    """A checksum of the numbers that the picture of growth shows."""
+    files = [each for each in (PEERS, CORES) if each.exists()]
+    numbers = [json.loads(each.read_text(encoding="utf-8"))["growth"] for each in files]
+    return f"growth {zlib.crc32(json.dumps(numbers).encode()):08x}"
+
+
 def growth(name: str) -> None:
     """How the cost of a launch grows with blocks, k and warps, and with cores."""
     _, parts = plt.subplots(2, 2, figsize=(8.4, 6))
     for axes, axis in zip(parts.flat, LABELS, strict=False):
         grown(axes, axis)
     cores(parts[1, 1])
-    save(name)
+    save(name, shown())
 
 
 PLOTS = {

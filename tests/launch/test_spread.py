@@ -338,6 +338,14 @@ def unwritten() -> list[Any]:
     return [ptx.empty(12, np.uint32), np.zeros(12, np.uint32)]
 
 
+def test_undefined_bits_without_effect_are_not_reported() -> None:
+    """Whether ``(a + x) - x`` depends on x, only runs with other bits of x show."""
+    more = "add.u32 %r3, %r1, %r2;\n sub.u32 %r2, %r3, %r2;\n st.global.u32 [%rd5]"
+    text = TWO.replace("st.global.u32 [%rd5]", more)
+    kernel = ptx.parse(HEAD + text).kernels["copy"]
+    same(kernel, (12, 1), unwritten, watch="report")
+
+
 @pytest.mark.parametrize("make", [locked, fortran, shared, inside, unwritten])
 @pytest.mark.parametrize("watch", [False, "report"])
 def test_every_kind_of_array_is_sent(make: Any, watch: bool | str) -> None:

@@ -451,3 +451,92 @@ def test_copies_in_a_cluster_and_its_barrier(schedule: str, calls: list[str]) ->
     assert isinstance(found.outcome, bytes), found.outcome
     assert (found.python, found.fast) == (12, 1)
     assert not [each for each in calls if each.startswith("barrier.cluster")]
+
+
+# ── cp.async ────────────────────────────────────────────────────────────────
+
+LANES = (
+    """
+    .shared .align 1024 .b8 tile[8192];
+    .shared .align 8 .b64 bar;
+    setp.eq.u32 %p1, %t, 0; @%p1 mbarrier.init.shared.b64 [bar], 64;
+    mov.u32 %r1, tile; ld.param.u64 %rd6, [memory]; mov.u32 %r23, tile;
+    shl.b32 %r2, %t, 4; add.u32 %r1, %r1, %r2; cvt.u64.u32 %rd7, %r2;
+    add.u64 %rd6, %rd6, %rd7; mov.u32 %r4, 0; bar.sync 0;
+    and.b32 %r5, %t, 3; setp.eq.u32 %p6, %r5, 1; shl.b32 %r5, %r5, 2;
+NEXT:
+    cp.async.cg.shared.global [%r1], [%rd6], 16;
+    cp.async.ca.shared.global [%r1+1024], [%rd6+8], 8, %r5;
+    cp.async.commit_group;
+    cp.async.ca.shared.global.L2::128B [%r1+2048], [%rd6+512], 4, %p6;
+    @%p6 cp.async.ca.shared.global [%r1+3072], [%rd6+4], 4;
+    cp.async.commit_group;
+"""
+    + look("shared", "%r23", "BEFORE")
+    + """
+    cp.async.wait_group 1;
+"""
+    + look("shared", "%r23", "ONE")
+    + """
+    {0}
+"""
+    + look("shared", "%r23", "ALL")
+    + """
+    add.u64 %rd6, %rd6, 1024; add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p5, %r4, 3; @%p5 bra NEXT;
+"""
+)
+WAITS = {
+    "groups": "cp.async.wait_group 0;",
+    "all": "cp.async.ca.shared.global [%r1+4096], [%rd6], 4; cp.async.wait_all;",
+    "an mbarrier": """cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+    and.b32 %r6, %r4, 1;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], %r6; @!%p4 bra WAIT;""",
+    "an mbarrier with a count": """mov.u32 %r8, bar; cvt.u64.u32 %rd11, %r8;
+    cvta.shared.u64 %rd12, %rd11; cp.async.mbarrier.arrive.b64 [%rd12];
+    mbarrier.arrive.shared.b64 _, [bar];
+    and.b32 %r6, %r4, 1;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], %r6; @!%p4 bra WAIT;""",
+    "some lanes": "@%p6 cp.async.wait_group 0; cp.async.wait_group 0;",
+    "a group of some lanes": """@%p6 cp.async.ca.shared.global [%r1+5120], [%rd6], 4;
+    @%p6 cp.async.commit_group; cp.async.wait_group 0;""",
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_copies_of_lanes_in_flight(name: str, calls: list[str]) -> None:
+    used = kernel(LANES.format(WAITS[name]), ".param .u64 memory")
+    data = RNG.integers(0, 256, 8192, np.uint8)
+
+    def run(schedule: str) -> bytes:
+        out = np.zeros(9 * WORDS, np.uint32)
+        used.launch(1, 64, [out, data], schedule=schedule, watch=False)
+        return out.tobytes()
+
+    found = both(lambda: run("lazy"), calls, "cp.async")
+    assert isinstance(found.outcome, bytes), found.outcome
+    assert (found.fast == 0) == (not name.startswith(("some", "a group"))), calls
+    both(lambda: run("eager"), calls, "cp.async")
+    both(lambda: run(7), calls, "cp.async")
+
+
+LANES_WRONG = {
+    "the goal is out of bounds": "cp.async.ca.shared.global [%r1+8192], [%rd6], 4;",
+    "the goal is misaligned": "cp.async.ca.shared.global [%r1+2], [%rd6], 4;",
+    "the source is out of bounds": "cp.async.ca.shared.global [%r1], [%rd6+8192], 4;",
+    "the source is misaligned": "cp.async.ca.shared.global [%r1], [%rd6+1], 4;",
+    "no mbarrier is there": "cp.async.mbarrier.arrive.shared.b64 [%r1];",
+}
+
+
+@pytest.mark.parametrize("name", LANES_WRONG)
+def test_what_is_wrong_with_cp_async_is_said_in_the_same_words(
+    name: str, calls: list[str]
+) -> None:
+    used = kernel(LANES.format(LANES_WRONG[name]), ".param .u64 memory")
+
+    def run() -> None:
+        given = [np.zeros(9 * WORDS, np.uint32), np.zeros(8192, np.uint8)]
+        used.launch(1, 64, given, schedule="lazy", watch=False)
+
+    assert isinstance(both(run, calls, "cp.async").outcome, str)

@@ -23,7 +23,7 @@ nothing is computed, and the status of the block says so.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.chain import MODES, set_rounding
 from fragmenta.arithmetic.elements import (
@@ -115,7 +115,7 @@ class FloorNumbers(NamedTuple):
 
 
 class FloorSizes(NamedTuple):
-    """The sizes of a product, and which of its blocks to compute."""
+    """The sizes of a product and of its blocks."""
 
     rows: Value
     columns: Value
@@ -137,8 +137,6 @@ class FloorSizes(NamedTuple):
     add: Value  #: the address of what adds c last
     a_size: Value  #: bytes of an element
     b_size: Value
-    first: Value
-    last: Value
 
 
 class Work(NamedTuple):
@@ -221,9 +219,11 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         scale_a=pointer(I8),
         scale_b=pointer(I8),
         status=pointer(I8),
-        work=pointer(I8),
         **dict.fromkeys(FloorNumbers._fields, I32),
         **dict.fromkeys(FloorSizes._fields, I64),
+        work=pointer(I8),
+        first=I64,
+        last=I64,
     )
     def floor_steps(
         code: Code,
@@ -234,14 +234,14 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         scale_a: Memory,
         scale_b: Memory,
         status: Memory,
-        work: Memory,
-        *numbers: Value,
+        *others: Any,
     ) -> None:
+        *numbers, work, start, stop = others
         n, p = FloorNumbers(*numbers[:3]), FloorSizes(*numbers[3:])
         w = Work.of(work, variant.values)
         step = Step(code, variant, n, w)
         set_rounding(code, code.constant(MODES["rz"], I32))
-        with code.loop(p.last, start=p.first) as number:
+        with code.loop(stop, start=start) as number:
             _block(step, p, (a, b, d, index, scale_a, scale_b), number)
             status[number] = convert(w.special[0], I8)
         set_rounding(code, code.constant(MODES["rn"], I32))
@@ -262,7 +262,7 @@ def _block(
     step: Step, p: FloorSizes, memories: tuple[Memory, ...], number: Value
 ) -> None:
     """One block, in parts along k."""
-    code, v, _, w = step
+    code, w = step.code, step.w
     a, b, d, index, scale_a, scale_b = memories
     tile, rest = number // (p.across * p.down), number % (p.across * p.down)
     top, side = rest // p.across * p.block_rows, rest % p.across * p.block_columns
@@ -280,16 +280,16 @@ def _block(
             at = tile * p.own_b * p.instructions * p.k + first * p.k
             at_scale = tile * p.own_scale_b * scales + first * p.scale_vec
             per_scale = p.k // larger(p.scale_vec, 1)
-            place = _panel(panel)
+            to = _panel(panel)
             call_address(
                 p.pack_columns,
                 [
                     _from(b, (at * p.columns + column) * p.b_size),
                     _from(scale_b, at_scale * p.columns + column),
-                    _from(w.b_values, place.values),
-                    _from(w.b_powers, place.powers),
-                    _from(w.b_lows, place.lows),
-                    _from(w.b_base, place.base),
+                    _from(w.b_values, to.values),
+                    _from(w.b_powers, to.powers),
+                    _from(w.b_lows, to.lows),
+                    _from(w.b_base, to.base),
                     w.special,
                     some * p.k,
                     p.columns,
@@ -328,21 +328,23 @@ def _block(
                 place = (tile * p.rows + top + m) * p.columns + column
                 sums = Sums(d, place, p.columns, rows - m, p.columns - column)
                 _load(code, w.sums, sums)
-                with code.loop(some) as instruction:
-                    _instruction(step, p, _panel(panel), instruction * p.stored)
+                _instructions(step, p, _panel(panel), some)
                 _store(code, w.sums, sums)
 
 
-def _instruction(step: Step, p: FloorSizes, at: Panel, first: Value) -> None:
-    """The steps of one instruction."""
+def _instructions(step: Step, p: FloorSizes, at: Panel, count: Value) -> None:
+    """The steps of some instructions."""
     code, v, _, w = step
-    if v.from_zero:
+    if not v.from_zero:
+        with code.loop(count * p.stored, step=v.products) as product:
+            _step(step, at, product)
+        return
+    with code.loop(count) as instruction:
         held = w.sums.lanes(0, _ALL)
         w.held[0] = held
         w.sums[0] = held.lift(0.0)
-    with code.loop(p.stored, step=v.products) as product:
-        _step(step, at, first + product)
-    if v.from_zero:
+        with code.loop(p.stored, step=v.products) as product:
+            _step(step, at, instruction * p.stored + product)
         set_rounding(code, code.constant(MODES["rn"], I32))
         call_address(p.add, [w.held, w.sums])
         set_rounding(code, code.constant(MODES["rz"], I32))
@@ -392,8 +394,7 @@ class Sums(NamedTuple):
 
 def _load(code: Code, to: Memory, sums: Sums) -> None:
     """Copy accumulators; beyond the last row or column there are ones."""
-    for row in range(GROUP):
-        to[row * LANES] = code.constant(1.0, F32).in_all_lanes()
+    to[0] = code.constant(1.0, F32).in_all_lanes(_ALL)
     whole = sums.columns_left >= LANES
     with code.loop(smaller(sums.rows_left, GROUP)) as row:
         at = sums.place + row * sums.columns
@@ -432,8 +433,8 @@ def _step(step: Step, at: Panel, product: Value) -> None:
     code, v, _, w = step
     e, base, unusual = _exponents(step, at, product)
     starts = [_start(_row(e, row), step) for row in range(GROUP)]
-    sums = _chain(step, at, product, starts)
     counts = _counts(step, at, product, _limits(e, base, step))
+    sums = _chain(step, at, product, starts)
     units = _joined([_units(*each) for each in zip(sums, starts, strict=True)])
     large = None if v.half else _large(v, units, sums, starts)
     if large is not None:
@@ -497,7 +498,7 @@ def _tops(step: Step, at: Panel, product: Value) -> Value:
         if v.sparse:
             y = _joined(
                 [
-                    _of_places(w.b_powers, at.powers, w.a_places, row, pair, LANES)
+                    _of_places(w.b_powers, at.powers, w.a_places, row, pair)
                     for row in range(GROUP)
                 ]
             )
@@ -510,13 +511,12 @@ def _tops(step: Step, at: Panel, product: Value) -> Value:
 
 
 def _of_places(
-    memory: Memory, start: Value, places: Memory, row: int, pair: Value, each: int
+    memory: Memory, start: Value, places: Memory, row: int, pair: Value
 ) -> Value:
     """Two vectors of eight lanes, for the two places of a pair."""
     at = pair * 2 + row * DEPTH
     first, second = (
-        memory.lanes(start + convert(places[at + side], I64) * each)
-        for side in range(2)
+        memory.lanes(start + convert(places[at + side], I64)) for side in range(2)
     )
     return picked(first, range(_PAIR), second)
 
@@ -589,7 +589,7 @@ def _chain(step: Step, at: Panel, product: Value, starts: list[Value]) -> list[V
             for row, some in enumerate(sums):
                 if v.sparse:
                     place = convert(w.a_places[here + (side + row * DEPTH)], I64)
-                    y = w.b_values.lanes(at.values + place * LANES)
+                    y = w.b_values.lanes(at.values + place)
                 some.value = fma(picked(x[row], [side] * LANES), y, some.value)
     return [some.value for some in sums]
 
@@ -612,7 +612,7 @@ def _counts(step: Step, at: Panel, product: Value, limits: Value) -> Value:
         pair = product // 2 + number
         for row, count in enumerate(counts):
             if v.sparse:
-                y = _of_places(w.b_lows, at.lows, w.a_signs, row, pair, 1)
+                y = _of_places(w.b_lows, at.lows, w.a_signs, row, pair)
             else:
                 place = convert(w.a_signs[pair + row * (DEPTH // 2)], I64)
                 y = w.b_lows.lanes(at.lows + place, _PAIR)
@@ -661,7 +661,8 @@ def _settle_apart(step: Step) -> None:
     """The same in float64, for every exponent and every sum."""
     code, v, n, w = step
     least = code.constant(-14 if v.half else -126, I64)
-    rounding = Rounding(*(convert(each, I64) for each in n), least, v.half)
+    fraction, floor, keep = (convert(each, I64) for each in n)
+    rounding = Rounding(fraction, floor, keep, least, v.half)
     with code.loop(GROUP) as row:
         x = convert(w.sums.lanes(row * LANES), F64)
         e = convert(w.exponents.lanes(row * LANES), I32)

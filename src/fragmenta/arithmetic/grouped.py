@@ -262,13 +262,11 @@ def _float_sum(
             whole.value = fma(x, rows(q, number), whole.value)
     if of.masks is not None and at.masks is not None:
         group = first // v.group
-        x, y = (
-            of.masks[0][at.masks[0] + group],
-            of.masks[1].lanes(at.masks[1] + group * LANES),
-        )
+        x = of.masks[0][at.masks[0] + group]
+        y = of.masks[1].lanes(at.masks[1] + group * LANES)
         return whole.value, (y & x) != 0
-    with code.when(any_lane(whole.value == 0)):
-        with code.loop(first + v.group, start=first) as q:
-            product = of.a[at.a + q] * rows(q, 0)
-            sizes.value = sizes.value + abs(product)
+    zeros = any_lane(whole.value == 0)
+    with code.when(zeros), code.loop(first + v.group, start=first) as q:
+        product = of.a[at.a + q] * rows(q, 0)
+        sizes.value = sizes.value + abs(product)
     return whole.value, (whole.value != 0) | (sizes.value != 0)

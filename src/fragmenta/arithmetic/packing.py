@@ -80,7 +80,8 @@ class Packing(NamedTuple):
     @property
     def lanes(self) -> Type:
         """The integers that elements are taken apart in."""
-        return I32 if self.source == I32 else I16
+        found: Type = I32 if self.source == I32 else I16
+        return found
 
     @property
     def wide(self) -> bool:
@@ -200,7 +201,7 @@ def column_packer(of: Packing) -> Traced:
 
         def row(memory: Memory, k: Value) -> Value:
             start = k * columns
-            found = code.variable(memory.lanes(0).lift(0))
+            found = code.variable(code.constant(0, memory.of).in_all_lanes())
             with code.when(left >= LANES):
                 found.value = memory.lanes(start)
             with code.when(left < LANES):
@@ -235,10 +236,9 @@ def column_packer(of: Packing) -> Traced:
                 plus = select(found.negative, low.lift(_NEVER), low)
                 signed.append((minus, plus))
                 wrong.value = wrong.value | found.special
+            first = k * ((1 if of.sparse else 2) * 2 * LANES)
             for number, vector in enumerate(_pairs(signed, of.sparse)):
-                lows[(k * 2 + number) * (2 * LANES) - k * of.sparse * 2 * LANES] = (
-                    vector
-                )
+                lows[first + number * 2 * LANES] = vector
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
@@ -259,11 +259,12 @@ def _pairs(signed: list[tuple[Value, Value]], sparse: bool) -> Iterable[Value]:
 
 @once
 def row_packer(of: Packing) -> Traced:
-    """A kernel that packs ``count`` elements of each row of a group.
+    """A kernel that packs ``length`` elements of each row of a group.
 
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
-    ``places`` holds the k of each element, and ``signs`` where B's lowest bits are.
+    ``places`` says where the eight columns of B for each element are in a panel, and
+    ``signs`` where their lowest bits are.
     """
 
     @kernel(
@@ -277,7 +278,7 @@ def row_packer(of: Packing) -> Traced:
         places=pointer(I32),
         base=pointer(I16),
         special=pointer(I32),
-        count=I64,
+        length=I64,
         depth=I64,
         left=I64,
         per_scale=I64,
@@ -316,14 +317,14 @@ def row_packer(of: Packing) -> Traced:
             if of.wide:
                 least = code.constant(_LOWEST, of.lanes).in_all_lanes()
                 largest = code.variable(least)
-                with code.loop(p.count, step=LANES) as q:
+                with code.loop(p.length, step=LANES) as q:
                     each = element(q)
                     power = select(each.zero, _LOWEST, each.power)
                     largest.value = larger(largest.value, power)
                 found = _largest_lane(largest.value)
                 most = select(found == _LOWEST, 0, found)
                 base[row] = convert(most, I16)
-            with code.loop(p.count, step=LANES) as q:
+            with code.loop(p.length, step=LANES) as q:
                 each = element(q)
                 power, low = _relative(each, most)
                 values[row * DEPTH + q] = each.value
@@ -337,8 +338,9 @@ def row_packer(of: Packing) -> Traced:
                 if of.sparse:
                     place = convert(index.lanes(start + q), I32, signed=False)
                     first = convert(q // p.stored * p.k, I32)
-                    places[row * DEPTH + q] = place + first
-                    signs[row * DEPTH + q] = ((place + first) * 2 + negative) * LANES
+                    eight = (place + first) * LANES
+                    places[row * DEPTH + q] = eight
+                    signs[row * DEPTH + q] = eight * 2 + negative * LANES
                 else:
                     even, odd = (
                         picked(negative, range(side, LANES, 2)) for side in range(2)
@@ -355,7 +357,7 @@ def row_packer(of: Packing) -> Traced:
 class _RowNumbers(NamedTuple):
     """The sizes of :func:`row_packer`."""
 
-    count: Value
+    length: Value  #: elements to pack
     depth: Value  #: elements of a whole row
     left: Value  #: rows from the first one of the group on
     per_scale: Value

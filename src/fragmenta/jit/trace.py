@@ -273,6 +273,13 @@ def half_of(x: Value) -> Value:
     return Value(b, b.fpext(half, like(F32, x.type)))
 
 
+def half_bits(x: Value) -> Value:
+    """The bits of float32 numbers as 16-bit floats, where they are such numbers."""
+    b = x.builder
+    half = b.fptrunc(x.raw, like(ir.HalfType(), x.type))
+    return Value(b, b.bitcast(half, like(I16, x.type)))
+
+
 def convert(x: Value, of: Type, *, signed: bool = True) -> Value:
     """A number converted to another type; a float becomes an integer by truncation."""
     source, to = scalar_type(x.type), like(of, x.type)

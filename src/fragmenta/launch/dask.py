@@ -201,10 +201,7 @@ class Spread:
             "variables": {each.name: each.data.tobytes() for each in kept},
             "shape": launch.shape,
             "name": self.name,
-            "memory": [
-                _Memory(each, empties.marks(each.data) is not None)
-                for each in launch.arguments.segments
-            ],
+            "memory": _memory(launch),
             "parameters": launch.parameters.tobytes(),
             "options": self.options,
             "limits": self.limits,
@@ -298,7 +295,7 @@ class _Memory(NamedTuple):
     """Whether bytes of it count as unwritten."""
 
     def copy(self) -> Segment:
-        """The segment with bytes of its own."""
+        """The segment, with bytes of its own."""
         given = self.segment.data
         if self.unwritten:
             data = empties.empty(given.size, np.uint8)
@@ -306,6 +303,18 @@ class _Memory(NamedTuple):
         else:
             data = given.copy()
         return replace(self.segment, data=data)
+
+
+def _memory(launch: Launch) -> list[_Memory]:
+    """The arrays of a launch; unwritten bytes are as they were given."""
+    watching = None if launch.machine is None else launch.machine.watching
+    given: dict[int, NDArray[np.uint8]] = getattr(watching, "given", {})
+    return [
+        _Memory(replace(each, data=given[each.slot]), True)
+        if each.slot in given
+        else _Memory(each, empties.marks(each.data) is not None)
+        for each in launch.arguments.segments
+    ]
 
 
 def _again(recipe: Recipe) -> Launch:

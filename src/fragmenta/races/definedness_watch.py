@@ -88,6 +88,8 @@ class DefinedWatch:
         self.shadows: dict[int, NDArray[np.uint8]] = {}
         self._unset: dict[int, NDArray[np.uint8]] = {}
         """What the shadows of arrays with unwritten bytes were at first."""
+        self.given: dict[int, NDArray[np.uint8]] = {}
+        """What these arrays held before undefined bits were made random."""
         for each in self.launch.places:
             marks = empties.marks(each.data) if each.writable else None
             # Memory that is never touched costs nothing.
@@ -95,6 +97,7 @@ class DefinedWatch:
             if marks is not None:
                 shadow[marks != 0] = 0xFF
                 self._unset[each.slot] = shadow.copy()
+                self.given[each.slot] = each.data.copy()
                 if seed:
                     numbers = np.random.default_rng(seed)
                     count = int(np.count_nonzero(marks))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.bulk_groups import BulkQueue
-from fragmenta.units.copy_groups import Arrival, Queue
+from fragmenta.units.copy_groups import Arrival, LaneGroups, Queue
 from fragmenta.units.copy_operands import Value, copy_from
 from fragmenta.units.events import (
     Event,
@@ -93,8 +93,13 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _queue(warp: Warp) -> Queue:
-    """The groups of ``cp.async`` of a warp."""
-    return warp.block.groups.setdefault(warp.number, Queue())
+    """The groups of ``cp.async`` of a warp; machine code keeps them no longer."""
+    block = warp.block
+    if warp.number not in block.groups:
+        queue = block.groups[warp.number] = Queue()
+        record = LaneGroups(block.lane_groups(warp.number))
+        queue.take_over(record, block.cluster.pool)
+    return block.groups[warp.number]
 
 
 def _bulk_queues(warp: Warp, lanes: int) -> list[tuple[int, BulkQueue]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from fragmenta.simt.library import Routine
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Record, address_of, fresh
+
+if TYPE_CHECKING:
+    from fragmenta.units.fast.handlers import Handler
 
 
 class Code:
@@ -68,8 +71,19 @@ class EventTable:
         self.memory = fresh(max(1, len(events)) * layout.EVENT_BYTES)
         self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
         self.address, self.dispatch = address_of(self.memory), code().dispatch
+        self._write(events, observed)
+
+    def _write(self, events: Sequence[Event], observed: Collection[int] | None) -> None:
+        from fragmenta.units.fast.handlers import handler
+
+        words = self.records.view(np.int32)[: len(events)]
+        words[:, layout.EVENT_NUMBER >> 2] = [each.number for each in events]
+        words[:, layout.EVENT_SITE >> 2] = [each.site for each in events]
+        there = None if observed is None else {*observed}
         for event, record in zip(events, self.records, strict=False):
-            _write(event, Record(record), observed)
+            found = handler(event.words, len(event.operands))
+            if found is not None and (there is None or there.issuperset(found.calls)):
+                _write(event, Record(record), found)
 
     def record(self, event: Event) -> NDArray[np.uint8]:
         """The record of an event."""
@@ -81,14 +95,7 @@ class EventTable:
         self.record(event).view(np.int64)[layout.EVENT_FORM >> 3] = form
 
 
-def _write(event: Event, record: Record, observed: Collection[int] | None) -> None:
-    from fragmenta.units.fast.handlers import handler
-
-    record.words[layout.EVENT_NUMBER >> 2] = event.number
-    record.words[layout.EVENT_SITE >> 2] = event.site
-    found = handler(event.words, len(event.operands))
-    if found is None or (observed is not None and not {*found.calls} <= {*observed}):
-        return
+def _write(event: Event, record: Record, found: Handler) -> None:
     given = [_chosen(event, each) for each in found.order]
     for number, operand in enumerate(given):
         start = layout.EVENT_OPERANDS + number * layout.OPERAND_BYTES

@@ -156,6 +156,7 @@ class Block(Record):
         """Groups of ``cp.async``, by warp."""
         self._bulk: dict[int, BulkQueue] = {}
         self._queues = fresh(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
+        self._lane_groups = fresh(len(self.warps) * tasks.LANES_RECORD)
         self.moves: dict[tuple[str, int], list[Move]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
@@ -174,6 +175,7 @@ class Block(Record):
             (fast.STATE_BLOCK, self.context.address),
             (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
             (fast.STATE_QUEUES, address(self._queues)),
+            (fast.STATE_LANE_QUEUES, address(self._lane_groups)),
         ):
             self.longs[offset >> 3] = number
         self.words[fast.STATE_RANK >> 2] = self.rank
@@ -184,6 +186,11 @@ class Block(Record):
         """The record of the mbarrier at an offset in shared memory."""
         size = fast.MBARRIER_BYTES
         return self._records[offset // 8 * size :][:size]
+
+    def lane_groups(self, warp: int) -> NDArray[np.uint8]:
+        """The record of the groups of ``cp.async`` of a warp."""
+        size = tasks.LANES_RECORD
+        return self._lane_groups[warp * size :][:size]
 
     def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
         """The groups of bulk copies of a thread."""
@@ -222,7 +229,7 @@ class Block(Record):
         for bulk in self._bulk.values():
             vars(bulk).clear()
         self._bulk.clear()
-        self._queues[:] = 0
+        self._queues[:] = self._lane_groups[:] = 0
         for moves in self.moves.values():
             moves.clear()
         self.groups.clear()

@@ -51,6 +51,7 @@ class _Entry(Record):
     mbarrier = Word(at.TASK_MBARRIER)
     queue = Long(at.TASK_QUEUE)
     group = Word(at.TASK_GROUP)
+    lanes = Word(at.TASK_LANES)
     next = Word(at.TASK_NEXT)
     shared = Word(at.TASK_SHARED)
     lines = Word(at.TASK_LINES)
@@ -143,18 +144,21 @@ class Task(Work):
     def __init__(self, pool: Pool, entry: _Entry) -> None:
         super().__init__(-1)
         self._pool, self._entry = pool, entry
-        self.ordinal = entry.ordinal
+        self.ordinal, self.group = entry.ordinal, entry.group
+        self.lanes = entry.lanes & 0xFFFFFFFF
 
-    def _is_over(self) -> bool:
+    @property
+    def done(self) -> bool:  # type: ignore[override]
+        """Whether it is done."""
         entry = self._entry  # the record may be that of another task now
         return entry.state == at.FREE or entry.ordinal != self.ordinal
 
     def take(self) -> None:
         """Read the source, if that was not done before."""
-        if not self._is_over() and self._entry.state == at.IN_FLIGHT:
+        if not self.done and self._entry.state == at.IN_FLIGHT:
             self._pool.take(self._entry)
 
     def finish(self) -> None:
         """Do all that is left; nothing if it is done."""
-        if not self._is_over():
+        if not self.done:
             self._pool.finish(self._entry)

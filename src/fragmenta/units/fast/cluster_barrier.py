@@ -15,9 +15,6 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.step import Step, fast_path, observe
 from fragmenta.units.fast.tasks import call
 
-RELAXED = 1
-"""A word of an arrival: it orders nothing."""
-
 
 class _Entry:
     """What is known of a warp."""

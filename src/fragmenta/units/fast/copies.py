@@ -36,7 +36,7 @@ from fragmenta.units.fast.tasks import ISSUE, UNIT, Task, call, each_rank, task_
 GENERIC, OWN, MASKED = 1, 2, 4
 """Words of the instruction: whether addresses in shared memory are generic, whether
 they must be in the own block, and whether there is a mask of blocks."""
-RANK_AT = 16
+RANK_AT = 20
 """Where the flags have the dimensions of a tensor; the operation is at bit 8."""
 ALIGNMENT = 128
 """Bytes that a box in shared memory begins at a multiple of."""
@@ -54,15 +54,16 @@ def memory(step: Step, address: Value, *, constant: bool = False) -> Where:
 
 
 class Issue:
-    """A copy that one lane issues."""
+    """A copy that one lane issues; or several lanes together."""
 
-    def __init__(self, step: Step, kind: int) -> None:
+    def __init__(self, step: Step, kind: int, *, alone: bool = True) -> None:
         self.step, self.code = step, step.code
-        one = (step.lanes & (step.lanes - 1)) == 0
         schedule = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0]
         pool = pointer_at(self.code, step.cluster, layout.CLUSTER_TASKS)
         free = step.word(pool, at.POOL_FREE)[0]
-        step.require(one & (schedule != layout.RANDOM) & (free >= 0))
+        step.require((schedule != layout.RANDOM) & (free >= 0))
+        if alone:
+            step.require((step.lanes & (step.lanes - 1)) == 0)
         self.task: Task = task_at(self.code, step.cluster, free)
         self._begin(kind)
 

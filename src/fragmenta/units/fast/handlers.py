@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
 from fragmenta.units.fast import (
     cluster_barrier,
     copies,
+    fences,
     groups,
+    lane_copies,
     layout,
     mbarriers,
     task_layout,
@@ -72,6 +75,15 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
 
 
+def _fence(words: tuple[str, ...], count: int) -> Handler | None:
+    """``fence.proxy.async``, of any state space; other fences stay in Python."""
+    named = [word for word in words if word.startswith(("async", "tensormap"))]
+    plain = bool(named) and all(word.startswith("async") for word in named)
+    if "proxy" not in words or not plain:
+        return None
+    return Handler(fences.PROXY, 0, (), (layout.PORT_PROXY,))
+
+
 # ── copies ──────────────────────────────────────────────────────────────────
 
 _COPIED = (layout.PORT_COPY, layout.PORT_COPIED)
@@ -131,8 +143,36 @@ def _bulk_wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(groups.WAIT, groups.READ * ("read" in words), (0,), calls)
 
 
+_LANES = (layout.PORT_LANES,)
+
+
+def _lane_copy(words: tuple[str, ...], count: int) -> Handler | None:
+    # What one more operand is, a predicate or a number, is known where it is read.
+    more = count - ("L2::cache_hint" in words)
+    if more > 4 or not {"ca", "cg"} & {*words}:
+        return None
+    order = (0, 1, 2, 3) if more > 3 else (0, 1, 2)
+    return Handler(lane_copies.COPY, 0, order, _LANES)
+
+
+def _lanes_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(lane_copies.COMMIT, 0, (), _LANES)
+
+
+def _lanes_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    every = "wait_all" in words
+    order = () if every else (0,)
+    return Handler(lane_copies.WAIT, lane_copies.ALL * every, order, _LANES)
+
+
+def _lanes_arrive(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = lane_copies.GENERIC * (not any(word[:6] == "shared" for word in words))
+    flags |= lane_copies.NO_INCREMENT * ("noinc" in words)
+    return Handler(lane_copies.ARRIVE, flags, (0,), _LANES)
+
+
 def _cluster_arrive(words: tuple[str, ...], count: int) -> Handler | None:
-    flags = cluster_barrier.RELAXED * ("relaxed" in words)
+    flags = layout.RELAXED * ("relaxed" in words)
     return Handler(cluster_barrier.ARRIVE, flags, (), (layout.PORT_ARRIVE,))
 
 
@@ -158,10 +198,16 @@ def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 HANDLERS: dict[tuple[str, ...], Finder] = {
+    ("fence",): _fence,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
     ("mbarrier", "test_wait"): _wait,
+    ("cp", "async"): _lane_copy,
+    ("cp", "async", "commit_group"): _lanes_commit,
+    ("cp", "async", "wait_group"): _lanes_wait,
+    ("cp", "async", "wait_all"): _lanes_wait,
+    ("cp", "async", "mbarrier", "arrive"): _lanes_arrive,
     ("cp", "async", "bulk"): _copy,
     ("cp", "reduce", "async", "bulk"): _copy,
     ("cp", "async", "bulk", "commit_group"): _bulk_commit,
@@ -178,12 +224,14 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
 
 ROUTINES = (
     OPERAND,
+    fences.PROXY,
     mbarriers.ARRIVE,
     mbarriers.EXPECT,
     mbarriers.WAIT,
     *tasks.ROUTINES,
     *copies.ROUTINES,
     *groups.ROUTINES,
+    *lane_copies.ROUTINES,
     *cluster_barrier.ROUTINES,
     wgmma.RUN,
     wgmma.ISSUE,
@@ -194,6 +242,7 @@ ROUTINES = (
 """All routines that fast paths consist of."""
 
 
+@lru_cache(maxsize=4096)
 def handler(words: tuple[str, ...], operands: int) -> Handler | None:
     """The fast path of an instruction with so many operands, if there is one.
 

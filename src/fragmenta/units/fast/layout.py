@@ -45,7 +45,8 @@ STATE_WARPS: Final = 36  #: i32: how many warps
 STATE_BLOCK: Final = 40  #: pointer to the memory of the block (``BLOCK_...``)
 STATE_OBSERVER: Final = 48  #: pointer to what the observer keeps of the block
 STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
-STATE_QUEUES: Final = 200  #: pointer to the groups of copies (``task_layout``)
+STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
+STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
 
 # ── an mbarrier ─────────────────────────────────────────────────────────────
@@ -170,6 +171,8 @@ PORT_SIGNAL: Final = 88  #: it signals; the task, and where the mbarrier's recor
 PORT_GROUP: Final = 96  #: lanes waited; their groups, and the first not waited for
 PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its phase
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
+PORT_LANES: Final = 120  #: a warp issues ``cp.async``, or waits for it
+PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,

@@ -57,7 +57,7 @@ TASK_SKIP: Final = 208  #: i64: how far into the box the first row is, unswizzle
 TASK_JUMPS: Final = 216  #: 4 x i64: how far apart rows are there
 
 TASK_MAP: Final = 248  #: i64: the address of the tensor map; 0: there is none
-TASK_FORM: Final = 256  #: pointer to what is known of the map
+TASK_FORM: Final = 256  #: pointer to what is known of the map; of an ARRIVAL, to groups
 TASK_COORDINATES: Final = 264  #: 5 x i64
 TASK_IMAGE: Final = 304  #: pointer to the window of shared memory that a TAKEN one read
 TASK_OBSERVED: Final = 320  #: 8 x i64: the observer's
@@ -96,9 +96,20 @@ POOL_BYTES: Final = POOL_TASKS + TASKS * TASK_RECORD
 QUEUE_THERE: Final = 0  #: i32: whether a copy was issued since the block began
 QUEUE_EPOCH: Final = 4  #: i32: how many groups are closed
 QUEUE_WAITED: Final = 8  #: i32: the first group that was not waited for
-QUEUE_WORK: Final = 12  #: i32: pieces of Python's work that were not waited for
+QUEUE_WORK: Final = 12  #: i32: Python's work in them; 1 if it keeps all
 QUEUE_RECORD: Final = 16
 QUEUES: Final = 32  #: of each warp: one for the bulk copies of each lane
+
+# ── groups of cp.async ──────────────────────────────────────────────────────
+# They begin like the others; the epoch there is the number of groups.
+
+LANES_MARKS: Final = 16  #: i32: the epoch of the observer: groups and arrivals
+LANES_BEGAN: Final = 20  #: i32: that in which the open group began
+LANES_MASK: Final = 24  #: i32: the lanes that close groups; 0: none was closed
+LANES_OPEN: Final = 28  #: i32: the lanes with copies in the open group
+LANES_BEGUN: Final = 64  #: 16 x i32: the epochs in which the last groups began
+LANES_RECORD: Final = 128
+GROUPS: Final = 16
 
 # ── a tensor map ────────────────────────────────────────────────────────────
 

@@ -29,7 +29,7 @@ from fragmenta.shared.swizzles import exchanged
 from fragmenta.simt.layout import POISON
 from fragmenta.simt.library import POINTER, Routine, field, pointer_at
 from fragmenta.simt.memory import Where, inside, segment
-from fragmenta.simt.warps import P, repeat, routine
+from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift
@@ -367,11 +367,48 @@ def _exchange(code: Code, task: Task) -> None:
     each_rank(code, task.word(at.TASK_RANKS)[0], one)
 
 
+def _each_lane(code: Code, task: Task, do: Callable[[Value, Raw], None]) -> None:
+    """Do something for each lane of ``cp.async``: its number, and where it writes."""
+    b, size = code.builder, task.number(at.TASK_LINE)
+    state = task.state_of(task.word(at.TASK_RANK)[0])
+    shared = pointer_at(code, state, layout.STATE_SHARED)
+    most = field(code, state, layout.STATE_SHARED_SIZE, I64)[0]
+
+    def one(lane: Value) -> None:
+        number = convert(lane, I64)
+        goal = convert(task.word(at.TASK_GOALS)[number], I64)
+        with code.when((goal >= 0) & (goal + size <= most)):
+            do(number, b.gep(shared, [goal.raw]))
+
+    each_rank(code, task.word(at.TASK_LANES)[0], one)
+
+
+def _lane_copy(code: Code, task: Task) -> None:
+    """Some bytes of each lane, with zeros after them."""
+    b, size = code.builder, task.number(at.TASK_LINE)
+    block = task.pointer(at.TASK_BLOCK)
+
+    def one(lane: Value, goal: Raw) -> None:
+        source = task.long(at.TASK_SOURCES)[lane]
+        count = convert(task.word(at.TASK_COUNTED)[lane], I64)
+        clear_memory(b, goal, size.raw)
+        where = segment(code, block, source)
+        with code.when((count > 0) & (count <= size) & inside(where, source, count)):
+            move(b, goal, _host(code, where, source), count.raw)
+
+    _each_lane(code, task, one)
+
+
 def _move(code: Code, cluster: Raw, record: Raw) -> None:
     """Move the bytes of a task."""
     task = Task(code, cluster, record)
     kind = task.word(at.TASK_KIND)[0]
-    for number, do in ((at.LOAD, _load), (at.STORE, _store), (at.EXCHANGE, _exchange)):
+    for number, do in (
+        (at.LOAD, _load),
+        (at.STORE, _store),
+        (at.EXCHANGE, _exchange),
+        (at.LANE_COPY, _lane_copy),
+    ):
         with code.when(kind == number):
             do(code, task)
 
@@ -404,6 +441,14 @@ def _poison(code: Code, cluster: Raw, record: Raw) -> None:
 
     with code.when((kind == at.STORE) & plain & some & ((where.flags & 1) == 0)):
         _each_row(code, task, row)
+
+    def lane(number: Value, goal: Raw) -> None:
+        words = Memory(b, b.bitcast(goal, I32.as_pointer()), I32)
+        with code.loop(task.number(at.TASK_LINE) >> 2) as word:
+            words[word] = code.constant(POISON, I32)
+
+    with code.when(kind == at.LANE_COPY):
+        _each_lane(code, task, lane)
 
 
 POISONED = routine("units.task.poison", _poison, [P, P], None)
@@ -509,10 +554,25 @@ def _unlink(code: Code, task: Task) -> None:
 ISSUE = routine("units.task.issue", _issue, [P, P], None)
 
 
+def _finish_before(code: Code, arrival: Task) -> None:
+    """Finish the ``cp.async`` that an arrival waits for."""
+    own, queue = arrival.long(at.TASK_ORDINAL)[0], arrival.long(at.TASK_FORM)[0]
+    now = code.variable(arrival.in_pool(at.POOL_FIRST)[0])
+    with repeat(code) as again:  # the arrival itself is in the list
+        task = arrival.other(now.value)
+        now.value = task.word(at.TASK_NEXT)[0]
+        mine = task.long(at.TASK_QUEUE)[0] == queue
+        with code.when(mine & (task.long(at.TASK_ORDINAL)[0] < own)):
+            call(code, FINISH, arrival.cluster, task.record)
+        again(now.value >= 0)
+
+
 def _finish(code: Code, cluster: Raw, record: Raw) -> None:
     """Do what is left of a task that is in flight; nothing if it is done."""
     task = Task(code, cluster, record)
     with code.when(task.word(at.TASK_STATE)[0] != at.FREE):
+        with code.when(task.word(at.TASK_KIND)[0] == at.ARRIVAL):
+            _finish_before(code, task)
         _unlink(code, task)
         call(code, COMPLETE, cluster, record)
 
