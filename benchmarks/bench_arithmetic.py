@@ -30,7 +30,7 @@ CASES: dict[str, tuple[Model, float]] = {
     "e4m3": (model("sm_90", "e4m3", "e4m3", *F32, 32), 2),
     "e4m3, sm_89": (model("sm_89", "e4m3", "e4m3", *F32, 32), 2),
     "f16 sparse": (model("sm_90", "f16", "f16", *F32, 32, sparse=True), 2),
-    "e4m3 sparse": (model("sm_90", "e4m3", "e4m3", *F32, 64, sparse=True), 2),
+    "e4m3 sparse": (model("sm_90", "e4m3", "e4m3", *F32, 64, sparse=True), 3),
     "s8": (model("sm_90", "s8", "s8", "s32", "s32", 32), 2),
 }
 

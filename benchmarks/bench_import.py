@@ -23,6 +23,7 @@ ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)
 WHERE = ["where", "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "A", "3", "17"]
 SHORT = ["where", "mma.m16n8k64.s4.s4", "A", "3", "17"]
 LIBRARY = "import numpy, ml_dtypes"
+KERNEL = ".version 8.0 .target sm_80 .entry f() { ret; }"
 
 # name: what is timed, what it is set against, how many milliseconds it may add
 CASES: dict[str, tuple[list[str], list[str], float]] = {
@@ -33,6 +34,16 @@ CASES: dict[str, tuple[list[str], list[str], float]] = {
     ),
     "import fragmenta, first look-up": (
         ["-c", f"{LIBRARY}, fragmenta; fragmenta.find('movmatrix').d.where(0, 3, 5)"],
+        ["-c", LIBRARY],
+        float("inf"),
+    ),
+    "import fragmenta.ptx": (
+        ["-c", f"{LIBRARY}, fragmenta.ptx"],
+        ["-c", LIBRARY],
+        60,
+    ),
+    "import fragmenta.ptx, read a kernel": (
+        ["-c", f"{LIBRARY}; from fragmenta import ptx; ptx.parse({KERNEL!r}).kernels"],
         ["-c", LIBRARY],
         float("inf"),
     ),

@@ -56,6 +56,7 @@ ROOMS = [
     "torch",
     "view",
     "api",
+    "pool",
     "triton",
     "commands",
     "__main__",

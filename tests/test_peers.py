@@ -26,7 +26,9 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_committed_results_are_of_these_cases(peers: Any) -> None:
     cases = peers.cases
-    wanted = [(each.name, each.what, tool) for each in cases.CASES for tool in each.tools]
+    wanted = [
+        (each.name, each.what, tool) for each in cases.CASES for tool in each.tools
+    ]
     rows = [(each["case"], each["what"], each["tool"]) for each in MEASURED["rows"]]
     assert rows == wanted
     assert MEASURED["tools"] == cases.TOOLS

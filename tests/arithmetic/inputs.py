@@ -1,7 +1,11 @@
 """Raw bits of several kinds, for every element type."""
 
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import numpy as np
 
+from fragmenta.arithmetic import floored
 from fragmenta.registers.dtype import dtype
 
 from . import edges
@@ -11,6 +15,14 @@ KINDS = (
     *("bits", "near", "wide", "subnormal", "cancel", "large", "zeros", "special"),
     *EDGES,
 )
+
+
+@contextmanager
+def worth_compiling(products):
+    """With the kernels for many products, if there are at least so many."""
+    compiled = patch.object(floored, "_COMPILED", set())
+    with patch.object(floored, "_WORTH_COMPILING", products), compiled:
+        yield
 
 
 def raw(rng, name, shape, kind="near"):

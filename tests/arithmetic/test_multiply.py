@@ -9,7 +9,7 @@ from fragmenta.arithmetic import model, multiply
 from tests.thinning import some
 
 from . import reference
-from .inputs import KINDS, operands
+from .inputs import KINDS, operands, worth_compiling
 
 F32, F16 = ("f32", "f32"), ("f16", "f16")
 S32 = ("s32", "s32")
@@ -108,8 +108,13 @@ def _label(row):
 
 
 def _assert_equal(a, b, c, how, more):
-    found = multiply(a, b, c, how, **more)
     expected = reference.multiply(a, b, c, how, **more)
+    for products in (0, 1 << 62):  # with the kernels for many products, and without
+        with worth_compiling(products):
+            _assert_bits(multiply(a, b, c, how, **more), expected)
+
+
+def _assert_bits(found, expected):
     wrong = np.argwhere(found != expected)
     assert not len(wrong), [
         (tuple(w), hex(found[tuple(w)]), hex(expected[tuple(w)])) for w in wrong[:3]

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import fragmenta as fm
-from fragmenta.commands import isolated
-from fragmenta.launch.kernel import parse
+from fragmenta.pool.pool import Pool
 from tests.asking import ask
-from tests.clock import HANG
 from tests.ptx.test_linear import HEAD
 
 TEXT = f"""{HEAD}
@@ -96,75 +89,24 @@ def test_an_endless_loop_is_ended(file: str) -> None:
     assert "longer than 0.5 s" in found.stderr
 
 
-def launched(monkeypatch: pytest.MonkeyPatch, child: str) -> None:
-    """Launch with another child."""
-    monkeypatch.setattr(isolated, "CHILD", child)
-    kernel = parse(TEXT).kernels["good"]
-    isolated.launch(
-        kernel,
-        (1, 1),
-        [np.zeros(1, np.int32)],
-        {"limits": fm.ptx.Limits(seconds=60)},
-        False,
-    )
+def test_a_picture_is_drawn_there(file: str, tmp_path: Path) -> None:
+    drawn = []
+    for number, more in enumerate(([], ["--isolated"])):
+        picture = tmp_path / f"{number}.svg"
+        words = ["launch", file, "race", "--block", "64", "--arg", "arange:i32:64"]
+        found = ask(*words, "--timeline", picture, *more)
+        assert found.exit_code == 1
+        drawn.append(picture.read_text("utf-8"))
+    assert drawn[0] == drawn[1]
 
 
-START = "import os, sys; sys.stdin.buffer.read(); "
-
-
-@pytest.mark.parametrize(
-    "child, said",
-    [
-        ("os.kill(os.getpid(), 11)", "crashed with SIGSEGV"),
-        ("os.abort()", "crashed with SIGABRT"),
-        ("os.kill(os.getpid(), 9)", "the system ended the process"),
-        (f"os.kill(os.getpid(), {int(signal.SIGXCPU)})", "used up its processor time"),
-        ("sys.exit(3)", "status 3 and no answer"),
-        ("pass", "no answer that can be read"),
-        ("os.write(1, b'x' * 100)", "no answer that can be read"),
-        ("os.write(1, bytes([255]) * 8)", "no answer that can be read"),
-        (
-            "os.write(1, (13).to_bytes(8, 'little') + b'{\"arrays\":[9]}'[:13])",
-            "no answer that can be read",
-        ),
-        (
-            "os.write(1, (14).to_bytes(8, 'little') + b'{\"arrays\":[9]}')",
-            "other arrays",
-        ),
-    ],
-)
-def test_a_child_that_dies_is_an_error_in_words(
-    monkeypatch: pytest.MonkeyPatch, child: str, said: str
+def test_a_process_that_dies_is_an_error_in_words(
+    file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(fm.errors.KernelFault, match=said):
-        launched(monkeypatch, START + child)
-
-
-def test_a_child_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated, "GRACE", -59.9)
-    with pytest.raises(fm.errors.LimitReached, match="--seconds allows more"):
-        launched(monkeypatch, START + "import signal; signal.pause()")
-
-
-@pytest.mark.parametrize(
-    "deed, said",
-    [
-        ("os.write(os.open(path, os.O_CREAT | os.O_WRONLY), b'x')", "OSError"),
-        ("bytearray(64 << 30)", "MemoryError"),
-        ("print(resource.getrlimit(resource.RLIMIT_CORE))", "(0, 0)"),
-    ],
-)
-def test_a_child_may_not_do_much(tmp_path: Path, deed: str, said: str) -> None:
-    code = (
-        "import os, resource; from fragmenta.commands.isolated import confine\n"
-        f"path = {str(tmp_path / 'made')!r}\nconfine(60, 1 << 30)\n"
-        f"try:\n    {deed}\nexcept Exception as why:\n    print(type(why).__name__)"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=HANG,
-    )
-    assert found.stdout.strip() == said
+    crash = "forkserver.main(lambda pool, _: (pool.sendall(b'h'), os.abort()))"
+    program = f"import os; from fragmenta.pool import forkserver; {crash}"
+    monkeypatch.setattr(Pool, "_program", program)
+    words = ("launch", file, "good", "--block", "32", "--arg", "zeros:i32:32")
+    found = ask(*words, "--isolated")
+    assert found.exit_code == 1
+    assert "crashed with SIGABRT" in found.stderr

@@ -63,7 +63,7 @@ def test_help_opens_with_the_line_of_the_table(command: str) -> None:
 
 
 def test_modules_import_at_the_top() -> None:
-    """Only rich waits, for terminals; and the entry point, for Ctrl-C."""
+    """Only rich waits, for terminals; the entry point, for Ctrl-C; a pool, to be asked."""
     found = set()
     for path in FOLDER.glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -74,6 +74,7 @@ def test_modules_import_at_the_top() -> None:
             assert not isinstance(node, ast.Import), path
     assert found == {
         ("cli", "fragmenta.commands"),
+        ("launch", "fragmenta.commands.isolated"),
         ("output", "rich.console"),
         ("output", "rich.text"),
     }

@@ -64,6 +64,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "it prints": ("prints", {}),
     "too much printed": ("prints", {"limits": ptx.Limits(output=2)}),
     "too many instructions": ("endless", {"limits": ptx.Limits(instructions=900)}),
+    "wide limits": ("twice", {"limits": ptx.Limits(1e300, 1 << 80, None, 1 << 80)}),
     "too much memory": ("twice", {"limits": ptx.Limits(memory=1)}),
     "a limit that is none": ("twice", {"shared": -1}),
     "a size that no target has": ("large", {}),
@@ -372,11 +373,14 @@ def test_wrong_options_are_refused(options: Any) -> None:
 
 #: It says which processes it has, and waits to be ended.
 VICTIM = """
-import sys
+import os, sys
 from fragmenta.pool.pool import Pool
 pool = Pool(2, warm=False)
 text = '.version 8.0 .target sm_80 .entry f() {{ L: bra L; }}'
+pool.check(text).result()
 jobs = [pool.submit(text, 1, 1) for _ in range(3)]
+while not jobs[1].running():
+    os.sched_yield()
 print(pool._manager._server.pid, flush=True)
 {then}
 """
@@ -388,7 +392,7 @@ print(pool._manager._server.pid, flush=True)
         ("sys.stdin.read()", True),
         ("sys.exit()", False),
         ("del pool; jobs[0].cancel(); jobs[1].cancel(); jobs[2].cancel()", False),
-        ("import os; os.fork() or sys.stdin.read(); os.abort()", False),
+        ("os.fork() or sys.stdin.read(); os.abort()", False),
     ],
     ids=["killed", "exits", "forgets it", "forks and crashes"],
 )

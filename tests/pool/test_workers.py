@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,21 @@ def test_workers_can_have_one_launch_each(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(set(found)) == 3
 
 
+@pytest.mark.parametrize("launches, kept", [(1, 3), (100, 1)])
+def test_a_worker_fills_the_cache_until_it_runs_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: int, kept: int
+) -> None:
+    """Whatever ran in a worker, it cannot write machine code that others trust."""
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    texts = [
+        f".version 8.0 .target sm_80 .entry f{each}() {{ exit; }}" for each in range(3)
+    ]
+    with Pool(1, launches=launches, warm=False) as pool:
+        for text in texts:
+            pool.submit(text, 1, 1, watch=False).result()
+    assert sum(b'"f' in each.read_bytes() for each in tmp_path.iterdir()) == kept
+
+
 @pytest.mark.parametrize(
     "program, said",
     [
@@ -234,6 +250,7 @@ def test_a_worker_that_has_grown_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     from fragmenta.pool.packing import pack
     from fragmenta.pool.questions import Launch, Text
 
+    monkeypatch.setattr(worker, "seal", lambda: None)  # this process writes files
     made = worker._Worker(Terms(10, 1))
     packed, memory = pack([np.arange(4, dtype=np.int32)])
     limits = ptx.Limits(seconds=HANG)

@@ -10,9 +10,13 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fragmenta.launch import grid
+from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.races.launch_watch import LaunchWatch
+from fragmenta.races.shadow.global_records import FIRST_ID, ID_SHIFT
 from fragmenta.units.machine import Machine
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
@@ -22,6 +26,20 @@ SCHEDULES = ("eager", "lazy", 1)
 CASES = some(
     [each for each in cases() if running.target(each.row.source) != "sm_80"], 9
 )
+
+
+def _named(memory: GlobalWatch) -> list[Any]:
+    """The shadow of global memory, with what its records name instead of numbers."""
+    found = []
+    for shadow in memory.shadows:
+        for records in (shadow.writes, shadow.reads):
+            several = records >> ID_SHIFT
+            entries = memory.table[several]
+            entries[several < FIRST_ID] = (0, 0, 0, 0, 0)
+            special = np.where(several < FIRST_ID, several, FIRST_ID)
+            low = records & (1 << ID_SHIFT) - 1
+            found.append((entries.tobytes(), special.tobytes(), low.tobytes()))
+    return found
 
 
 class Kept:
@@ -48,6 +66,7 @@ class Kept:
                         "used": watch.used.tobytes(),
                     }
                 )
+            self.states.append({"global": _named(watch.memory)})
             close(watch)
 
         patch.setattr(LaunchWatch, "close", closing)
@@ -64,6 +83,7 @@ def both(run: Callable[[], Any]) -> list[tuple[Any, list[Any]]]:
                 self.fast = fast
 
             patch.setattr(Machine, "__init__", made)
+            patch.setattr(grid, "cores", lambda: 1)  # always the same observers
             kept = Kept(patch)
             found.append((run(), kept.states))
     return found

@@ -45,6 +45,8 @@ SPARSELY = f"{SPARSE} {D}, {A}, %rd1, %r8, 0, 1, 1, 1, 0;"
 class Watching(Port):
     """Watches registers, and nothing else."""
 
+    functions = None  # it has to see every event
+
     def __init__(self, dirty: int) -> None:
         self.registers = RegisterWatch(dirty)
         for name in ("begin", "touch", "acquire", "fence"):

@@ -9,6 +9,7 @@ from fragmenta.ptx.effects import WAYS
 from fragmenta.races import observer
 from fragmenta.races.definedness_watch import DefinedObserver
 from fragmenta.units.port import Port
+from fragmenta.units.tasks import Task
 from fragmenta.units.work import Work
 
 CALLS = {name for name, _ in inspect.getmembers(Port, inspect.isfunction)}
@@ -52,7 +53,8 @@ def test_every_kind_of_work_is_answered_at_its_issue():
     answered = tuple(getattr(observer, each) for each in re.findall(r"\w+", cases))
     assert len(answered) > 5
     missing = [each for each in kinds_of(Work) if not issubclass(each, answered)]
-    assert [each for each in missing if each is not Work] == []
+    # Machine code issues tasks, and tells the observer by itself.
+    assert [each for each in missing if each not in (Work, Task)] == []
 
 
 def test_every_completion_of_the_table_is_answered():

@@ -13,8 +13,6 @@ from dataclasses import asdict
 
 from fragmenta.api.calls import call_line
 from fragmenta.errors import Error, LayoutError
-from fragmenta.execution.mma import numeric_model
-from fragmenta.execution.summing import sums
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.possible import possible_shapes, possible_types, types_of
 from fragmenta.isa.sass import sass
@@ -57,6 +55,9 @@ def record(op: Instruction) -> Record:
     >>> found["schema"], list(found["fragments"])
     (1, ['A', 'B', 'C', 'D'])
     """
+    # A list of instructions needs none of it.
+    from fragmenta.execution.summing import sums
+
     targets = op.requires.targets
     forms = {**operand_forms(op), **_extra(op)}
     found = {
@@ -177,6 +178,8 @@ def certainty(op: Instruction) -> dict[str, str]:
     """How sure each statement about a ``tcgen05`` is, the numbers included."""
     found = {name: str(each) for name, each in op.certainty.items()}
     if op.descriptor is not None:
+        from fragmenta.execution.mma import numeric_model
+
         try:
             found["numbers"] = numeric_model(op, op.requires.targets[0]).source
         except Error as why:

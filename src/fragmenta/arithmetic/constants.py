@@ -57,7 +57,8 @@ def fused_constants(model: Model) -> FusedConstants:
 
 def grouped_variant(model: Model) -> GroupedVariant:
     """What must be known to compile the steps of a model whose form is ``grouped``."""
-    return GroupedVariant(GROUP, model.products // GROUP, model.rounding == "rn")
+    groups, nearest = model.products // GROUP, model.rounding == "rn"
+    return GroupedVariant(GROUP, groups, nearest, model.sparse)
 
 
 def rounding(model: Model) -> tuple[int, int, int, int]:
@@ -94,13 +95,15 @@ def format_of(name: str, operand: str | None = None) -> Format:
 def _scale_parts(name: str) -> tuple[Array, NDArray[np.int32]]:
     bits = np.arange(256)
     if name == "ue8m0":
-        return np.where(bits == 255, np.nan, 8.0), (bits - 127).astype(np.int32)
+        exponents = (bits - 127).astype(np.int32)
+        return np.where(bits == 255, np.nan, np.ldexp(1.0, exponents)), exponents
     field, fraction = bits >> 3, (bits & 7).astype(float)
-    significand = np.where(field > 0, fraction + 8, fraction)
-    significand[127] = np.nan
-    return significand, (np.maximum(field, 1) - 7).astype(np.int32)
+    exponents = (np.maximum(field, 1) - 7).astype(np.int32)
+    values = np.ldexp(np.where(field > 0, fraction + 8, fraction), exponents - 3)
+    values[127] = np.nan
+    return values, exponents
 
 
-#: The significand (in eighths) and the exponent of every scale of a type.  The
-#: significand of a NaN is NaN.  The exponent of a subnormal is not normalised.
+#: The value and the exponent of every scale of a type.  The exponent of a subnormal is
+#: not normalised.
 SCALE_PARTS = {name: _scale_parts(name) for name in ("ue8m0", "ue4m3")}

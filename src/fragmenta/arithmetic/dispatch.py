@@ -56,8 +56,9 @@ class Decoded(NamedTuple):
 def fused(given: Operands) -> Bits:
     """Fused steps: as chains of fused multiply-adds, or product by product."""
     model = given.model
-    if floored.suits(model):
-        d, left = floored.products(given, _accumulators(given, whole_of(given)))
+    if floored.suits(given):
+        sums, left = floored.products(given, _accumulators(given, whole_of(given)))
+        d = _result(sums, model.accumulator)
     else:
         d, left = np.empty(given.shape, _BITS[model.accumulator]), None
     _one_by_one(given, d, left)
@@ -174,12 +175,13 @@ def grouped_products(given: Operands) -> Bits:
     assert given.scale_a is not None
     assert given.scale_b is not None
     scale_a, scale_b = given.scale_a, given.scale_b
-    a, b = TWICE[given.a], TWICE[given.b]
+    twice = TWICE.astype(np.float32)
     d = np.empty(given.shape, np.uint32)
     run = grouped.grouped_kernel(grouped_variant(model))
 
     def work(block: Block) -> None:
-        x, y = np.ascontiguousarray(block.of_a(a)), to_panels(block.of_b(b))
+        bits_a, bits_b = block.of_a(given.a), to_panels(block.of_b(given.b))
+        x, y = twice.take(bits_a), twice.take(bits_b)
         sx = np.ascontiguousarray(block.of_a(scale_a))
         sy = to_panels(block.of_b(scale_b))
         c = to_panels(_accumulators(given, block))
@@ -188,11 +190,22 @@ def grouped_products(given: Operands) -> Bits:
         numbers = (model.scale_vec, stride(sx), stride(sy), *rounding(model))
         table = SCALE_PARTS[model.scale or ""]
         scales = (part[each] for each in (sx, sy) for part in table)
-        run(x, offsets, y, *scales, c, *sizes, *numbers)
+        masks = (_NONE,) * 2 if model.sparse else map(_not_zero, (bits_a, bits_b))
+        run(x, offsets, y, *scales, *masks, c, *sizes, *numbers)
         d[block] = _result(from_panels(c, block.shape[2]), "f32")
 
     each_block(given, work)
     return d
+
+
+_NONE = np.zeros(1, np.uint16)
+
+
+def _not_zero(elements: Bits) -> Bits:
+    """For every 16 e2m1 along the third axis, which are not zero: a bit for each."""
+    packed = np.packbits(elements & 7, axis=2)
+    low, high = packed[:, :, ::2], packed[:, :, 1::2]
+    return np.ascontiguousarray(low | (high.astype(np.uint16) << 8))
 
 
 # -- IEEE 754 -----------------------------------------------------------------
@@ -312,7 +325,7 @@ def _accumulators(given: Operands, block: Block) -> Floats:
     if not half:
         return some.copy()
     with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
-        return some.astype(np.float32)
+        return some.astype(np.float32, order="C")
 
 
 def _result(sums: Floats, accumulator: str) -> Bits:

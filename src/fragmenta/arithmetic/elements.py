@@ -9,6 +9,7 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.arrays.once import once
@@ -121,15 +122,21 @@ def limited(x: Value, limit: Value) -> Value:
 
 
 def settle(
-    x: Value, e: Value, total: Value, special: Value | None, p: Rounding
+    x: Value,
+    e: Value,
+    total: Value,
+    special: Value | None,
+    p: Rounding,
+    nearest: Callable[[Value, Value, Value], Value] = to_nearest,
 ) -> Value:
     """The accumulator after a step.
 
     ``total`` is the sum of the aligned products in units of ``2**(e - fraction)``.
     ``special`` is the sum of the infinite and NaN products, if there may be any.
+    ``nearest`` rounds to nearest, in the rounding mode of the loop.
     """
     exact = exact_sum(x, e, total, p.fraction)
-    rounded = (to_nearest if p.nearest else toward_zero)(exact, p.keep, p.least)
+    rounded = (nearest if p.nearest else toward_zero)(exact, p.keep, p.least)
     rounded = limited(rounded, power_of_two(2 - p.least))
     odd = select(is_finite(x), 0.0, x)
     if special is not None:

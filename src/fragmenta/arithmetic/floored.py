@@ -9,7 +9,13 @@ import numpy as np
 
 from fragmenta.arithmetic.blocks import Block, scratch
 from fragmenta.arithmetic.constants import fused_constants
-from fragmenta.arithmetic.floors import COLUMNS, FloorVariant, floor_kernel, work_bytes
+from fragmenta.arithmetic.floors import (
+    COLUMNS,
+    FloorVariant,
+    floor_kernel,
+    ordinary_adder,
+    work_bytes,
+)
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.packing import (
@@ -26,6 +32,16 @@ from fragmenta.registers.dtype import dtype
 #: The most rows of a block, and the least: packing B takes time for each block.
 _ROWS, _FEW_ROWS = 256, 32
 
+# The fraction bits of float32.
+_KEPT = 23
+
+# The bytes of a cache line: two loads of one line take less time than of two lines.
+_LINE = 64
+
+# So many products are worth a compilation.
+_WORTH_COMPILING = 1 << 15
+_COMPILED: set[Model] = set()
+
 _NONE = np.zeros(1, np.uint8)
 
 
@@ -33,31 +49,46 @@ class _Kernels(NamedTuple):
     steps: Traced
     rows: Traced
     columns: Traced
+    add: Traced
     work: int  #: bytes that a thread needs
 
 
+def suits(given: Operands) -> bool:
+    """Whether the kernels should compute a product.
+
+    Compiling them takes some tenths of a second.  For a few products, those that take
+    less are used until others have had them compiled.
+    """
+    if not computes(given.model):
+        return False
+    return given.products >= _WORTH_COMPILING or given.model in _COMPILED
+
+
 @cache
-def suits(model: Model) -> bool:
+def computes(model: Model) -> bool:
     """Whether the kernels compute a model."""
-    if model.form != "fused" or model.accumulator != "f32" or model.rounding != "rz":
+    if model.form != "fused":
         return False
     found = fused_constants(model)
     return (
-        model.start == "c"
-        and not model.reordered
+        (model.rounding == "rn") == (model.accumulator == "f16")
         and found.c_least == found.rounding[-1]
         and model.stored % LANES == 0
         and model.products % 2 == 0
         and model.k <= DEPTH
+        and model.keep <= _KEPT
         and _has_fma()
     )
 
 
 @cache
 def _has_fma() -> bool:
-    """Whether this processor has fused multiply-adds: all but old ones of Intel."""
-    _, features = processor()
-    return "+sse" not in features or "+fma" in features.split(",")
+    """Whether this processor multiplies and adds at once, and converts f16.
+
+    All do but old ones of Intel and AMD.
+    """
+    features = set(processor()[1].split(","))
+    return "+sse" not in features or {"+fma", "+f16c"} <= features
 
 
 @cache
@@ -67,15 +98,7 @@ def _kernels(model: Model) -> _Kernels:
     sources = tuple(type_of(dtype(name).bits_dtype) for name in (model.a, model.b))
     scaled = model.scale is not None
     wide = scaled or max(form.exponent_bits for form in forms) == 8
-    variant = FloorVariant(
-        *sources,
-        model.products,
-        model.fraction,
-        model.floor,
-        model.keep,
-        wide,
-        model.sparse,
-    )
+    variant = FloorVariant.of(model, wide)
     packings = [
         Packing(source, form, variant.values, scaled, model.sparse)
         for source, form in zip(sources, forms, strict=True)
@@ -84,6 +107,7 @@ def _kernels(model: Model) -> _Kernels:
         floor_kernel(variant),
         row_packer(packings[0]),
         column_packer(packings[1]),
+        ordinary_adder(variant.half),
         work_bytes(variant.values),
     )
 
@@ -95,11 +119,15 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     across, down = -(-given.columns // columns), -(-given.rows // rows)
     count = given.batches * across * down
     status = np.zeros(count, np.uint8)
-    operands = (given.a, given.b, c)
-    others = (given.index, given.scale_a, given.scale_b)
+    a, b, index = _in_order(given)
+    operands = (a.view(np.uint8), b.view(np.uint8), c)
+    others = (index, given.scale_a, given.scale_b)
     extra = tuple(_NONE if each is None else each for each in others)
     own = (given.a, given.b, *extra)
     numbers = (
+        model.fraction,
+        model.floor,
+        model.keep,
         given.rows,
         given.columns,
         given.instructions,
@@ -113,13 +141,20 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
         down,
         kernels.rows.address,
         kernels.columns.address,
+        kernels.add.address if model.start == "zero" else 0,
+        given.a.itemsize,
+        given.b.itemsize,
     )
 
+    steps = kernels.steps.bind(*operands, *extra, status, *numbers)
+
     def run(first: int, last: int) -> None:
-        work = scratch("floors", (kernels.work,), np.uint8)
-        kernels.steps(*operands, *extra, status, work, *numbers, first, last)
+        work = scratch("floors", (kernels.work + _LINE,), np.uint8)
+        start = work.ctypes.data
+        steps(start + -start % _LINE, first, last)
 
     share_out(run, count, given.products, given.progress)
+    _COMPILED.add(model)
     left = []
     for number in np.flatnonzero(status):
         tile, rest = divmod(int(number), across * down)
@@ -131,7 +166,21 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
                 slice(side * columns, min((side + 1) * columns, given.columns)),
             )
         )
-    return c.view(np.uint32), left
+    return c, left
+
+
+def _in_order(given: Operands) -> tuple[Bits, Bits, Bits | None]:
+    """A, B and the index, in the order in which products are added."""
+    model, a, b, index = given.model, given.a, given.b, given.index
+    if not model.reordered:
+        return a, b, index
+    order = np.array(model.order)
+    starts = np.arange(given.instructions)[:, None]
+    along = (starts * model.stored + order).ravel()
+    a = np.ascontiguousarray(a[..., along])
+    if index is not None:
+        return a, b, np.ascontiguousarray(index[..., along])
+    return a, np.ascontiguousarray(b[:, along]), None
 
 
 def _block_size(given: Operands) -> tuple[int, int]:

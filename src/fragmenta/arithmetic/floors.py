@@ -23,10 +23,18 @@ nothing is computed, and the status of the block says so.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.chain import MODES, set_rounding
-from fragmenta.arithmetic.elements import Rounding, settle, to_float32
+from fragmenta.arithmetic.elements import (
+    Rounding,
+    add_ordinary,
+    power_of,
+    power_of_two,
+    settle,
+    to_float32,
+)
+from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.packing import CLIP, DEPTH, GROUP, NOTHING
 from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced, kernel, pointer
@@ -34,6 +42,7 @@ from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
     F64,
+    I1,
     I8,
     I16,
     I32,
@@ -42,10 +51,10 @@ from fragmenta.jit.trace import (
     Code,
     Memory,
     Value,
-    Variable,
     any_lane,
     bits_of,
     call_address,
+    compare_unsigned,
     convert,
     float_of,
     fma,
@@ -53,6 +62,7 @@ from fragmenta.jit.trace import (
     picked,
     recast,
     saturated_sum,
+    scalar_type,
     select,
     shift_unsigned,
     size_of,
@@ -69,28 +79,43 @@ _LEAST, _MOST = -100, 90
 _NARROW = -48
 
 _PAIR = 2 * LANES
+_ALL = GROUP * LANES
 
 
 class FloorVariant(NamedTuple):
     """What must be known to compile the steps."""
 
-    a: Type  #: the type of raw bits
-    b: Type
     products: int  #: in one step
-    fraction: int
-    floor: int
-    keep: int
+    values: Type  #: of the chain
+    room: int  #: sums of products have fewer than 2**room units
+    short: bool  #: whether results keep fewer than 23 fraction bits
+    half: bool  #: whether accumulators are f16, rounded to nearest
+    from_zero: bool  #: whether c is added last, by an ordinary addition
     wide: bool  #: whether exponents are relative to a base
     sparse: bool
 
-    @property
-    def values(self) -> Type:
-        """The type of the chain: float32 has room for sums of up to 2**22 units."""
-        return F32 if self.products << (self.fraction + 2) <= 1 << 22 else F64
+    @classmethod
+    def of(cls, model: Model, wide: bool) -> FloorVariant:
+        """The variant for a model."""
+        # A product has less than four times the units of its exponent.
+        most = model.products << (model.fraction + 2)
+        room = next(bits for bits in (22, 30, 31, 50) if most <= 1 << bits)
+        values = F32 if room == 22 else F64  # float32 has 22 bits for either sign
+        half, short = model.accumulator == "f16", model.keep < 23
+        zero = model.start == "zero"
+        return cls(model.products, values, room, short, half, zero, wide, model.sparse)
+
+
+class FloorNumbers(NamedTuple):
+    """How steps align and round."""
+
+    fraction: Value
+    floor: Value
+    keep: Value
 
 
 class FloorSizes(NamedTuple):
-    """The sizes of a product, and which of its blocks to compute."""
+    """The sizes of a product and of its blocks."""
 
     rows: Value
     columns: Value
@@ -109,8 +134,9 @@ class FloorSizes(NamedTuple):
     down: Value
     pack_rows: Value  #: addresses of the packers
     pack_columns: Value
-    first: Value
-    last: Value
+    add: Value  #: the address of what adds c last
+    a_size: Value  #: bytes of an element
+    b_size: Value
 
 
 class Work(NamedTuple):
@@ -128,6 +154,9 @@ class Work(NamedTuple):
     a_base: Memory
     sums: Memory
     special: Memory
+    totals: Memory
+    exponents: Memory
+    held: Memory
 
     @classmethod
     def of(cls, memory: Memory, values: Type) -> Work:
@@ -145,15 +174,18 @@ def _parts(values: Type) -> list[tuple[Type, int]]:
         (values, panels * DEPTH * LANES),
         (I8, panels * DEPTH * LANES),
         (I8, panels * pairs * 4 * _PAIR),
-        (I32, COLUMNS),
+        (I16, COLUMNS),
         (values, GROUP * DEPTH),
         (I8, pairs * GROUP * _PAIR),
         (I8, pairs * GROUP * _PAIR),
         (I32, GROUP * DEPTH),
         (I32, GROUP * DEPTH),
+        (I16, LANES),
+        (F32, _ALL),
         (I32, LANES),
-        (F32, GROUP * LANES),
-        (I32, LANES),
+        (I64, _ALL),
+        (I16, _ALL),
+        (F32, _ALL),
     ]
 
 
@@ -180,15 +212,18 @@ def floor_kernel(variant: FloorVariant) -> Traced:
     """
 
     @kernel(
-        a=pointer(variant.a),
-        b=pointer(variant.b),
+        a=pointer(I8),
+        b=pointer(I8),
         d=pointer(F32),
         index=pointer(I8),
         scale_a=pointer(I8),
         scale_b=pointer(I8),
         status=pointer(I8),
-        work=pointer(I8),
+        **dict.fromkeys(FloorNumbers._fields, I32),
         **dict.fromkeys(FloorSizes._fields, I64),
+        work=pointer(I8),
+        first=I64,
+        last=I64,
     )
     def floor_steps(
         code: Code,
@@ -199,29 +234,35 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         scale_a: Memory,
         scale_b: Memory,
         status: Memory,
-        work: Memory,
-        *numbers: Value,
+        *others: Any,
     ) -> None:
-        p = FloorSizes(*numbers)
+        *numbers, work, start, stop = others
+        n, p = FloorNumbers(*numbers[:3]), FloorSizes(*numbers[3:])
         w = Work.of(work, variant.values)
+        step = Step(code, variant, n, w)
         set_rounding(code, code.constant(MODES["rz"], I32))
-        with code.loop(p.last, start=p.first) as number:
-            _block(code, variant, p, w, (a, b, d, index, scale_a, scale_b), number)
+        with code.loop(stop, start=start) as number:
+            _block(step, p, (a, b, d, index, scale_a, scale_b), number)
             status[number] = convert(w.special[0], I8)
         set_rounding(code, code.constant(MODES["rn"], I32))
 
     return floor_steps
 
 
+class Step(NamedTuple):
+    """What every part of a step needs."""
+
+    code: Code
+    v: FloorVariant
+    n: FloorNumbers
+    w: Work
+
+
 def _block(
-    code: Code,
-    v: FloorVariant,
-    p: FloorSizes,
-    w: Work,
-    memories: tuple[Memory, ...],
-    number: Value,
+    step: Step, p: FloorSizes, memories: tuple[Memory, ...], number: Value
 ) -> None:
     """One block, in parts along k."""
+    code, w = step.code, step.w
     a, b, d, index, scale_a, scale_b = memories
     tile, rest = number // (p.across * p.down), number % (p.across * p.down)
     top, side = rest // p.across * p.block_rows, rest % p.across * p.block_columns
@@ -239,16 +280,16 @@ def _block(
             at = tile * p.own_b * p.instructions * p.k + first * p.k
             at_scale = tile * p.own_scale_b * scales + first * p.scale_vec
             per_scale = p.k // larger(p.scale_vec, 1)
-            place = _panel(panel)
+            to = _panel(panel)
             call_address(
                 p.pack_columns,
                 [
-                    _from(b, at * p.columns + column),
+                    _from(b, (at * p.columns + column) * p.b_size),
                     _from(scale_b, at_scale * p.columns + column),
-                    _from(w.b_values, place.values),
-                    _from(w.b_powers, place.powers),
-                    _from(w.b_lows, place.lows),
-                    _from(w.b_base, place.base),
+                    _from(w.b_values, to.values),
+                    _from(w.b_powers, to.powers),
+                    _from(w.b_lows, to.lows),
+                    _from(w.b_base, to.base),
                     w.special,
                     some * p.k,
                     p.columns,
@@ -263,7 +304,7 @@ def _block(
             call_address(
                 p.pack_rows,
                 [
-                    _from(a, at * depth + first * p.stored),
+                    _from(a, (at * depth + first * p.stored) * p.a_size),
                     _from(scale_a, scale_row * scales + first * p.scale_vec),
                     _from(index, row * depth + first * p.stored),
                     w.a_values,
@@ -287,9 +328,42 @@ def _block(
                 place = (tile * p.rows + top + m) * p.columns + column
                 sums = Sums(d, place, p.columns, rows - m, p.columns - column)
                 _load(code, w.sums, sums)
-                with code.loop(some * p.stored, step=v.products) as product:
-                    _step(code, v, w, _panel(panel), product)
+                _instructions(step, p, _panel(panel), some)
                 _store(code, w.sums, sums)
+
+
+def _instructions(step: Step, p: FloorSizes, at: Panel, count: Value) -> None:
+    """The steps of some instructions."""
+    code, v, _, w = step
+    if not v.from_zero:
+        with code.loop(count * p.stored, step=v.products) as product:
+            _step(step, at, product)
+        return
+    with code.loop(count) as instruction:
+        held = w.sums.lanes(0, _ALL)
+        w.held[0] = held
+        w.sums[0] = held.lift(0.0)
+        with code.loop(p.stored, step=v.products) as product:
+            _step(step, at, instruction * p.stored + product)
+        set_rounding(code, code.constant(MODES["rn"], I32))
+        call_address(p.add, [w.held, w.sums])
+        set_rounding(code, code.constant(MODES["rz"], I32))
+
+
+@once
+def ordinary_adder(half: bool) -> Traced:
+    """A kernel that adds c to the sums of an instruction.
+
+    It is compiled apart from the steps, which round in another mode.
+    """
+
+    @kernel(held=pointer(F32), sums=pointer(F32))
+    def add_last(code: Code, held: Memory, sums: Memory) -> None:
+        with code.loop(_ALL, step=LANES) as lane:
+            x, y = (convert(each.lanes(lane), F64) for each in (held, sums))
+            sums[lane] = to_float32(add_ordinary(x, y, half))
+
+    return add_last
 
 
 def _panel(panel: Value) -> Panel:
@@ -320,8 +394,7 @@ class Sums(NamedTuple):
 
 def _load(code: Code, to: Memory, sums: Sums) -> None:
     """Copy accumulators; beyond the last row or column there are ones."""
-    for row in range(GROUP):
-        to[row * LANES] = code.constant(1.0, F32).in_all_lanes()
+    to[0] = code.constant(1.0, F32).in_all_lanes(_ALL)
     whole = sums.columns_left >= LANES
     with code.loop(smaller(sums.rows_left, GROUP)) as row:
         at = sums.place + row * sums.columns
@@ -342,240 +415,271 @@ def _store(code: Code, source: Memory, sums: Sums) -> None:
 
 
 # -- one step -----------------------------------------------------------------
+#
+# A vector of 32 lanes has the eight columns of each of four rows.  A vector of 64 lanes
+# has, for each row, the eight columns for the first k of a pair, then for the second.
 
 
-def _step(code: Code, v: FloorVariant, w: Work, at: Panel, product: Value) -> None:
+class Exponents(NamedTuple):
+    """The exponents of a step, in 32 lanes of 16 bits."""
+
+    e: Value  #: of each sum, that is emax
+    base: Value | None
+    unusual: Value  #: whether some are extreme
+
+
+def _step(step: Step, at: Panel, product: Value) -> None:
     """The step that begins with a product, for a group of rows and a panel."""
-    pairs = product // 2
-    tops = _tops(code, v, w, at, pairs)
-    bases = [None] * GROUP
-    exponents = []
-    odd = code.constant(0, I16).in_all_lanes() != 0
-    for row, top in enumerate(tops):
-        field = _field(w.sums.lanes(row * LANES))
-        wide = convert(top, I16)
-        if v.wide:
-            base = w.b_base.lanes(at.base) + w.a_base[row]
-            bases[row] = convert(base, I16)
-            wide = wide + bases[row]
-        e = larger(wide, field - 127)
-        exponents.append(code.variable(e))
-        odd = odd | (e < (_LEAST if v.wide else _NARROW)) | (e > _MOST)
-        if v.wide:
-            odd = odd | (e - bases[row] <= CLIP)
-    unusual = code.variable(convert(any_lane(odd), I32, signed=False))
-    with code.when(unusual.value != 0):
-        for row, top in enumerate(tops):
-            _unusual_exponents(code, v, w, row, top, bases[row], exponents[row])
-    starts = [_start(e.value, v) for e in exponents]
-    sums = _chain(code, v, w, at, product, starts)
-    limits = [
-        _limit(e.value, base, v) for e, base in zip(exponents, bases, strict=True)
-    ]
-    counts = _counts(code, v, w, at, pairs, limits)
-    units = [_units(some, start) for some, start in zip(sums, starts, strict=True)]
-    if _may_overflow(v):
-        large = code.constant(0, I32).in_all_lanes() != 0
-        for some, start, unit in zip(sums, starts, units, strict=True):
-            whole = bits_of(some) - bits_of(start)
-            large = (
-                large | (convert(whole, I32) != 0)
-                if False
-                else large | _large(whole, unit)
-            )
-        unusual.value = unusual.value | convert(any_lane(large), I32, signed=False)
-    for row in range(GROUP):
-        with code.when(unusual.value == 0):
-            x = w.sums.lanes(row * LANES)
-            new = _settled(x, exponents[row].value, units[row] + counts[row], v)
-            w.sums[row * LANES] = new
-    with code.when(unusual.value != 0):
+    code, v, _, w = step
+    e, base, unusual = _exponents(step, at, product)
+    starts = [_start(_row(e, row), step) for row in range(GROUP)]
+    counts = _counts(step, at, product, _limits(e, base, step))
+    sums = _chain(step, at, product, starts)
+    units = _joined([_units(*each) for each in zip(sums, starts, strict=True)])
+    large = None if v.half else _large(v, units, sums, starts)
+    if large is not None:
+        unusual = unusual | large
+    x = w.sums.lanes(0, _ALL)
+    new = code.variable(x)
+    if not v.half:
+        new.value = _settled(x, e, units + counts, step)
+    with code.when(unusual):
         for row in range(GROUP):
-            x = convert(w.sums.lanes(row * LANES), F64)
             whole = convert(bits_of(sums[row]) - bits_of(starts[row]), I64)
-            total = convert(whole + convert(counts[row], I64), F64)
-            numbers = (v.fraction, v.floor, v.keep, -126)
-            rounding = Rounding(*(code.constant(n, I64) for n in numbers), False)
-            e = convert(exponents[row].value, I32)
-            w.sums[row * LANES] = to_float32(settle(x, e, total, None, rounding))
+            w.totals[row * LANES] = whole + convert(_row(counts, row), I64)
+        w.exponents[0] = e
+        _settle_apart(step)
+        new.value = w.sums.lanes(0, _ALL)
+    w.sums[0] = new.value
 
 
-def _tops(code: Code, v: FloorVariant, w: Work, at: Panel, pairs: Value) -> list[Value]:
+def _row(x: Value, row: int) -> Value:
+    """The lanes of one row."""
+    return picked(x, range(row * LANES, (row + 1) * LANES))
+
+
+def _joined(parts: list[Value]) -> Value:
+    """Vectors of the same length, one after the other."""
+    while len(parts) > 1:
+        count = parts[0].type.count
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [picked(x, range(2 * count), y) for x, y in pairs]
+    return parts[0]
+
+
+def _exponents(step: Step, at: Panel, product: Value) -> Exponents:
+    """The largest exponent of products and accumulator, for each row and column."""
+    code, v, _, w = step
+    top = convert(_tops(step, at, product), I16)
+    field = _field(w.sums.lanes(0, _ALL))
+    base = None
+    if v.wide:
+        columns = picked(w.b_base.lanes(at.base), [*range(LANES)] * GROUP)
+        rows = [row for row in range(GROUP) for _ in range(LANES)]
+        base = columns + picked(w.a_base.lanes(0, GROUP), rows)
+        e = larger(top + base, field - 127)
+        odd = (e < _LEAST) | (e > _MOST) | (e - base <= CLIP)
+    else:
+        e = larger(top, field - 127)
+        odd = compare_unsigned(">", e - _NARROW, _MOST - _NARROW)
+    unusual = code.constant(1, I1) if v.half else any_lane(odd)
+    chosen = code.variable(e)
+    with code.when(unusual):
+        chosen.value = _unusual_exponents(step, top, base)
+    return Exponents(chosen.value, base, unusual)
+
+
+def _tops(step: Step, at: Panel, product: Value) -> Value:
     """The largest sum of exponents of the products, for each row and column."""
-    least = code.constant(NOTHING, I8).in_all_lanes(_PAIR)
-    tops = [code.variable(least) for _ in range(GROUP)]
-    with code.loop(v.products // 2) as pair:
-        here = pairs + pair
-        if not v.sparse:
-            y = w.b_powers.lanes(at.powers + here * _PAIR, _PAIR)
-        for row, top in enumerate(tops):
-            if v.sparse:
-                y = _of_places(w.b_powers, at.powers, w.a_places, row, here, LANES)
-            x = w.a_powers.lanes((here * GROUP + row) * _PAIR, _PAIR)
-            top.value = larger(top.value, saturated_sum(x, y))
-    return [_halves(top.value, larger) for top in tops]
+    code, v, _, w = step
+    top = code.variable(code.constant(NOTHING, I8).in_all_lanes(2 * _ALL))
+    with code.loop(v.products // 2) as number:
+        pair = product // 2 + number
+        if v.sparse:
+            y = _joined(
+                [
+                    _of_places(w.b_powers, at.powers, w.a_places, row, pair)
+                    for row in range(GROUP)
+                ]
+            )
+        else:
+            one = w.b_powers.lanes(at.powers + pair * _PAIR, _PAIR)
+            y = picked(one, [*range(_PAIR)] * GROUP)
+        x = w.a_powers.lanes(pair * (GROUP * _PAIR), GROUP * _PAIR)
+        top.value = larger(top.value, saturated_sum(x, y))
+    return larger(*_halves(top.value))
 
 
 def _of_places(
-    memory: Memory, start: Value, places: Memory, row: int, pair: Value, each: int
+    memory: Memory, start: Value, places: Memory, row: int, pair: Value
 ) -> Value:
     """Two vectors of eight lanes, for the two places of a pair."""
     at = pair * 2 + row * DEPTH
-    halves = [
-        memory.lanes(start + convert(places[at + side], I64) * each)
-        for side in range(2)
-    ]
-    return picked(halves[0], range(_PAIR), halves[1])
+    first, second = (
+        memory.lanes(start + convert(places[at + side], I64)) for side in range(2)
+    )
+    return picked(first, range(_PAIR), second)
 
 
-def _halves(x: Value, join: object) -> Value:
-    """Join the two halves of sixteen lanes."""
-    low, high = (picked(x, range(s, s + LANES)) for s in (0, LANES))
-    return join(low, high)  # type: ignore[operator,no-any-return]
+def _halves(x: Value) -> tuple[Value, Value]:
+    """The lanes of the first k of a pair, and those of the second."""
+    rows = [row * _PAIR for row in range(GROUP)]
+    low, high = (
+        picked(x, [row + lane for row in rows for lane in range(side, side + LANES)])
+        for side in (0, LANES)
+    )
+    return low, high
 
 
 def _field(x: Value) -> Value:
     """The exponent fields of float32 numbers, as 16-bit integers."""
-    upper = picked(recast(bits_of(x), I16), range(1, 2 * LANES, 2))
+    upper = picked(recast(bits_of(x), I16), range(1, 2 * x.type.count, 2))
     return shift_unsigned(upper + upper, 8)
 
 
-def _unusual_exponents(
-    code: Code,
-    v: FloorVariant,
-    w: Work,
-    row: int,
-    top: Value,
-    base: Value | None,
-    e: Variable,
-) -> None:
+def _unusual_exponents(step: Step, top: Value, base: Value | None) -> Value:
     """The exponents of a step where some are extreme, or of zeros."""
-    x = w.sums.lanes(row * LANES)
+    code, v, n, w = step
+    floor = convert(n.floor, I16)
+    x = w.sums.lanes(0, _ALL)
     field = _field(x)
-    of_x = select(field == 0, field.lift(-126), field - 127)
-    counts = (field != 255) & convert_lanes(x != 0)
-    own = select(counts, of_x, v.floor)
-    wide = convert(top, I16)
-    nothing = wide == NOTHING if v.wide else wide < _NARROW
+    own = larger(field - 127, -14 if v.half else -126)
+    own = select((field != 255) & (x != 0), own, floor)
+    nothing = top < (_NARROW if base is None else NOTHING + 1)
     if base is not None:
-        clipped = any_lane(~nothing & (larger(wide, own - base) <= CLIP))
-        with code.when(clipped):
+        with code.when(any_lane(~nothing & (larger(top, own - base) <= CLIP))):
             w.special[0] = code.constant(1, I32)
-        wide = wide + base
-    e.value = larger(larger(own, v.floor), select(nothing, wide.lift(v.floor), wide))
+        top = top + base
+    e = larger(larger(own, floor), select(nothing, top.lift(floor), top))
     if v.values == F32:  # beyond this, a chain of float32 has no start
-        with code.when(any_lane(e.value > _MOST)):
+        with code.when(any_lane(e > _MOST)):
             w.special[0] = code.constant(1, I32)
+    return e
 
 
-def convert_lanes(condition: Value) -> Value:
-    return condition
-
-
-def _start(e: Value, v: FloorVariant) -> Value:
+def _start(e: Value, step: Step) -> Value:
     """The float whose last bit is a unit, and which has room for sums of both signs."""
-    bias, bits, shift = (127, 23, 7) if v.values == F32 else (1023, 52, 4)
-    upper = ((e + (bias + bits - v.fraction)) << shift) | (1 << (shift - 1))
-    zero = upper.lift(0)
-    per = size_of(v.values) // 2
+    single = step.v.values == F32
+    bias, bits, shift = (127, 23, 7) if single else (1023, 52, 4)
+    one = ((bias + bits) << shift) + (1 << (shift - 1))
+    zero = convert(one - (step.n.fraction << shift), I16)
+    return float_of(_upper_parts((e << shift) + zero, I32 if single else I64))
+
+
+def _upper_parts(x: Value, of: Type) -> Value:
+    """Integers whose upper 16 bits are given; the others are zero."""
+    count, parts = x.type.count, of.width // 16
     places = [
-        lane if part == per - 1 else LANES
-        for lane in range(LANES)
-        for part in range(per)
+        lane if part == parts - 1 else count
+        for lane in range(count)
+        for part in range(parts)
     ]
-    words = picked(upper, places, zero)
-    return float_of(recast(words, I32 if v.values == F32 else I64))
+    return recast(picked(x, places, x.lift(0)), of)
 
 
-def _chain(
-    code: Code,
-    v: FloorVariant,
-    w: Work,
-    at: Panel,
-    product: Value,
-    starts: list[Value],
-) -> list[Value]:
+def _chain(step: Step, at: Panel, product: Value, starts: list[Value]) -> list[Value]:
     """The products of a step, each rounded down, for each row."""
+    code, v, _, w = step
     sums = [code.variable(start) for start in starts]
     with code.loop(v.products, step=2) as number:
         here = product + number
         x = [w.a_values.lanes(here + row * DEPTH, 2) for row in range(GROUP)]
         for side in range(2):
-            if not v.sparse:
-                y = w.b_values.lanes(at.values + (here + side) * LANES)
+            y = w.b_values.lanes(at.values + (here + side) * LANES)
             for row, some in enumerate(sums):
                 if v.sparse:
                     place = convert(w.a_places[here + (side + row * DEPTH)], I64)
-                    y = w.b_values.lanes(at.values + place * LANES)
+                    y = w.b_values.lanes(at.values + place)
                 some.value = fma(picked(x[row], [side] * LANES), y, some.value)
     return [some.value for some in sums]
 
 
-def _limit(e: Value, base: Value | None, v: FloorVariant) -> Value:
+def _limits(e: Value, base: Value | None, step: Step) -> Value:
     """A product loses bits if the exponent of its lowest bit is below this."""
+    limit = e - convert(step.n.fraction, I16)
     if base is not None:
-        e = e - base
-    limit = larger(smaller(e - v.fraction, 40), NOTHING + 1)
-    narrow = convert(limit, I8)
-    return picked(narrow, [*range(LANES), *range(LANES)])
+        limit = limit - base
+    # No product of zero is below the upper bound, and every other one is.
+    return convert(larger(smaller(limit, 100 if base is None else 20), -128), I8)
 
 
-def _counts(
-    code: Code,
-    v: FloorVariant,
-    w: Work,
-    at: Panel,
-    pairs: Value,
-    limits: list[Value],
-) -> list[Value]:
+def _counts(step: Step, at: Panel, product: Value, limits: Value) -> Value:
     """How many negative products lose bits, for each row and column."""
-    zero = limits[0].lift(0)
-    counts = [code.variable(zero) for _ in limits]
-    with code.loop(v.products // 2) as pair:
-        here = pairs + pair
+    code, v, _, w = step
+    twice = [picked(_row(limits, row), [*range(LANES)] * 2) for row in range(GROUP)]
+    counts = [code.variable(each.lift(0)) for each in twice]
+    with code.loop(v.products // 2) as number:
+        pair = product // 2 + number
         for row, count in enumerate(counts):
             if v.sparse:
-                y = _of_places(w.b_lows, at.lows, w.a_signs, row, here, 1)
+                y = _of_places(w.b_lows, at.lows, w.a_signs, row, pair)
             else:
-                sign = convert(w.a_signs[here + row * (DEPTH // 2)], I64)
-                y = w.b_lows.lanes(at.lows + here * (4 * _PAIR) + sign, _PAIR)
-            x = w.a_lows.lanes((here * GROUP + row) * _PAIR, _PAIR)
-            loses = limits[row] > saturated_sum(x, y)
+                place = convert(w.a_signs[pair + row * (DEPTH // 2)], I64)
+                y = w.b_lows.lanes(at.lows + place, _PAIR)
+            x = w.a_lows.lanes((pair * GROUP + row) * _PAIR, _PAIR)
+            loses = twice[row] > saturated_sum(x, y)
             count.value = count.value - convert(loses, I8)
-    both = [_halves(each.value, lambda x, y: x + y) for each in counts]
-    return [convert(each, I32, signed=False) for each in both]
+    low, high = _halves(_joined([count.value for count in counts]))
+    return convert(low + high, I32, signed=False)
 
 
 def _units(some: Value, start: Value) -> Value:
     """The sum in units, if it fits in 32 bits."""
-    if some.type == start.type and size_of(_scalar(some)) == 4:
-        return bits_of(some) - bits_of(start)
-    return convert(bits_of(some), I32)  # the lower half of the start is zero
+    bits = bits_of(some)
+    if scalar_type(bits.type) == I32:
+        return bits - bits_of(start)
+    return convert(bits, I32)  # the lower half of the start is zero
 
 
-def _scalar(x: Value) -> Type:
-    return x.type.element
+def _large(
+    v: FloorVariant, units: Value, sums: list[Value], starts: list[Value]
+) -> Value | None:
+    """Whether a sum may be too large for 32 bits, once all terms are added."""
+    if v.room <= 30:
+        return None
+    if v.room <= 31:
+        upper = picked(recast(units, I16), range(1, 2 * _ALL, 2))
+        return any_lane((upper + (1 << 14)) < 0)
+    wholes = [bits_of(x) - bits_of(y) for x, y in zip(sums, starts, strict=True)]
+    upper = _joined([convert(whole >> 30, I32) for whole in wholes])
+    return any_lane((upper != 0) & (upper != -1))
 
 
-def _may_overflow(v: FloorVariant) -> bool:
-    """Whether the sum of all terms may need more than 32 bits."""
-    return (v.products + 1) << (v.fraction + 2) >= 1 << 31
-
-
-def _large(whole: Value, unit: Value) -> Value:
-    """Whether a sum does not fit in 31 bits."""
-    near = convert(whole >> 30, I32)
-    return (near != 0) & (near != -1)
-
-
-def _settled(x: Value, e: Value, units: Value, v: FloorVariant) -> Value:
+def _settled(x: Value, e: Value, units: Value, step: Step) -> Value:
     """The accumulators after a step: terms are added as 32-bit integers."""
-    upper = ((v.fraction + 127) - e) << 7
-    zero = upper.lift(0)
-    places = [p for lane in range(LANES) for p in (LANES, lane)]
-    bits = recast(picked(upper, places, zero), I32)
+    one = convert((step.n.fraction + 127) << 7, I16)
+    bits = _upper_parts(one - (e << 7), I32)
     own = convert(x * float_of(bits), I32)
     total = convert(units + own, F32)
-    if v.keep < 23:
-        total = float_of(bits_of(total) & -(1 << (23 - v.keep)))
+    if step.v.short:
+        mask = step.n.keep.lift(-1) << (23 - step.n.keep)
+        total = float_of(bits_of(total) & mask)
     return total * float_of((254 << 23) - bits)
+
+
+def _settle_apart(step: Step) -> None:
+    """The same in float64, for every exponent and every sum."""
+    code, v, n, w = step
+    least = code.constant(-14 if v.half else -126, I64)
+    fraction, floor, keep = (convert(each, I64) for each in n)
+    rounding = Rounding(fraction, floor, keep, least, v.half)
+    with code.loop(GROUP) as row:
+        x = convert(w.sums.lanes(row * LANES), F64)
+        e = convert(w.exponents.lanes(row * LANES), I32)
+        total = convert(w.totals.lanes(row * LANES), F64)
+        rounded = settle(x, e, total, None, rounding, nearest_by_floors)
+        w.sums[row * LANES] = to_float32(rounded)
+
+
+def nearest_by_floors(x: Value, keep: Value, least: Value) -> Value:
+    """x rounded to nearest even with ``keep`` fraction bits, while floats round down.
+
+    Adding and subtracting a large number rounds down to a multiple of a unit.
+    """
+    power = larger(power_of(x), least) - keep
+    unit = power_of_two(power)
+    large = 1.5 * power_of_two(power + 52)
+    above = x + 0.5 * unit
+    down = (above + large) - large
+    even = (down + 2.0 * large) - 2.0 * large
+    return select((down == above) & (even != down), down - unit, down)

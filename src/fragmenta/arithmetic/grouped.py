@@ -1,9 +1,9 @@
 """Sums of groups of e2m1 products that share scales.
 
 One step adds some groups of products and the accumulator.  The products of a group
-are integers, in units of 1/4, and are added as integers.  The significands of the
-scales are integers, too, in units of 1/8.  The rest is like any other fused step,
-with more bits: see :mod:`fragmenta.arithmetic.elements`.
+are integers, in units of 1/4, and are added exactly.  A float64 holds their sum times
+both scales.  The rest is like any other fused step, with more bits: see
+:mod:`fragmenta.arithmetic.elements`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from fragmenta.jit.compiler import Traced, kernel, pointer
 from fragmenta.jit.trace import (
     F32,
     F64,
-    I8,
+    I16,
     I32,
     I64,
     LANES,
     Code,
     Memory,
     Value,
+    any_lane,
     convert,
-    is_nan,
+    fma,
     larger,
+    picked,
     select,
     truncate,
 )
 
-# A product has the unit 2**-2, each of its two scales the unit 2**-3.
-_UNITS = 2 + 3 + 3
+# Elements are doubled, so products are in quarters: 2**-2.
+_QUARTERS = 2
 
 
 class GroupedVariant(NamedTuple):
@@ -48,6 +50,7 @@ class GroupedVariant(NamedTuple):
     group: int  #: products in one group
     groups: int  #: groups in one step
     nearest: bool
+    sparse: bool
 
 
 class GroupedNumbers(NamedTuple):
@@ -66,9 +69,9 @@ _NUMBERS = (*BlockSizes._fields, *GroupedNumbers._fields)
 
 
 class Scaled(NamedTuple):
-    """Scales as significands (in eighths; NaN for a NaN) and exponents."""
+    """Scales as values (NaN for a NaN) and exponents."""
 
-    significands: Memory
+    values: Memory
     exponents: Memory
 
 
@@ -80,6 +83,8 @@ class GroupedOperands(NamedTuple):
     b: Memory
     scale_a: Scaled
     scale_b: Scaled
+    masks: tuple[Memory, Memory] | None = None
+    """For each group of A and B, which elements are not zero: a bit for each."""
 
 
 class Starts(NamedTuple):
@@ -93,23 +98,26 @@ class Starts(NamedTuple):
     scales: Value  #: per row of A and instruction
     stored: Value  #: products per instruction
     a_step: int = 1  #: items from one element, and one scale, of A to the next
+    masks: tuple[Value, Value] | None = None
 
 
 @once
 def grouped_kernel(variant: GroupedVariant) -> Traced:
     """The kernel that computes all steps of a block.
 
-    A and B hold the doubled values of the elements, as integers.
+    A and B hold the doubled values of the elements.
     """
 
     @kernel(
-        a=pointer(I8),
+        a=pointer(F32),
         offsets=pointer(I32),
-        b=pointer(I8),
+        b=pointer(F32),
         sa=pointer(F64),
         ea=pointer(I32),
         sb=pointer(F64),
         eb=pointer(I32),
+        some_a=pointer(I16),
+        some_b=pointer(I16),
         c=pointer(F32),
         **dict.fromkeys(_NUMBERS, I64),
     )
@@ -122,6 +130,8 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
         ea: Memory,
         sb: Memory,
         eb: Memory,
+        some_a: Memory,
+        some_b: Memory,
         c: Memory,
         *numbers: Value,
     ) -> None:
@@ -130,7 +140,9 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
         rounding = Rounding(r.fraction, r.floor, r.keep, r.least, variant.nearest)
         depth, blocks = p.instructions * p.stored, p.instructions * r.scales
         scales = Scaled(sa, ea), Scaled(sb, eb)
-        operands = GroupedOperands(a, offsets, b, *scales)
+        masks = None if variant.sparse else (some_a, some_b)
+        operands = GroupedOperands(a, offsets, b, *scales, masks)
+        groups = depth // variant.group
         tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
         with tiles as tile, panels as n, rows as m:
             at = Starts(
@@ -141,6 +153,10 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
                 tile * r.scale_b_tile + n * (blocks * LANES),
                 r.scales,
                 p.stored,
+                masks=(
+                    select(p.a_tile == 0, 0, tile * p.rows * groups) + m * groups,
+                    (select(p.b_tile == 0, 0, tile * p.panels) + n) * groups * LANES,
+                ),
             )
             place = ((tile * p.panels + n) * p.rows + m) * LANES
             x = code.variable(convert(c.lanes(place), F64))
@@ -157,10 +173,9 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
 class Group(NamedTuple):
     """The sum of one group of products, for eight columns."""
 
-    units: Value  #: the sum, in units of 2**(power - _UNITS)
+    total: Value  #: in quarters; NaN if a scale is NaN
     power: Value
     counts: Value  #: whether its power counts for the largest exponent
-    odd: Value  #: NaN if a scale is NaN, otherwise 0
 
 
 def grouped_step(
@@ -174,26 +189,21 @@ def grouped_step(
 ) -> Value:
     """The accumulators after the step that begins with product ``first``."""
     # Loops, not copies of the code for each group: compiling takes half the time.
-    units, powers = (
-        code.scratch(F64, v.groups * LANES),
-        code.scratch(I32, v.groups * LANES),
-    )
+    totals = code.scratch(F64, v.groups * LANES)
     largest = code.variable(entering(x, p.floor, p.least))
-    special, total = code.variable(x.lift(0.0)), code.variable(x.lift(0.0))
+    total = code.variable(x.lift(0.0))
     with code.loop(v.groups) as number:
         group = _group(code, operands, at, first + number * v.group, v)
         most = larger(largest.value, group.power)
         largest.value = select(group.counts, most, largest.value)
-        special.value = special.value + group.odd
-        units[number * LANES] = group.units
-        powers[number * LANES] = group.power
+        totals[number * LANES] = group.total
+    # The largest exponent is the sum of two scales' or the accumulator's, so this is
+    # a normal number, and so is every total times it.
+    by = power_of_two(p.fraction - convert(largest.value, I64) - _QUARTERS)
     with code.loop(v.groups) as number:
-        power = powers.lanes(number * LANES)
-        shift = convert(power - largest.value, I64) - _UNITS + p.fraction
-        # Any group that is shifted by less than -1000 becomes zero.
-        by = power_of_two(larger(shift, -1000))
-        total.value = total.value + truncate(units.lanes(number * LANES) * by)
-    return settle(x, largest.value, total.value, special.value, p)
+        total.value = total.value + truncate(totals.lanes(number * LANES) * by)
+    special = total.value - total.value  # 0, or NaN
+    return settle(x, largest.value, total.value, special, p)
 
 
 def _group(
@@ -204,22 +214,59 @@ def _group(
     v: GroupedVariant,
 ) -> Group:
     """Add the products of a group, and multiply by its scales."""
-    a, offsets, b, scale_a, scale_b = operands
+    scale_a, scale_b = operands.scale_a, operands.scale_b
+    block = first * at.scales // at.stored
+    row, column = at.scale_a + block * at.a_step, at.scale_b + block * LANES
+    scale = scale_a.values[row] * scale_b.values.lanes(column)
+    add = _float_sum if operands.a.of == F32 else _integer_sum
+    whole, counts = add(code, operands, at, first, v)
+    return Group(
+        convert(whole, F64) * scale,
+        scale_a.exponents[row] + scale_b.exponents.lanes(column),
+        counts & (scale != 0),
+    )
+
+
+def _integer_sum(
+    code: Code, of: GroupedOperands, at: Starts, first: Value, v: GroupedVariant
+) -> tuple[Value, Value]:
+    """The sum of the products of integers, and whether one of them is not zero."""
     zero = code.constant(0, I32).in_all_lanes()
     whole, sizes = code.variable(zero), code.variable(zero)
     with code.loop(first + v.group, start=first) as q:
-        row = row_of(at.b, offsets, at.offsets + q)
-        product = convert(a[at.a + q * at.a_step], I32) * convert(b.lanes(row), I32)
+        row = row_of(at.b, of.offsets, at.offsets + q)
+        x = convert(of.a[at.a + q * at.a_step], I32)
+        product = x * convert(of.b.lanes(row), I32)
         whole.value = whole.value + product
         sizes.value = sizes.value | product
-    block = first * at.scales // at.stored
-    row, column = at.scale_a + block * at.a_step, at.scale_b + block * LANES
-    scale = scale_a.significands[row] * scale_b.significands.lanes(column)
-    odd = is_nan(scale)
-    units = convert(whole.value, F64) * select(odd, 0.0, scale)
-    return Group(
-        units,
-        scale_a.exponents[row] + scale_b.exponents.lanes(column),
-        (sizes.value != 0) & (scale != 0),
-        select(odd, scale, 0.0),
-    )
+    return whole.value, sizes.value != 0
+
+
+def _float_sum(
+    code: Code, of: GroupedOperands, at: Starts, first: Value, v: GroupedVariant
+) -> tuple[Value, Value]:
+    """The same for integers that are held as float32, one after the other in A.
+
+    Without masks, the products of a sum that is zero are looked at once more.
+    """
+    zero = code.constant(0.0, F32).in_all_lanes()
+    whole, sizes = code.variable(zero), code.variable(zero)
+
+    def rows(q: Value, number: int) -> Value:
+        return of.b.lanes(row_of(at.b, of.offsets, at.offsets + q + number))
+
+    with code.loop(first + v.group, start=first, step=4) as q:
+        some = of.a.lanes(at.a + q, 4)
+        for number in range(4):
+            x = picked(some, [number] * LANES)
+            whole.value = fma(x, rows(q, number), whole.value)
+    if of.masks is not None and at.masks is not None:
+        group = first // v.group
+        x = of.masks[0][at.masks[0] + group]
+        y = of.masks[1].lanes(at.masks[1] + group * LANES)
+        return whole.value, (y & x) != 0
+    zeros = any_lane(whole.value == 0)
+    with code.when(zeros), code.loop(first + v.group, start=first) as q:
+        product = of.a[at.a + q] * rows(q, 0)
+        sizes.value = sizes.value + abs(product)
+    return whole.value, (whole.value != 0) | (sizes.value != 0)

@@ -23,18 +23,15 @@ from typing import NamedTuple
 
 from fragmenta.arithmetic.elements import (
     SPECIAL,
-    ZERO,
     Format,
     power_of_two,
-    powers,
-    small_value,
-    wide_value,
 )
 from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced, kernel, pointer
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I8,
+    I16,
     I32,
     I64,
     LANES,
@@ -42,12 +39,16 @@ from fragmenta.jit.trace import (
     Memory,
     Value,
     any_lane,
-    bits_of,
     convert,
+    each_lane,
+    float_of,
+    half_of,
+    joined,
     larger,
     ones,
     picked,
     select,
+    shift_unsigned,
     smaller,
 )
 
@@ -63,6 +64,9 @@ CLIP, NOTHING = -63, -128
 # The same for the lowest bit: that of zero never loses anything.
 _LOW_CLIP, _NEVER = -100, 127
 
+# Less than every exponent.
+_LOWEST = -8192
+
 
 class Packing(NamedTuple):
     """What must be known to compile a packer."""
@@ -74,41 +78,73 @@ class Packing(NamedTuple):
     sparse: bool  #: whether the products of a row are at any k
 
     @property
+    def lanes(self) -> Type:
+        """The integers that elements are taken apart in."""
+        found: Type = I32 if self.source == I32 else I16
+        return found
+
+    @property
     def wide(self) -> bool:
         """Whether exponents need a base."""
         return self.form.exponent_bits == 8 or self.scaled
 
 
 class Element(NamedTuple):
-    """Some elements, taken apart."""
+    """Some elements, taken apart; exponents are 16-bit or 32-bit integers."""
 
     value: Value
-    power: Value  #: ZERO if it is zero
+    power: Value
     low: Value
+    zero: Value
     negative: Value
     special: Value  #: whether it is infinite or NaN
 
 
-def _element(bits: Value, of: Packing, scale: Value | None) -> Element:
-    """Take raw bits (as 32-bit integers) apart."""
-    wide = of.form.exponent_bits == 8
-    size = of.source.width // 8
-    x = wide_value(bits, size, of.form) if wide else small_value(bits, of.form)
-    power, field = powers(x, of.form)
-    word = bits_of(x)
-    fraction = word & 0x7FFFFF
-    # All bits below the lowest one that is set; the hidden bit is set, too.
-    hidden = select(field > 0, fraction | 0x800000, fraction)
-    low = larger(field, 1) - 150 + ones((hidden - 1) & ~hidden)
-    special = field == SPECIAL
-    value = convert(x, of.values)
+def _element(raw: Value, of: Packing, scale: Value | None) -> Element:
+    """Take raw bits apart."""
+    form = of.form
+    lanes = of.lanes
+    bits = convert(raw, lanes, signed=False)
+    if of.source == I32:  # tf32: the lowest bits are not used
+        bits = shift_unsigned(bits, 13)
+    spare = lanes.width - 1 - form.exponent_bits - form.fraction_bits
+    magnitude = bits & ((1 << (lanes.width - 1 - spare)) - 1)
+    negative = (bits << spare) < 0
+    field = magnitude >> form.fraction_bits
+    fraction = magnitude & ((1 << form.fraction_bits) - 1)
+    significand = select(field > 0, fraction | (1 << form.fraction_bits), fraction)
+    normal = larger(field, 1)
+    trailing = ones((significand - 1) & ~significand)
+    bias = (1 << (form.exponent_bits - 1)) - 1
+    power, low = normal - bias, normal + trailing - (bias + form.fraction_bits)
+    if form.least != 1 - bias:  # converted to another type, where it is normal
+        top = significand | (significand >> 1)
+        for distance in (2, 4, 8):
+            top = top | (top >> distance)
+        power = normal + ones(top) - (bias + form.fraction_bits + 1)
+    special = magnitude >= min(form.special, (1 << (lanes.width - 1)) - 1)
+    value = _value(bits, magnitude, negative, of)
     if scale is not None:
-        shift = scale - 127
-        special = special | (scale == SPECIAL)
-        value = value * power_of_two(shift)
-        power = select(power == ZERO, ZERO, power + shift)
-        low = low + shift
-    return Element(value, power, low, word < 0, special)
+        shift = convert(scale, lanes) - 127
+        special = special | (shift == SPECIAL - 127)
+        value = value * power_of_two(convert(shift, I32))
+        power, low = power + shift, low + shift
+    return Element(value, power, low, magnitude == 0, negative, special)
+
+
+def _value(bits: Value, magnitude: Value, negative: Value, of: Packing) -> Value:
+    """The value of elements that are not infinite or NaN."""
+    form = of.form
+    if of.source == I32:
+        return convert(float_of(bits << 13), of.values)
+    if form.exponent_bits == 8:
+        return convert(float_of(convert(bits, I32, signed=False) << 16), of.values)
+    # The same number as f16, with another bias.
+    half = magnitude << (10 - form.fraction_bits)
+    half = half | (select(negative, bits.lift(-1 << 15), 0))
+    bias = (1 << (form.exponent_bits - 1)) - 1
+    value = convert(half_of(half), of.values)
+    return value if bias == 15 else value * 2.0 ** (15 - bias)
 
 
 def _relative(found: Element, base: Value | None) -> tuple[Value, Value]:
@@ -116,11 +152,8 @@ def _relative(found: Element, base: Value | None) -> tuple[Value, Value]:
     power, low = found.power, found.low
     if base is not None:
         power, low = larger(power - base, CLIP), larger(low - base, _LOW_CLIP)
-    zero = found.power == ZERO
-    return (
-        convert(select(zero, NOTHING, power), I8),
-        convert(select(zero, _NEVER, low), I8),
-    )
+    power, low = convert(power, I8), convert(low, I8)
+    return select(found.zero, NOTHING, power), select(found.zero, _NEVER, low)
 
 
 # -- columns ------------------------------------------------------------------
@@ -142,7 +175,7 @@ def column_packer(of: Packing) -> Traced:
         values=pointer(of.values),
         powers=pointer(I8),
         lows=pointer(I8),
-        base=pointer(I32),
+        base=pointer(I16),
         special=pointer(I32),
         count=I64,
         columns=I64,
@@ -168,25 +201,29 @@ def column_packer(of: Packing) -> Traced:
 
         def row(memory: Memory, k: Value) -> Value:
             start = k * columns
-            found = code.variable(memory.lanes(0).lift(0))
+            found = code.variable(code.constant(0, memory.of).in_all_lanes())
             with code.when(left >= LANES):
                 found.value = memory.lanes(start)
             with code.when(left < LANES):
                 found.value = memory.gather(start + lane for lane in lanes)
-            return convert(found.value, I32, signed=False)
+            return found.value
 
         def element(k: Value) -> Element:
-            scale = row(scales, k // per_scale) if of.scaled else None
+            scale = None
+            if of.scaled:
+                scale = convert(row(scales, k // per_scale), I32, signed=False)
             return _element(row(bits, k), of, scale)
 
-        wrong = code.variable(code.constant(0, I32).in_all_lanes())
+        wrong = code.variable(code.constant(0, of.lanes).in_all_lanes() != 0)
         most = None
         if of.wide:
-            largest = code.variable(code.constant(ZERO, I32).in_all_lanes())
+            largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
             with code.loop(count) as k:
-                largest.value = larger(largest.value, element(k).power)
-            most = select(largest.value == ZERO, 0, largest.value)
-            base[0] = most
+                each = element(k)
+                power = select(each.zero, _LOWEST, each.power)
+                largest.value = larger(largest.value, power)
+            most = select(largest.value == _LOWEST, 0, largest.value)
+            base[0] = convert(most, I16)
         with code.loop(count, step=2) as k:
             both = [element(k + number) for number in range(2)]
             signed = []
@@ -198,12 +235,11 @@ def column_packer(of: Packing) -> Traced:
                 minus = select(found.negative, low, _NEVER)
                 plus = select(found.negative, low.lift(_NEVER), low)
                 signed.append((minus, plus))
-                wrong.value = wrong.value | convert(found.special, I32)
+                wrong.value = wrong.value | found.special
+            first = k * ((1 if of.sparse else 2) * 2 * LANES)
             for number, vector in enumerate(_pairs(signed, of.sparse)):
-                lows[(k * 2 + number) * (2 * LANES) - k * of.sparse * 2 * LANES] = (
-                    vector
-                )
-        with code.when(any_lane(wrong.value != 0)):
+                lows[first + number * 2 * LANES] = vector
+        with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
     return pack_columns
@@ -223,11 +259,12 @@ def _pairs(signed: list[tuple[Value, Value]], sparse: bool) -> Iterable[Value]:
 
 @once
 def row_packer(of: Packing) -> Traced:
-    """A kernel that packs ``count`` elements of each row of a group.
+    """A kernel that packs ``length`` elements of each row of a group.
 
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
-    ``places`` holds the k of each element, and ``signs`` where B's lowest bits are.
+    ``places`` says where the eight columns of B for each element are in a panel, and
+    ``signs`` where their lowest bits are.
     """
 
     @kernel(
@@ -239,9 +276,9 @@ def row_packer(of: Packing) -> Traced:
         lows=pointer(I8),
         signs=pointer(I32),
         places=pointer(I32),
-        base=pointer(I32),
+        base=pointer(I16),
         special=pointer(I32),
-        count=I64,
+        length=I64,
         depth=I64,
         left=I64,
         per_scale=I64,
@@ -264,32 +301,34 @@ def row_packer(of: Packing) -> Traced:
         *numbers: Value,
     ) -> None:
         p = _RowNumbers(*numbers)
-        wrong = code.variable(code.constant(0, I32).in_all_lanes())
+        wrong = code.variable(code.constant(0, of.lanes).in_all_lanes() != 0)
         with code.loop(GROUP) as row:
             m = smaller(row, p.left - 1)
             start = m * p.depth
 
             def element(q: Value, start: Value = start, m: Value = m) -> Element:
-                raw = bits.lanes(start + q)
                 scale = None
                 if of.scaled:
                     at = m * p.scales_depth + q // p.per_scale
                     scale = convert(scales[at], I32, signed=False).in_all_lanes()
-                return _element(convert(raw, I32, signed=False), of, scale)
+                return _element(bits.lanes(start + q), of, scale)
 
             most = None
             if of.wide:
-                largest = code.variable(code.constant(ZERO, I32).in_all_lanes())
-                with code.loop(p.count, step=LANES) as q:
-                    largest.value = larger(largest.value, element(q).power)
+                least = code.constant(_LOWEST, of.lanes).in_all_lanes()
+                largest = code.variable(least)
+                with code.loop(p.length, step=LANES) as q:
+                    each = element(q)
+                    power = select(each.zero, _LOWEST, each.power)
+                    largest.value = larger(largest.value, power)
                 found = _largest_lane(largest.value)
-                most = select(found == ZERO, 0, found)
-                base[row] = most
-            with code.loop(p.count, step=LANES) as q:
+                most = select(found == _LOWEST, 0, found)
+                base[row] = convert(most, I16)
+            with code.loop(p.length, step=LANES) as q:
                 each = element(q)
                 power, low = _relative(each, most)
                 values[row * DEPTH + q] = each.value
-                wrong.value = wrong.value | convert(each.special, I32)
+                wrong.value = wrong.value | each.special
                 negative = convert(each.negative, I32, signed=False)
                 for pair in range(LANES // 2):
                     twice = [2 * pair] * LANES + [2 * pair + 1] * LANES
@@ -299,14 +338,17 @@ def row_packer(of: Packing) -> Traced:
                 if of.sparse:
                     place = convert(index.lanes(start + q), I32, signed=False)
                     first = convert(q // p.stored * p.k, I32)
-                    places[row * DEPTH + q] = place + first
-                    signs[row * DEPTH + q] = ((place + first) * 2 + negative) * LANES
+                    eight = (place + first) * LANES
+                    places[row * DEPTH + q] = eight
+                    signs[row * DEPTH + q] = eight * 2 + negative * LANES
                 else:
                     even, odd = (
                         picked(negative, range(side, LANES, 2)) for side in range(2)
                     )
-                    signs[(row * DEPTH + q) // 2] = (even + odd * 2) * (2 * LANES)
-        with code.when(any_lane(wrong.value != 0)):
+                    which = (even + odd * 2 + _pair_numbers(odd) * 4) * (2 * LANES)
+                    start_pair = convert(q, I32) * (4 * LANES)
+                    signs[(row * DEPTH + q) // 2] = which + start_pair
+        with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
     return pack_rows
@@ -315,7 +357,7 @@ def row_packer(of: Packing) -> Traced:
 class _RowNumbers(NamedTuple):
     """The sizes of :func:`row_packer`."""
 
-    count: Value
+    length: Value  #: elements to pack
     depth: Value  #: elements of a whole row
     left: Value  #: rows from the first one of the group on
     per_scale: Value
@@ -324,9 +366,15 @@ class _RowNumbers(NamedTuple):
     k: Value
 
 
+def _pair_numbers(like: Value) -> Value:
+    """0, 1, 2, 3 in lanes."""
+    b = like.builder
+    return joined([Value(b, I32(number)) for number in range(LANES // 2)])
+
+
 def _largest_lane(x: Value) -> Value:
     """The largest number of a vector of eight."""
     for half in (4, 2, 1):
         upper = picked(x, range(half, 2 * half))
         x = larger(picked(x, range(half)), upper)
-    return Value(x.builder, x.builder.extract_element(x.raw, I32(0)))
+    return each_lane(x)[0]

@@ -23,11 +23,18 @@ _Done = TypeVar("_Done")
 # Below this many products a second thread costs more time than it saves.
 _WORTH_A_THREAD = 1 << 18
 
+WORTH_THREADS = _WORTH_A_THREAD
+"""Products for work that is not counted in products, and takes long."""
+
 # Work is divided into at least this many portions per thread, so that none is idle.
 _PORTIONS = 4
 
 # The most products in a portion: progress is shown after each portion.
 _PORTION = 1 << 27
+
+# The fewest products in a portion, where pieces are as small: handing one to a thread
+# takes as long as some thousand products.
+_SMALL_PORTION = 1 << 17
 
 # Bytes of a matrix handled at once.  A thread needs the GIL between two blocks, so
 # a block must be large enough to keep it busy; but its temporaries are as large.
@@ -56,7 +63,8 @@ def share_out(
     if pieces == 1 or products < _WORTH_A_THREAD:
         run(0, pieces)
         return
-    portions = min(pieces, max(threads * _PORTIONS, products // _PORTION))
+    few = min(threads * _PORTIONS, products // _SMALL_PORTION)
+    portions = min(pieces, max(few, products // _PORTION))
     edges = list(pairwise(pieces * i // portions for i in range(portions + 1)))
     if threads == 1:
         for number, edge in enumerate(edges):

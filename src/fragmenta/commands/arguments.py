@@ -14,7 +14,6 @@ from fragmenta.errors import (
     UnknownOperand,
     ValueRangeError,
 )
-from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, check_holds
@@ -125,6 +124,7 @@ def target_of(text: str | None, op: Instruction | None = None) -> str | None:
         return None
     if op is None or not op.multiplies:
         return named_target(text, TARGETS if op is None else op.requires.targets)
+    from fragmenta.execution.mma import numeric_model
 
     def how(target: str) -> object:
         return replace(numeric_model(op, target), target="", source="")

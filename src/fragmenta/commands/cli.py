@@ -6,13 +6,17 @@ prints no traceback.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 INTERRUPTED = 130  # what shells report for SIGINT
+OBJECTS = 100_000
+"""New objects before Python looks for circles.  Imports make many, and no circles."""
 
 
 def main() -> None:
     """Run the command line, ``fragmenta``."""
+    gc.set_threshold(OBJECTS)
     try:
         from fragmenta.commands import app
 

@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
-from fragmenta.commands import isolated as apart
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import (
@@ -239,7 +238,8 @@ def launch(
     try:
         with _patience(f"launching {found.name}") as progress:
             if isolated:
-                ask = apart.launch
+                from fragmenta.commands.isolated import launch as ask
+
                 result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
                 result = found.launch(*sizes, values, progress=progress, **options)

@@ -32,8 +32,8 @@ INTERRUPTED = 130
 @command(
     "serve",
     "fragmenta serve --workers 2 --seconds 10",
-    "fragmenta serve --stdio < requests.jsonl",
-    "fragmenta serve --socket ~/.fragmenta.sock --allow kernels",
+    "fragmenta serve --stdio > replies.jsonl",
+    "fragmenta serve --socket my.sock --allow .",
 )
 def serve(
     socket_path: Annotated[

@@ -299,7 +299,8 @@ class Socket(NamedTuple):
     inode: int
 
     def remove(self) -> None:
-        """Remove it, unless another server has taken its place."""
+        """Close and remove it, unless another server has taken its place."""
+        self.listening.close()
         remove_socket(*self.words)
 
     @property
@@ -314,7 +315,7 @@ def open_socket(path: str | None) -> Socket:
     if path is None:
         runtime = os.environ.get("XDG_RUNTIME_DIR")
         within = runtime if runtime and _is_private(runtime) else None
-        made = tempfile.mkdtemp(prefix="fragmenta-", dir=within)
+        made = tempfile.mkdtemp(prefix="fragmenta-serve-", dir=within)
         path = os.path.join(made, "serve.sock")
     else:
         _check_place(path)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -220,14 +220,14 @@ def submit(request: Request, pool: Pool, folders: Folders, room: int) -> Asked:
     given = _arguments(request.fields.get("arguments", []), folders, room - size)
     job = pool.submit(
         text,
-        request.fields["grid"],
-        request.fields["block"],
+        cast(int, request.fields["grid"]),  # a launch checks them
+        cast(int, request.fields["block"]),
         given.values,
         kernel=request.text("kernel"),
         target=target,
         watch=_watch(request.fields.get("watch", True)),
         limits=limits,
-        **options,  # type: ignore[arg-type]  # a launch checks them
+        **options,  # type: ignore[arg-type]
     )
     return Asked(request, job, given.types, size + given.size)
 

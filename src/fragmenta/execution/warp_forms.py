@@ -248,10 +248,10 @@ def _in_panels(
 
 
 def _scale_parts(code: Code, given: Given, side: Side) -> Scaled:
-    """The significands and exponents of the scales of an operand, in panels."""
-    significands, exponents = SCALE_PARTS[given.model.scale or ""]
+    """The values and exponents of the scales of an operand, in panels."""
+    values, exponents = SCALE_PARTS[given.model.scale or ""]
     tables = Scaled(
-        code.table(significands.tolist(), F64), code.table(exponents.tolist(), I32)
+        code.table(values.tolist(), F64), code.table(exponents.tolist(), I32)
     )
     count = scale_places(given.op.fragment(f"scale_{side.name}")).rows * LANES
     out = Scaled(code.scratch(F64, count), code.scratch(I32, count))

@@ -25,6 +25,7 @@ from fragmenta.execution.warp_registers import (
     places_of,
 )
 from fragmenta.isa.instruction import WARP, Instruction
+from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I8,
     I16,
@@ -169,8 +170,20 @@ def offsets_of(code: Code, given: Given) -> Offsets:
     return Offsets(code.table([p * LANES for p in order], I32), 0, legal)
 
 
-def _read_metadata(code: Code, given: Given) -> Offsets:
-    """The rows of B that the metadata chooses; an illegal code, those that it names."""
+def metadata_index(code: Code, given: Given) -> tuple[Memory, Value]:
+    """The rows of B that the metadata chooses, in 8 bits, and 1 if it is illegal."""
+    found = _read_metadata(code, given, I8, 1)
+    assert found.memory is not None
+    return found.memory, found.illegal
+
+
+def _read_metadata(
+    code: Code, given: Given, of: Type = I32, each: int = LANES
+) -> Offsets:
+    """The rows of B that the metadata chooses; an illegal code, those that it names.
+
+    They are numbers of a type, and ``each`` apart.
+    """
     op, stored = given.op, given.model.stored
     granularity, codes = op.granularity, range(16)
     assert granularity is not None
@@ -181,7 +194,7 @@ def _read_metadata(code: Code, given: Given) -> Offsets:
     named = code.table([p for c in codes for p in granularity.named(c)], I32)
     wrong = code.table([int(bool(granularity.problem(c, ordered))) for c in codes], I32)
     target = code.table(np.argsort(given.model.order).tolist(), I32)
-    out = code.scratch(I32, rows * stored)
+    out = code.scratch(of, rows * stored)
     illegal = code.variable(code.constant(0, I32))
     first = (given.selectors["selector"] & (selectors - 1)) * (rows * chunks)
     with code.loop(rows) as row, code.loop(chunks) as chunk:
@@ -193,7 +206,7 @@ def _read_metadata(code: Code, given: Given) -> Offsets:
         for i in range(kept):
             to = convert(target[chunk * kept + i], I64)
             column = start + named[found * kept + i]
-            out[row * stored + to] = column * LANES
+            out[row * stored + to] = convert(column * each, of)
     return Offsets(out, stored, illegal.value)
 
 

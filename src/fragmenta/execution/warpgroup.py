@@ -35,7 +35,7 @@ from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall
 from fragmenta.execution.mma import numeric_model
-from fragmenta.execution.warp_forms import FORMS
+from fragmenta.execution.warp_floors import form_of, kernels_of
 from fragmenta.execution.warp_operands import Given, Side, from_registers
 from fragmenta.execution.warpgroup_shared import Shared, from_shared
 from fragmenta.execution.wgmma import check_immediates
@@ -147,7 +147,8 @@ def _function(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
         "selectors": pointer(I64),
     }
     trace = partial(_trace, op, model, ways)
-    traced = Traced("warpgroup", parameters, trace, returns=I32)
+    calls = kernels_of(op, model)
+    traced = Traced("warpgroup", parameters, trace, returns=I32, calls=calls)
     return WarpgroupFunction(op, target, ways, traced)
 
 
@@ -183,7 +184,7 @@ def _trace(
     kept = select(selectors[0] == 0, code.constant(0, I32), -1)
     given = Given(op, model, side_a, side_b, d, d, metadata, chosen, kept)
     with code.when(status.value == 0):
-        status.value = FORMS[model.form](code, given)
+        status.value = form_of(op, model)(code, given)
     return status.value
 
 

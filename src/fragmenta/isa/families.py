@@ -91,14 +91,17 @@ def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruc
                 yield op
 
 
-@cache  # all callers share the instructions, and what they cache
-def _of_form(form: Form) -> tuple[Instruction, ...]:
+def _of_form(form: Form) -> Iterator[Instruction]:
     """Every combination of each row of a form; rows may overlap."""
-    return tuple(
-        Instruction(form, row, values)
-        for row in form.rows
-        for values in row.combinations()
-    )
+    for number in range(len(form.rows)):
+        yield from of_row(form, number)
+
+
+@cache  # all callers share the instructions, and what they cache
+def of_row(form: Form, number: int) -> tuple[Instruction, ...]:
+    """Every combination of one row of a form."""
+    row = form.rows[number]
+    return tuple(Instruction(form, row, values) for values in row.combinations())
 
 
 def check_multiplies(op: Instruction) -> None:

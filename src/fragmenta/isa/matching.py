@@ -14,7 +14,7 @@ from itertools import product
 
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import UnknownInstruction
-from fragmenta.isa.families import FORMS
+from fragmenta.isa.families import FORMS, of_row
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.synonyms import UNNAMED_F16, Meaning, meaning
 from fragmenta.isa.table import Form, Row
@@ -86,10 +86,9 @@ def fitting(words: Sequence[str], *, every: bool = False) -> list[Instruction]:
     for form in FORMS:
         if not all(form.name in m.families for m in query.meanings if m.families):
             continue
-        for row, known in zip(form.rows, row_words(form), strict=True):
-            if _may_fit(row, known, query):
-                for values in row.combinations():
-                    op = Instruction(form, row, values)
+        for number, known in enumerate(row_words(form)):
+            if _may_fit(form.rows[number], known, query):
+                for op in of_row(form, number):
                     if op.mnemonic not in found and _fits(op, query):
                         found[op.mnemonic] = op
     begins = [m for m in found if m.split(".")[0] in query.others]
@@ -185,7 +184,7 @@ def _fits(op: Instruction, query: Query) -> bool:
 
 def _types_fit(op: Instruction, query: Query, words: Sequence[str]) -> bool:
     a, b, d = _types(op)
-    if not _in_order(op, query, words):
+    if query.types and not _in_order(op, query, words, a, d):
         return False
     if not all(a & {*m.types} and b & {*m.types} for m in query.machine):
         return False
@@ -196,12 +195,16 @@ def _types_fit(op: Instruction, query: Query, words: Sequence[str]) -> bool:
     return not multiplied or bool(a & allowed and b & allowed)
 
 
-def _in_order(op: Instruction, query: Query, words: Sequence[str]) -> bool:
-    """Whether it has the types of PTX that are given, in their order."""
-    a, _, d = _types(op)
+def _in_order(
+    op: Instruction, query: Query, words: Sequence[str], a: set[str], d: set[str]
+) -> bool:
+    """Whether it has the types of PTX that are given, in their order.
+
+    ``a`` and ``d`` are the types that its A and its D may have.
+    """
     if op.tensor_memory:  # the descriptor says them
         return {*query.types} <= a | d
-    if query.types and any(m.word in UNNAMED_F16 for m in query.machine):
+    if any(m.word in UNNAMED_F16 for m in query.machine):
         return query.types[0] in d  # and then that of A
     spelled = iter(words)
     return all(word in spelled for word in query.types)
@@ -238,7 +241,7 @@ def _narrow(found: list[Instruction], query: Query) -> list[Instruction]:
         found = [op for op in found if not op.sparse] or found
     elif "sp::ordered_metadata" not in query.plain:  # as mma.sp in short does not
         found = [op for op in found if not _ordered(op)] or found
-    plain = [op for op in found if not _extra(op, query)]
+    plain = {op for op in found if not _extra(op, query)}
     families = {op.family for op in plain}
     return [op for op in found if op in plain or op.family not in families]
 

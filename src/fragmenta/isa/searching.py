@@ -11,7 +11,7 @@ from functools import cache
 
 from fragmenta.arrays.checks import check_flags
 from fragmenta.errors import BadOperands, UnknownInstruction, nearest, one_of, shortened
-from fragmenta.isa.families import FORMS, catalogue, uncovered
+from fragmenta.isa.families import FORMS, of_row, uncovered
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.matching import RESULTS, VARIANTS, fitting, narrowed, row_words
 from fragmenta.isa.mnemonic_errors import ambiguous, difference, nearest_shape, quoted
@@ -143,9 +143,9 @@ def _abbreviated(wanted: list[str], every: bool) -> list[Instruction]:
     found = [
         op
         for form in FORMS
-        for row, words in zip(form.rows, row_words(form), strict=True)
+        for number, words in enumerate(row_words(form))
         if words.issuperset(wanted)  # cheap, before anything is spelled
-        for op in (Instruction(form, row, values) for values in row.combinations())
+        for op in of_row(form, number)
         if _is_abbreviation(wanted, op.mnemonic)
     ]
     first: dict[str, Instruction] = {}
@@ -199,10 +199,11 @@ def _nearly(words: list[str]) -> list[Instruction]:
             near = search(between.join([*words[:i], *instead, *words[i + 1 :]]))
         except UnknownInstruction:  # a shape of tcgen05.mma that does not exist
             continue
+        weight = _weight(word)
         for op in near:
             has = op.values.get("shape", "")
             unlike = difference(shape, has) if has else FAR
-            distance = _missing(op, words), _weight(word), unlike
+            distance = _missing(op, words), weight, unlike
             found[op] = min(distance, found.get(op, distance))
     least = min((each[:2] for each in found.values()), default=(0, 0))
     best = [op for op, distance in found.items() if distance[:2] == least]
@@ -239,7 +240,7 @@ def _weight(word: str) -> int:
 @cache
 def _most_words() -> int:
     """How many words the longest mnemonic has."""
-    return max(str(op).count(".") for op in catalogue()) + 1
+    return max(form.most_words() for form in FORMS)
 
 
 def _words(text: str) -> list[str]:

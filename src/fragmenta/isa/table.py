@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -100,6 +101,22 @@ class Form:
         """The canonical mnemonic of one combination."""
         return spell(self.spellings[0], values)
 
+    def most_words(self) -> int:
+        """How many words its longest mnemonic has.
+
+        A row allows every combination of its values.
+        """
+        steps = _steps(self.spellings[0])
+        fixed = sum(bool(literal) for _, literal in steps)
+        return fixed + max(
+            sum(
+                max(len(value.split(".")) if value else 0 for value in values)
+                for name, _ in steps
+                if (values := row.allowed.get(name))
+            )
+            for row in self.rows
+        )
+
     def fields(self, spelling: str | None = None) -> list[str]:
         """The qualifiers, in the order they are written."""
         return re.findall(r"\{(\w+)\}", spelling or self.spellings[0])
@@ -122,8 +139,23 @@ def spell(spelling: str, values: Mapping[str, str]) -> str:
     >>> spell("mma.{sp}.{shape}", {"sp": "", "shape": "m16n8k16"})
     'mma.m16n8k16'
     """
-    text = re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], ""), spelling)
-    return re.sub(r"\.+", ".", text).strip(".")
+    words = [
+        values.get(name, "") if name else literal for name, literal in _steps(spelling)
+    ]
+    return ".".join(filter(None, words))
+
+
+@cache
+def _steps(spelling: str) -> tuple[tuple[str, str], ...]:
+    """The qualifiers of a spelling in order: a field, or else a word.
+
+    >>> _steps("mma.{sp}")
+    (('', 'mma'), ('sp', ''))
+    """
+    return tuple(
+        (each[1:-1], "") if each.startswith("{") else ("", each)
+        for each in spelling.split(".")
+    )
 
 
 #: The field and the values of each word in the ``extra`` column of a table.

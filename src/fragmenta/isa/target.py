@@ -222,6 +222,7 @@ def number(target: str) -> int:
     return _number_suffix(check_target(target))[0]
 
 
+@cache
 def shown(text: str) -> str:
     """The short form of a table, with the prefix that every target has.
 

@@ -9,15 +9,19 @@ cache is still the right one.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import NamedTuple, Protocol, TypeAlias
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from llvmlite import __version__, binding, ir
+from llvmlite.binding import ffi
 
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.threads import share_out
 from fragmenta.errors import one_of
 from fragmenta.jit.cache import Cache
 from fragmenta.jit.llvm import Type
@@ -38,9 +42,6 @@ class TargetMachine(Protocol):
     triple: str
     target_data: object
 
-    def emit_object(self, module: Module) -> bytes:
-        """The machine code of a module, as an object file."""
-
     def emit_assembly(self, module: Module) -> str:
         """The machine code of a module, as text."""
 
@@ -56,6 +57,9 @@ class Engine(Protocol):
 
     def get_function_address(self, name: str) -> int:
         """Where the machine code of a function begins."""
+
+    def get_global_value_address(self, name: str) -> int:
+        """Where a global variable is."""
 
 
 class Pointer(NamedTuple):
@@ -80,6 +84,9 @@ _KINDS = {
     F64: (np.float64,),
 }
 _Scalar: TypeAlias = "type[ctypes._SimpleCData[int] | ctypes._SimpleCData[float]]"
+#: As many products take about as long as a compilation.
+_LONG = 1 << 24
+
 _ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
 _SCALARS: dict[Type, _Scalar] = {
     I32: ctypes.c_int32,
@@ -119,11 +126,18 @@ class Traced:
         parameters: Mapping[str, Type | Pointer],
         trace: Trace,
         returns: Type | None = None,
+        calls: Mapping[str, Traced] | None = None,
     ) -> None:
+        """Trace a function; ``calls`` are those that it calls, by name.
+
+        The trace finds the address of one with :func:`address_of_call`.
+        """
         self.name = name
         self.parameters = parameters
+        self.calls = calls or {}
         self._trace = trace
         self._returns = returns
+        self._key = ""
         self._lock = Lock()
         self._call: Callable[..., int] | None = None
         self._engine: Engine | None = None
@@ -145,8 +159,30 @@ class Traced:
 
         Arrays must be contiguous and have the declared types.
         """
+        words = self._words(arguments)
+        call = self._call or self.compile()
+        return call(*words)
+
+    def bind(self, *arguments: object) -> Callable[..., int]:
+        """The machine code with its first arguments, to be called with the others.
+
+        A call then takes little time: nothing is checked.  Arrays among the others are
+        given as addresses.
+        """
+        words = self._words(arguments)
+        call = self._call or self.compile()
+
+        def run(*others: int, kept: object = arguments) -> int:
+            return call(*words, *others)
+
+        return run
+
+    def _words(self, arguments: Iterable[object]) -> list[object]:
+        """Arguments as the machine code takes them: arrays by their addresses."""
         words = list(arguments)
         for place, allowed in self._arrays:
+            if place >= len(words):
+                break
             array = words[place]
             if (
                 not isinstance(array, np.ndarray)
@@ -159,14 +195,28 @@ class Traced:
                     f"{one_of(sorted(map(str, allowed)))}; given {_about(array)}"
                 )
             words[place] = _address(array)
-        call = self._call or self.compile()
-        return call(*words)
+        return words
+
+    def kept(self, rooms: Iterable[str], key: object) -> Traced:
+        """The same function, which is not traced if its machine code is in the cache.
+
+        ``rooms`` are those whose modules write its code.  The representation of ``key``
+        says all that its code depends on besides.
+        """
+        self._key = "\0".join(["kept", digest_of(*rooms), self.name, repr(key)])
+        return self
 
     def compile(self) -> Callable[..., int]:
         """The machine code, ready to be called."""
+        if self._call is None:
+            _compile_all(list(self.calls.values()))  # not locked: others may wait here
         with self._lock:
             if self._call is None:
-                self._engine, self._address = _load(self.name, self.text())
+                self._engine = load([self._object()])
+                self._address = self._engine.get_function_address(self.name)
+                for name, each in self.calls.items():
+                    place = self._engine.get_global_value_address(name)
+                    ctypes.c_int64.from_address(place).value = each.address
                 kinds = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
                     for of in self.parameters.values()
@@ -174,6 +224,17 @@ class Traced:
                 returns = _SCALARS[self._returns] if self._returns else None
                 self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
             return self._call
+
+    def _object(self) -> bytes:
+        if not self._key:
+            return _object(self.name, self.text())
+        key = "\0".join([self._key, __version__, *processor()])
+        disk = Cache.present()
+        found = disk.get(key)
+        if found is None:
+            found = _object(self.name, self.text())
+            disk.put(key, found)
+        return found
 
     def text(self) -> str:
         """The function in LLVM's intermediate language."""
@@ -208,6 +269,43 @@ def kernel(**parameters: Type | Pointer) -> Callable[[Trace], Traced]:
         return Traced(trace.__name__, parameters, trace)
 
     return make
+
+
+def _compile_all(functions: list[Traced]) -> None:
+    """Compile functions, on all cores."""
+
+    def compile_some(first: int, last: int) -> None:
+        for each in functions[first:last]:
+            each.compile()
+
+    if functions:
+        share_out(compile_some, len(functions), _LONG)
+
+
+@cache
+def digest_of(*rooms: str) -> str:
+    """A hash of the texts of all modules of jit and of other rooms."""
+    total = hashlib.sha256()
+    for room in ("jit", *rooms):
+        folder = files("fragmenta").joinpath(room)
+        for name, item in sorted((item.name, item) for item in folder.iterdir()):
+            if name.endswith(".py"):
+                total.update(item.read_bytes())
+    return total.hexdigest()
+
+
+def address_of_call(code: Code, name: str) -> Value:
+    """The address of a function that a traced function calls.
+
+    Addresses change from process to process, and machine code is kept.  So they are in
+    variables beside it, which are set when it is loaded.
+    """
+    module = code.builder.module
+    held = module.globals.get(name)
+    if held is None:
+        held = ir.GlobalVariable(module, I64, name)
+        held.initializer = ir.Constant(I64, 0)
+    return Value(code.builder, code.builder.load(held))
 
 
 def _machine(level: int = 3) -> TargetMachine:
@@ -262,15 +360,47 @@ def processor() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def _optimized(text: str, level: int = 3) -> Module:
-    machine = _machine()
-    module: Module = binding.parse_assembly(text)
+def _parsed(text: str, machine: TargetMachine) -> Module:
+    """A module in a context of its own, so that threads can compile several."""
+    module: Module = binding.parse_assembly(text, binding.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
+    return module
+
+
+def _optimized(text: str, level: int = 3) -> Module:
+    machine = _machine()
+    module = _parsed(text, machine)
     options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    run = _without_lock("LLVMPY_RunNewModulePassManager")
+    run(builder.getModulePassManager(), module, builder)
     return module
+
+
+def _emitted(machine: TargetMachine, module: Module) -> bytes:
+    """The machine code of a module as an object file."""
+    with ffi.OutputString() as why:
+        emit = _without_lock("LLVMPY_TargetMachineEmitToMemory")
+        buffer = emit(machine, module, 1, why)
+        if not buffer:
+            raise RuntimeError(str(why))
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(buffer)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _without_lock(name: str) -> Callable[..., Any]:
+    """A function of LLVM that several threads may be in.
+
+    llvmlite lets one thread at a time into LLVM.  The two functions that take long
+    use nothing but a module, its context and its machine, and each thread has its own.
+    """
+    function = getattr(ffi.lib, name)
+    found: Callable[..., Any] = getattr(function, "_cfn", function)
+    return found
 
 
 def _object(name: str, text: str) -> bytes:
@@ -280,7 +410,7 @@ def _object(name: str, text: str) -> bytes:
     found = kept.get(key)
     if found is None:
         with notice(f"compiling {name}, once"):
-            made = _machine().emit_object(_optimized(text))
+            made = _emitted(_machine(), _optimized(text))
         kept.put(key, made)
         return made
     return found
@@ -292,12 +422,9 @@ def object_code(text: str, optimise: int) -> bytes:
     With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
     """
     if optimise:
-        return _machine().emit_object(_optimized(text, optimise))
+        return _emitted(_machine(), _optimized(text, optimise))
     machine = _machine(0)
-    module = binding.parse_assembly(text)
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    return machine.emit_object(module)
+    return _emitted(machine, _parsed(text, machine))
 
 
 def load(objects: Iterable[bytes]) -> Engine:
@@ -309,9 +436,3 @@ def load(objects: Iterable[bytes]) -> Engine:
         engine.add_object_file(binding.ObjectFileRef.from_data(each))
     engine.finalize_object()
     return engine
-
-
-def _load(name: str, text: str) -> tuple[Engine, int]:
-    """An engine that holds the machine code, and the address of the function."""
-    engine = load([_object(name, text)])
-    return engine, engine.get_function_address(name)

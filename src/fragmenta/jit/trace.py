@@ -266,6 +266,20 @@ def float_of(x: Value) -> Value:
     return Value(x.builder, x.builder.bitcast(x.raw, like(of, x.type)))
 
 
+def half_of(x: Value) -> Value:
+    """The f16 numbers with these bits, as float32."""
+    b = x.builder
+    half = b.bitcast(x.raw, like(ir.HalfType(), x.type))
+    return Value(b, b.fpext(half, like(F32, x.type)))
+
+
+def half_bits(x: Value) -> Value:
+    """The bits of float32 numbers as 16-bit floats, where they are such numbers."""
+    b = x.builder
+    half = b.fptrunc(x.raw, like(ir.HalfType(), x.type))
+    return Value(b, b.bitcast(half, like(I16, x.type)))
+
+
 def convert(x: Value, of: Type, *, signed: bool = True) -> Value:
     """A number converted to another type; a float becomes an integer by truncation."""
     source, to = scalar_type(x.type), like(of, x.type)
@@ -372,7 +386,11 @@ def in_memory(x: Value, number: int) -> Value:
 
 
 def any_lane(condition: Value) -> Value:
-    """Whether a condition holds in any lane."""
+    """Whether a condition holds in any lane; their number is a power of two."""
+    while condition.type.count > LANES:
+        half = condition.type.count // 2
+        low, high = (picked(condition, range(s, s + half)) for s in (0, half))
+        condition = low | high
     b = condition.builder
     name = f"llvm.vector.reduce.or.v{condition.type.count}i1"
     return Value(b, intrinsic(b, name, I1, [condition.raw]))

@@ -147,6 +147,7 @@ class Launch:
         context = runner if isinstance(runner, Context) else runner.failed
         if runner.status == Status.FAULT:
             failed = self.host.errors.get(context.address)
+            failed = self.compiled.code.rest.errors.pop(context.address, failed)
             if failed is None and self.machine is not None:
                 failed = self.machine.errors.get(context.address)
             if isinstance(failed, Stop):

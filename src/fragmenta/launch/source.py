@@ -35,6 +35,8 @@ class Source:
         self._compiled: dict[tuple[object, ...], Compiled] = {}
         self._variables: Variables | None = None
         self._restored: dict[str, bytes] = {}
+        self.before_running: Callable[[], None] | None = None
+        """Called when the code of a launch is there, before any of it runs."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the same text with the variables as they are now."""
@@ -143,6 +145,8 @@ class Source:
         clustered = shape.cluster_blocks > 1
         mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
         ready = self.compiled(name, target, contract, mode, meter)
+        if self.before_running is not None:
+            self.before_running()
         check_shared(ready, shared, target)
         launch = Launch(
             partial(self.changed, contract),

@@ -76,6 +76,7 @@ def release() -> None:
 def _set(what: int, number: int) -> None:
     """Set a limit, but not beyond what this process may have at all."""
     _, hard = resource.getrlimit(what)
+    number = min(number, sys.maxsize)
     if hard != resource.RLIM_INFINITY:
         number = hard if number == resource.RLIM_INFINITY else min(number, hard)
     resource.setrlimit(what, (number, hard))

@@ -32,6 +32,12 @@ class Job(Future[Answer], Generic[Answer]):
 
     ``result()`` waits and returns what ``launch`` would return, or raises what it would
     raise.  ``cancel()`` also ends a launch that is under way.
+
+    >>> from fragmenta import ptx
+    >>> with ptx.Pool(workers=1, warm=False) as pool:
+    ...     job = pool.check(".version 8.0 .target sm_80 .entry f() { ret }")
+    ...     [each.rule for each in job.result()]
+    ['syntax']
     """
 
     def __init__(

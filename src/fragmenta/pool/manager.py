@@ -8,6 +8,7 @@ what is no answer.  A worker that ends is replaced at once.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import socket
@@ -41,6 +42,8 @@ from fragmenta.pool.orders import (
 AnyJob: TypeAlias = Job[object]
 MOST_FAILURES = 5
 """Workers in a row that may end as they begin."""
+LONGEST = 3600.0
+"""Seconds that are waited at once; the system has no room for many more."""
 REMEMBERED = 4096
 """Texts that a worker is known to have seen."""
 
@@ -95,7 +98,10 @@ class Manager(threading.Thread):
         super().__init__(name="fragmenta pool", daemon=True)
         self._count, self._terms, self._warm = count, terms, warm
         self._program, self._words = program, words
+        self._lock = threading.Lock()
+        """Held where other threads see the jobs, or that the end has come."""
         self._queue: deque[AnyJob] = deque()
+        self._handed_out: list[AnyJob] = []
         self._workers: dict[int, Worker] = {}
         self._numbers = 0
         self._failures = 0
@@ -112,23 +118,25 @@ class Manager(threading.Thread):
 
     def add(self, job: AnyJob) -> None:
         """Queue a job."""
-        if self._closing:
-            raise Error("the pool is closed")
-        self._queue.append(job)
+        with self._lock:  # what is queued before the end is carried out
+            if self._closing:
+                raise Error("the pool is closed")
+            self._queue.append(job)
         job.add_done_callback(self._was_done)
         self.wake()
 
     def close(self) -> None:
         """Carry out what is queued, then end."""
-        self._closing = True
+        with self._lock:
+            self._closing = True
         self.wake()
 
     def cancel_all(self) -> None:
         """Cancel what is queued or under way."""
-        jobs = [*self._queue, *(each.job for each in [*self._workers.values()])]
+        with self._lock:
+            jobs = [*self._queue, *self._handed_out]
         for job in jobs:
-            if job is not None:
-                job.cancel()
+            job.cancel()
 
     def wake(self) -> None:
         """Let the thread look around."""
@@ -161,7 +169,8 @@ class Manager(threading.Thread):
             if not isinstance(error, Error):
                 raise
         finally:
-            self._closing = True
+            with self._lock:
+                self._closing = True
             self._end_server()
             self._fail_all(Error("the pool is closed"))
 
@@ -171,7 +180,8 @@ class Manager(threading.Thread):
     def _patience(self) -> float | None:
         """Seconds until the next worker is late."""
         until = [w.until for w in self._workers.values() if w.until is not None]
-        return max(0.0, min(until) - progress.clock.now()) if until else None
+        left = min(until, default=math.inf) - progress.clock.now()
+        return None if left == math.inf else min(max(0.0, left), LONGEST)
 
     def _wakened(self, _: int) -> None:
         while True:
@@ -193,7 +203,10 @@ class Manager(threading.Thread):
             idle = [each for each in self._workers.values() if each.idle]
             if not idle:
                 return
-            job = self._queue.popleft()
+            with self._lock:
+                job = self._queue.popleft()
+                self._handed_out = [w.job for w in self._workers.values() if w.job]
+                self._handed_out.append(job)
             key = job.key
             worker = next((each for each in idle if key in each.seen), idle[0])
             worker.take(job)

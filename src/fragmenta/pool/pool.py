@@ -17,7 +17,7 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import BadCall, Error
 from fragmenta.isa.target import check_target
-from fragmenta.launch import kernel as records
+from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.launch.limits import Limits, check_limits
 from fragmenta.launch.options import Watch
 from fragmenta.pool.confining import check_system
@@ -48,7 +48,7 @@ class Pool:
     replaced.  ``workers`` is how many launches run at the same time, by default one on
     each core.  ``limits`` are for launches that bring none of their own.  A process
     runs ``launches`` of them, one after the other; with ``launches=1``, each has a
-    process of its own.
+    process of its own.  ``warm=False`` starts sooner, for a pool that launches little.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -120,13 +120,13 @@ class Pool:
 
     def submit(
         self,
-        ptx: str | bytes | records.Kernel | records.Loaded,
-        grid: object,
-        block: object,
+        ptx: str | bytes | Kernel | Loaded,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
         arguments: Iterable[object] = (),
         *,
         kernel: str | None = None,
-        cluster: object = None,
+        cluster: int | Sequence[int] | None = None,
         cooperative: bool = False,
         shared: int = 0,
         target: str | None = None,
@@ -167,7 +167,7 @@ class Pool:
 
     def check(
         self,
-        ptx: str | bytes | records.Kernel | records.Loaded,
+        ptx: str | bytes | Kernel | Loaded,
         target: str | None = None,
         *,
         limits: Limits | None = None,
@@ -255,17 +255,15 @@ def _wait(job: Job[Result] | Job[list[Problem]]) -> None:
     ended.wait()
 
 
-def _text(
-    given: str | bytes | records.Kernel | records.Loaded, name: str | None
-) -> Text:
+def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> Text:
     """What a worker needs to know of a text, a module or a kernel."""
-    if isinstance(given, records.Kernel):
+    if isinstance(given, Kernel):
         if name not in (None, given.name):
             raise BadCall(f"the kernel is {given.name}; given kernel={name!r}")
-        loaded: records.Loaded = given.loaded
+        loaded: Loaded = given.loaded
         about = (given.name, loaded.kept, given.names, given.language)
         return Text(loaded.module.text, loaded.module.name, *about)
-    if isinstance(given, records.Loaded):
+    if isinstance(given, Loaded):
         return Text(given.module.text, given.module.name, name, given.kept)
     if isinstance(given, bytes):
         given = given.rstrip(b"\0").decode("utf-8", "replace")

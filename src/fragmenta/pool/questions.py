@@ -13,7 +13,7 @@ from fragmenta.pool.packing import Packed
 class LaunchOptions(TypedDict, total=False):
     """The options of ``kernel.launch`` that a worker passes on."""
 
-    cluster: object
+    cluster: int | Sequence[int] | None
     cooperative: bool
     shared: int
     target: str | None
@@ -39,8 +39,8 @@ class Launch(NamedTuple):
     """A launch."""
 
     text: Text
-    grid: object
-    block: object
+    grid: int | Sequence[int]
+    block: int | Sequence[int]
     arguments: Packed
     options: LaunchOptions
     limits: Limits

@@ -3,6 +3,9 @@
 It runs one launch at a time, under limits of the system.  It keeps the modules that it
 has read, with their machine code, but never their variables.  After some launches, or
 when it has grown, it says so with its answer and ends; the pool starts another.
+
+Machine code is written to the cache on disk only until a kernel runs: then a worker
+gives up writing files for good, since later launches trust what is in the cache.
 """
 
 from __future__ import annotations
@@ -32,10 +35,6 @@ from fragmenta.pool.frames import Bytes, frame, receive, send
 from fragmenta.pool.orders import HERE, Terms
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.pool.questions import Check, Launch, Question, Text
-from fragmenta.ptx.checking.texts import check_text
-from fragmenta.races.probes.instruments import probes
-from fragmenta.simt.compiling import make
-from fragmenta.simt.mode import Mode
 
 KEPT = 64
 """Modules that a worker keeps, with their machine code."""
@@ -45,7 +44,6 @@ GROWN = 1 << 30
 
 def work(pool: socket.socket, terms: Terms) -> None:
     """Answer questions until the pool has no more, or the worker has to end."""
-    seal()
     use_cores(terms.cores)
     gc.enable()
     worker = _Worker(terms)
@@ -87,6 +85,7 @@ class _Worker:
             head, self.ended = error_json(error), True
         finally:
             release()
+            seal()
         self._left -= 1
         if self._left <= 0 or resident() - self._before > GROWN:
             self.ended = True
@@ -96,6 +95,7 @@ class _Worker:
 
     def _launch(self, question: Launch, memory: list[Bytes]) -> Json:
         kernel = self._kernel(question.text)
+        kernel.loaded.before_running = seal
         arguments = unpack(question.arguments, memory)
         marked = mark_empty(question.arguments, memory)
         head: Json
@@ -117,6 +117,8 @@ class _Worker:
         return head
 
     def _check(self, question: Check) -> Json:
+        from fragmenta.ptx.checking.texts import check_text
+
         text = question.text
         found = check_text(text.text, question.target, text.file)
         return {"problems": [problem_json(each) for each in found]}
@@ -178,6 +180,11 @@ done:
 
 def warm_up() -> None:
     """Load what launches need, so that forked workers have it."""
+    # A pool for one launch does not warm up, and may not need them.
+    from fragmenta.races.probes.instruments import probes
+    from fragmenta.simt.compiling import make
+    from fragmenta.simt.mode import Mode
+
     use_cores(1)  # no thread may be left behind
     loaded = parse(WARM_UP)
     for watch in (False, True):

@@ -8,6 +8,7 @@ empty(shape, dtype)       an array that counts as unwritten
 struct(...)               a struct by value, with pointers in it
 tensor_map(array, box)    the tensor map of an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
+Pool(workers)             processes that stay warm and launch many kernels
 Watch, Limits             how a launch is watched, and what it may take
 KernelFault               the error of a kernel that does what it must not do
 KernelHazard              the error of one with a race or the like; both are KernelError
@@ -33,6 +34,7 @@ from fragmenta.door import homes, opener
 _HOME = homes(
     {
         "api.kernels": "Kernel Result load parse",
+        "pool.job": "Job",
         "pool.pool": "Pool",
         "launch.limits": "Limits",
         "launch.options": "Watch",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from fragmenta.launch.options import Watch as Watch
     from fragmenta.launch.structs import struct as struct
     from fragmenta.launch.structs import tensor_map as tensor_map
+    from fragmenta.pool.job import Job as Job
     from fragmenta.pool.pool import Pool as Pool
     from fragmenta.simt.arguments import pointer as pointer
     from fragmenta.simt.empties import empty as empty

@@ -90,9 +90,8 @@ def _product(block: Block, number: int, warpgroup: Warpgroup) -> None:
 
 
 def _copies(observer: Observer, block: Block) -> None:
-    for key, queue in block.groups.items():
-        if key[0] == "cp.async":
-            _copy(observer, block, key[1], queue)
+    for number, queue in block.groups.items():
+        _copy(observer, block, number, queue)
 
 
 def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:

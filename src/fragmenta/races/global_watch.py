@@ -201,14 +201,21 @@ class GlobalWatch:
         """The problems of copies."""
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = self._updated = False
-        self.fenced: set[int] = set()
-        """Groups with a proxy fence since they learned something of others."""
+        self.told = np.zeros(groups + 1, np.uint8)
+        """Whether a group has learned anything of others."""
+        self.fenced = np.zeros(groups + 1, np.uint8)
+        """Whether a group has a proxy fence since it learned something of others."""
 
     def ledger(self, problems: ProblemTable) -> Ledger:
         """A ledger for a block, whose problems are noted in this table."""
         self._ledgers.append(Ledger(self))
         self._tables[problems.address] = problems
         return self._ledgers[-1]
+
+    @property
+    def shadows(self) -> list[_Shadow]:
+        """The records of all segments that can be written."""
+        return list(self._shadows.values())
 
     @property
     def full(self) -> bool:
@@ -246,6 +253,7 @@ class GlobalWatch:
             everyone = self.everyone
             components = None if everyone is None else everyone.components
             self._foreign[group] = Foreign(self, components)
+            self.told[group] = 1
         return self._foreign[group]
 
     @property
@@ -265,7 +273,7 @@ class GlobalWatch:
         Either the writer executed one before it released, or this group did after it
         acquired.
         """
-        if group in self.fenced or group not in self._foreign:
+        if self.fenced[group] or group not in self._foreign:
             return True
         row = self._foreign[group].rows.get(before.group)
         if row is None or len(row) < 2:

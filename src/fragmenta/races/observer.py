@@ -19,25 +19,31 @@ from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
 from fragmenta.races.order import Clock, Functions, Order, know, knows
+from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
 from fragmenta.races.report.stories import Stories
+from fragmenta.races.shadow import layout as heads
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import HEAD_NOTES, HEAD_USED, LAST_EPOCH
+from fragmenta.races.shadow.layout import LAST_EPOCH
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
+from fragmenta.races.shadow.product_layout import KINS
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.strong_accesses import Thread
+from fragmenta.races.task_watch import TaskWatch
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.cluster_barrier import Barrier
+from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, first
+from fragmenta.units.fast import layout as fast
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
+from fragmenta.units.records import address_of
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
 from fragmenta.units.warpgroups import Wgmma
@@ -53,17 +59,19 @@ ALL = 0xFFFFFFFF
 def functions() -> Functions:
     """What answers the calls of fast paths, loaded once: see ``order.functions``."""
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import observing
+    from fragmenta.races.shadow import copies, observing, products
 
-    return Functions({}, list(observing.ROUTINES.values()))
+    own = {**observing.ROUTINES, **products.ROUTINES, **copies.ROUTINES}
+    return Functions({}, [*own.values(), *products.LINKED])
 
 
-def _addresses() -> dict[int, int]:
+def _addresses(products_too: bool) -> dict[int, int]:
     """Where these functions are, by ``PORT_...``."""
-    from fragmenta.races.shadow import observing
+    from fragmenta.races.shadow import copies, observing, products
 
-    loaded = functions()
-    return {slot: loaded.address(each) for slot, each in observing.ROUTINES.items()}
+    loaded, every = functions(), {**observing.ROUTINES, **copies.ROUTINES}
+    every |= products.ROUTINES if products_too else {}
+    return {slot: loaded.address(each) for slot, each in every.items()}
 
 
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
@@ -97,7 +105,9 @@ class Observer(TensorObserver):
         """Whether a cluster has begun and not ended; the problems before it."""
         self.stories = Stories(self)
         self.maps = Maps(self)
-        self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
+        dirty, kins = machine.launch.compiled.dirty, launch_watch.kins
+        self.registers_watch = RegisterWatch(dirty, kins, len(blocks[0].warps))
+        self.units = UnitTable(kins)
         self.offsets: dict[tuple[int, int], int] = {}
         """Where the mbarriers are, by rank and slot."""
         self.mbarrier_clocks = MbarrierClocks(self.order)
@@ -110,12 +120,33 @@ class Observer(TensorObserver):
             block.context.point(layout.BLOCK_WATCH, self.order.address(block.rank))
             self.ledgers.append(ledger)
             head = self.order.head(block.rank, np.int64)
-            head[HEAD_NOTES // 8] = self.history.address
-            head[HEAD_USED // 8] = launch_watch.used.ctypes.data
+            head[heads.HEAD_NOTES // 8] = self.history.address
+            head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
         if machine.asynchronous and not cluster.alone:
-            self.functions = _addresses()
+            self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
             blocks[0].context.point(layout.BLOCK_RESET, self.shared.renew)
+
+    def _observe_in_machine_code(self) -> None:
+        """Let compiled code answer calls of the port."""
+        machine, watch = self.machine, self.registers_watch
+        # With strict rules, each warp has to know of the part of A that it reads.
+        has_products = any(each.words[0] == "wgmma" for each in machine.events)
+        self.functions = _addresses(has_products and not machine.strict)
+        self.tasks = TaskWatch(self)
+        if not has_products:
+            return
+        for block in self.cluster.blocks:
+            head = self.order.head(block.rank, np.int64)
+            for offset, address in (
+                (heads.HEAD_KEEPERS, address_of(watch.records(block.rank))),
+                (heads.HEAD_KINS, address_of(self.launch_watch.kins.pointers)),
+                (heads.HEAD_UNITS, self.units.address),
+                (heads.HEAD_ASK, self.units.ask),
+            ):
+                head[offset // 8] = address
+            for warp in block.warps:
+                watch.prepare(warp)
 
     def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
@@ -130,6 +161,11 @@ class Observer(TensorObserver):
             return
         self.order.reset()
         self.shared.reset()
+        memory, number = self.launch_watch.memory, self.cluster.number
+        for block in self.cluster.blocks:
+            head = self.order.head(block.rank, np.int64)
+            head[heads.HEAD_FENCED // 8] = address_of(memory.fenced) + number
+            head[heads.HEAD_TOLD // 8] = address_of(memory.told) + number
         self.numbers.append(self.cluster.number)
         self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
@@ -312,7 +348,7 @@ class Observer(TensorObserver):
             case Arrival():
                 self._copies_arrive(work, warp)
             case Copy() | WarpCopy():
-                self._issue_copy(step, work)
+                self.issue_copy(step, work)
             case Wgmma():
                 self._issue_product(step, work)
             case Move():
@@ -320,7 +356,8 @@ class Observer(TensorObserver):
             case Queued():
                 self.issue_queued(step, work)
 
-    def _issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+    def issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
+        """A copy is in flight."""
         warp, event, lanes = step
         copy.clock = self.row(warp, lanes)
         self._note_copy(step, copy)
@@ -343,10 +380,10 @@ class Observer(TensorObserver):
         if copy.completes == "mbarrier":
             agents = [(e.agent, e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
-            epoch = warp.block.groups["cp.async", number].epoch
+            epoch = warp.block.groups[number].epoch
             agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
-            epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+            epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
             agents = [
                 (self.order.agent(name, rank, number), epoch)
                 for name in ("bulk-read", "bulk-write")
@@ -383,7 +420,7 @@ class Observer(TensorObserver):
 
     def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups["cp.async", number].epoch
+        epoch = warp.block.groups[number].epoch
         who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
@@ -393,7 +430,7 @@ class Observer(TensorObserver):
 
     def _bulk_store(self, step: Step, copy: Copy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+        epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
         reads = self.order.agent("bulk-read", rank, number)
         writes = self.order.agent("bulk-write", rank, number)
         for each in copy.sources:
@@ -476,7 +513,7 @@ class Observer(TensorObserver):
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
-        queue = warp.block.groups["cp.async", warp.number]
+        queue = warp.block.groups[warp.number]
         arrival.clock = self.order.new_clock()
         agent = self.order.agent("cp.async", warp.block.rank, warp.number)
         know(arrival.clock, agent, queue.epoch)
@@ -508,9 +545,16 @@ class Observer(TensorObserver):
         """A warp is about to issue a product; or it uses registers in flight."""
         if product is not None:
             self.meet(step)
+            self._know_form(product)
         self.registers_watch.touch(step, product)
         if product is None:
             self.loaded.touched(*step)
+
+    def _know_form(self, product: Located) -> None:
+        """Let compiled code find what an instruction means for registers."""
+        kin, form = self.launch_watch.kins.of(product), self.machine.forms.of(product)
+        if kin.number < KINS:
+            form.longs[fast.FORM_OBSERVER >> 3] = kin.address
 
     def _products_waited(self, step: Step, waited: Waited) -> None:
         """A warp has waited for all groups before a number.
@@ -572,7 +616,7 @@ class Observer(TensorObserver):
         elif "proxy" in words:
             if any(word.startswith("async") for word in words):
                 self.order.fence_async(rank, warp.number, lanes, warp.live)
-                self.launch_watch.memory.fenced.add(self.cluster.number)
+                self.launch_watch.memory.fenced[self.cluster.number] = 1
         else:
             narrow = "cta" in words
             self.access(step, Role(fence=True, cta=narrow), [])

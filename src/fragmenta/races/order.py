@@ -172,9 +172,9 @@ class Order:
         self._heads = aligned(blocks * layout.HEAD_BYTES)
         self._states = aligned(blocks * warps * plan.state_bytes)
         self._barriers = aligned(blocks * 32 * plan.barrier_bytes)
-        rows = aligned((blocks * warps + 1) * plan.row_bytes)
+        rows = aligned((blocks * warps + 2) * plan.row_bytes)
         self._fences = rows.view(np.int32).reshape(-1, plan.planes, 3, plan.row)
-        """What plain fences of warps have kept; the last row is spare."""
+        """What plain fences of warps have kept; the last two rows are spare."""
         self._start = int(self._heads.ctypes.data)
         self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
         self._cluster = -1
@@ -206,7 +206,7 @@ class Order:
             (layout.HEAD_BARRIERS, self._barriers.ctypes.data + rank * barriers),
             (layout.HEAD_BARRIER_BYTES, plan.barrier_bytes),
             (layout.HEAD_FENCES, self._fences[rank * plan.warps].ctypes.data),
-            (layout.HEAD_SPARE, self._fences[-1].ctypes.data),
+            (layout.HEAD_SPARE, self._fences[-2].ctypes.data),
         ):
             longs[offset // 8] = number
 

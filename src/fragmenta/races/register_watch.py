@@ -23,20 +23,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.forking import Lock
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import in_order
 from fragmenta.ptx.rules import ERROR, Rule
-from fragmenta.races.probes.register_roles import (
-    COMPUTED,
-    MOVED,
-    READ,
-    REGISTER_BYTES,
-    Role,
-)
+from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
+from fragmenta.races.shadow import product_layout as layout
+from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
+from fragmenta.units.records import Bytes, Flag, Record, Word, address_of, fresh
 from fragmenta.units.wgmma_forms import WARPS
 
 WORDS = {
@@ -45,6 +43,8 @@ WORDS = {
     Role.METADATA: "the metadata",
 }
 SERIALISED = "undefined in PTX; ptxas serialises here (warning C7510 or C7517)"
+_ROOM = 64
+"""For so many products there is memory at first."""
 _WGMMA = "wgmma.mma_async"
 FENCED = "ptxas inserts it (C7519)"
 
@@ -77,9 +77,76 @@ def used(of: Located) -> Used:
     return Used(places, numbers, flags, numbers[flags & 3 != 0], sums)
 
 
+class Kin(Record):
+    """An instruction of a launch: its registers, and what it may follow."""
+
+    def __init__(self, of: Located, number: int) -> None:
+        super().__init__(fresh(layout.KIN_BYTES))
+        self.of, self.number, self.used = of, number, used(of)
+        mine = self.used
+        self.fits, self.apart = np.zeros((2, layout.KINS), np.uint8)
+        """FINE for kins that it was compared with; see ``KIN_FITS``, ``KIN_APART``."""
+        self._kept = [
+            each.astype(np.int32) for each in (mine.bytes, mine.ordered, mine.sums)
+        ]
+        self.words[layout.KIN_NUMBER >> 2] = number
+        for offset, each in zip(
+            (layout.KIN_COUNT, layout.KIN_ORDERED_COUNT, layout.KIN_SUMS_COUNT),
+            self._kept,
+            strict=True,
+        ):
+            self.words[offset >> 2] = each.size
+        for offset, part in (
+            (layout.KIN_PLACES, self._kept[0]),
+            (layout.KIN_ROLES, mine.roles),
+            (layout.KIN_ORDERED, self._kept[1]),
+            (layout.KIN_SUMS, self._kept[2]),
+            (layout.KIN_FITS, self.fits),
+            (layout.KIN_APART, self.apart),
+        ):
+            self.longs[offset >> 3] = address_of(part)
+
+    def misfits(self, other: Kin) -> bool:
+        """Whether it takes the accumulators of another one in another way."""
+        found = _misfit(self.of, other.of)
+        if not found and other.number < layout.KINS:
+            self.fits[other.number] = layout.FINE
+        return found
+
+    def collides(self, other: Kin) -> tuple[Role, Role] | None:
+        """What a register is for it and for another one in flight, if that is wrong."""
+        found = _collision(self.of, other.of)
+        if found is None and other.number < layout.KINS:
+            self.apart[other.number] = layout.FINE
+        return found
+
+
+class Kins:
+    """The instructions of a launch that issue products, numbered as they are used."""
+
+    def __init__(self, most: int) -> None:
+        self._lock = Lock()
+        self._made: dict[Located, Kin] = {}
+        self.all: list[Kin] = []
+        self.pointers = np.zeros(most + 1, np.int64)
+
+    def of(self, located: Located) -> Kin:
+        """The kin of an instruction."""
+        found = self._made.get(located)
+        if found is None:
+            with self._lock:
+                found = self._made.get(located)
+                if found is None:
+                    found = Kin(located, len(self.all))
+                    self.all.append(found)
+                    self.pointers[found.number] = found.address
+                    self._made[located] = found
+        return found
+
+
 class _Flight(NamedTuple):
     number: int
-    of: Located
+    of: Kin
     site: int
 
 
@@ -115,15 +182,30 @@ def _misfit(of: Located, other: Located) -> bool:
 class RegisterWatch:
     """The registers of all warps of a cluster; it takes some calls of the port."""
 
-    def __init__(self, dirty: int) -> None:
+    def __init__(self, dirty: int, kins: Kins | None = None, warps: int = 64) -> None:
         self._dirty = dirty
+        self._kins = Kins(1 << 16) if kins is None else kins
         self._keepers: dict[tuple[int, int], Keeper] = {}
+        self._records: dict[int, Bytes] = {}
+        self._warps = warps
+
+    def records(self, rank: int) -> Bytes:
+        """The records of the keepers of a block."""
+        if rank not in self._records:
+            self._records[rank] = fresh(self._warps * layout.KEEPER_BYTES)
+        return self._records[rank]
+
+    def prepare(self, warp: Warp) -> None:
+        """Make the keeper of a warp, so that compiled code finds it."""
+        self._of(warp)
 
     def _of(self, warp: Warp) -> Keeper:
-        key = warp.block.rank, warp.number
+        key = rank, number = warp.block.rank, warp.number
         found = self._keepers.get(key)
         if found is None:
-            found = self._keepers[key] = Keeper(warp, self._dirty)
+            memory = self.records(rank)[number * layout.KEEPER_BYTES :]
+            made = Keeper(warp, self._dirty, self._kins, memory[: layout.KEEPER_BYTES])
+            found = self._keepers[key] = made
         return found
 
     def begin(self) -> None:
@@ -134,7 +216,7 @@ class RegisterWatch:
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""
         if product is not None:
-            self._of(step.warp).issued(product, step.event)
+            self._of(step.warp).issued(self._kins.of(product), step.event)
         else:
             self._of(step.warp).touched(step.event, step.lanes)
 
@@ -150,68 +232,111 @@ class RegisterWatch:
             self._of(step.warp).fence()
 
 
-class Keeper:
+class Keeper(Record):
     """Knows the registers of one warp: what is in flight, and what was written."""
 
-    def __init__(self, warp: Warp, dirty: int) -> None:
+    _fenced = Flag(layout.KEEPER_FENCED)
+    _recent = Flag(layout.KEEPER_RECENT)
+    _issued = Word(layout.KEEPER_ISSUED)
+    _first = Word(layout.KEEPER_FIRST)
+    _count = Word(layout.KEEPER_SINCE_COUNT)
+    _capacity = Word(layout.KEEPER_CAPACITY)
+
+    def __init__(self, warp: Warp, dirty: int, kins: Kins, memory: Bytes) -> None:
         """``dirty`` is where the bytes begin in the warp's memory; 0: there are none.
 
         First those of registers that were used, then those of registers in flight.
         """
-        self._warp = warp
-        size = dirty // REGISTER_BYTES
-        memory = warp.memory
+        super().__init__(memory)
+        self._warp, self._kins, self._dirty = warp, kins, dirty
+        size = (dirty or warp.memory.size) // REGISTER_BYTES
         if dirty:
-            self._touched = memory[dirty : dirty + size]
-            self._busy = memory[dirty + size : dirty + 2 * size]
+            both = warp.memory[dirty : dirty + 2 * size].reshape(2, size)
         else:
-            self._touched = np.zeros(memory.size // REGISTER_BYTES, np.uint8)
-            self._busy = self._touched.copy()
+            both = np.zeros((2, size), np.uint8)
+        self._touched, self._busy = both
+        self.longs[layout.KEEPER_TOUCHED >> 3] = address_of(self._touched)
+        self.longs[layout.KEEPER_BUSY >> 3] = address_of(self._busy)
+        self.longs[layout.KEEPER_SIZE >> 3] = size
+        self._pairs = np.zeros((2, 0, 2), np.int32)
+        self._make_room(_ROOM)
         self.reset()
+
+    def _make_room(self, capacity: int) -> None:
+        """Have memory for so many products in flight, and since the last fence."""
+        pairs = np.zeros((2, capacity, 2), np.int32)
+        old = self._capacity
+        for number in range(self._first, self._issued):
+            pairs[0, number % capacity] = self._pairs[0, number % old]
+        pairs[1, : self._count] = self._pairs[1, : self._count]
+        self._pairs, self._capacity = pairs, capacity
+        self.longs[layout.KEEPER_FLIGHTS >> 3] = address_of(pairs[0])
+        self.longs[layout.KEEPER_SINCE >> 3] = address_of(pairs[1])
 
     def reset(self) -> None:
         """The warp begins anew; its memory is clear."""
-        self._flights: list[_Flight] = []
-        self._issued = 0
+        self._issued = self._first = self._count = 0
         self._fenced = self._recent = False
-        self._since: dict[Located, int] = {}
+        if not self._dirty:
+            self._busy[:] = self._touched[:] = 0
+
+    @property
+    def _flights(self) -> list[_Flight]:
+        """The products in flight."""
+        numbers = range(self._first, self._issued)
+        pairs = [self._pairs[0, each % self._capacity].tolist() for each in numbers]
+        every = self._kins.all
+        return [
+            _Flight(number, every[kin], site)
+            for number, (kin, site) in zip(numbers, pairs, strict=True)
+        ]
+
+    @property
+    def _since(self) -> list[tuple[Kin, int]]:
         """The products since the last fence, and their sites."""
+        pairs = self._pairs[1, : self._count].tolist()
+        return [(self._kins.all[kin], site) for kin, site in pairs]
 
     def fence(self) -> None:
         """``wgmma.fence``."""
         self._fenced = self._recent = True
         self._touched[:] = 0
-        self._since.clear()
+        self._count = 0
 
     def retired(self, end: int) -> None:
         """The warp has waited for so many of its products."""
         self._recent = False
-        if not self._flights or self._flights[0].number >= end:
+        if self._first >= min(self._issued, end):
             return
-        self._flights = [each for each in self._flights if each.number >= end]
+        self._first = min(self._issued, end)
         self._busy[:] = 0
         for each in self._flights:
             self._mark(each.of)
 
-    def issued(self, of: Located, event: Event) -> None:
+    def issued(self, kin: Kin, event: Event) -> None:
         """The warp has issued a product."""
-        mine = used(of)
-        self._check_fence(of, mine, event)
-        if self._flights and self._busy[mine.bytes].any():
-            self._check_flights(of, mine, event)
-        self._flights.append(_Flight(self._issued, of, event.site))
+        self._check_fence(kin, event)
+        if self._first < self._issued and self._busy[kin.used.bytes].any():
+            self._check_flights(kin, event)
+        full = self._issued - self._first, self._count
+        if max(full) >= self._capacity:
+            self._make_room(2 * self._capacity)
+        self._pairs[0, self._issued % self._capacity] = kin.number, event.site
         self._issued += 1
-        self._mark(of)
+        self._mark(kin)
         # Until the next fence, only this shape may go on with these accumulators.
-        self._since[of] = event.site
+        known = self._pairs[1, : self._count, 0].tolist()
+        place = known.index(kin.number) if kin.number in known else len(known)
+        self._pairs[1, place] = kin.number, event.site
+        self._count = max(self._count, place + 1)
 
-    def _mark(self, of: Located) -> None:
-        mine = used(of)
-        self._busy[mine.bytes] |= mine.roles
+    def _mark(self, kin: Kin) -> None:
+        self._busy[kin.used.bytes] |= kin.used.roles
 
     # ── rules ───────────────────────────────────────────────────────────────
 
-    def _check_fence(self, of: Located, mine: Used, event: Event) -> None:
+    def _check_fence(self, kin: Kin, event: Event) -> None:
+        mine = kin.used
         if not self._fenced:
             self._fenced = True  # once is enough
             self._report(
@@ -229,7 +354,7 @@ class Keeper:
                 + FENCED,
             )
         else:
-            self._check_shapes(of, event)
+            self._check_shapes(kin, event)
         self._touched[mine.ordered] = 0
 
     def _changed(self, mine: Used) -> str:
@@ -244,10 +369,10 @@ class Keeper:
         read = not self._recent and (self._touched[mine.sums] & READ).any()
         return "read" if read else ""
 
-    def _check_shapes(self, of: Located, event: Event) -> None:
+    def _check_shapes(self, kin: Kin, event: Event) -> None:
         """Accumulators of another shape, or taken as A, need a fence, too."""
-        for other, site in self._since.items():
-            if _misfit(of, other):
+        for other, site in self._since:
+            if kin.misfits(other):
                 self._report(
                     rules.MISSING_WGMMA_FENCE,
                     event,
@@ -257,10 +382,10 @@ class Keeper:
                 )
                 return
 
-    def _check_flights(self, of: Located, mine: Used, event: Event) -> None:
+    def _check_flights(self, kin: Kin, event: Event) -> None:
         """Products in flight that give or take what this one takes or gives."""
         for each in self._flights:
-            found = _collision(of, each.of)
+            found = kin.collides(each.of)
             if found is not None:
                 role, theirs = found
                 self._report(
@@ -276,7 +401,7 @@ class Keeper:
         """Another instruction read or wrote registers that are in flight."""
         reads, writes = ({each.place for each in part.items} for part in event.operands)
         for each in self._flights:
-            mine = used(each.of).places
+            mine = each.of.used.places
             for place in sorted(reads | writes):
                 role = mine.get(place, Role(0))
                 if place not in writes:

@@ -33,7 +33,7 @@ def functions() -> Functions:
     # Tracing takes a while to import.
     from fragmenta.races.shadow import shared_memory
 
-    kinds = (_POINTER, _POINTER, _LONG, *6 * (_WORD,), _POINTER)
+    kinds = (_POINTER, _POINTER, _LONG, *6 * (_WORD,), _POINTER, _WORD)
     given = {"touch": (shared_memory.TOUCH, kinds)}
     return Functions(given, shared_memory.SUPPORT)
 
@@ -136,6 +136,7 @@ class SharedShadow:
             lane,
             site,
             clock.ctypes.data,
+            0,
         )
 
     def records(self, rank: int) -> NDArray[np.uint64]:

@@ -204,7 +204,7 @@ class Locations:
             if other == group or version <= seen or (narrow and cta):
                 continue
             foreign = self._watch.foreign(group)
-            self._watch.fenced.discard(group)
+            self._watch.fenced[group] = 0
             if self._watch.everyone is None:
                 foreign.put(other, row)
 

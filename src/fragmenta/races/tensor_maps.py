@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fragmenta.ptx import rules
 from fragmenta.races.order import Clock, knows, knows_all
+from fragmenta.races.shadow.layout import HEAD_CHANGED_MAPS
 from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Warp
@@ -46,6 +49,13 @@ class Maps:
     def begin(self) -> None:
         """A new cluster begins."""
         self._maps.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell compiled code whether there are any."""
+        for block in self.observer.cluster.blocks:
+            head = self.observer.order.head(block.rank, np.int32)
+            head[HEAD_CHANGED_MAPS // 4] = bool(self._maps)
 
     def changed(self, warp: Warp, event: Event, lanes: int, address: int) -> None:
         """A thread changes a map, or writes a whole one."""
@@ -59,6 +69,7 @@ class Maps:
         if old is not None:
             self._check_users(old, warp, event, lanes)
         self._maps[address] = _Map(agent, lane, epoch, event.site)
+        self._tell()
 
     def _check_users(self, old: _Map, warp: Warp, event: Event, lanes: int) -> None:
         clock = self.observer.row(warp, lanes)
@@ -105,7 +116,7 @@ class Maps:
         if copy.mbarriers:
             mbarrier = copy.mbarriers[0]
             return mbarrier.agent, mbarrier.phase
-        queue = warp.block.groups["bulk", warp.number, copy.thread.lane]
+        queue = warp.block.bulk_queue(warp.number, copy.thread.lane)
         return order.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
     def _report(self, step: Step, found: _Map, why: str) -> None:

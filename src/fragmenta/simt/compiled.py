@@ -10,19 +10,24 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
 from fragmenta.jit import compiler
 from fragmenta.jit.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.module import Module, demangled
-from fragmenta.simt import library
+from fragmenta.simt import layout, library
+from fragmenta.simt.layout import Fault, Status
 from fragmenta.simt.probes import Probes
+
+if TYPE_CHECKING:
+    from fragmenta.simt.compiling import Made
 
 
 @dataclass(frozen=True)
@@ -72,24 +77,25 @@ class Compiled:
     doubtful: bool = False
     """Whether a register may be used before it is written."""
 
+    partial: Callable[[], list[library.Object]] = list
+    """Makes the code for a part of the lanes, and the routines that it calls."""
+
     def to_bytes(self) -> bytes:
-        """Everything in one piece."""
-        about = asdict(self)
+        """Everything in one piece, but the code for a part of the lanes."""
+        about = {each.name: getattr(self, each.name) for each in fields(self)}
+        del about["partial"]
         parts = [*about.pop("objects"), about.pop("constants")]
-        about["sizes"] = [len(part) for part in parts]
-        text = json.dumps(about).encode()
-        return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+        return packed(about, parts)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Compiled:
+    def from_bytes(
+        cls, data: bytes, partial: Callable[[], list[library.Object]] = list
+    ) -> Compiled:
         """What :meth:`to_bytes` made."""
-        size = int.from_bytes(data[:8], "little")
-        about = json.loads(data[8 : 8 + size])
-        place, parts = 8 + size, []
-        for length in about.pop("sizes"):
-            parts.append(data[place : place + length])
-            place += length
-        return cls(objects=tuple(parts[:-1]), constants=parts[-1], **about)
+        about, (*objects, constants) = unpacked(data)
+        return cls(
+            objects=tuple(objects), constants=constants, partial=partial, **about
+        )
 
     @once_property
     def memory(self) -> NDArray[np.uint8]:
@@ -102,7 +108,8 @@ class Compiled:
     def code(self) -> Code:
         """The machine code, loaded."""
         kernel, *rest = self.objects
-        return Code(kernel, map(library.Object, self.routines, rest))
+        routines = map(library.Object, self.routines, rest)
+        return Code(kernel, routines, self.partial)
 
 
 def aligned(size: int) -> NDArray[np.uint8]:
@@ -112,11 +119,88 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
+def packed(about: dict[str, Any], parts: list[bytes]) -> bytes:
+    """Facts and parts in one piece.
+
+    >>> unpacked(packed({"name": "f"}, [b"code", b""]))
+    ({'name': 'f'}, [b'code', b''])
+    """
+    text = json.dumps({**about, "sizes": [len(part) for part in parts]}).encode()
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def unpacked(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """What :func:`packed` made."""
+    size = int.from_bytes(data[:8], "little")
+    about = json.loads(data[8 : 8 + size])
+    place, parts = 8 + size, []
+    for length in about.pop("sizes"):
+        parts.append(data[place : place + length])
+        place += length
+    return about, parts
+
+
+PARTIAL = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32
+)
+
+
+class PartialCode:
+    """The code for a part of the lanes of a warp; compiled when it is first called.
+
+    Most kernels never need it: their lanes stay together.
+    """
+
+    def __init__(self, make: Callable[[], list[library.Object]]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._engine: compiler.Engine | None = None
+        self.address = 0
+        """Where it is; 0 before it is compiled."""
+        self.errors: dict[int, BaseException] = {}
+        """Why it could not be compiled, by the address of the block."""
+
+    def call(self, warp: int, block: int, chosen: int) -> int:
+        """Compile it, let the block call it without Python from now on, and call it."""
+        try:
+            self._compile()
+        except BaseException as error:  # an interrupt, too: machine code would lose it
+            self.errors[block] = error
+            for place, word in (
+                (layout.STATUS, Status.FAULT),
+                (layout.FAULT_KIND, Fault.HOST),
+                (layout.FAULT_ID, 0),
+                (layout.FAULT_LANE, 0),
+            ):
+                ctypes.c_int32.from_address(warp + place).value = word
+            return -1
+        at = block + layout.BLOCK_PARTIAL
+        ctypes.c_int64.from_address(at).value = self.address
+        return int(PARTIAL(self.address)(warp, block, chosen))
+
+    def _compile(self) -> None:
+        with self._lock:
+            if self.address:
+                return
+            partial, *routines = self._make()
+            library.load(routines)
+            self._engine = compiler.load([partial.code])
+            self.address = self._engine.get_function_address("partial")
+            self._make = list  # the text is not needed any more
+
+
 class Code:
     """Machine code in memory."""
 
-    def __init__(self, kernel: bytes, routines: Iterable[library.Object]) -> None:
+    def __init__(
+        self,
+        kernel: bytes,
+        routines: Iterable[library.Object],
+        partial: Callable[[], list[library.Object]],
+    ) -> None:
         library.load(routines)
+        self.rest = PartialCode(partial)
+        self._first = PARTIAL(self.rest.call)
         self._engine = compiler.load([kernel])
         self.kernel: int = self._engine.get_function_address("kernel")
         kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -124,6 +208,19 @@ class Code:
         self.grid = ctypes.CFUNCTYPE(None, *kinds)(where("grid"))
         self.turns = ctypes.CFUNCTYPE(None, *kinds)(where("turns"))
         self.reset = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(where("reset"))
+
+    @property
+    def partial(self) -> int:
+        """The function that a kernel calls if not all lanes of a warp take part."""
+        return self.rest.address or address_of(self._first)
+
+
+def address_of(callback: ctypes._CFunctionType) -> int:
+    """Where machine code finds a function of ``ctypes``.
+
+    With ``ctypes.cast`` the function would refer to itself, and never be freed.
+    """
+    return int(ctypes.c_void_p.from_buffer(callback).value or 0)
 
 
 def compiled(
@@ -144,17 +241,43 @@ def compiled(
     about_it = [*chosen, str(tuple(mode)), text]
     key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])
     disk = Cache.present()
+    name, target, _ = chosen
+
+    def make() -> Made:
+        # The compiler takes a while to import.
+        from fragmenta.simt.compiling import make
+
+        return make(module(), name, target, mode, probes(), measure)
+
     kept = disk.get(key)
     if kept is not None:
-        return Compiled.from_bytes(kept)
-    # The compiler takes a while to import.
-    from fragmenta.simt.compiling import make
-
-    name, target, _ = chosen
+        return Compiled.from_bytes(kept, lambda: _partial(key, name, make))
     with notice(f"compiling the kernel {demangled(name)}, once"):
-        about, objects, constants = make(
-            module(), name, target, mode, probes(), measure
-        )
-        made = Compiled(objects=objects, constants=constants, **about)
+        new = make()
+    held = [new]  # what it was made from may be large: it is used at most once
+
+    def again() -> Made:
+        return held.pop() if held else make()
+
+    made = Compiled(
+        objects=new.objects,
+        constants=new.constants,
+        partial=lambda: _partial(key, name, again),
+        **new.about,
+    )
     disk.put(key, made.to_bytes())
     return made
+
+
+def _partial(key: str, name: str, make: Callable[[], Made]) -> list[library.Object]:
+    """The code for a part of the lanes, from the cache if it is there."""
+    disk, key = Cache.present(), f"partial\0{key}"
+    kept = disk.get(key)
+    if kept is not None:
+        about, parts = unpacked(kept)
+        return list(map(library.Object, about["names"], parts))
+    with notice(f"compiling the kernel {demangled(name)} for diverged warps, once"):
+        found = make().partial()
+    about = {"names": [each.names for each in found]}
+    disk.put(key, packed(about, [each.code for each in found]))
+    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from fragmenta.jit import compiler
 from fragmenta.ptx.module import Instruction, Module, Symbol
@@ -28,6 +28,28 @@ from fragmenta.simt.probes import NOTHING, Probes
 from fragmenta.simt.program import JUMPS, CodeBlock, meets, program, stays
 from fragmenta.simt.synchronising import meet
 
+_SCHEDULER = (warps.CHOOSE, warps.TURNS, warps.GRID, warps.RESET)
+_HEAD = (
+    ("counts", layout.BLOCK_COUNTS),
+    ("constants", layout.BLOCK_CONSTANTS),
+    ("functions", layout.BLOCK_FUNCTIONS),
+    ("parameters", layout.BLOCK_PARAMETERS),
+    ("stage", layout.BLOCK_STAGE),
+)
+"""The pointers that all code uses."""
+
+
+class Made(NamedTuple):
+    """A kernel as it was compiled."""
+
+    about: dict[str, Any]
+    """The fields of ``Compiled``."""
+    objects: tuple[bytes, ...]
+    """The object file of the kernel, and those of the routines that it calls."""
+    constants: bytes
+    partial: Callable[[], list[library.Object]]
+    """Compiles the code for a part of the lanes, which few kernels need."""
+
 
 def make(
     module: Module,
@@ -36,21 +58,15 @@ def make(
     mode: tuple[bool, ...] = (),
     probes: Probes = NOTHING,
     measure: Callable[[int], None] = lambda _: None,
-) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
-    """Compile a kernel: the fields of ``Compiled``, object files, constants."""
+) -> Made:
+    """Compile a kernel."""
     parts = program(module, name)
     admit(module, [unit.function for unit in parts.units.values()])
     writer = Writer(parts, target, Mode(*mode), probes, measure)
-    text = write(writer)
+    text, rest = write(writer)
     code = compiler.object_code(text, optimise=0)
-    routines = [
-        *writer.routines.values(),
-        warps.CHOOSE,
-        warps.TURNS,
-        warps.GRID,
-        warps.RESET,
-    ]
-    called = library.objects({each.name: each for each in routines}.values())
+    whole, some = (list(each.routines.values()) for each in writer.sections.values())
+    called = library.objects([*whole, *_SCHEDULER])
     every = [i for u in parts.units.values() for i in u.function.instructions]
     about: dict[str, Any] = {
         "kernel": name,
@@ -75,7 +91,12 @@ def make(
         **probes.about(parts),
     }
     objects = (code, *(each.code for each in called))
-    return about, objects, bytes(writer.constants)
+
+    def partial() -> list[library.Object]:
+        code = compiler.object_code(rest, optimise=0)
+        return [library.Object(["partial"], code), *library.objects(some)]
+
+    return Made(about, objects, bytes(writer.constants), partial)
 
 
 def _prints(instruction: Instruction) -> bool:
@@ -103,53 +124,103 @@ def _may_order(instruction: Instruction) -> bool:
 # ── text ────────────────────────────────────────────────────────────────────
 
 
-def write(writer: Writer) -> str:
-    """The code of a program in LLVM's language."""
-    cases, all_lanes = [], convergent_blocks(writer.program)
+def write(writer: Writer) -> tuple[str, str]:
+    """The code of a program in LLVM's language: for all lanes, and for some of them.
+
+    They are two functions.  ``kernel`` runs a warp until it has to stop.  It calls
+    ``partial`` through a pointer when not all lanes take part, and that returns the
+    number of the code block with which all go on, or -1.
+    """
+    together = convergent_blocks(writer.program)
     for block in writer.program.blocks:
-        number = block.number
-        versions = (FULL,) if number < all_lanes else (FULL, PARTIAL)
-        for odd, version in enumerate(versions):
-            _block(writer, block, version)
-            cases.append(f"    i32 {2 * number + odd}, label %{version}{number}")
-    head = [
-        "define void @kernel(ptr %warp, ptr %block) {",
-        "entry:",
-        *(
-            line
-            for name, offset in (
-                ("counts", layout.BLOCK_COUNTS),
-                ("constants", layout.BLOCK_CONSTANTS),
-                ("functions", layout.BLOCK_FUNCTIONS),
-                ("parameters", layout.BLOCK_PARAMETERS),
-                ("stage", layout.BLOCK_STAGE),
-            )
-            for line in (
-                f"  %{name}_at = getelementptr i8, ptr %block, i64 {offset}",
-                f"  %{name} = load ptr, ptr %{name}_at",
-            )
-        ),
-        f"  %budget = getelementptr i8, ptr %warp, i64 {layout.BUDGET}",
-        "  %warp_at = ptrtoint ptr %warp to i64",
-        "  %constants_at_ = ptrtoint ptr %constants to i64",
-        "  %constants_from_warp = sub i64 %constants_at_, %warp_at",
-        *writer.probes.head(),
-        "  br label %dispatch",
-        "dispatch:",
-        '  %chosen = call i32 @"choose"(ptr %warp, ptr %block)',
-        "  switch i32 %chosen, label %stop [",
-        *cases,
-        "  ]",
+        _block(writer, block, FULL)
+        if block.number >= together:
+            _block(writer, block, PARTIAL)
+    every = len(writer.program.blocks)
+    return _full(writer, range(every)), _partial(writer, range(together, every))
+
+
+def _full(writer: Writer, numbers: Iterable[int]) -> str:
+    """The function that runs a warp."""
+    again = [
+        "other:",
+        "  %ends = icmp slt i32 %chosen, 0",
+        "  br i1 %ends, label %stop, label %some",
+        "some:",
+        f"  %some_at = getelementptr i8, ptr %block, i64 {layout.BLOCK_PARTIAL}",
+        "  %partial = load ptr, ptr %some_at",
+        "  %back = call i32 %partial(ptr %warp, ptr %block, i32 %chosen)",
+        "  br label %go",
         "stop:",
         "  ret void",
     ]
-    writer.declared["choose"] = 'declare i32 @"choose"(ptr, ptr)'
-    return "\n".join([*writer.declared.values(), *head, *writer.lines, "}"])
+    cases = [f"    i32 {2 * each}, label %{FULL}{each}" for each in numbers]
+    head = "define void @kernel(ptr %warp, ptr %block) {"
+    start = ["  br label %dispatch"], "[%back, %some]"
+    return _function(writer, FULL, head, *start, [*cases, "  ]", *again])
+
+
+def _partial(writer: Writer, numbers: Iterable[int]) -> str:
+    """The function that runs a warp while not all of its lanes take part."""
+    again = ["other:", "  ret i32 %chosen", "stop:", "  ret i32 -1"]
+    cases = [
+        f"    i32 {2 * number + 1}, label %{PARTIAL}{number}" for number in numbers
+    ]
+    head = "define i32 @partial(ptr %warp, ptr %block, i32 %first) {"
+    start = ["  br label %go"], "[%first, %entry]"
+    return _function(writer, PARTIAL, head, *start, [*cases, "  ]", *again])
+
+
+def _function(
+    writer: Writer,
+    version: str,
+    head: str,
+    enter: list[str],
+    also: str,
+    switch: list[str],
+) -> str:
+    """A function: its beginning, the choice of a code block, and all code blocks.
+
+    ``also`` is where the number of the code block comes from, if not from the
+    scheduler.
+    """
+    section = writer.sections[version]
+    section.declared["choose"] = 'declare i32 @"choose"(ptr, ptr)'
+    pointers = [
+        line
+        for name, offset in _HEAD
+        for line in (
+            f"  %{name}_at = getelementptr i8, ptr %block, i64 {offset}",
+            f"  %{name} = load ptr, ptr %{name}_at",
+        )
+    ]
+    return "\n".join(
+        [
+            *section.declared.values(),
+            head,
+            "entry:",
+            *pointers,
+            f"  %budget = getelementptr i8, ptr %warp, i64 {layout.BUDGET}",
+            "  %warp_at = ptrtoint ptr %warp to i64",
+            "  %constants_number = ptrtoint ptr %constants to i64",
+            "  %constants_from_warp = sub i64 %constants_number, %warp_at",
+            *writer.probes.head(),
+            *enter,
+            "dispatch:",
+            '  %next = call i32 @"choose"(ptr %warp, ptr %block)',
+            "  br label %go",
+            "go:",
+            f"  %chosen = phi i32 [%next, %dispatch], {also}",
+            "  switch i32 %chosen, label %other [",
+            *switch,
+            *section.lines,
+            "}",
+        ]
+    )
 
 
 def _block(writer: Writer, block: CodeBlock, version: str) -> None:
-    writer.block, writer.version, writer.unit = block, version, block.unit
-    writer.label(f"{version}{block.number}")
+    writer.begin(block, version)
     instructions = block.unit.function.instructions
     # Lanes execute an instruction at which they wait several times.
     first = instructions[block.start] if block.stop > block.start else None

@@ -225,7 +225,7 @@ class Context:
         self.halt = np.zeros(1, np.int32)
         """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
-        self._shape, self._launch = shape, launch
+        self._shape, self._launch, self._code = shape, launch, compiled.code
         self._set_pointers(launch)
         self._narrow[layout.BLOCK_WARPS // 4] = warps
         self._narrow[layout.BLOCK_THREADS // 4] = shape.threads
@@ -286,6 +286,7 @@ class Context:
         ):
             self._wide[offset // 8] = _address(memory)
         self._wide[layout.BLOCK_HOST // 8] = launch.host_address
+        self._wide[layout.BLOCK_PARTIAL // 8] = self._code.partial
 
     @property
     def address(self) -> int:
@@ -353,11 +354,3 @@ HOST = ctypes.CFUNCTYPE(
     ctypes.c_int32,
 )
 """A function that a kernel calls for what is done in Python."""
-
-
-def address_of(callback: ctypes._CFunctionType) -> int:
-    """Where machine code finds a function of ``ctypes``.
-
-    With ``ctypes.cast`` the function would refer to itself, and never be freed.
-    """
-    return int(ctypes.c_void_p.from_buffer(callback).value or 0)

@@ -9,6 +9,7 @@ in a mask.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from llvmlite import ir
@@ -26,6 +27,14 @@ CHUNK = 8
 _WIDTHS = {1: I1, 8: I8, 16: I16, 32: I32, 64: I64}
 
 
+class Elementwise(NamedTuple):
+    """The routines of an instruction."""
+
+    name: str
+    full: Routine
+    masked: Routine
+
+
 class Held(NamedTuple):
     """An operand: the bits of its type, and of the register that holds it."""
 
@@ -40,8 +49,8 @@ def elementwise(
     results: tuple[Held, ...],
     operands: tuple[Held | None, ...],
     extra: tuple[tuple[str, str], ...] = (),
-) -> Routine:
-    """The routine for an instruction whose meaning is in the table.
+) -> Elementwise:
+    """The routines for an instruction whose meaning is in the table.
 
     An operand that was not written is None.  ``extra`` are further qualifiers that the
     function of the table needs, such as the selectors of video instructions.
@@ -54,11 +63,14 @@ def elementwise(
     name = f"{mnemonic}|{len(results)}|{shape}{more}"
     qualifiers = {**match.qualifiers, **dict(extra)}
 
-    def build(module: ir.Module) -> None:
-        for masked in (False, True):
-            _define(module, name, match, qualifiers, results, operands, masked)
+    def build(module: ir.Module, *, masked: bool) -> None:
+        _define(module, name, match, qualifiers, results, operands, masked)
 
-    return Routine(name, build)
+    return Elementwise(
+        name,
+        Routine(name, partial(build, masked=False)),
+        Routine(name + MASKED, partial(build, masked=True)),
+    )
 
 
 def _define(

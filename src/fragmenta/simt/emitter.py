@@ -35,7 +35,7 @@ from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 from fragmenta.simt import layout, warps
 from fragmenta.simt.admitting import refused, unknown
-from fragmenta.simt.elementwise import MASKED, Held, elementwise
+from fragmenta.simt.elementwise import Elementwise, Held, elementwise
 from fragmenta.simt.layout import LANES, Fault
 from fragmenta.simt.library import Routine, as_signed
 from fragmenta.simt.mode import PLAIN, Mode
@@ -99,6 +99,14 @@ class Site(NamedTuple):
     """The number of the instruction in its function."""
 
 
+class Section(NamedTuple):
+    """The code of all blocks in one version, and what it calls."""
+
+    lines: list[str]
+    routines: dict[str, Routine]
+    declared: dict[str, str]
+
+
 class _Form(NamedTuple):
     """An instruction with so many operands, as the table has it."""
 
@@ -149,9 +157,9 @@ class Writer:
         self.mode = mode
         self.events: list[list[Any]] = []
         """Instructions that are carried out in Python: see ``events``."""
-        self.lines: list[str] = []
-        self.routines: dict[str, Routine] = {}
-        self.declared: dict[str, str] = {}
+        self.sections = {each: Section([], {}, {}) for each in (FULL, PARTIAL)}
+        self.lines, self.routines, self.declared = self.sections[FULL]
+        """Those of the present version."""
         self.constants = bytearray()
         self._constant_places: dict[bytes, int] = {}
         self.sites: list[Site] = []
@@ -165,6 +173,7 @@ class Writer:
         """The routine for a form with registers of some bits."""
         self._calls: dict[int, tuple[Instruction, _Call]] = {}
         """What is called for an instruction, by its identity."""
+        self._elementwise: dict[str, Elementwise] = {}
         self._ways: dict[str, tuple[str, Handler]] = {}
         """How each mnemonic is written."""
         self._constants: dict[tuple[int, int], Written] = {}
@@ -182,6 +191,12 @@ class Writer:
         """The lanes of the present instruction; nothing if they are all."""
         self.memory = MEMORY
         """Whose memory the present accesses are about: ``MEMORY`` or ``SHADOW``."""
+
+    def begin(self, block: CodeBlock, version: str) -> None:
+        """Begin a code block in one version."""
+        self.block, self.version, self.unit = block, version, block.unit
+        self.lines, self.routines, self.declared = self.sections[version]
+        self.label(f"{version}{block.number}")
 
     # ── text ────────────────────────────────────────────────────────────────
 
@@ -497,17 +512,18 @@ class Writer:
             tuple(gathered.extra),
         )
         self.fidelity[mnemonic] = match.syntax.fidelity
-        self.routines[routine.name] = routine
+        self._elementwise[routine.name] = routine
         places = [place for _, place in gathered.results]
         places += [each[1] for each in gathered.sources if each is not None]
         return _Call(routine.name, places)
 
     def _call(self, made: _Call) -> None:
+        routine = self._elementwise[made.name]
         arguments = ["ptr %warp", *(f"i64 {self._from_warp(at)}" for at in made.places)]
         if self.mask:
-            self.call_name(made.name + MASKED, *arguments, f"i32 {self.mask}")
+            self.call(routine.masked, *arguments, f"i32 {self.mask}")
         else:
-            self.call_name(made.name, *arguments)
+            self.call(routine.full, *arguments)
 
     def _carry(self, slot: Slot, match: Match, gathered: _Gathered) -> None:
         """The carry is an operand that is not written."""
@@ -590,7 +606,7 @@ class Writer:
         """Write one instruction."""
         guard = instruction.guard
         self.mask = ""
-        self._measure(len(self.lines))
+        self._measure(sum(len(each.lines) for each in self.sections.values()))
         self._cut()
         if guard is not None:
             chosen = self.predicate(guard)
@@ -636,14 +652,14 @@ class Writer:
             here = self.unit.function.instructions[self.index]
             raise refused(self.program.module, here, str(error)) from error
         except Error as error:
-            self._take_back(before)
+            self.take_back(before)
             self.refuse(str(error))
         except INTERNAL:
             # Operands that no instruction has; module.check reports them.
-            self._take_back(before)
+            self.take_back(before)
             self.refuse("it is not written as PTX has it; module.check says why")
 
-    def _take_back(self, before: int) -> None:
+    def take_back(self, before: int) -> None:
         """Remove the last lines, and what was remembered of them."""
         del self.lines[before:]
         self._active = ""
@@ -687,7 +703,7 @@ class Writer:
                 warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
             )
         self.call(warps.SPENT, "ptr %warp")
-        self.line("ret void")
+        self.line("br label %stop")
         self.label(on)
 
     def branch(self, taken: str, yes: int, no: int) -> None:

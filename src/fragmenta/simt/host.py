@@ -15,7 +15,8 @@ import numpy as np
 from fragmenta.errors import Error, KernelFault, shortened
 from fragmenta.ptx.host_functions import HOST_FUNCTIONS
 from fragmenta.simt import layout
-from fragmenta.simt.context import HOST, LaunchMemory, address_of
+from fragmenta.simt.compiled import address_of
+from fragmenta.simt.context import HOST, LaunchMemory
 from fragmenta.simt.layout import LANES
 
 _FORMAT = re.compile(

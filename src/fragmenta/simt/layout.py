@@ -219,6 +219,7 @@ BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes ea
 BLOCK_RESET = 256  #: pointer to a function that a new block begins with; or 0
 BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if none is
 BLOCK_UNITS = 272  #: pointer to the state of the units; 0 if there is none
+BLOCK_PARTIAL = 280  #: pointer to the code for a part of the lanes of a warp
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same

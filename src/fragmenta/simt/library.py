@@ -8,7 +8,8 @@ kernel is compiled in little time, and a routine is compiled once for all kernel
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from llvmlite import __version__, binding, ir
 
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.threads import WORTH_THREADS, share_out
 from fragmenta.errors import Error, shortened
 from fragmenta.jit import compiler
 from fragmenta.jit.cache import Cache
@@ -139,10 +141,7 @@ def objects(routines: Iterable[Routine]) -> list[Object]:
                 _KEPT[routine.name] = Object.from_bytes(kept)
     if missing:
         with notice(f"compiling {len(missing)} instructions, once"):
-            for routine in missing:
-                made = _compiled(routine)
-                disk.put(_key(routine.name), made.to_bytes())
-                _KEPT[routine.name] = made
+            _compile(missing, disk)
     return [_KEPT[routine.name] for routine in every]
 
 
@@ -205,12 +204,36 @@ def _key(name: str) -> str:
     return "\0".join(["routine", __version__, *compiler.processor(), digest(), name])
 
 
-def _compiled(routine: Routine) -> Object:
-    try:
+def _compile(routines: list[Routine], disk: Cache) -> None:
+    """Compile routines on all cores, and keep them."""
+    texts = list(map(_text, routines))
+
+    def compile_some(first: int, last: int) -> None:
+        for routine, (names, text) in zip(
+            routines[first:last], texts[first:last], strict=True
+        ):
+            with _named(routine):
+                made = Object(names, compiler.object_code(text, optimise=2))
+            disk.put(_key(routine.name), made.to_bytes())
+            _KEPT[routine.name] = made
+
+    share_out(compile_some, len(routines), WORTH_THREADS)
+
+
+def _text(routine: Routine) -> tuple[list[str], str]:
+    """The names of the functions of a routine, and their code for LLVM."""
+    with _named(routine):
         module = ir.Module(routine.name)
         routine.build(module)
         names = [each.name for each in module.functions if not each.is_declaration]
-        return Object(names, compiler.object_code(str(module), optimise=2))
+        return names, str(module)
+
+
+@contextmanager
+def _named(routine: Routine) -> Iterator[None]:
+    """Say in an error which routine it is about."""
+    try:
+        yield
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as why:
         # Sizes that no instruction has; LLVM refuses them with a RuntimeError.
         raise Error(f"no code can be made for {shortened(routine.name)}") from why

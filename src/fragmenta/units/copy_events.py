@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
-from fragmenta.units.copy_groups import Arrival, Queue
+from fragmenta.units.bulk_groups import BulkQueue
+from fragmenta.units.copy_groups import Arrival, LaneGroups, Queue
 from fragmenta.units.copy_operands import Value, copy_from
 from fragmenta.units.events import (
     Event,
@@ -19,6 +20,7 @@ from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import find, named, possible
 from fragmenta.units.port import Step, Waited
+from fragmenta.units.tma_copies import TensorCopy
 from fragmenta.units.work import Copy, done_at_once
 
 # ── issuing ─────────────────────────────────────────────────────────────────
@@ -38,6 +40,9 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
             raise stopped(error, event, warp, 1 << lane) from error
         issue(warp, event, 1 << lane, copy, values in before)
         before.append(values)
+        if isinstance(copy, TensorCopy) and copy.map_range is not None:
+            known, place = warp.block.cluster.machine.maps, copy.map_range.start
+            known.learn(int(place), copy.data, copy.map, copy.kind)
     return lanes
 
 
@@ -68,8 +73,7 @@ def issue(
         each.count(copy)
     copy.repeats = repeats
     if copy.completes == "bulk_group":
-        key = ("bulk", warp.number, copy.thread.lane)
-        block.groups.setdefault(key, Queue()).add(lanes, copy)
+        block.bulk_queue(warp.number, copy.thread.lane).add(copy)
     cluster.port.issue(Step(warp, event, lanes), copy)
     cluster.start(copy)
 
@@ -79,8 +83,7 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
     """Issue ``cp.async`` for the lanes of a warp."""
     copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
-    key = ("cp.async", warp.number)
-    warp.block.groups.setdefault(key, Queue()).add(lanes, copy)
+    _queue(warp).add(lanes, copy)
     cluster.port.issue(Step(warp, event, lanes), copy)
     cluster.start(copy)
     return lanes
@@ -88,27 +91,24 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
 
 # ── groups ──────────────────────────────────────────────────────────────────
 
-_DONE_BY = {"cp.async": "async_group", "bulk": "bulk_group"}
+
+def _queue(warp: Warp) -> Queue:
+    """The groups of ``cp.async`` of a warp; machine code keeps them no longer."""
+    block = warp.block
+    if warp.number not in block.groups:
+        queue = block.groups[warp.number] = Queue()
+        record = LaneGroups(block.lane_groups(warp.number))
+        queue.take_over(record, block.cluster.pool)
+    return block.groups[warp.number]
 
 
-def _queues(warp: Warp, kind: str, lanes: int) -> list[tuple[int, Queue]]:
-    """The queues of some lanes, and the lanes of each.
+def _bulk_queues(warp: Warp, lanes: int) -> list[tuple[int, BulkQueue]]:
+    """The groups of bulk copies of some lanes.
 
-    A lane that has issued no bulk copy has none: its empty groups do not matter.
+    A lane that has issued none has none: its empty groups do not matter.
     """
-    groups = warp.block.groups
-    if kind == "cp.async":
-        return [(lanes, groups.setdefault((kind, warp.number), Queue()))]
-    keys = [(lane, (kind, warp.number, lane)) for lane in numbers(lanes)]
-    return [(1 << lane, groups[key]) for lane, key in keys if key in groups]
-
-
-def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
-    for members, queue in _queues(warp, kind, lanes):
-        if kind == "cp.async":
-            _done_already(warp, event, members, queue)
-        queue.commit(members)
-    return lanes
+    every = [(1 << x, warp.block.bulk_queue(warp.number, x)) for x in numbers(lanes)]
+    return [(lane, queue) for lane, queue in every if queue.there]
 
 
 def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
@@ -120,49 +120,56 @@ def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
 @carries_out("cp.async.commit_group")
 def commit_group(warp: Warp, event: Event, lanes: int) -> int:
     """Close a group of ``cp.async``."""
-    return _commit(warp, event, lanes, "cp.async")
+    queue = _queue(warp)
+    _done_already(warp, event, lanes, queue)
+    queue.commit(lanes)
+    return lanes
 
 
 @carries_out("cp.async.bulk.commit_group")
 def bulk_commit_group(warp: Warp, event: Event, lanes: int) -> int:
     """Close a group of bulk copies."""
-    return _commit(warp, event, lanes, "bulk")
+    for _, queue in _bulk_queues(warp, lanes):
+        queue.commit()
+    return lanes
 
 
-def _wait(
-    warp: Warp, event: Event, lanes: int, kind: str, left: int, read: bool
-) -> int:
-    for members, queue in _queues(warp, kind, lanes):
-        tasks, bound = queue.waited(members, left)
-        for task in tasks:
-            if read:
-                task.take()
-            else:
-                task.finish()
-        waited = Waited(_DONE_BY[kind], bound, read=read)
-        warp.block.cluster.port.acquire(Step(warp, event, members), waited)
+def _wait(warp: Warp, event: Event, lanes: int, left: int) -> int:
+    tasks, bound = _queue(warp).waited(lanes, left)
+    for task in tasks:
+        task.finish()
+    waited = Waited("async_group", bound)
+    warp.block.cluster.port.acquire(Step(warp, event, lanes), waited)
     return lanes
 
 
 @carries_out("cp.async.wait_group")
 def wait_group(warp: Warp, event: Event, lanes: int) -> int:
     """Wait for all but some groups of ``cp.async``."""
-    left = event.operands[0].value(warp, 0)
-    return _wait(warp, event, lanes, "cp.async", left, False)
+    return _wait(warp, event, lanes, event.operands[0].value(warp, 0))
 
 
 @carries_out("cp.async.wait_all")
 def wait_all(warp: Warp, event: Event, lanes: int) -> int:
     """Wait for all ``cp.async`` of the threads."""
-    _commit(warp, event, lanes, "cp.async")
-    return _wait(warp, event, lanes, "cp.async", 0, False)
+    commit_group(warp, event, lanes)
+    return _wait(warp, event, lanes, 0)
 
 
 @carries_out("cp.async.bulk.wait_group")
 def bulk_wait_group(warp: Warp, event: Event, lanes: int) -> int:
     """Wait for all but some groups of bulk copies, or until they have been read."""
-    left = event.operands[0].value(warp, 0)
-    return _wait(warp, event, lanes, "bulk", left, "read" in event.words)
+    left, read = event.operands[0].value(warp, 0), "read" in event.words
+    for members, queue in _bulk_queues(warp, lanes):
+        tasks, bound = queue.waited(left, read)
+        for task in tasks:
+            if read:
+                task.take()
+            else:
+                task.finish()
+        waited = Waited("bulk_group", bound, read=read)
+        warp.block.cluster.port.acquire(Step(warp, event, members), waited)
+    return lanes
 
 
 @carries_out("cp.async.mbarrier.arrive")
@@ -177,7 +184,7 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
             found.pending += count
         count = possible(warp, event, members, found, count)
         found.write()
-        queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
+        queue = _queue(warp)
         _done_already(warp, event, members, queue)
         queue.mark()
         queue.unwaited = 0  # a wait for the mbarrier waits for them, too

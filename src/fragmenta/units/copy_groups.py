@@ -1,6 +1,6 @@
-"""Arrivals that wait for copies, and the groups of copies that no mbarrier counts.
+"""Arrivals that wait for ``cp.async``, and the groups of these.
 
-Bulk copies are in groups of a thread, ``cp.async`` in groups of the threads of a warp.
+They are groups of the threads of a warp.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fragmenta.ptx.effects import effect
+from fragmenta.units.fast import task_layout as at
 from fragmenta.units.machine import Thread
 from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.records import Flag, Record, Word
+from fragmenta.units.tasks import Pool
 from fragmenta.units.work import Work
 
 
@@ -44,8 +47,35 @@ class Arrival(Work):
         self.mbarrier.arrive(self.count)
 
 
+class LaneGroups(Record):
+    """The groups of a warp, as machine code keeps them."""
+
+    there = Flag(at.QUEUE_THERE)
+    """Whether there was a copy or a group."""
+    groups = Word(at.QUEUE_EPOCH)
+    """How many are closed."""
+    first = Word(at.QUEUE_WAITED)
+    """The first that was not waited for."""
+    taken = Flag(at.QUEUE_WORK)
+    """Whether Python keeps them."""
+    epoch = Word(at.LANES_MARKS)
+    began = Word(at.LANES_BEGAN)
+    _mask = Word(at.LANES_MASK)
+
+    @property
+    def mask(self) -> int:
+        """The lanes that close them."""
+        return self._mask & 0xFFFFFFFF
+
+    def began_in(self, group: int) -> int:
+        """The epoch in which a group began; 0 if that is too long ago."""
+        if group < self.groups - at.GROUPS:
+            return 0
+        return int(self.words[(at.LANES_BEGUN >> 2) + group % at.GROUPS])
+
+
 class Queue:
-    """Copies of one thread, or of the threads of a warp, and their groups.
+    """``cp.async`` of the threads of a warp, and their groups.
 
     Epochs number the copies for the observer: a new one begins with every group.
     """
@@ -59,6 +89,19 @@ class Queue:
         self.unwaited = 0
         """Copies that no lane has waited for."""
         self.last_site = -1
+
+    def take_over(self, record: LaneGroups, pool: Pool) -> None:
+        """Keep the groups that machine code kept so far."""
+        taken, record.taken = record.taken, True
+        if taken or not record.there:
+            return
+        tasks = pool.grouped(record.address, record.groups + 1)
+        self.open = [(e.lanes, e) for e in tasks if e.group == record.groups]
+        for group in range(record.first, record.groups):
+            some: list[Work] = [each for each in tasks if each.group == group]
+            self.closed.append((record.began_in(group), record.mask, some))
+        self.epoch, self.began = record.epoch, record.began
+        self.unwaited = len(tasks)
 
     def add(self, lanes: int, task: Work) -> None:
         """Add a copy that lanes have issued."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from fragmenta.simt.library import Routine
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Record, address_of, fresh
+
+if TYPE_CHECKING:
+    from fragmenta.units.fast.handlers import Handler
 
 
 class Code:
@@ -32,7 +36,9 @@ class Code:
         """Where the code of a routine is."""
         return self._addresses[routine.name]
 
-    def function(self, routine: Routine, *kinds: type, returns: type) -> object:
+    def function(
+        self, routine: Routine, *kinds: type, returns: type | None
+    ) -> Callable[..., Any]:
         """A routine that Python calls."""
         return ctypes.CFUNCTYPE(returns, *kinds)(self.address(routine))
 
@@ -65,8 +71,19 @@ class EventTable:
         self.memory = fresh(max(1, len(events)) * layout.EVENT_BYTES)
         self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
         self.address, self.dispatch = address_of(self.memory), code().dispatch
+        self._write(events, observed)
+
+    def _write(self, events: Sequence[Event], observed: Collection[int] | None) -> None:
+        from fragmenta.units.fast.handlers import handler
+
+        words = self.records.view(np.int32)[: len(events)]
+        words[:, layout.EVENT_NUMBER >> 2] = [each.number for each in events]
+        words[:, layout.EVENT_SITE >> 2] = [each.site for each in events]
+        there = None if observed is None else {*observed}
         for event, record in zip(events, self.records, strict=False):
-            _write(event, Record(record), observed)
+            found = handler(event.words, len(event.operands))
+            if found is not None and (there is None or there.issuperset(found.calls)):
+                _write(event, Record(record), found)
 
     def record(self, event: Event) -> NDArray[np.uint8]:
         """The record of an event."""
@@ -78,15 +95,8 @@ class EventTable:
         self.record(event).view(np.int64)[layout.EVENT_FORM >> 3] = form
 
 
-def _write(event: Event, record: Record, observed: Collection[int] | None) -> None:
-    from fragmenta.units.fast.handlers import handler
-
-    record.words[layout.EVENT_NUMBER >> 2] = event.number
-    record.words[layout.EVENT_SITE >> 2] = event.site
-    found = handler(event.words, len(event.operands))
-    if found is None or (observed is not None and not {*found.calls} <= {*observed}):
-        return
-    given = [None if i < 0 else event.operands[i] for i in found.order]
+def _write(event: Event, record: Record, found: Handler) -> None:
+    given = [_chosen(event, each) for each in found.order]
     for number, operand in enumerate(given):
         start = layout.EVENT_OPERANDS + number * layout.OPERAND_BYTES
         part = Record(record.raw[start : start + layout.OPERAND_BYTES])
@@ -95,6 +105,20 @@ def _write(event: Event, record: Record, observed: Collection[int] | None) -> No
     record.words[layout.EVENT_FLAGS >> 2] = found.flags
     record.words[layout.EVENT_COUNT >> 2] = len(given)
     record.longs[layout.EVENT_HANDLER >> 3] = code().address(found.routine)
+
+
+def _chosen(event: Event, place: int | tuple[int, ...]) -> Operand | None:
+    """The operand that a fast path reads, or an item of one; None if it reads none."""
+    first, *rest = (place,) if isinstance(place, int) else place
+    if first < 0:
+        return None
+    found = event.operands[first]
+    for each in rest:
+        if each < len(found.items):
+            found = found.items[each]
+        elif each or found.kind == "v":  # one number needs no braces
+            return Operand("?")
+    return found
 
 
 def _operand(operand: Operand, record: Record) -> bool:

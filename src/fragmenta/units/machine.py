@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,23 @@ from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
-from fragmenta.simt.context import Context, address_of
+from fragmenta.simt.compiled import address_of
+from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
+from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events, first
 from fragmenta.units.fast import layout as fast
+from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
+from fragmenta.units.known_maps import KnownMaps
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word, fresh
 from fragmenta.units.records import address_of as address
 from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Module
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.cluster_barrier import Barrier
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
@@ -50,8 +55,6 @@ if TYPE_CHECKING:
     from fragmenta.units.wgmma_forms import Forms, Registers
     from fragmenta.units.work import Range, Work
 
-GroupKey: TypeAlias = tuple[str, int] | tuple[str, int, int]
-"""``("cp.async", warp)`` or ``("bulk", warp, lane)``."""
 EVENT = ctypes.CFUNCTYPE(
     ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32
 )
@@ -149,8 +152,11 @@ class Block(Record):
         self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
         self._warpgroup_records = fresh(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
-        self.groups: dict[GroupKey, Queue] = {}
-        """Groups of copies: of ``cp.async`` by warp, of bulk copies by thread."""
+        self.groups: dict[int, Queue] = {}
+        """Groups of ``cp.async``, by warp."""
+        self._bulk: dict[int, BulkQueue] = {}
+        self._queues = fresh(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
+        self._lane_groups = fresh(len(self.warps) * tasks.LANES_RECORD)
         self.moves: dict[tuple[str, int], list[Move]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
@@ -168,6 +174,8 @@ class Block(Record):
             (fast.STATE_SHARED_SIZE, self.shared.size),
             (fast.STATE_BLOCK, self.context.address),
             (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
+            (fast.STATE_QUEUES, address(self._queues)),
+            (fast.STATE_LANE_QUEUES, address(self._lane_groups)),
         ):
             self.longs[offset >> 3] = number
         self.words[fast.STATE_RANK >> 2] = self.rank
@@ -178,6 +186,20 @@ class Block(Record):
         """The record of the mbarrier at an offset in shared memory."""
         size = fast.MBARRIER_BYTES
         return self._records[offset // 8 * size :][:size]
+
+    def lane_groups(self, warp: int) -> NDArray[np.uint8]:
+        """The record of the groups of ``cp.async`` of a warp."""
+        size = tasks.LANES_RECORD
+        return self._lane_groups[warp * size :][:size]
+
+    def bulk_queue(self, warp: int, lane: int) -> BulkQueue:
+        """The groups of bulk copies of a thread."""
+        number = warp * tasks.QUEUES + lane
+        if number not in self._bulk:
+            size = tasks.QUEUE_RECORD
+            memory = self._queues[number * size :][:size]
+            self._bulk[number] = BulkQueue(self.cluster, memory)
+        return self._bulk[number]
 
     def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
         """The record of a warpgroup."""
@@ -204,6 +226,10 @@ class Block(Record):
         # Work names the queue that it is in: without this it would not be freed.
         for each in (*self.groups.values(), *self.queues.values()):
             vars(each).clear()
+        for bulk in self._bulk.values():
+            vars(bulk).clear()
+        self._bulk.clear()
+        self._queues[:] = self._lane_groups[:] = 0
         for moves in self.moves.values():
             moves.clear()
         self.groups.clear()
@@ -302,14 +328,14 @@ class Cluster(Record):
         self.schedule = machine.schedule
         self.number = 0
         self.in_flight: dict[Work, None] = {}
-        """Work that was issued and is not done, the oldest first."""
-        self.barrier: Barrier | None = None
-        """The barrier of the cluster, once a lane has arrived there."""
+        """Python's work that was issued and is not done, the oldest first."""
+        self.barrier = Barrier(len(contexts))
         self.requests: dict[int, Request] = {}
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
         self.port = machine.port(self)
+        self.pool = Pool(self)
         self._write_state()
 
     def _write_state(self) -> None:
@@ -324,6 +350,9 @@ class Cluster(Record):
             each.address for each in self.blocks
         ]
         self.longs[fast.CLUSTER_PYTHON >> 3] = machine.address
+        self.longs[fast.CLUSTER_TASKS >> 3] = self.pool.address
+        self.longs[fast.CLUSTER_BARRIER >> 3] = self.barrier.address
+        self.longs[fast.CLUSTER_MAPS >> 3] = machine.maps.address
         entry = machine.address
         fast_paths = machine.fast and not machine.notes  # which Python writes
         if functions is not None and not self.alone and fast_paths:
@@ -342,7 +371,8 @@ class Cluster(Record):
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
         self.in_flight.clear()
-        self.barrier = None
+        self.pool.begin()
+        self.barrier.reset()
         self.requests.clear()
         self._pending = self.changes = self.time = self.ended_blocks = 0
         self.impatient = False
@@ -391,7 +421,10 @@ class Cluster(Record):
     def wanted(self, mbarrier: Mbarrier) -> None:
         """Lanes wait for an mbarrier: do what it counts, unless the order is random."""
         if self.schedule.random is None:
-            for task in list(mbarrier.work):
+            found = list(mbarrier.work)
+            if mbarrier.tasks:
+                found += self.pool.counted(mbarrier.block.rank, mbarrier.offset)
+            for task in sorted(found, key=_ordinal):
                 task.finish()
 
     def relax(self) -> bool:
@@ -410,7 +443,8 @@ class Cluster(Record):
     def unfinished(self) -> list[Work]:
         """All work in flight, the oldest first, also what machine code has started."""
         found = [work for block in self.blocks for work in block.started]
-        return sorted([*self.in_flight, *found], key=lambda work: work.ordinal)
+        found += self.pool.in_flight()
+        return sorted([*self.in_flight, *found], key=_ordinal)
 
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
@@ -496,6 +530,9 @@ class Watching(Protocol):
 class Machine:
     """Carries out the events of a launch, which compiled code raises."""
 
+    fast = True
+    """Whether fast paths carry out what they can."""
+
     def __init__(
         self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
     ) -> None:
@@ -503,8 +540,7 @@ class Machine:
         self.schedule = Schedule(schedule)
         self.problems = problems
         self.events = events(launch.compiled.events)
-        self.fast = True
-        """Whether fast paths carry out what they can."""
+        self.maps = KnownMaps()
         self.blocks: dict[int, Block] = {}
         self._tables: dict[int, EventTable] = {}
         self._located: dict[int, Located] = {}
@@ -618,6 +654,10 @@ def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None
     words[layout.FAULT_KIND >> 2] = kind
     words[layout.FAULT_ID >> 2] = site
     words[layout.FAULT_LANE >> 2] = first(lanes)
+
+
+def _ordinal(work: Work) -> int:
+    return work.ordinal
 
 
 def _vector(functions: Mapping[int, int] | None) -> NDArray[np.int64]:

@@ -49,6 +49,8 @@ class Mbarrier(Record):
     """The last phase that counts a copy."""
     again = Flag(layout.MBARRIER_AGAIN)
     """Whether an mbarrier was here before."""
+    tasks = Word(layout.MBARRIER_TASKS)
+    """How many copies in flight it counts that machine code issued."""
     known = Flag(layout.MBARRIER_KNOWN)
     """Whether the observer's clock of this phase holds anything."""
     known_last = Flag(layout.MBARRIER_KNOWN_LAST)
@@ -129,7 +131,7 @@ class Mbarrier(Record):
 
     def busy(self) -> str:
         """Why it must not be made invalid now; nothing if it may be."""
-        if self.work:
+        if self.work or self.tasks:
             return "copies are in flight that it counts"
         if self.waiting:
             return "somebody waits for it"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fragmenta.ptx.ordering import Role
     from fragmenta.simt.wgmma_operands import Located
-    from fragmenta.units.cluster_barrier import Barrier
+    from fragmenta.units.barrier_state import Barrier
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarriers import Mbarrier

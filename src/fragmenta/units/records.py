@@ -76,6 +76,15 @@ class Flag:
         record.words[self._place] = rest | self._bit if given else rest
 
 
+def signed(word: int) -> int:
+    """A word of 32 bits as the number that a record holds.
+
+    >>> signed(0xFFFFFFFF), signed(5)
+    (-1, 5)
+    """
+    return (word & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
+
+
 def address_of(memory: NDArray[np.generic]) -> int:
     """Where an array is."""
     return int(memory.__array_interface__["data"][0])

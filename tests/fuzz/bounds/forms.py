@@ -360,5 +360,6 @@ def fate(text: str) -> Fate:
         write(writer)
     except BadOperands:
         return Fate(True, False, False)
-    code = (*sorted(writer.routines), bytes(writer.constants))
+    routines = {name for each in writer.sections.values() for name in each.routines}
+    code = (*sorted(routines), bytes(writer.constants))
     return Fate(False, bool(writer.events), not writer.refusals, code)

@@ -116,7 +116,7 @@ def follow(writer: Writer, instruction: Instruction) -> None:
     try:
         step.write()
     except Error:  # the instruction is refused, too
-        del writer.lines[before:]
+        writer.take_back(before)
         step.clear()
 
 

@@ -22,10 +22,6 @@ class Role(IntFlag):
     """The result of a ``tcgen05.ld``; see :mod:`fragmenta.races.tmem_registers`."""
 
 
-MOVED, COMPUTED, READ = 1, 2, 4
-"""How a register was used since the last fence; READ is for accumulators only."""
-
-
 def roles(function: Function) -> dict[int, Role]:
     """What each register of a function is for its products and loads, by number.
 

@@ -12,23 +12,19 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.module import Instruction
-from fragmenta.races.probes.register_roles import (
-    COMPUTED,
-    MOVED,
-    READ,
-    REGISTER_BYTES,
-    Role,
-    roles,
-)
+from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role, roles
+from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import Writer
 from fragmenta.simt.events import notify
 from fragmenta.simt.program import PlacedFunction, Program
 
-_ROLES: WeakKeyDictionary[PlacedFunction, dict[int, Role]] = WeakKeyDictionary()
-_READ = Role.ACCUMULATOR | Role.FRAGMENT | Role.LOADED
-_WRITTEN = _READ | Role.METADATA
-_FENCED = Role.ACCUMULATOR | Role.FRAGMENT | Role.METADATA
+# Plain numbers: most of the time of a search would be spent in the class of flags.
+_ROLES: WeakKeyDictionary[PlacedFunction, dict[int, int]] = WeakKeyDictionary()
+_READ = int(Role.ACCUMULATOR | Role.FRAGMENT | Role.LOADED)
+_WRITTEN = _READ | int(Role.METADATA)
+_FENCED = int(Role.ACCUMULATOR | Role.FRAGMENT | Role.METADATA)
+_SUMMED = int(Role.ACCUMULATOR)
 
 
 def watch_registers(writer: Writer, instruction: Instruction) -> None:
@@ -39,22 +35,26 @@ def watch_registers(writer: Writer, instruction: Instruction) -> None:
     if not known:
         return
     found = effects(instruction)
+    named = {register.number for register in (*found.reads, *found.writes)}
+    if named.isdisjoint(known):
+        return
     read = {register.number for register in found.reads}
     reads = _places(writer, read, known, _READ)
     written = {register.number for register in found.writes}
     writes = _places(writer, written, known, _WRITTEN)
     if reads or writes:
         _ask(writer, reads, writes)
-    for place in _places(writer, read, known, Role.ACCUMULATOR):
+    for place in _places(writer, read, known, _SUMMED):
         _mark(writer, place, READ)
     for place in _places(writer, written, known, _FENCED):
         _mark(writer, place, MOVED if instruction.opcode == "mov" else COMPUTED)
 
 
-def _roles(writer: Writer) -> dict[int, Role]:
+def _roles(writer: Writer) -> dict[int, int]:
     unit = writer.unit
     if unit not in _ROLES:
-        _ROLES[unit] = roles(unit.function)
+        found = roles(unit.function)
+        _ROLES[unit] = {number: int(role) for number, role in found.items()}
     if _ROLES[unit]:
         _reserve(writer.program)
     return _ROLES[unit]
@@ -69,13 +69,13 @@ def _reserve(program: Program) -> None:
 
 
 def _places(
-    writer: Writer, numbers: set[int], known: dict[int, Role], asked: Role
+    writer: Writer, numbers: set[int], known: dict[int, int], asked: int
 ) -> list[int]:
     """Where the registers with one of these roles are."""
     return [
         writer.unit.registers[number]
         for number in sorted(numbers)
-        if known.get(number, Role(0)) & asked
+        if known.get(number, 0) & asked
     ]
 
 
@@ -90,7 +90,7 @@ def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:
     for places, asked in ((reads, _READ), (writes, _WRITTEN)):
         for place in places:
             byte = writer.load("i8", "%warp", _busy(writer.program, place))
-            mine = writer.value(f"and i8 {byte}, {int(asked)}")
+            mine = writer.value(f"and i8 {byte}, {asked}")
             busy = writer.value(f"or i8 {busy}, {mine}")
     any_lane = writer.value(f"icmp ne i32 {writer.lanes()}, 0")
     in_flight = writer.value(f"icmp ne i8 {busy}, 0")

@@ -50,8 +50,24 @@ _FIRST = struct.Struct("<qiiiIii")
 """A note in memory, without what it is about."""
 
 
-def _mbarrier(place: int, phase: int, *_: int) -> tuple[Any, ...]:
+def _mbarrier(number: int, place: int, phase: int, *_: int) -> tuple[Any, ...]:
     return place >> RANK_BITS, place & (1 << RANK_BITS) - 1, phase
+
+
+def _product(number: int, agent: int, group: int, *_: int) -> tuple[Any, ...]:
+    return [(agent, group)], group
+
+
+def _copy(
+    number: int, agents: int, epoch: int, place: int, moved: int
+) -> tuple[Any, ...]:
+    """A load that one mbarrier counts; without one, a store in a group."""
+    first, second = agents & 0xFFFFFFFF, agents >> 32
+    if place < 0:
+        both = [(first, epoch), (second, epoch)]
+        return both, number, (), moved, (-1,) if moved else ()
+    rank, offset, _ = _mbarrier(number, place, epoch)
+    return [(first, epoch)], number, ((rank, offset, epoch),), moved, (rank,)
 
 
 _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
@@ -59,8 +75,15 @@ _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
     "wait": _mbarrier,
     "try": _mbarrier,
     "phase": _mbarrier,
+    "product": _product,
+    "copy": _copy,
+    "done": lambda _, copy, *rest: (copy,),
+    "waited": lambda _, until, read, *rest: ("bulk", until, bool(read)),
+    "multiplied": lambda _, until, *rest: (until,),
 }
-"""What the numbers mean that compiled code writes, by what is noted."""
+"""What the numbers mean that compiled code writes, by what is noted.
+
+The first argument is the number of the note."""
 
 
 class Notes(Sequence[Note]):
@@ -116,7 +139,7 @@ class Notes(Sequence[Note]):
         *who, numbers = rest
         name, about = log.WHATS[what], self._about.get(place)
         if about is None:
-            about = _ABOUT[name](*numbers)
+            about = _ABOUT[name](place, *numbers)
         rank, warp, lanes, site, epoch = who
         return Note(time, name, rank, warp, lanes, site, epoch, about)
 

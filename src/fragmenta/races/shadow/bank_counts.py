@@ -214,19 +214,20 @@ class BankCounts:
 
     def found(self) -> Iterator[Banks]:
         """The instructions with conflicts."""
-        for site in range(self._sites):
+        none = np.zeros(max(1, self._sites), np.int64)
+        executions, passes, least = (
+            sum((table[name] for table in self._tables), none)
+            for name in ("executions", "passes", "least")
+        )
+        for site in np.flatnonzero(passes > least).tolist():
             lines = [table[site] for table in self._tables]
-            executions, passes, least = (
-                sum(int(line[name]) for line in lines)
-                for name in ("executions", "passes", "least")
-            )
-            if passes > least:
-                line = max(lines, key=lambda each: int(each["worst"]))
-                given, width = worst_of(line)
-                if ((given != IDLE) & (given % width != 0)).any():
-                    continue  # a misaligned access: the launch ended with a fault
-                cost, hint = bank_conflicts(given, width), advice(given, width)
-                yield Banks(site, executions, passes, least, cost, hint)
+            line = max(lines, key=lambda each: int(each["worst"]))
+            given, width = worst_of(line)
+            if ((given != IDLE) & (given % width != 0)).any():
+                continue  # a misaligned access: the launch ended with a fault
+            cost, hint = bank_conflicts(given, width), advice(given, width)
+            ran, took, needed = (int(n[site]) for n in (executions, passes, least))
+            yield Banks(site, ran, took, needed, cost, hint)
 
 
 def worst_of(line: np.void) -> tuple[NDArray[np.int64], int]:

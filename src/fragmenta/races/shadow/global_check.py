@@ -134,11 +134,19 @@ def _name(check: Check) -> str:
 
 def _intern(here: Here, site: Value, flags: Value) -> Value:
     """The id of an access of a warp in its present epoch; 0 if there is no room."""
+    number = field(here.code, here.warp, layout.WARP_NUMBER, I32)[0]
+    return interned(here, number, here.agent, here.clocks.epoch[0], site, flags)
+
+
+def interned(
+    here: Here, number: Value, agent: Value, epoch: Value, site: Value, flags: Value
+) -> Value:
+    """The id of an access of an agent in an epoch; 0 if there is no room.
+
+    ``number`` is that of a warp of the block, or of an agent that is no warp.
+    """
     code, ledger = here.code, here.ledger
-    b = code.builder
-    epoch = here.clocks.epoch[0]
-    group = here.group()
-    number = field(code, here.warp, layout.WARP_NUMBER, I32)[0]
+    b, group = code.builder, here.group()
     wide = convert(group, I64) << 32 | convert(epoch, I64, signed=False)
     narrow = number << 20 | site
     line = (number * 37 + site) & (global_records.CACHE_LINES - 1)
@@ -165,7 +173,7 @@ def _intern(here: Here, site: Value, flags: Value) -> Value:
         with code.when(~full):
             entry = here.line(found.value)
             entry[0] = group
-            entry[1] = here.agent | flags << 16
+            entry[1] = agent | flags << 16
             entry[2], entry[3] = epoch, site
             # Another thread of the host sees the line before it sees a record.
             b.fence("release")

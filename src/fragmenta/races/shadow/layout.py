@@ -176,8 +176,19 @@ HEAD_AGENT = 160  #: i32: the agent of the block's first warp
 HEAD_NOTES = 168  #: pointer to the log of notes; see shadow/notes.py
 HEAD_FENCES = 176  #: pointer to the rows that plain fences of the block's warps kept
 HEAD_USED = 184  #: pointer to a byte for each site: whether its mbarrier is used
-HEAD_SPARE = 192  #: pointer to a row that is free between two calls
-HEAD_BYTES = 256
+HEAD_SPARE = 192  #: pointer to two rows that are free between two calls
+HEAD_KEEPERS = (
+    200  #: pointer to the keepers of the block's warps; see product_layout.py
+)
+HEAD_UNITS = 208  #: pointer to the table of units
+HEAD_ASK = 216  #: pointer to Python: it adds units to the table
+HEAD_FENCED = 224  #: pointer to a byte: whether the group has a proxy fence
+HEAD_KINS = 232  #: pointer to pointers: the kins of the launch, by number
+HEAD_TASKS = 240  #: pointer to a row for each task: what its issuer knew
+HEAD_ASK_COPY = 248  #: pointer to Python: it observes the issue of a copy
+HEAD_TOLD = 256  #: pointer to a byte: whether the group knows of others
+HEAD_CHANGED_MAPS = 264  #: i32: whether the kernel has changed a tensor map
+HEAD_BYTES = 320
 
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch

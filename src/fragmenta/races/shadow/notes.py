@@ -84,6 +84,11 @@ def add(code: Code, head: Head, note: Noting) -> None:
         count[0] = count[0] + 1
 
 
+def count(code: Code, head: Head) -> Value:
+    """How many notes there are."""
+    return field(code, head.pointer(layout.HEAD_NOTES), COUNT, I64)[0]
+
+
 def _offset(name: str) -> int:
     assert NOTE.fields is not None
     return int(NOTE.fields[name][1])

@@ -29,6 +29,7 @@ from fragmenta.races.shadow.order import (
     acquire,
     clear,
     copy,
+    fence_async,
     merge,
     publish,
     warp_of,
@@ -70,12 +71,15 @@ class Seen:
         return field(self.code, self.event, units.EVENT_SITE, I32)[0]
 
     @property
+    def cluster(self) -> Raw:
+        """The cluster."""
+        state = pointer_at(self.code, self.block, engine.BLOCK_UNITS)
+        return pointer_at(self.code, state, units.STATE_CLUSTER)
+
+    @property
     def time(self) -> Value:
         """The number of the event."""
-        code = self.code
-        state = pointer_at(code, self.block, engine.BLOCK_UNITS)
-        cluster = pointer_at(code, state, units.STATE_CLUSTER)
-        return field(code, cluster, units.CLUSTER_TIME, I64)[0]
+        return field(self.code, self.cluster, units.CLUSTER_TIME, I64)[0]
 
     def word(self, offset: int) -> Memory:
         """A word of what the call is about."""
@@ -143,11 +147,11 @@ def _used(seen: Seen) -> Value:
     return convert(public | maker | knows, I32, signed=False)
 
 
-def _mark_used(seen: Seen) -> None:
+def mark_used(code: Code, head: Head, record: Raw) -> None:
     """The mbarrier of this ``mbarrier.init`` is used."""
-    site = convert(seen.word(units.MBARRIER_BIRTH + 12)[0], I64)
-    used = field(seen.code, seen.head.pointer(layout.HEAD_USED), 0, I8)
-    used[site] = seen.code.constant(1, I8)
+    site = convert(field(code, record, units.MBARRIER_BIRTH + 12, I32)[0], I64)
+    used = field(code, head.pointer(layout.HEAD_USED), 0, I8)
+    used[site] = code.constant(1, I8)
 
 
 def _place(seen: Seen) -> Value:
@@ -157,7 +161,7 @@ def _place(seen: Seen) -> Value:
 def _release(seen: Seen) -> None:
     """Lanes arrive at an mbarrier, whose phase is not over yet."""
     code, head, known = seen.code, seen.head, seen.word(units.MBARRIER_KNOWN)
-    _mark_used(seen)
+    mark_used(code, head, seen.about)
     row = seen.row(units.MBARRIER_CLOCK)
     flags = field(code, seen.event, units.EVENT_FLAGS, I32)[0]
     relaxed = (flags & units.RELAXED) != 0
@@ -198,7 +202,7 @@ def _publish_fence(seen: Seen, row: Memory, known: Memory) -> None:
 def _acquire(seen: Seen) -> None:
     """Lanes have seen that a phase of an mbarrier is over."""
     code, head, phase = seen.code, seen.head, seen.number
-    _mark_used(seen)
+    mark_used(code, head, seen.about)
     observed = seen.long(units.MBARRIER_OBSERVED)
     observed[0] = larger(observed[0], phase)
     with code.when(phase >= 0):
@@ -241,11 +245,22 @@ def _phase(seen: Seen) -> None:
     )
 
 
+# ── fences ──────────────────────────────────────────────────────────────────
+
+
+def _proxy(seen: Seen) -> None:
+    """Lanes execute ``fence.proxy.async``."""
+    fence_async(seen.clocks, seen.lanes, seen.live)
+    fenced = field(seen.code, seen.head.pointer(layout.HEAD_FENCED), 0, I8)
+    fenced[0] = seen.code.constant(1, I8)
+
+
 ROUTINES = {
     units.PORT_USED: observing("watch.port.used", _used),
     units.PORT_RELEASE: observing("watch.port.release", _release),
     units.PORT_ACQUIRE: observing("watch.port.acquire", _acquire),
     units.PORT_STALL: observing("watch.port.stall", _stall),
     units.PORT_PHASE: observing("watch.port.phase", _phase),
+    units.PORT_PROXY: observing("watch.port.proxy", _proxy),
 }
 """What answers the calls of the port."""

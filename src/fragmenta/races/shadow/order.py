@@ -280,6 +280,14 @@ def acquire(warp: WarpClocks, lanes: Value, live: Value, other: Memory) -> None:
         _settle(warp, live)
 
 
+def row_now(warp: WarpClocks, lanes: Value, into: Memory) -> None:
+    """Make a row equal to what lanes know now, their own accesses included."""
+    code, never = warp.code, warp.code.constant(0, I1)
+    copy(code, warp.head, into, warp.row_of(lanes))
+    know(into, warp.head.row, warp.agent, warp.epoch[0] + 1, lanes, never)
+    _add_copies(warp, into, lanes, never)
+
+
 def sync_warp(warp: WarpClocks, lanes: Value, live: Value) -> None:
     """Lanes have met: each knows what all of them did before."""
     code, head = warp.code, warp.head
@@ -338,11 +346,7 @@ def _acquire(
 def _row(
     code: Code, head: Raw, number: Value, lanes: Value, live: Value, into: Raw
 ) -> None:
-    warp, row = _warp(code, head, number), field(code, into, 0, I32)
-    copy(code, warp.head, row, warp.row_of(lanes))
-    never = code.constant(0, I1)
-    know(row, warp.head.row, warp.agent, warp.epoch[0] + 1, lanes, never)
-    _add_copies(warp, row, lanes, never)
+    row_now(_warp(code, head, number), lanes, field(code, into, 0, I32))
 
 
 def _sync(

@@ -451,6 +451,7 @@ def _touch(
     lane: Value,
     site: Value,
     clock: Raw,
+    added: Value,
 ) -> None:
     """An agent that is not a warp accesses bytes at each of several offsets."""
     b = code.builder
@@ -478,7 +479,7 @@ def _touch(
     offsets = field(code, starts, 0, I32)
     memo = _Memo(code, now)
     with code.loop(count) as index:
-        begin = convert(offsets[index], I64, signed=False)
+        begin = convert(offsets[index] + added, I64, signed=False)
         end = begin + convert(size, I64)
         with code.when(end <= head.long(layout.HEAD_SIZE)):
             _range(code, head, now, memo, begin, end)
@@ -550,7 +551,12 @@ class _Memo:
 
 
 TOUCH = routine(
-    "watch.touch", _touch, [P, P, I64, I32, I32, I32, I32, I32, I32, P], None
+    "watch.touch", _touch, [P, P, I64, I32, I32, I32, I32, I32, I32, P, I32], None
 )
 """The head of a block, offsets, how many, bytes of each, bits of the kind, agent,
-epoch, lane, site, clock."""
+epoch, lane, site, clock, and what is added to each offset."""
+TOUCHES = ir.FunctionType(
+    ir.VoidType(),
+    [POINTER, POINTER, I64, I32, I32, I32, I32, I32, I32, POINTER, I32],
+)
+"""The type of :data:`TOUCH`."""

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.simt.library import Routine
-from fragmenta.units.fast import layout, mbarriers, wgmma
+from fragmenta.units.fast import (
+    cluster_barrier,
+    copies,
+    fences,
+    groups,
+    lane_copies,
+    layout,
+    mbarriers,
+    task_layout,
+    tasks,
+    wgmma,
+)
+from fragmenta.units.fast.copy_forms import Form, form
 from fragmenta.units.fast.step import OPERAND
 
 
@@ -16,8 +29,11 @@ class Handler(NamedTuple):
     routine: Routine
     flags: int
     """The words that the instruction has, as the fast path numbers them."""
-    order: tuple[int, ...]
-    """Which operands it reads, in its own order; -1: nothing."""
+    order: tuple[int | tuple[int, ...], ...]
+    """Which operands it reads, in its own order; -1: nothing.
+
+    Several numbers: an item of an operand, or an item of that.
+    """
     calls: tuple[int, ...] = ()
     """The functions of an observer that it needs."""
 
@@ -59,6 +75,111 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(mbarriers.WAIT, flags, (0, 1, 2), calls)
 
 
+def _fence(words: tuple[str, ...], count: int) -> Handler | None:
+    """``fence.proxy.async``, of any state space; other fences stay in Python."""
+    named = [word for word in words if word.startswith(("async", "tensormap"))]
+    plain = bool(named) and all(word.startswith("async") for word in named)
+    if "proxy" not in words or not plain:
+        return None
+    return Handler(fences.PROXY, 0, (), (layout.PORT_PROXY,))
+
+
+# ── copies ──────────────────────────────────────────────────────────────────
+
+_COPIED = (layout.PORT_COPY, layout.PORT_COPIED)
+_SIGNALS = (*_COPIED, layout.PORT_USED, layout.PORT_SIGNAL, layout.PORT_PHASE)
+_COPIES = {
+    "load": (copies.BULK_LOAD, ("goal", "source", "size", "mbarrier", "mask")),
+    "store": (copies.BULK_STORE, ("goal", "source", "size")),
+    "exchange": (copies.EXCHANGE, ("goal", "source", "size", "mbarrier")),
+    "tensor load": (copies.TENSOR_LOAD, ("goal", "tensor", "mbarrier", "mask")),
+    "tensor store": (copies.TENSOR_STORE, ("tensor", "source")),
+    "prefetch": (copies.BULK_PREFETCH, ("source", "size")),
+    "tensor prefetch": (copies.TENSOR_PREFETCH, ("tensor",)),
+}
+"""The fast path of each kind of copy, and the operands that it reads."""
+_UNUSUAL = ("im2col", "ignore_oob", "cp_mask", "cta_group::2")
+"""How words of copies begin that are left to Python."""
+
+
+def _copy(words: tuple[str, ...], count: int) -> Handler | None:
+    of = form(".".join(words))
+    if of.kind not in _COPIES or of.rows or len(of.operands) != count:
+        return None
+    tensor = of.kind.startswith("tensor")
+    unusual = any(word.startswith(_UNUSUAL) for word in words)
+    if unusual or (of.operation is not None and not tensor):
+        return None
+    routine, names = _COPIES[of.kind]
+    places = {name: place for place, name in enumerate(of.operands)}
+    order: list[int | tuple[int, ...]] = [places.get(name, -1) for name in names]
+    flags = _copy_flags(of)
+    if tensor:
+        rank = next(int(word[0]) for word in words if word[1:] == "d")
+        order += [(places["tensor"], 0, each) for each in range(rank)]
+        flags |= rank << copies.RANK_AT
+    order += [-1] * (len(names) + 5 - len(order) if tensor else 0)
+    calls: tuple[int, ...] = () if of.kind.endswith("prefetch") else _COPIED
+    if "mbarrier" in places:
+        calls = _SIGNALS
+    return Handler(routine, flags, tuple(order), calls)
+
+
+def _copy_flags(of: Form) -> int:
+    operation = task_layout.OPERATIONS.index(of.operation or "")
+    shared = of.of if of.to == "global" else of.to
+    flags = operation << task_layout.OPERATION_AT
+    flags |= 0 if shared else copies.GENERIC
+    flags |= copies.OWN * (shared in ("shared", "shared::cta"))
+    return flags | copies.MASKED * ("mask" in of.operands)
+
+
+def _bulk_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(groups.COMMIT, 0, ())
+
+
+def _bulk_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    calls = layout.PORT_GROUP, layout.PORT_COPIED
+    return Handler(groups.WAIT, groups.READ * ("read" in words), (0,), calls)
+
+
+_LANES = (layout.PORT_LANES,)
+
+
+def _lane_copy(words: tuple[str, ...], count: int) -> Handler | None:
+    # What one more operand is, a predicate or a number, is known where it is read.
+    more = count - ("L2::cache_hint" in words)
+    if more > 4 or not {"ca", "cg"} & {*words}:
+        return None
+    order = (0, 1, 2, 3) if more > 3 else (0, 1, 2)
+    return Handler(lane_copies.COPY, 0, order, _LANES)
+
+
+def _lanes_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(lane_copies.COMMIT, 0, (), _LANES)
+
+
+def _lanes_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    every = "wait_all" in words
+    order = () if every else (0,)
+    return Handler(lane_copies.WAIT, lane_copies.ALL * every, order, _LANES)
+
+
+def _lanes_arrive(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = lane_copies.GENERIC * (not any(word[:6] == "shared" for word in words))
+    flags |= lane_copies.NO_INCREMENT * ("noinc" in words)
+    return Handler(lane_copies.ARRIVE, flags, (0,), _LANES)
+
+
+def _cluster_arrive(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = layout.RELAXED * ("relaxed" in words)
+    return Handler(cluster_barrier.ARRIVE, flags, (), (layout.PORT_ARRIVE,))
+
+
+def _cluster_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(cluster_barrier.WAIT, 0, (), (layout.PORT_PASS,))
+
+
 def _product(words: tuple[str, ...], count: int) -> Handler | None:
     calls = layout.PORT_TOUCH, layout.PORT_PRODUCT
     return Handler(wgmma.ISSUE, 0, (), calls)
@@ -77,10 +198,22 @@ def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 HANDLERS: dict[tuple[str, ...], Finder] = {
+    ("fence",): _fence,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
     ("mbarrier", "test_wait"): _wait,
+    ("cp", "async"): _lane_copy,
+    ("cp", "async", "commit_group"): _lanes_commit,
+    ("cp", "async", "wait_group"): _lanes_wait,
+    ("cp", "async", "wait_all"): _lanes_wait,
+    ("cp", "async", "mbarrier", "arrive"): _lanes_arrive,
+    ("cp", "async", "bulk"): _copy,
+    ("cp", "reduce", "async", "bulk"): _copy,
+    ("cp", "async", "bulk", "commit_group"): _bulk_commit,
+    ("cp", "async", "bulk", "wait_group"): _bulk_wait,
+    ("barrier", "cluster", "arrive"): _cluster_arrive,
+    ("barrier", "cluster", "wait"): _cluster_wait,
     ("wgmma", "mma_async"): _product,
     ("wgmma", "fence"): _products_fence,
     ("wgmma", "commit_group"): _products_commit,
@@ -91,9 +224,15 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
 
 ROUTINES = (
     OPERAND,
+    fences.PROXY,
     mbarriers.ARRIVE,
     mbarriers.EXPECT,
     mbarriers.WAIT,
+    *tasks.ROUTINES,
+    *copies.ROUTINES,
+    *groups.ROUTINES,
+    *lane_copies.ROUTINES,
+    *cluster_barrier.ROUTINES,
     wgmma.RUN,
     wgmma.ISSUE,
     wgmma.FENCE,
@@ -103,6 +242,7 @@ ROUTINES = (
 """All routines that fast paths consist of."""
 
 
+@lru_cache(maxsize=4096)
 def handler(words: tuple[str, ...], operands: int) -> Handler | None:
     """The fast path of an instruction with so many operands, if there is one.
 

@@ -27,6 +27,9 @@ CLUSTER_PORT: Final = 48  #: pointer to the observer's functions; 0: nobody obse
 CLUSTER_ORDINAL: Final = 56  #: i64: how many pieces of work were put in flight
 CLUSTER_PEERS: Final = 64  #: 16 pointers to the states of the blocks
 CLUSTER_ENDED: Final = 192  #: i32: the blocks that have ended, by rank
+CLUSTER_TASKS: Final = 200  #: pointer to the pool of tasks (``task_layout``)
+CLUSTER_MAPS: Final = 208  #: pointer to the table of tensor maps
+CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
@@ -42,6 +45,8 @@ STATE_WARPS: Final = 36  #: i32: how many warps
 STATE_BLOCK: Final = 40  #: pointer to the memory of the block (``BLOCK_...``)
 STATE_OBSERVER: Final = 48  #: pointer to what the observer keeps of the block
 STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
+STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
+STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
 
 # ── an mbarrier ─────────────────────────────────────────────────────────────
@@ -160,13 +165,19 @@ PORT_FENCE: Final = 40  #: a fence, or an instruction of all lanes together (war
 PORT_TOUCH: Final = 48  #: a warp issues a product (form, number): is nothing wrong?
 PORT_PRODUCT: Final = 56  #: a product is in flight (product)
 PORT_MULTIPLIED: Final = 64  #: a warp has waited for products (warpgroup, first group)
-PORT_COPY: Final = 72  #: a copy is in flight
-PORT_COPIED: Final = 80  #: a copy is done
-PORT_SIGNAL: Final = 88  #: a copy that is done signals an mbarrier
-PORT_GROUP: Final = 96  #: lanes have waited for groups of copies
+PORT_COPY: Final = 72  #: a copy is in flight; the record of the task
+PORT_COPIED: Final = 80  #: a copy is done, and about to write; the task
+PORT_SIGNAL: Final = 88  #: it signals; the task, and where the mbarrier's record is
+PORT_GROUP: Final = 96  #: lanes waited; their groups, and the first not waited for
+PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its phase
+PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
+PORT_LANES: Final = 120  #: a warp issues ``cp.async``, or waits for it
+PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
-call is about, a number; the result counts only where something is asked."""
+call is about, a number; the result counts only where something is asked.  Block, warp,
+event and lanes of a copy are those that issued it.  At a wait for groups, the flags of
+the event say whether the sources had to be read only."""
 
 # ── an event ────────────────────────────────────────────────────────────────
 

@@ -7,6 +7,7 @@ from fragmenta.simt import layout as engine
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.fast import layout
 from fragmenta.units.fast.step import Mbarrier, Step, fast_path, shift
+from fragmenta.units.fast.tasks import WANTED, call
 
 EXPECTS, PARITY, TESTS, GENERIC, COUNTED = 1, 2, 4, 8, 16
 """Words of the instruction: ``.expect_tx``, ``.parity``, ``test_wait``; whether the
@@ -75,10 +76,11 @@ def _wait(step: Step) -> Value:
     named = phase - ((phase ^ given) & 1)
     wanted = select(parity, named, shift(given, 32))
     step.require((wanted >= phase - 1) & (wanted <= phase))
-    over = wanted < phase
-    in_flight = layout.MBARRIER_WORK, layout.MBARRIER_TASKS
-    idle = [mbarrier.word(each)[0] == 0 for each in in_flight]
-    step.require(over | (idle[0] & idle[1]))
+    step.require((wanted < phase) | (mbarrier.word(layout.MBARRIER_WORK)[0] == 0))
+    with code.when((wanted >= phase) & (mbarrier.word(layout.MBARRIER_TASKS)[0] > 0)):
+        offset = address & (1 << RANK_BITS) - 1
+        call(code, WANTED, step.cluster, step.rank.raw, offset.raw)
+    over = wanted < mbarrier.phase[0]
     waiting = mbarrier.word(layout.MBARRIER_WAITING)
     own = convert(step.number, I64)
     passed = code.variable(step.lanes)

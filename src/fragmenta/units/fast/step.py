@@ -154,6 +154,33 @@ class Step:
         self.require(Value(b, b.load(same)) != 0)
         return found if bits == 64 else convert(found, ir.IntType(bits))
 
+    def lane_values(self, number: int) -> Value:
+        """An operand that may differ from lane to lane, as 32 unsigned numbers.
+
+        It is a register or an address in one, or a number; no predicate.
+        """
+        code, described = self.code, self.operand(number)
+        kind, wide = (
+            self.word(described, each)[0]
+            for each in (layout.OPERAND_KIND, layout.OPERAND_BITS)
+        )
+        place = self.long(described, layout.OPERAND_PLACE)[0]
+        found = code.variable(place.in_all_lanes(engine.LANES))
+        register = kind == layout.REGISTER
+        number_ = (kind == layout.CONSTANT) | (kind == layout.NOTHING)
+        self.require(number_ | (register & ((wide == 64) | (wide == 32))))
+        for width, of in ((64, I64), (32, I32)):
+            with code.when(register & (wide == width)):
+                at = code.builder.gep(self.warp, [place.raw])
+                lanes = all_lanes(code, at, of)
+                found.value = convert(lanes, I64, signed=False)
+        ranked = self.word(described, layout.OPERAND_RANKED)[0] != 0
+        rank = convert(self.rank << RANK_BITS, I64)
+        added = self.long(described, layout.OPERAND_ADDED)[0]
+        total = found.value + (added + select(ranked, rank, 0))
+        wraps = self.word(described, layout.OPERAND_WRAPS)[0] != 0
+        return total & select(wraps, added.lift(0xFFFFFFFF), -1)
+
     def put(self, number: int, value: Value) -> None:
         """Set an operand of the lanes, a register or a predicate."""
         code, b, described = self.code, self.code.builder, self.operand(number)

@@ -1,0 +1,64 @@
+"""The units of shared memory that descriptors name, as compiled code finds them.
+
+Where they are is computed once for all starts that are whole repeats of the swizzle
+apart: see :mod:`fragmenta.units.wgmma_sources`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.races.register_watch import Kins
+from fragmenta.races.shadow import product_layout as layout
+from fragmenta.units.fast.layout import HASH
+from fragmenta.units.records import address_of, fresh
+from fragmenta.units.wgmma_forms import signed
+from fragmenta.units.wgmma_sources import units
+
+_ASK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
+
+
+class UnitTable:
+    """The table of an observer; compiled code asks for what is missing there."""
+
+    def __init__(self, kins: Kins) -> None:
+        self._kins = kins
+        memory = fresh(layout.UNITS * layout.UNITS_BYTES)
+        self._table = memory.view(np.int64).reshape(layout.UNITS, -1)
+        self._kept: dict[tuple[int, int], NDArray[np.uint32]] = {}
+        self._function = _ASK(self._add)
+
+    @property
+    def address(self) -> int:
+        """Where the table is."""
+        return address_of(self._table)
+
+    @property
+    def ask(self) -> int:
+        """The function that adds units: twice the kin plus 2, plus 1 for B; the key."""
+        return ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def _add(self, of: int, key: int) -> None:
+        word = key & (1 << 64) - 1
+        found = self._kept.get((of, word))
+        if found is None:
+            number, operand = divmod(of - 2, 2)
+            located = self._kins.all[number].of
+            ways = located.ways
+            trans = ways.trans_b if operand else ways.trans_a
+            found = units(located.op, "AB"[operand], word, trans)
+            self._kept[of, word] = found
+        hashed = (key ^ of << 48) * HASH & (1 << 64) - 1
+        places = [
+            (hashed >> 54) + probe & layout.UNITS - 1
+            for probe in range(layout.UNITS_PROBES)
+        ]
+        free = (each for each in places if not self._table[each, 0])
+        line = self._table[next(free, places[0])]
+        line[layout.UNITS_KEY >> 3] = signed(word)
+        line[layout.UNITS_COUNT >> 3] = found.size
+        line[layout.UNITS_STARTS >> 3] = address_of(found)
+        line[layout.UNITS_OF >> 3] = of

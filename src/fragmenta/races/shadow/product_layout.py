@@ -1,0 +1,65 @@
+"""Where the race detector keeps what it knows of ``wgmma``, in memory.
+
+A *keeper* knows the registers of one warp: the products in flight, and those since the
+last ``wgmma.fence``.  A *kin* is what one instruction means for that: its registers,
+and which other instructions it may follow.  *Units* are the bytes of shared memory that
+a descriptor names, by instruction and descriptor.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# ── a keeper ────────────────────────────────────────────────────────────────
+
+KEEPER_FENCED: Final = 0  #: i32: whether there was a fence, or that was reported
+KEEPER_RECENT: Final = 4  #: i32: whether there was one since the last wait
+KEEPER_ISSUED: Final = 8  #: i32: how many products the warp has issued
+KEEPER_FIRST: Final = 12  #: i32: how many of them it has waited for
+KEEPER_SINCE_COUNT: Final = 16  #: i32: different products since the last fence
+KEEPER_CAPACITY: Final = (
+    20  #: i32: how many of either there is memory for; a power of 2
+)
+KEEPER_FLIGHTS: Final = 24  #: pointer to PAIRs: product x is at ``x % capacity``
+KEEPER_SINCE: Final = 32  #: pointer to PAIRs
+KEEPER_TOUCHED: Final = 40  #: pointer to a byte for each register: how it was used
+KEEPER_BUSY: Final = 48  #: the same: what it is for products in flight
+KEEPER_SIZE: Final = 56  #: i64: how many bytes these are, of each
+KEEPER_BYTES: Final = 64
+
+PAIR_KIN: Final = 0  #: i32: the number of the kin
+PAIR_SITE: Final = 4  #: i32: where the product is
+PAIR_BYTES: Final = 8
+
+# ── a kin ───────────────────────────────────────────────────────────────────
+
+KIN_NUMBER: Final = 0  #: i32
+KIN_COUNT: Final = 4  #: i32: its registers
+KIN_ORDERED_COUNT: Final = 8  #: i32: those that a fence is about
+KIN_SUMS_COUNT: Final = 12  #: i32: its accumulators
+KIN_PLACES: Final = 16  #: pointer to i32: the bytes of its registers in a keeper
+KIN_ROLES: Final = 24  #: pointer to i8: what each of them is
+KIN_ORDERED: Final = 32  #: pointer to i32: the bytes of those that a fence is about
+KIN_SUMS: Final = 40  #: pointer to i32: the bytes of its accumulators
+KIN_FITS: Final = 48  #: pointer to i8: FINE if it may follow that kin without a fence
+KIN_APART: Final = 56  #: pointer to i8: FINE if that kin may be in flight
+KIN_BYTES: Final = 64
+
+MOVED, COMPUTED, READ = 1, 2, 4
+"""How a register was used since the last fence; READ is for accumulators only."""
+KINS: Final = 512
+"""Instructions of a launch that compiled code looks at; Python looks at the others."""
+FINE: Final = 1
+"""Python has compared two kins, and found nothing wrong."""
+
+# ── units ───────────────────────────────────────────────────────────────────
+
+UNITS_OF: Final = 0  #: i64: twice the number of the kin, plus 1 for B, plus 2
+UNITS_KEY: Final = 8  #: i64: the descriptor, in the first repeat of its swizzle
+UNITS_COUNT: Final = 16  #: i64
+UNITS_STARTS: Final = 24  #: pointer to i32: where each unit begins
+UNITS_BYTES: Final = 32
+UNITS: Final = 1024
+"""Places in the table of an observer."""
+UNITS_PROBES: Final = 8
+"""How many of them a descriptor may be at."""

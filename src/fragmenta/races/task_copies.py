@@ -1,0 +1,126 @@
+"""Copies that machine code issued, as the observer sees them.
+
+Compiled code observes the usual ones itself (:mod:`races.shadow.copies`).  It calls
+Python for the others, with the record of the task.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from fragmenta.shared.swizzles import exchanged
+from fragmenta.simt.layout import RANK_BITS
+from fragmenta.units.fast import task_layout as at
+from fragmenta.units.machine import Block, Thread
+from fragmenta.units.records import Bytes, Record, Word
+from fragmenta.units.work import Copy, Range, Starts, pieces, ranks
+
+UNIT = 16
+
+
+class TaskRecord(Record):
+    """The record of a task, as far as the observer reads it."""
+
+    kind = Word(at.TASK_KIND)
+    event = Word(at.TASK_EVENT)
+    rank = Word(at.TASK_RANK)
+    number = Word(at.TASK_NUMBER)
+    lanes = Word(at.TASK_LANES)
+    flags = Word(at.TASK_FLAGS)
+    signals = Word(at.TASK_SIGNALS)
+    mbarrier = Word(at.TASK_MBARRIER)
+    index = Word(at.TASK_INDEX)
+    ranks = Word(at.TASK_RANKS)
+    shared = Word(at.TASK_SHARED)
+    line = Word(at.TASK_LINE)
+    pitch = Word(at.TASK_PITCH)
+    lines = Word(at.TASK_LINES)
+    swizzle = Word(at.TASK_SWIZZLE)
+    source = Word(at.TASK_SOURCE)
+
+    def long(self, offset: int, count: int = 1) -> list[int]:
+        """Numbers of 64 bits."""
+        found: list[int] = self.longs[offset >> 3 : (offset >> 3) + count].tolist()
+        return found
+
+
+class TaskCopy(Copy):
+    """A copy that machine code issued."""
+
+    name = "bulk copy"
+
+    def __init__(self, block: Block, memory: Bytes) -> None:
+        self.record = record = TaskRecord(memory)
+        lanes = record.lanes & 0xFFFFFFFF
+        thread = Thread(block.warps[record.number], lanes.bit_length() - 1)
+        super().__init__(block, thread, -1)
+        self.lanes = lanes
+        self.mbarriers = [
+            block.cluster.blocks[rank].mbarriers[record.mbarrier]
+            for rank in ranks(record.signals)
+        ]
+        (address,) = record.long(at.TASK_MAP)
+        if address:
+            self.map_range = Range("global", -1, address, 128)
+
+    @property
+    def completes(self) -> str:
+        """How it completes."""
+        return "mbarrier" if self.mbarriers else "bulk_group"
+
+    @property
+    def proxy(self) -> str:
+        """It uses the async proxy."""
+        return "async"
+
+    @property
+    def combines(self) -> bool:
+        """Whether it is a reduction."""
+        return bool(self.record.flags >> at.OPERATION_AT & 0xFF)
+
+    def counted_in(self, goal: int) -> int:
+        """The mbarrier of each block counts what goes there."""
+        return goal
+
+    @property
+    def goals(self) -> list[Range]:
+        """What it writes."""
+        return self._global if self.record.kind == at.STORE else self._shared
+
+    @property
+    def sources(self) -> list[Range]:
+        """What it reads."""
+        record = self.record
+        if record.kind == at.STORE:
+            return self._shared
+        if record.kind == at.LOAD:
+            return self._global
+        rank, offset = divmod(record.source, 1 << RANK_BITS)
+        return [Range("shared", rank, offset, record.line)]
+
+    @cached_property
+    def _shared(self) -> list[Range]:
+        """The lines of its box, in each block."""
+        record = self.record
+        lines = record.shared + np.arange(record.lines)[:, None] * record.pitch
+        units: Starts = exchanged(
+            lines + np.arange(0, record.line, UNIT), record.swizzle
+        ).reshape(-1)
+        return [
+            each
+            for rank in ranks(record.ranks)
+            for each in pieces("shared", rank, units, UNIT)
+        ]
+
+    @cached_property
+    def _global(self) -> list[Range]:
+        """Its rows in global memory."""
+        first, row = self.record.long(at.TASK_FIRST, 2)
+        starts = np.array([first], np.int64)
+        counts = self.record.long(at.TASK_COUNTS, 4)
+        steps = self.record.long(at.TASK_STEPS, 4)
+        for count, step in zip(counts, steps, strict=True):
+            starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
+        return pieces("global", -1, starts, row)

@@ -1,0 +1,51 @@
+"""The observer's part for copies that machine code issued."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fragmenta.races.shadow import layout
+from fragmenta.races.task_copies import TaskCopy
+from fragmenta.units.fast import task_layout as at
+from fragmenta.units.fast.layout import EVENT_NUMBER
+from fragmenta.units.port import Step
+from fragmenta.units.records import address_of
+
+if TYPE_CHECKING:
+    from fragmenta.races.observer import Observer
+
+_ASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class TaskWatch:
+    """The clocks of tasks, and what compiled code leaves to Python."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        order, cluster = observer.order, observer.cluster
+        # Memory that is never touched costs nothing.
+        self._rows = np.zeros((at.TASKS, *order.new_clock().shape), np.int32)
+        self._function = _ASK(self._issued)
+        ask = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        for block in cluster.blocks:
+            head = order.head(block.rank, np.int64)
+            head[layout.HEAD_TASKS // 8] = address_of(self._rows)
+            head[layout.HEAD_ASK_COPY // 8] = ask
+
+    def _issued(self, address: int) -> None:
+        """A copy is in flight."""
+        observer = self._observer
+        pool = observer.cluster.pool
+        start = address - pool.address
+        memory = pool.raw[start : start + at.TASK_RECORD]
+        rank = int(memory.view(np.int32)[at.TASK_RANK >> 2])
+        copy = TaskCopy(observer.cluster.blocks[rank], memory)
+        (where,) = copy.record.long(at.TASK_EVENT)
+        number = ctypes.c_int32.from_address(where + EVENT_NUMBER).value
+        event = observer.machine.events[number]
+        observer.issue(Step(copy.thread.warp, event, copy.lanes), copy)
+        copy.record.longs[at.TASK_OBSERVED >> 3] = copy.number
+        self._rows[copy.record.index] = copy.clock
