@@ -19,13 +19,13 @@ from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
 
 SIZE = 1024
-GOALS = {"not watched": 4, "watched": 10}
+GOALS = {"not watched": 1.3, "watched": 3}
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["not watched", "watched"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_a_product(benchmark: Any, sparse: bool, watched: bool) -> None:
-    """At most 4 times as long as fm.matmul, watched 10 times."""
+    """At most 1.3 times as long as fm.matmul, watched 3 times."""
     tile = Tile(256, 128) if sparse else Tile(128, 256)  # of large products
     kernel = Kernel("bf16", out="f32", tile=tile, sparse=sparse)
     gemm = Gemm(kernel, SIZE, SIZE, SIZE, blocks=132)

@@ -148,7 +148,7 @@ CASES = [
         "1024 x 1024 x 1024, `fm.matmul`, f16",
         (OURS, NUMPY),
         {"n": 1024},
-        of="mma m16n8k16 f16",
+        of="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
     ),
     Case(
         "matrices_bf16",
@@ -156,7 +156,7 @@ CASES = [
         "1024 x 1024 x 1024, `fm.matmul`, bf16",
         (OURS, NUMPY),
         {"n": 1024},
-        of="mma m16n8k16 bf16",
+        of="mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
     ),
     Case(
         "matrices_e4m3",
@@ -164,8 +164,8 @@ CASES = [
         "1024 x 1024 x 1024, `fm.matmul`, e4m3",
         (OURS, NUMPY),
         {"n": 1024},
-        near=1e-3,
-        of="wgmma m64n8k32 e4m3",
+        near=4e-3,  # 32 sums, each cut to 13 bits
+        of="wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3",
     ),
     Case(
         "matrices_s8",
@@ -173,7 +173,7 @@ CASES = [
         "1024 x 1024 x 1024, `fm.matmul`, s8",
         (OURS, NUMPY),
         {"n": 1024},
-        of="mma m16n8k32 s8",
+        of="mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
     ),
 ]
 BY_NAME = {each.name: each for each in CASES}

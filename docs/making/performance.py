@@ -53,7 +53,10 @@ def cores() -> str:
     read = json.loads(CORES.read_text("utf-8")) if CORES.exists() else _read()
     about = read["about"]
     if not any(each["axis"] == "cores" for each in read["growth"]):
-        return "The picture of cores has not been measured."
+        return (
+            "There is no picture of cores: other programs used those of this machine. "
+            "`python -m peers --growth cores` measures it on an idle one."
+        )
     return (
         f"The picture of cores is from {counted(about['cores'], 'core')} "
         f"({about['machine']}), {about['date']}."

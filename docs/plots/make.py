@@ -305,12 +305,10 @@ def grown(axes: plt.Axes, axis: str) -> None:
     axes.legend(fontsize=6.5, frameon=False)
 
 
-def cores(axes: plt.Axes) -> None:
+def cores(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
     """How many times as fast a launch is on several cores."""
-    file = CORES if CORES.exists() else PEERS
-    rows = json.loads(file.read_text(encoding="utf-8"))["growth"]
     most = 1
-    for row in (each for each in rows if each["axis"] == "cores"):
+    for row in rows:
         colour, mark = CONTENDERS[row["tool"]]
         mapped = row["case"] == "matmul_by_maps"
         what = "tensor maps, wgmma" if mapped else "mma"
@@ -335,10 +333,16 @@ def shown() -> str:
 
 def growth(name: str) -> None:
     """How the cost of a launch grows with blocks, k and warps, and with cores."""
+    file = CORES if CORES.exists() else PEERS
+    every = json.loads(file.read_text(encoding="utf-8"))["growth"]
+    rows = [each for each in every if each["axis"] == "cores"]
     _, parts = plt.subplots(2, 2, figsize=(8.4, 6))
     for axes, axis in zip(parts.flat, LABELS, strict=False):
         grown(axes, axis)
-    cores(parts[1, 1])
+    if rows:
+        cores(parts[1, 1], rows)
+    else:
+        parts[1, 1].set_axis_off()
     save(name, shown())
 
 

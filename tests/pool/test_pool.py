@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -20,6 +21,7 @@ from fragmenta import ptx
 from fragmenta.pool import packing
 from fragmenta.pool.pool import AHEAD, Pool
 from tests.clock import HANG
+from tests.fuzz.wrong_types import WRONG
 from tests.pool.texts import TEXT
 
 MODULE = ptx.parse(TEXT)
@@ -221,6 +223,43 @@ def test_what_is_no_argument_is_refused_at_once(
 ) -> None:
     with pytest.raises(fm.Error, match=said):
         pool.submit(MODULE, 1, 1, wrong, kernel="twice")
+
+
+RIGHT: dict[str, Any] = {
+    "ptx": MODULE,
+    "grid": 1,
+    "block": 4,
+    "arguments": [np.zeros(4, np.int32)],
+    "kernel": "twice",
+    "cluster": None,
+    "cooperative": False,
+    "shared": 0,
+    "target": None,
+    "contract": True,
+    "schedule": "eager",
+    "watch": True,
+    "limits": FOREVER,
+    "timeline": False,
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_wrong_option_is_an_error_of_its_own_job(pool: Pool, name: str) -> None:
+    """Whatever is given, the workers are as before."""
+
+    class Number(int):
+        """It is not known to the workers."""
+
+    jobs = []
+    limits = FOREVER._replace(memory=Number(1 << 40))
+    for wrong in (*WRONG, Number(1), [Number(1)], lambda: 0, limits):
+        with contextlib.suppress(fm.Error):
+            jobs.append(pool.submit(**{**RIGHT, name: wrong}))
+    for job in jobs:
+        error = job.exception()
+        assert error is None or isinstance(error, fm.Error)
+        assert getattr(error, "kind", "") != "crash", error
+    assert pool.submit(**RIGHT).result()
 
 
 def test_variables_begin_as_given_and_come_back(pool: Pool) -> None:

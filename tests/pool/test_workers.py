@@ -30,13 +30,14 @@ DEEDS = {
     "leaves": "os._exit(0)",
     "closes": "pool.close(); signal.pause()",
     "garbage": "pool.sendall(b'x' * 100); signal.pause()",
-    "too long": "pool.sendall(LENGTHS.pack(1 << 40, 0)); signal.pause()",
-    "other arrays": "pool.sendall(LENGTHS.pack(2, 9) + b'{}' + bytes(9))",
-    "no JSON": "pool.sendall(LENGTHS.pack(2, 0) + b'{]')",
-    "no object": "pool.sendall(LENGTHS.pack(2, 0) + b'[]')",
-    "no answer": "pool.sendall(LENGTHS.pack(11, 0) + b'{\"ends\": 0}')",
-    "evil error": "pool.sendall(LENGTHS.pack(52, 0) + "
+    "too long": "pool.sendall(LENGTHS.pack(1 << 40, 0, n)); signal.pause()",
+    "other arrays": "pool.sendall(LENGTHS.pack(2, 9, n) + b'{}' + bytes(9))",
+    "no JSON": "pool.sendall(LENGTHS.pack(2, 0, n) + b'{]')",
+    "no object": "pool.sendall(LENGTHS.pack(2, 0, n) + b'[]')",
+    "no answer": "pool.sendall(LENGTHS.pack(11, 0, n) + b'{\"ends\": 0}')",
+    "evil error": "pool.sendall(LENGTHS.pack(52, 0, n) + "
     'b\'{"ends": 0, "error": "__builtins__", "given": ["x"]}  \')',
+    "another number": "pool.sendall(LENGTHS.pack(2, 0, n + 1) + b'{}')",
     "raises": "raise RuntimeError('as it were')",
     "no memory": "raise MemoryError",
     "recursion": "def f(): f()\nf()",
@@ -56,7 +57,7 @@ def run(pool, terms):
 
     def check(self, question):
         if question.target in DEEDS:
-            exec(DEEDS[question.target], globals() | {{"pool": pool}})
+            exec(DEEDS[question.target], globals() | {{"pool": pool, "n": question.number}})
         return answer(self, question)
 
     worker._Worker._check = check
@@ -96,6 +97,7 @@ SAID = {
     "no JSON": "no answer that can be read",
     "no object": "no answer that can be read",
     "no answer": "no answer that can be read",
+    "another number": "no answer that can be read",
     "raises": "failed with RuntimeError: as it were",
     "no memory": "the system has no memory left for the launch",
     "recursion": "failed with RecursionError",

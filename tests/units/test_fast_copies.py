@@ -540,3 +540,30 @@ def test_what_is_wrong_with_cp_async_is_said_in_the_same_words(
         used.launch(1, 64, given, schedule="lazy", watch=False)
 
     assert isinstance(both(run, calls, "cp.async").outcome, str)
+
+
+# ── hints ───────────────────────────────────────────────────────────────────
+
+HINTS = """
+    mov.b64 %rd1, map; cvta.param.u64 %rd2, %rd1; mov.u32 %r4, 0; mov.u32 %r5, 0;
+    ld.param.u64 %rd6, [memory]; ld.param.u32 %r6, [first];
+NEXT:
+    cp.async.bulk.prefetch.L2.global [%rd6], 512;
+    cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r5, %r4}];
+    add.u32 %r5, %r5, %r6;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p5, %r4, 3; @%p5 bra NEXT;
+"""
+
+
+def test_hints_are_checked_and_do_nothing(calls: list[str]) -> None:
+    more = ".param .align 64 .b8 map[128], .param .u64 memory, .param .u32 first"
+    used = kernel(HINTS, more)
+    data = np.zeros((40, 64), np.uint16)
+
+    def run(first: int) -> None:
+        given = [np.zeros(1, np.uint32), ptx.tensor_map(data, (8, 64)), data, first]
+        used.launch(1, 1, given, watch=False)
+
+    found = both(lambda: run(8), calls, "prefetch")
+    assert (found.outcome, found.python, found.fast) == (None, 6, 1)
+    assert isinstance(both(lambda: run(4), calls, "prefetch").outcome, str)

@@ -23,6 +23,8 @@ nothing is computed, and the status of the block says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.chain import MODES, set_rounding
@@ -280,7 +282,7 @@ def _block(
             at = tile * p.own_b * p.instructions * p.k + first * p.k
             at_scale = tile * p.own_scale_b * scales + first * p.scale_vec
             per_scale = p.k // larger(p.scale_vec, 1)
-            to = _panel(panel)
+            to = _panel(panel, some * p.k)
             call_address(
                 p.pack_columns,
                 [
@@ -328,7 +330,7 @@ def _block(
                 place = (tile * p.rows + top + m) * p.columns + column
                 sums = Sums(d, place, p.columns, rows - m, p.columns - column)
                 _load(code, w.sums, sums)
-                _instructions(step, p, _panel(panel), some)
+                _instructions(step, p, _panel(panel, some * p.k), some)
                 _store(code, w.sums, sums)
 
 
@@ -366,13 +368,13 @@ def ordinary_adder(half: bool) -> Traced:
     return add_last
 
 
-def _panel(panel: Value) -> Panel:
-    return Panel(
-        panel * (DEPTH * LANES),
-        panel * (DEPTH * LANES),
-        panel * (DEPTH // 2 * 4 * _PAIR),
-        panel * LANES,
-    )
+def _panel(panel: Value, depth: Value) -> Panel:
+    """A panel of so many elements along k.
+
+    Panels follow each other: in the cache, those of a few elements do not collide.
+    """
+    first = panel * depth
+    return Panel(first * LANES, first * LANES, first * (2 * _PAIR), panel * LANES)
 
 
 def _from(memory: Memory, place: Value) -> Memory:
@@ -391,27 +393,37 @@ class Sums(NamedTuple):
     rows_left: Value
     columns_left: Value
 
+    @property
+    def whole(self) -> Value:
+        """Whether the group and the panel are not at an edge."""
+        return (self.rows_left >= GROUP) & (self.columns_left >= LANES)
+
 
 def _load(code: Code, to: Memory, sums: Sums) -> None:
     """Copy accumulators; beyond the last row or column there are ones."""
-    to[0] = code.constant(1.0, F32).in_all_lanes(_ALL)
-    whole = sums.columns_left >= LANES
-    with code.loop(smaller(sums.rows_left, GROUP)) as row:
-        at = sums.place + row * sums.columns
-        with code.when(whole):
-            to[row * LANES] = sums.d.lanes(at)
-        with code.loop(select(whole, 0, sums.columns_left)) as column:
-            to[row * LANES + column] = sums.d[at + column]
+    with code.when(sums.whole):
+        for row in range(GROUP):
+            to[row * LANES] = sums.d.lanes(sums.place + sums.columns * row)
+    with code.when(~sums.whole):
+        to[0] = code.constant(1.0, F32).in_all_lanes(_ALL)
+        with _each_left(code, sums) as (there, here):
+            to[here] = sums.d[there]
 
 
 def _store(code: Code, source: Memory, sums: Sums) -> None:
-    whole = sums.columns_left >= LANES
-    with code.loop(smaller(sums.rows_left, GROUP)) as row:
-        at = sums.place + row * sums.columns
-        with code.when(whole):
-            sums.d[at] = source.lanes(row * LANES)
-        with code.loop(select(whole, 0, sums.columns_left)) as column:
-            sums.d[at + column] = source[row * LANES + column]
+    with code.when(sums.whole):
+        for row in range(GROUP):
+            sums.d[sums.place + sums.columns * row] = source.lanes(row * LANES)
+    with code.when(~sums.whole), _each_left(code, sums) as (there, here):
+        sums.d[there] = source[here]
+
+
+@contextmanager
+def _each_left(code: Code, sums: Sums) -> Iterator[tuple[Value, Value]]:
+    """The accumulators at the edge: where they are in d, and in a group."""
+    rows = code.loop(smaller(sums.rows_left, GROUP))
+    with rows as row, code.loop(smaller(sums.columns_left, LANES)) as column:
+        yield sums.place + row * sums.columns + column, row * LANES + column
 
 
 # -- one step -----------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Messages between a pool and its workers.
 
-A message is a head and data, each after its length.  The head of a question is a
-pickle, that of an answer is JSON: nothing that a worker answers is executed.  The data
-are the bytes of arrays.
+A message is a head and data, after their lengths and the number of the question.  The
+head of a question is a pickle, that of an answer is JSON: nothing that a worker answers
+is executed.  The data are the bytes of arrays.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fragmenta.simt.compiled import aligned
 
-LENGTHS = struct.Struct("<QQ")
-"""The lengths of the head and of the data."""
+LENGTHS = struct.Struct("<QQQ")
+"""The lengths of the head and of the data, and the number of the question."""
 MOST_HEAD = 1 << 28
 """Bytes of a head."""
 
@@ -26,10 +26,10 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Head = TypeVar("Head")
 
 
-def frame(head: bytes, data: Sequence[Bytes]) -> list[memoryview]:
+def frame(number: int, head: bytes, data: Sequence[Bytes]) -> list[memoryview]:
     """The parts of a message, to be sent one after the other."""
     size = sum(each.size for each in data)
-    parts = [memoryview(LENGTHS.pack(len(head), size) + head)]
+    parts = [memoryview(LENGTHS.pack(len(head), size, number) + head)]
     return parts + [each.data for each in data if each.size]
 
 
@@ -72,11 +72,11 @@ def _exactly(source: socket.socket, size: int) -> Bytes | None:
 class Incoming:
     """A message that comes in parts, from a worker that may send anything.
 
-    Its data are either none, or of these sizes.
+    Its number is that of the question, and its data are either none, or of these sizes.
     """
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = sizes
+    def __init__(self, number: int, sizes: Sequence[int]) -> None:
+        self._number, self._sizes = number, sizes
         self._lengths = bytearray()
         self._parts: list[Bytes] = []
         self._left: list[memoryview] = []
@@ -112,8 +112,9 @@ class Incoming:
             del self._left[0]
         return count > 0
 
-    def _begin(self, head: int, data: int) -> None:
-        if not 0 < head <= MOST_HEAD or data not in (0, sum(self._sizes)):
+    def _begin(self, head: int, data: int, number: int) -> None:
+        fits = 0 < head <= MOST_HEAD and data in (0, sum(self._sizes))
+        if not fits or number != self._number:
             self.broken = True
             return
         self._parts = [aligned(head), *(aligned(size) for size in self._sizes if data)]

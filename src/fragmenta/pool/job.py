@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
 
 Answer = TypeVar("Answer")
+_NUMBERS = itertools.count(1)
 
 
 class Job(Future[Answer], Generic[Answer]):
@@ -47,7 +49,9 @@ class Job(Future[Answer], Generic[Answer]):
         read: Callable[[Json], Answer],
     ) -> None:
         super().__init__()
-        self._question, self._memory, self._read = question, memory, read
+        self._question: Question = question._replace(number=next(_NUMBERS))
+        self._memory, self._read = memory, read
+        self._sent = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
         self._head: Json = {}
         self._started = False
 
@@ -84,8 +88,12 @@ class Job(Future[Answer], Generic[Answer]):
     def start(self) -> list[memoryview]:
         """A worker gets it: the question, as it is sent."""
         self._started = True
-        head = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
-        return frame(head, self._memory)
+        return frame(self.number, self._sent, self._memory)
+
+    @property
+    def number(self) -> int:
+        """No other job has it."""
+        return self._question.number
 
     @property
     def key(self) -> int:
@@ -98,14 +106,14 @@ class Job(Future[Answer], Generic[Answer]):
         packed = self._question.arguments
         return [packed.regions[each].size for each in packed.returned]
 
-    def finish(self, head: Json, data: list[Bytes]) -> None:
-        """A worker has answered."""
+    def finish(self, head: Json, data: list[Bytes]) -> bool:
+        """A worker has answered; False if that cannot be read."""
         try:
             error = error_of(head) if "error" in head else None
             answer = self._read(head) if error is None else None
         except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
             self.fail(crashed("gave no answer that can be read"))
-            return
+            return False
         if data:
             memory = list(self._memory)
             for each, new in zip(self._question.arguments.returned, data, strict=True):
@@ -113,12 +121,13 @@ class Job(Future[Answer], Generic[Answer]):
             self._memory = memory
         self._head = head
         if not self.set_running_or_notify_cancel():
-            return
+            return True
         if error is not None:
             self.set_exception(error)
         else:
             assert answer is not None
             self.set_result(answer)
+        return True
 
     def fail(self, error: BaseException) -> None:
         """There is no answer."""

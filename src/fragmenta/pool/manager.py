@@ -24,6 +24,7 @@ from typing import TypeAlias
 from fragmenta import progress
 from fragmenta.errors import Error, KernelFault
 from fragmenta.pool import confining
+from fragmenta.pool.answers import Json
 from fragmenta.pool.frames import Incoming
 from fragmenta.pool.job import Job
 from fragmenta.pool.orders import (
@@ -74,7 +75,7 @@ class Worker:
     def take(self, job: AnyJob) -> None:
         """Give it a job."""
         self.job, self.sending = job, job.start()
-        self.incoming = Incoming(job.sizes)
+        self.incoming = Incoming(job.number, job.sizes)
         self.seen.add(job.key)
         if len(self.seen) > REMEMBERED:
             self.seen.clear()
@@ -151,7 +152,7 @@ class Manager(threading.Thread):
         """Close what a forked process has copies of."""
         for each in (self._wake, self._woken, self._control):
             each.close()
-        for worker in self._workers.values():
+        for worker in [*self._workers.values()]:
             worker.socket.close()
 
     # ── the thread ──────────────────────────────────────────────────────────
@@ -213,6 +214,8 @@ class Manager(threading.Thread):
             self._listen(worker)
 
     def _listen(self, worker: Worker) -> None:
+        if worker.socket.fileno() < 0:  # it has ended meanwhile
+            return
         events = selectors.EVENT_READ
         if worker.sending:
             events |= selectors.EVENT_WRITE
@@ -259,19 +262,17 @@ class Manager(threading.Thread):
     def _finish(self, worker: Worker, incoming: Incoming) -> None:
         """A worker has answered."""
         job, worker.job, worker.incoming = worker.job, None, None
-        worker.until, worker.sending = None, []
-        self._failures = 0
-        try:
-            head = json.loads(incoming.head)
-            ends = bool(head["ends"])
-        except (ValueError, KeyError, TypeError):
-            head, ends = {}, True
-            self._kill(worker)
-        if ends:
-            worker.ended = True
-            self._fork()
+        worker.until, self._failures = None, 0
         assert job is not None
-        job.finish(head, incoming.data)
+        head = _read(incoming.head)
+        if worker.sending:  # it answers what it has not read
+            head = {}
+        if not job.finish(head, incoming.data):
+            self._kill(worker)
+        elif head.get("ends"):
+            worker.ended = True
+        if worker.ended:
+            self._fork()
 
     def _end_late(self) -> None:
         """End the workers whose time is over."""
@@ -403,6 +404,8 @@ class Manager(threading.Thread):
 
     def _end_server(self) -> None:
         """End the fork server, which ends its workers."""
+        if not self._ready:  # it has no workers yet, and may read orders late
+            self._server.kill()
         self._order(END, 0)
         self._control.close()
         self._server.wait()
@@ -418,6 +421,15 @@ class Manager(threading.Thread):
             if not job.done():
                 job.fail(error)
         self._queue.clear()
+
+
+def _read(head: bytes) -> Json:
+    """The head of an answer; empty if it is none."""
+    try:
+        found = json.loads(head)
+    except (ValueError, RecursionError):
+        found = {}
+    return found if isinstance(found, dict) else {}
 
 
 def _gone(status: int) -> KernelFault:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from numbers import Number
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -157,18 +157,44 @@ def mark_empty(packed: Packed, memory: Sequence[Bytes]) -> list[Bytes]:
 
 def _checked(index: int, value: object) -> object:
     """An argument whose memory can be sent; what cannot be one is refused."""
-    if isinstance(value, Pointer | Struct | np.generic):
+    if isinstance(value, Pointer | Struct):
         return value
-    if isinstance(value, RAW):
+    if isinstance(value, np.void) and not value.dtype.hasobject:
+        return value
+    if isinstance(value, RAW) and not isinstance(value, np.void):
         return memoryview(cast("ReadableBuffer", value)).tobytes()
     if is_memory(value):
         return memory_of(value, f"argument {index}")
-    if value is None or isinstance(value, Number | Decimal | str):
-        return value
+    try:
+        return plain(value)
+    except TypeError:
+        pass
     raise BadCall(
         f"argument {index} is a number, an array, bytes, ptx.pointer, ptx.struct or "
         f"ptx.tensor_map; given {given_text(value)}"
     )
+
+
+def plain(value: object) -> object:
+    """A value that every process can read: numbers, texts, and lists of them.
+
+    >>> plain((1, [np.int32(2), "three"]))
+    (1, [np.int32(2), 'three'])
+    >>> plain(object())
+    Traceback (most recent call last):
+    TypeError: object
+    """
+    if type(value) in (list, tuple):
+        assert isinstance(value, list | tuple)
+        return type(value)(plain(each) for each in value)
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return value
+    if value is None or type(value) in (bool, complex, Fraction, Decimal):
+        return value
+    for kind in (int, float, str):  # a class of the user is known only here
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(type(value).__name__)
 
 
 def _arrays(value: object) -> list[Array]:

@@ -12,8 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakSet, finalize
 
+import numpy as np
+
 from fragmenta.api.kernels import Result
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import check_flags, is_whole
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import BadCall, Error
 from fragmenta.isa.target import check_target
@@ -24,7 +26,7 @@ from fragmenta.pool.confining import check_system
 from fragmenta.pool.job import Job, checked, launched
 from fragmenta.pool.manager import AnyJob, Manager
 from fragmenta.pool.orders import PROGRAM, Terms
-from fragmenta.pool.packing import pack
+from fragmenta.pool.packing import pack, plain
 from fragmenta.pool.questions import Check, Launch, Text
 from fragmenta.units.schedule import EAGER
 
@@ -37,6 +39,7 @@ LAUNCHES = 10_000
 AHEAD = 4
 """Jobs for each worker that are taken from an iterator ahead of their turn."""
 
+Option = TypeVar("Option")
 AJob = TypeVar("AJob", bound="Job[Result] | Job[list[Problem]]")
 
 
@@ -144,24 +147,24 @@ class Pool:
         ``timeline``, ``job.timeline`` is a picture of what a cluster did.
         """
         packed, memory = pack(arguments)
-        limits = self.limits if limits is None else limits
-        check_limits(limits)
+        check_flags(timeline=timeline)
+        limits = self._limits(limits)
         question = Launch(
             _text(ptx, kernel),
-            grid,
-            block,
+            _sent("grid", grid),
+            _sent("block", block),
             packed,
             {
-                "cluster": cluster,
-                "cooperative": cooperative,
-                "shared": shared,
-                "target": target,
-                "contract": contract,
-                "schedule": schedule,
-                "watch": watch,
+                "cluster": _sent("cluster", cluster),
+                "cooperative": _sent("cooperative", cooperative),
+                "shared": _sent("shared", shared),
+                "target": _sent("target", target),
+                "contract": _sent("contract", contract),
+                "schedule": _sent("schedule", schedule),
+                "watch": watch if type(watch) is Watch else _sent("watch", watch),
             },
             limits,
-            timeline,
+            bool(timeline),
         )
         return self._add(Job(question, memory, launched))
 
@@ -176,10 +179,15 @@ class Pool:
 
         A text that cannot be read is one problem.
         """
-        limits = self.limits if limits is None else limits
-        check_limits(limits)
+        limits = self._limits(limits)
         where = None if target is None else check_target(target)
         return self._add(Job(Check(_text(ptx, None), where, limits), [], checked))
+
+    def _limits(self, given: Limits | None) -> Limits:
+        """The limits of a job: given, or those of the pool."""
+        limits = self.limits if given is None else given
+        check_limits(limits)
+        return Limits(*map(plain, limits))  # type: ignore[arg-type]
 
     def _add(self, job: AJob) -> AJob:
         if os.getpid() != self._process:
@@ -255,8 +263,23 @@ def _wait(job: Job[Result] | Job[list[Problem]]) -> None:
     ended.wait()
 
 
+def _sent(name: str, value: Option) -> Option:
+    """An option as it is sent; the launch itself checks its value."""
+    given = value.tolist() if isinstance(value, np.ndarray) else value
+    try:
+        return cast(Option, plain(given))
+    except (TypeError, RecursionError):
+        raise BadCall(
+            f"{name} is a number, a text, or a list of them; given "
+            f"{type(value).__name__}"
+        ) from None
+
+
 def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> Text:
     """What a worker needs to know of a text, a module or a kernel."""
+    if name is not None and not isinstance(name, str):
+        raise BadCall(f"kernel is the name of a kernel; given {name!r}")
+    name = None if name is None else str(name)
     if isinstance(given, Kernel):
         if name not in (None, given.name):
             raise BadCall(f"the kernel is {given.name}; given kernel={name!r}")
@@ -272,8 +295,6 @@ def _text(given: str | bytes | Kernel | Loaded, name: str | None) -> Text:
             "ptx is a text, a module of ptx.parse or ptx.load, or a kernel; given "
             f"{type(given).__name__}"
         )
-    if name is not None and not isinstance(name, str):
-        raise BadCall(f"kernel is the name of a kernel; given {name!r}")
     return Text(given, "", name)
 
 

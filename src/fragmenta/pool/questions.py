@@ -46,6 +46,8 @@ class Launch(NamedTuple):
     limits: Limits
     timeline: bool = False
     """Whether to draw what a cluster did."""
+    number: int = 0
+    """It is repeated in the answer."""
 
 
 class Check(NamedTuple):
@@ -55,6 +57,7 @@ class Check(NamedTuple):
     target: str | None
     limits: Limits
     arguments: Packed = Packed([], [])
+    number: int = 0
 
 
 Question = Launch | Check

@@ -91,7 +91,7 @@ class _Worker:
             self.ended = True
         head["ends"] = self.ended
         returned = [memory[each] for each in question.arguments.returned]
-        return frame(json.dumps(head).encode(), returned)
+        return frame(question.number, json.dumps(head).encode(), returned)
 
     def _launch(self, question: Launch, memory: list[Bytes]) -> Json:
         kernel = self._kernel(question.text)

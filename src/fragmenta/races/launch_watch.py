@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ class Told(NamedTuple):
     banks: list[NDArray[np.void]]
     full: bool
     lost: int
-    kept: dict[int, list[Note]]
+    kept: dict[int, Sequence[Note]]
     """The notes of some clusters."""
 
 
@@ -120,13 +121,13 @@ class LaunchWatch:
     def close(self) -> None:
         """Free everything: the launch has ended."""
         for each in self.observers:
-            vars(each).clear()
+            each.close()
         vars(self).clear()
 
-    def _kept(self) -> dict[int, list[Note]]:
-        """The notes of some clusters that ran here."""
+    def _kept(self) -> dict[int, Sequence[Note]]:
+        """The notes of some clusters that ran here; they are read when needed."""
         return {
-            number: list(notes)
+            number: notes
             for observer in self.observers
             for number, notes in observer.history.kept.items()
         }

@@ -148,6 +148,13 @@ class Observer(TensorObserver):
             for warp in block.warps:
                 watch.prepare(warp)
 
+    def close(self) -> None:
+        """Free everything: the launch has ended."""
+        for each in (vars(self).get("units"), vars(self).get("tasks")):
+            if isinstance(each, UnitTable | TaskWatch):
+                each.close()
+        vars(self).clear()
+
     def number_of(self, found: Noted) -> int:
         """The cluster in which something was found."""
         if self.cluster.alone:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fragmenta.races.register_watch import Kins
 from fragmenta.races.shadow import product_layout as layout
+from fragmenta.simt.compiled import address_of as callback_address
 from fragmenta.units.fast.layout import HASH
 from fragmenta.units.records import address_of, fresh
 from fragmenta.units.wgmma_forms import signed
@@ -39,7 +40,11 @@ class UnitTable:
     @property
     def ask(self) -> int:
         """The function that adds units: twice the kin plus 2, plus 1 for B; the key."""
-        return ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        return callback_address(self._function)
+
+    def close(self) -> None:
+        """Free everything: the function and the table refer to one another."""
+        vars(self).clear()
 
     def _add(self, of: int, key: int) -> None:
         word = key & (1 << 64) - 1

@@ -9,6 +9,7 @@ import numpy as np
 
 from fragmenta.races.shadow import layout
 from fragmenta.races.task_copies import TaskCopy
+from fragmenta.simt.compiled import address_of as callback_address
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.layout import EVENT_NUMBER
 from fragmenta.units.port import Step
@@ -29,11 +30,15 @@ class TaskWatch:
         # Memory that is never touched costs nothing.
         self._rows = np.zeros((at.TASKS, *order.new_clock().shape), np.int32)
         self._function = _ASK(self._issued)
-        ask = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        ask = callback_address(self._function)
         for block in cluster.blocks:
             head = order.head(block.rank, np.int64)
             head[layout.HEAD_TASKS // 8] = address_of(self._rows)
             head[layout.HEAD_ASK_COPY // 8] = ask
+
+    def close(self) -> None:
+        """Free everything: the function and the tasks refer to one another."""
+        vars(self).clear()
 
     def _issued(self, address: int) -> None:
         """A copy is in flight."""
@@ -45,7 +50,11 @@ class TaskWatch:
         copy = TaskCopy(observer.cluster.blocks[rank], memory)
         (where,) = copy.record.long(at.TASK_EVENT)
         number = ctypes.c_int32.from_address(where + EVENT_NUMBER).value
-        event = observer.machine.events[number]
-        observer.issue(Step(copy.thread.warp, event, copy.lanes), copy)
+        event, warp = observer.machine.events[number], copy.thread.warp
+        try:
+            observer.issue(Step(warp, event, copy.lanes), copy)
+        except BaseException as error:  # an interrupt, too: compiled code drops it
+            observer.machine.failed(error, warp, event.site, copy.lanes)
+            return
         copy.record.longs[at.TASK_OBSERVED >> 3] = copy.number
         self._rows[copy.record.index] = copy.clock

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,9 +149,32 @@ def carries_out(*starts: str) -> Callable[[Run], Run]:
         for start in starts:
             _RUNS[tuple(start.split("."))] = run
         carrier.cache_clear()
+        _KNOWN.clear()
         return run
 
     return add
+
+
+class Described(Protocol):
+    """A kernel that was compiled."""
+
+    @property
+    def events(self) -> list[list[Plain]]:
+        """Its events, as the engine wrote them down."""
+
+
+_KNOWN: dict[int, tuple[ref[Described], list[Event]]] = {}
+"""The events of kernels that were launched, by the identity of their code."""
+
+
+def events_of(compiled: Described) -> list[Event]:
+    """The events of a kernel; they are the same in all of its launches."""
+    key = id(compiled)
+    known, found = _KNOWN.get(key, (None, []))
+    if known is None or known() is not compiled:
+        found = events(compiled.events)
+        _KNOWN[key] = ref(compiled, lambda _: _KNOWN.pop(key, None)), found
+    return found
 
 
 def events(described: list[list[Plain]]) -> list[Event]:

@@ -26,7 +26,7 @@ from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
-from fragmenta.units.events import Event, Plain, events, first
+from fragmenta.units.events import Event, Plain, events_of, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.faults import Stop, WrongAddress
@@ -539,7 +539,7 @@ class Machine:
         self.launch, self.strict = launch, strict
         self.schedule = Schedule(schedule)
         self.problems = problems
-        self.events = events(launch.compiled.events)
+        self.events = events_of(launch.compiled)
         self.maps = KnownMaps()
         self.blocks: dict[int, Block] = {}
         self._tables: dict[int, EventTable] = {}
@@ -628,17 +628,21 @@ class Machine:
         try:
             return here.cluster.event(here, warp, number, lanes)
         except BaseException as error:  # an interrupt, too: compiled code drops it
-            words, kind = here.by_address[warp].words, Fault.EVENT
-            if isinstance(error, WrongAddress):
-                kind = error.kind
-                words[layout.FAULT_SIZE >> 2] = error.size & 0xFFFFFFFF
-                wide = words.view(np.uint64)
-                wide[layout.FAULT_ADDRESS >> 3] = error.address & (1 << 64) - 1
-            else:
-                self.errors[block] = error
-            site = getattr(error, "site", self.events[number].site)
-            _note(words, kind, site, getattr(error, "lanes", 0) or lanes)
+            self.failed(error, here.by_address[warp], self.events[number].site, lanes)
             return 0
+
+    def failed(self, error: BaseException, warp: Warp, site: int, lanes: int) -> None:
+        """Keep an error of Python that compiled code has called for a warp."""
+        words, kind = warp.words, Fault.EVENT
+        if isinstance(error, WrongAddress):
+            kind = error.kind
+            words[layout.FAULT_SIZE >> 2] = error.size & 0xFFFFFFFF
+            wide = words.view(np.uint64)
+            wide[layout.FAULT_ADDRESS >> 3] = error.address & (1 << 64) - 1
+        else:
+            self.errors[warp.block.context.address] = error
+        site = getattr(error, "site", site)
+        _note(words, kind, site, getattr(error, "lanes", 0) or lanes)
 
     def fail(self, stop: Stop) -> None:
         """End the kernel because work in flight failed while no warp had its turn."""

@@ -22,7 +22,7 @@ from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.records import Flag, Long, Record, Word
+from fragmenta.units.records import Flag, Long, Record, Word, signed
 from fragmenta.units.work import Work
 
 _WARPS = 64
@@ -110,12 +110,13 @@ class Mbarrier(Record):
         """The phase that warps wait for, by their number."""
         phases = self.words[layout.MBARRIER_WAITING >> 2 :][:_WARPS]
         found = np.flatnonzero(phases)
-        return {int(warp): int(phases[warp]) - 1 for warp in found}
+        return {int(warp): (int(phases[warp]) & 0xFFFFFFFF) - 1 for warp in found}
 
     def waits(self, warp: int, phase: int | None) -> bool:
         """Note which phase a warp waits for; whether it did not wait for it before."""
         place = (layout.MBARRIER_WAITING >> 2) + warp
-        new = 0 if phase is None else phase + 1
+        # A state that is none may name any phase.
+        new = 0 if phase is None else signed(min(phase + 1, 0xFFFFFFFF))
         before, self.words[place] = int(self.words[place]), new
         return before != new
 

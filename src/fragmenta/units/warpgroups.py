@@ -392,9 +392,9 @@ class Warpgroup(Record):
         return [self.product(number) for number in range(self.ran, end)]
 
     @property
-    def failing(self) -> bool:
-        """Whether the next product did not succeed in machine code."""
-        return self.ran < self._queued and bool(self.product(self.ran).status)
+    def undone(self) -> bool:
+        """Whether machine code left the next product, which was to run at once."""
+        return not self.late and self.ran < self._issued.min()
 
     @property
     def groups(self) -> int:
@@ -436,18 +436,24 @@ class Warpgroup(Record):
     def _multiply(self, work: Wgmma) -> None:
         product = self.product(work.index)
         bound = self._bound(self.forms.by_address[product.form], work.site)
-        bundle, late = bound.bundle, self.late
-        status = product.status
-        if not late and not status:
-            for register, part in zip(bundle.registers, bundle.parts, strict=True):
-                register.get(part)
-        status = status or bound.multiply(product.address, *self._in_shared)
+        status = product.status or self._add(bound, product)
         if status:
             self._fail(work, bound, status)
-        for own, part in enumerate(bundle.parts):
-            bundle.pending[own] -= late
-            if not bundle.pending[own]:  # no further product that hides it
-                bundle.registers[own].put(part)
+        for own, part in enumerate(bound.bundle.parts if self.late else ()):
+            bound.bundle.pending[own] -= 1
+            if not bound.bundle.pending[own]:  # no further product that hides it
+                bound.bundle.registers[own].put(part)
+
+    def _add(self, bound: Bound, product: Product) -> int:
+        """Add a product to D; 0 if that could be done."""
+        bundle, late = bound.bundle, self.late
+        pairs = list(zip(bundle.registers, bundle.parts, strict=True))
+        for register, part in () if late else pairs:
+            register.get(part)
+        status = bound.multiply(product.address, *self._in_shared)
+        for register, part in () if late or status else pairs:
+            register.put(part)
+        return status
 
     def _hide(self, own: int, bundle: Bundle) -> None:
         """Keep D of a warp aside, and poison its registers."""

@@ -52,8 +52,8 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     held = warpgroup.held(warp)
     if held is not None:
         return _held(warp, held, lanes)
-    if warpgroup.failing:
-        _fail(warpgroup, warp)
+    if warpgroup.undone:
+        return _run(warpgroup, warp, lanes)
     located = cluster.machine.located(event, Located.from_list)
     step = Step(warp, event, lanes)
     cluster.port.touch(step, located)
@@ -75,12 +75,14 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     return lanes
 
 
-def _fail(warpgroup: Warpgroup, warp: Warp) -> None:
-    """Say why a product of machine code, which was to run at once, did not succeed."""
+def _run(warpgroup: Warpgroup, warp: Warp, lanes: int) -> int:
+    """Run a product that machine code has issued, and could not run."""
     try:
         warpgroup.run(warpgroup.ran + 1)
     except WgmmaError as error:
         raise _stop(error, error.site, warp, ALL) from error
+    warp.block.cluster.changes += 1
+    return lanes
 
 
 def _held(warp: Warp, product: int, lanes: int) -> int:

@@ -9,18 +9,21 @@ where everything is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once
-from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Record, Word, address_of, fresh
 from fragmenta.units.wgmma_sources import bad_descriptor
+
+if TYPE_CHECKING:
+    from fragmenta.execution.warpgroup import WarpgroupFunction
 
 WARPS = 4
 ALL = 0xFFFFFFFF
@@ -103,6 +106,8 @@ def _remember(known: NDArray[np.int64], word: int) -> None:
 
 @once
 def _function(located: Located, target: str) -> WarpgroupFunction:
+    from fragmenta.execution.warpgroup import warpgroup_function
+
     ways = located.ways
     return warpgroup_function(
         located.op,
@@ -131,7 +136,6 @@ class Forms:
         """The form of an instruction."""
         found = self._made.get(located)
         if found is None:
-            _function(located, self._target).traced.compile()  # takes a while
             with self._lock:
                 found = self._made.get(located)
                 if found is None:
@@ -210,7 +214,10 @@ class Bound(Record):
     """A form in one warpgroup, with memory for what it reads from registers."""
 
     def __init__(
-        self, form: Form, bundle: Bundle, words: Sequence[NDArray[np.uint32]]
+        self,
+        form: Form,
+        bundle: Bundle,
+        words: Sequence[NDArray[np.uint32]],
     ) -> None:
         super().__init__(fresh(layout.BOUND_BYTES))
         located = form.located

@@ -46,6 +46,7 @@ class Mutant(NamedTuple):
 
 
 _MEMORY, _ACCESS = "simt/memory.py", "simt/accessing.py"
+_FAST, _TASKS = "units/fast/copies.py", "units/fast/tasks.py"
 _UNCHECKED = Change(
     "simt/admitting.py",
     "            why = wrong_operands(each)\n",
@@ -572,6 +573,68 @@ MUTANTS = (
         ),
         (_BOX,),
         _ONE,
+    ),
+    Mutant(
+        "shared memory of a bulk copy in machine code",
+        (
+            Change(
+                _FAST,
+                "        self.step.require((offset >= SHARED_START) & (offset + size <= most))\n",
+                "        self.step.require(most == most)\n",
+            ),
+            Change(
+                _TASKS, "(lines >= 0) & (end <= size)", "(lines >= 0) & (end == end)"
+            ),
+        ),
+        (_BULK,),
+        _ONE,
+    ),
+    Mutant(
+        "global memory of a bulk copy in machine code",
+        (
+            Change(
+                _FAST,
+                "        self.step.require((row == 0) | good)\n",
+                "        self.step.require((row == 0) | (row == row))\n",
+            ),
+            Change(
+                _TASKS,
+                "some & inside(where, task.long(at.TASK_FIRST)[0], _extent(task))",
+                "some",
+            ),
+        ),
+        (_STORED,),
+        _ONE,
+    ),
+    Mutant(
+        "the goal of a cp.async in flight in machine code",
+        (
+            Change(
+                "units/fast/lane_copies.py",
+                "own & fits & even) == step.lanes",
+                "own & even) == step.lanes",
+            ),
+            Change(_TASKS, "(goal >= 0) & (goal + size <= most)", "goal == goal"),
+        ),
+        (_COPY,),
+        Setting(schedule="lazy"),
+    ),
+    Mutant(
+        "the source of a cp.async in flight in machine code",
+        (
+            Change(
+                "units/fast/lane_copies.py",
+                "    good = inside(where, source, count) & ((source",
+                "    good = (source == source) & ((source",
+            ),
+            Change(
+                _TASKS,
+                "(count <= size) & inside(where, source, count)",
+                "(count <= size)",
+            ),
+        ),
+        (_COPY,),
+        Setting(schedule="lazy"),
     ),
     Mutant(
         "the shadow of shared memory",

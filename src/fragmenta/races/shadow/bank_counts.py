@@ -226,8 +226,8 @@ class BankCounts:
             if ((given != IDLE) & (given % width != 0)).any():
                 continue  # a misaligned access: the launch ended with a fault
             cost, hint = bank_conflicts(given, width), advice(given, width)
-            ran, took, needed = (int(n[site]) for n in (executions, passes, least))
-            yield Banks(site, ran, took, needed, cost, hint)
+            total, taken, needed = (int(e[site]) for e in (executions, passes, least))
+            yield Banks(site, total, taken, needed, cost, hint)
 
 
 def worst_of(line: np.void) -> tuple[NDArray[np.int64], int]:

@@ -7,11 +7,12 @@ code stays next in the queue with its status, and Python says what is wrong.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from llvmlite import ir
 
-from fragmenta.jit.llvm import Raw
+from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
-    I8,
     I32,
     I64,
     Code,
@@ -35,20 +36,6 @@ WARPS = 4
 REGISTER = 4 * LANES
 """Bytes of a register in one warp."""
 ALL = -1
-
-PRODUCT = ir.FunctionType(
-    I32,
-    [
-        I32.as_pointer(),
-        I32.as_pointer(),
-        I64.as_pointer(),
-        I8.as_pointer(),
-        I64,
-        I32.as_pointer(),
-        I64.as_pointer(),
-    ],
-)
-"""The machine code of a product; see ``execution.warpgroup``."""
 
 
 def _long(code: Code, base: Raw, offset: int) -> Memory:
@@ -154,17 +141,84 @@ def _copied(
 
 
 def _each_warp(
-    code: Code, group: Raw, form: Raw, parts: tuple[int, int], rows: Raw
+    code: Code,
+    group: Raw,
+    form: Raw,
+    parts: tuple[int, int],
+    rows: Raw,
+    *,
+    back: bool = False,
 ) -> None:
-    """Copy registers of all four warps into rows; ``parts``: places and count."""
+    """Copy registers of all warps into rows, or back; ``parts``: places and count."""
     places = pointer_at(code, form, parts[0])
     count = _word(code, form, parts[1])[0]
     warps = field(code, group, layout.GROUP_WARPS, POINTER)
     with code.loop(WARPS) as own:
-        _copied(code, places, count, warps[own].raw, rows, own)
+        _copied(code, places, count, warps[own].raw, rows, own, back=back)
 
 
 # ── a product ───────────────────────────────────────────────────────────────
+
+
+class Ready(NamedTuple):
+    """The product that is next, and where everything is."""
+
+    code: Code
+    state: Raw
+    group: Raw
+    product: Raw
+    form: Raw
+    bound: Raw
+    bundle: Raw
+    late: Value
+    """Whether D is hidden, and its values are in the bundle."""
+
+    def pointer(self, base: Raw, offset: int, of: Type) -> Raw:
+        """A pointer of a record."""
+        b = self.code.builder
+        return b.bitcast(pointer_at(self.code, base, offset), of.as_pointer())
+
+    def operands(self) -> list[Raw]:
+        """A in registers, descriptors, shared memory, metadata and the rest."""
+        code = self.code
+        return [
+            self.pointer(self.bound, layout.BOUND_INPUTS, I32),
+            _long(code, self.product, layout.PRODUCT_DESCRIPTORS).raw,
+            pointer_at(code, self.state, layout.STATE_SHARED),
+            _long(code, self.state, layout.STATE_SHARED_SIZE)[0].raw,
+            self.pointer(self.bound, layout.BOUND_METADATA, I32),
+            _long(code, self.product, layout.PRODUCT_SCALE_D).raw,
+        ]
+
+    def multiply(self) -> Value:
+        """Call the machine code; 0 if it could compute D."""
+        code, b = self.code, self.code.builder
+        function = pointer_at(code, self.form, layout.FORM_FUNCTION)
+        values = pointer_at(code, self.bundle, layout.BUNDLE_VALUES)
+        d = layout.FORM_D, layout.FORM_D_COUNT
+        with code.when(~self.late):
+            _each_warp(code, self.group, self.form, d, values)
+        given = [b.bitcast(values, I32.as_pointer()), *self.operands()]
+        kind = ir.FunctionType(I32, [each.type for each in given])
+        call = b.bitcast(function, kind.as_pointer())
+        status = Value(b, b.call(call, given))
+        with code.when(~self.late & (status == 0)):
+            _each_warp(code, self.group, self.form, d, values, back=True)
+        return status
+
+    def show(self) -> None:
+        """It has run: D of warps is shown, unless another product hides it."""
+        code = self.code
+        pending = _word(code, self.bundle, layout.BUNDLE_PENDING)
+        places = pointer_at(code, self.form, layout.FORM_D)
+        count = _word(code, self.form, layout.FORM_D_COUNT)[0]
+        values = pointer_at(code, self.bundle, layout.BUNDLE_VALUES)
+        warps = field(code, self.group, layout.GROUP_WARPS, POINTER)
+        with code.loop(WARPS) as own:
+            left = pending[own] - 1
+            pending[own] = left
+            with code.when(left == 0):
+                _copied(code, places, count, warps[own].raw, values, own, back=True)
 
 
 def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
@@ -174,48 +228,21 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
     form = pointer_at(code, product, layout.PRODUCT_FORM)
     bound = _bound(code, group, form)
     bundle = pointer_at(code, bound, layout.BOUND_BUNDLE)
-    values = pointer_at(code, bundle, layout.BUNDLE_VALUES)
     late = _word(code, cluster, layout.CLUSTER_SCHEDULE)[0] != layout.EAGER
     inputs = layout.FORM_INPUTS, layout.FORM_INPUT_COUNT
-    _each_warp(code, group, form, inputs, pointer_at(code, bound, layout.BOUND_INPUTS))
-    with code.when(~late):
-        sums = layout.FORM_D, layout.FORM_D_COUNT
-        _each_warp(code, group, form, sums, values)
-    status = _multiplied(code, state, product, form, bound, values)
+    goal = pointer_at(code, bound, layout.BOUND_INPUTS)
+    _each_warp(code, group, form, inputs, goal)
+    here = Ready(code, state, group, product, form, bound, bundle, late)
+    status = here.multiply()
     with code.when(status != 0):
         _word(code, product, layout.PRODUCT_STATUS)[0] = status
     with code.when(status == 0):
         ran[0] = ran[0] + 1
         changes = _long(code, cluster, layout.CLUSTER_CHANGES)
         changes[0] = changes[0] + 1
-        pending = _word(code, bundle, layout.BUNDLE_PENDING)
-        places = pointer_at(code, form, layout.FORM_D)
-        count = _word(code, form, layout.FORM_D_COUNT)[0]
-        warps = field(code, group, layout.GROUP_WARPS, POINTER)
-        with code.loop(WARPS) as own:
-            left = pending[own] - convert(late, I32, signed=False)
-            pending[own] = left
-            with code.when(left == 0):  # no further product that hides it
-                _copied(code, places, count, warps[own].raw, values, own, back=True)
+        with code.when(late):
+            here.show()
     return status
-
-
-def _multiplied(
-    code: Code, state: Raw, product: Raw, form: Raw, bound: Raw, values: Raw
-) -> Value:
-    """Call the machine code of a product."""
-    b = code.builder
-    call = b.bitcast(pointer_at(code, form, layout.FORM_FUNCTION), PRODUCT.as_pointer())
-    given = [
-        b.bitcast(values, I32.as_pointer()),
-        b.bitcast(pointer_at(code, bound, layout.BOUND_INPUTS), I32.as_pointer()),
-        _long(code, product, layout.PRODUCT_DESCRIPTORS).raw,
-        pointer_at(code, state, layout.STATE_SHARED),
-        _long(code, state, layout.STATE_SHARED_SIZE)[0].raw,
-        b.bitcast(pointer_at(code, bound, layout.BOUND_METADATA), I32.as_pointer()),
-        _long(code, product, layout.PRODUCT_SCALE_D).raw,
-    ]
-    return Value(b, b.call(call, given))
 
 
 RUN = routine("units.wgmma.run", _run, [P, P, P], I32)
@@ -362,7 +389,7 @@ def _start(step: Step, group: Group, product: Raw) -> None:
     step.long(product, layout.PRODUCT_ORDINAL)[0] = ordinal[0]
     step.observe(layout.PORT_PRODUCT, product)
     with code.when(_schedule(step) == layout.EAGER):
-        # What has been done so far does not matter: the kernel ends.
+        # If it could not run, Python finds it next in the queue.
         step.require(_run_next(step, group) == 0)
 
 
@@ -462,7 +489,7 @@ def _wait(step: Step) -> Value:
         left = end.value - group.word(layout.GROUP_RAN)[0]
         with code.loop(convert(left, I64)) as _, code.when(failed.value == 0):
             failed.value = _run_next(step, group)
-        step.require(failed.value == 0)  # Python finds the status
+        step.require(failed.value == 0)  # Python finds it next in the queue
         group.put(layout.GROUP_RETIRED, end.value)
         group.note_in_flight()
     until = larger(groups, 0)
