@@ -120,6 +120,8 @@ def floors(code: Code, given: Given) -> Value:
 
 def rows_of(code: Code, side: Side, of: Type) -> Memory:
     """The raw bits of A, row by row."""
+    if _by_rows(side):
+        return side.memory.view(of)
     panels, depth = side.panels(code), side.depth
     out = code.scratch(of, panels.rows * LANES)
 
@@ -130,6 +132,13 @@ def rows_of(code: Code, side: Side, of: Type) -> Memory:
 
     panels.each(put)
     return out
+
+
+def _by_rows(side: Side) -> bool:
+    """Whether the raw bits are row by row already."""
+    along = side.items.places.swapaxes(1, 2).ravel()
+    whole = side.slot.bits == side.slot.width
+    return whole and not side.flipped and bool((np.diff(along) == 1).all())
 
 
 def panels_of(code: Code, side: Side, of: Type) -> Memory:

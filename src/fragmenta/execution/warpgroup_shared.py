@@ -125,13 +125,14 @@ def from_shared(
     major: MajorAxis,
     flipped: int,
 ) -> Side:
-    """A or B, copied from shared memory into panels."""
+    """A or B, copied from shared memory into panels; a K-major A, row by row."""
     rows, k = extent(op, name.upper())
     of = op.types[name]
     steps = steps_of(code, word, major, shared.status)
     panels = code.scratch(I32, rows * k * of.bits // 32)
     along, across = (k, rows) if major == "k" else (rows, k)
     units = along * of.bits // (8 * UNIT)
+    by_rows = name == "a" and major == "k"
     with (
         code.when(shared.status.value == 0),
         code.loop(across) as line,
@@ -142,12 +143,16 @@ def from_shared(
         shared.status.value = select(outside, OUTSIDE, shared.status.value)
         with code.when(~outside):
             halves = [shared.memory.lanes(at + half) for half in (0, UNIT // 2)]
-            if major == "k":
+            if by_rows:
+                _put_row(panels, halves, line * units + unit)
+            elif major == "k":
                 _put_column(panels, halves, line, unit, units)
             else:
                 _put_row(panels, halves, unit * k + line)
     kind, per = (I32, 32 // of.bits) if major == "k" else (I16, 1)
     places = np.arange(rows * k // per).reshape(rows // LANES, k // per, LANES)
+    if by_rows:
+        places = places.reshape(rows // LANES, LANES, k // per).swapaxes(1, 2)
     return Side(name, of, panels, Items(kind, per, places), container(of), k, flipped)
 
 
@@ -163,6 +168,6 @@ def _put_column(
 
 
 def _put_row(panels: Memory, halves: list[Value], row: Value) -> None:
-    """MN-major: eight elements of one k, a row of a panel."""
+    """16 bytes as they are: of an MN-major operand, eight elements of one k."""
     for place, half in enumerate(halves):
         panels.view(I8)[row * UNIT + place * (UNIT // 2)] = half
