@@ -56,22 +56,26 @@ ALL = 0xFFFFFFFF
 
 
 @once
-def functions() -> Functions:
-    """What answers the calls of fast paths, loaded once: see ``order.functions``."""
+def functions(part: str) -> dict[int, int]:
+    """What answers the calls of fast paths, by ``PORT_...``: where each function is.
+
+    A part is ``mbarriers``, ``products`` or ``copies``.  It is loaded once: see
+    ``order.functions``.
+    """
     # Tracing takes a while to import.
     from fragmenta.races.shadow import copies, observing, products
 
-    own = {**observing.ROUTINES, **products.ROUTINES, **copies.ROUTINES}
-    return Functions({}, [*own.values(), *products.LINKED])
+    routines, linked = {
+        "mbarriers": (observing.ROUTINES, ()),
+        "products": (products.ROUTINES, products.LINKED),
+        "copies": (copies.ROUTINES, products.LINKED),
+    }[part]
+    loaded = Functions({}, [*routines.values(), *linked])
+    _LOADED.append(loaded)  # its code would be freed with it
+    return {slot: loaded.address(each) for slot, each in routines.items()}
 
 
-def _addresses(products_too: bool) -> dict[int, int]:
-    """Where these functions are, by ``PORT_...``."""
-    from fragmenta.races.shadow import copies, observing, products
-
-    loaded, every = functions(), {**observing.ROUTINES, **copies.ROUTINES}
-    every |= products.ROUTINES if products_too else {}
-    return {slot: loaded.address(each) for slot, each in every.items()}
+_LOADED: list[Functions] = []
 
 
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
@@ -132,8 +136,13 @@ class Observer(TensorObserver):
         machine, watch = self.machine, self.registers_watch
         # With strict rules, each warp has to know of the part of A that it reads.
         has_products = any(each.words[0] == "wgmma" for each in machine.events)
-        self.functions = _addresses(has_products and not machine.strict)
-        self.tasks = TaskWatch(self)
+        found = dict(functions("mbarriers"))
+        if has_products and not machine.strict:
+            found |= functions("products")
+        if any("bulk" in each.words for each in machine.events):
+            found |= functions("copies")
+            self.tasks = TaskWatch(self)
+        self.functions = found
         if not has_products:
             return
         for block in self.cluster.blocks:
