@@ -13,6 +13,7 @@ from fragmenta.errors import Error
 from fragmenta.jit import compiler
 from fragmenta.simt import library, warps
 from fragmenta.simt.library import Routine
+from tests.clock import HANG
 
 SOME = [warps.TICK, warps.DIVERGE, warps.LEAVE, warps.SPENT, warps.FAULT, warps.STAY]
 
@@ -27,7 +28,7 @@ def test_threads_compile_the_same_code(monkeypatch: pytest.MonkeyPatch) -> None:
     found, inside, together = [], threading.Barrier(2), compiler.object_code
 
     def at_once(text: str, optimise: int) -> bytes:
-        inside.wait(60)  # two threads come here, or it is an error
+        inside.wait(HANG)  # two threads come here, or it is an error
         return together(text, optimise)
 
     pool = ThreadPoolExecutor(2)  # also on one core
