@@ -63,7 +63,7 @@ def test_help_opens_with_the_line_of_the_table(command: str) -> None:
 
 
 def test_modules_import_at_the_top() -> None:
-    """Only rich waits, for terminals; the entry point, for Ctrl-C; a pool, to be asked."""
+    """Some wait: rich, for terminals; the entry point, for Ctrl-C; what lists never need."""
     found = set()
     for path in FOLDER.glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -73,6 +73,7 @@ def test_modules_import_at_the_top() -> None:
                 found.add((path.stem, node.module))
             assert not isinstance(node, ast.Import), path
     assert found == {
+        ("arguments", "fragmenta.execution.mma"),
         ("cli", "fragmenta.commands"),
         ("launch", "fragmenta.commands.isolated"),
         ("output", "rich.console"),
