@@ -59,6 +59,18 @@ def by_chains(op):
     return floors_compute(op, numeric_model(op, TARGET))
 
 
+@pytest.mark.parametrize(
+    "text, variant", [each for each in SOME if by_chains(fm.find(each[0]))]
+)
+@pytest.mark.parametrize("gap", [0, 80])
+def test_d_stays_where_the_warps_have_it(text, variant, gap):
+    case = WarpgroupCase(fm.find(text), variant, 8, 6)
+    assert function_for(case.op, variant).in_place
+    given = inputs(case)
+    found = computed(case, given, gap=gap)
+    assert (found == case.expect(given, TARGET)).all()
+
+
 def test_every_wgmma_of_floats_is_computed_by_chains():
     every = [op for family in ("wgmma", "wgmma.sp") for op in catalogue(family)]
     some = [op for op in every if op.shape.n in (8, 24, 256)]

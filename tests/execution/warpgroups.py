@@ -19,9 +19,10 @@ from fragmenta import catalogue
 from fragmenta.evidence import record
 from fragmenta.evidence.variants import variants
 from fragmenta.evidence.warpgroup import WarpgroupCase
-from fragmenta.execution.warpgroup import warpgroup_function
+from fragmenta.execution.warpgroup import IN_ORDER, warpgroup_function
 
 TARGET = "sm_90a"
+UNTOUCHED = 0xDEADBEEF
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wgmma.npz"
 
 
@@ -47,10 +48,16 @@ def function_for(op, variant):
     return warpgroup_function(op, TARGET, a_from_registers=variant.a_registers, **given)
 
 
-def computed(case, given, flags=False):
-    """The registers of D (tiles, 128, n) that the function writes, tile by tile."""
+def computed(case, given, flags=False, gap=None):
+    """The registers of D (tiles, 128, n) that the function writes, tile by tile.
+
+    With a ``gap``, D is warp by warp, with so many words between two warps.
+    """
     run = function_for(case.op, case.way)
     d = np.ascontiguousarray(given["c"].swapaxes(1, 2))
+    steps = IN_ORDER
+    if gap is not None:
+        d, steps = by_warps(d, gap), (32, d.shape[1] * 32 + gap)
     found = []
     for tile in range(len(d)):
         one = {name: array[tile] for name, array in given.items()}
@@ -63,10 +70,25 @@ def computed(case, given, flags=False):
                 one["image"],
                 one["metadata"].ravel() if case.op.sparse else None,
                 np.array([one["scale_d"], case.way.selector or 0], np.int64),
+                steps,
             )
         )
+    if gap is not None:
+        count = given["c"].shape[-1]
+        assert (d[:, :, count * 32 :] == UNTOUCHED).all()
+        parts = d[:, :, : count * 32].reshape(-1, 4, count, 32)
+        d = parts.swapaxes(1, 2).reshape(-1, count, 128)
     registers = np.ascontiguousarray(d.swapaxes(1, 2))
     return (registers, found) if flags else registers
+
+
+def by_warps(d, gap):
+    """D (tiles, registers, 128) as (tiles, 4 warps, registers x 32 and a gap)."""
+    tiles, count, _ = d.shape
+    made = np.full((tiles, 4, count * 32 + gap), UNTOUCHED, np.uint32)
+    parts = d.reshape(tiles, count, 4, 32).swapaxes(1, 2)
+    made[:, :, : count * 32] = parts.reshape(tiles, 4, -1)
+    return made
 
 
 def inputs(case):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,6 +18,8 @@ from fragmenta import ptx
 from fragmenta.errors import Error
 from fragmenta.launch import grid
 from fragmenta.shared.descriptor import Descriptor
+from fragmenta.units import wgmma_forms
+from fragmenta.units.fast import layout
 from fragmenta.units.machine import Cluster, Machine
 from fragmenta.units.wgmma_forms import _remember
 
@@ -232,6 +234,26 @@ def test_many_products_in_flight(schedule: str | int) -> None:
     body = loop(f"{PLAIN.line()}\n{COMMIT}\n{COMMIT}")
     made = kernel(f"{FENCE}\n{body}\n{stored(0)}\n{WAIT.format(3)}\n{stored(1)}")
     same(made, schedule, parts=2, turns=150)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_registers_of_d_in_any_order(
+    schedule: str | int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that follow each other stay in place; others are copied."""
+    in_place = set()
+
+    class Seen(wgmma_forms.Form):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            in_place.add(bool(self.words[layout.FORM_IN_PLACE >> 2]))
+
+    monkeypatch.setattr(wgmma_forms, "Form", Seen)
+    lines = [PLAIN.line().replace("f0, f1, f2, f3", "f3, f1, f0, f2"), WIDE.line("x2")]
+    made = kernel("\n".join([FENCE, *lines, *lines, COMMIT, WAIT.format(0), stored(0)]))
+    ran, _ = same(made, schedule)
+    assert not ran.said
+    assert in_place == {False, True}
 
 
 def test_more_forms_than_there_is_memory_for_at_first() -> None:

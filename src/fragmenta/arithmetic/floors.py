@@ -445,8 +445,7 @@ def _step(step: Step, at: Panel, product: Value) -> None:
     code, v, _, w = step
     e, base, unusual = _exponents(step, at, product)
     starts = [_start(_row(e, row), step) for row in range(GROUP)]
-    counts = _counts(step, at, product, _limits(e, base, step))
-    sums = _chain(step, at, product, starts)
+    sums, counts = _sums_and_counts(step, at, product, starts, _limits(e, base, step))
     units = _joined([_units(*each) for each in zip(sums, starts, strict=True)])
     large = None if v.half else _large(v, units, sums, starts)
     if large is not None:
@@ -463,6 +462,21 @@ def _step(step: Step, at: Panel, product: Value) -> None:
         _settle_apart(step)
         new.value = w.sums.lanes(0, _ALL)
     w.sums[0] = new.value
+
+
+def _sums_and_counts(
+    step: Step, at: Panel, product: Value, starts: list[Value], limits: Value
+) -> tuple[list[Value], Value]:
+    """The sums of a step, and how many products lose bits.
+
+    The chain of a sparse step is a loop.  Counts before it would be finished after it,
+    and everything that they have loaded kept on the stack.
+    """
+    if step.v.sparse:
+        sums = _chain(step, at, product, starts)
+        return sums, _counts(step, at, product, limits)
+    counts = _counts(step, at, product, limits)
+    return _chain(step, at, product, starts), counts
 
 
 def _row(x: Value, row: int) -> Value:

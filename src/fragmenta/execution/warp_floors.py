@@ -24,7 +24,7 @@ from fragmenta.arithmetic.packing import GROUP
 from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, Side, metadata_index
 from fragmenta.execution.warp_registers import items_of
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import WARP, Instruction
 from fragmenta.jit.compiler import Traced
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
@@ -102,20 +102,35 @@ def floors(code: Code, given: Given) -> Value:
     groups, panels = len(found.tops), found.panels
     assert given.kept is not None
     assert given.c is given.d
-    sizes = groups, panels, found.panel_step, found.odd_step
+    tops = code.scratch(I32, groups)
+    for group, top in enumerate(found.tops):
+        tops[group] = convert(_moved(code, given, top), I32)
+    steps = (_moved(code, given, each) for each in (found.panel_step, found.odd_step))
     tiles = Tiles(
         a.view(I8),
         b.view(I8),
         index.view(I8),
         given.d.view(F32),
-        code.table(found.tops, I32),
+        tops,
         code.scratch(I8, groups * panels),
         code.scratch(I32, 1),
         given.kept,
-        *(code.constant(number, I64) for number in sizes),
+        *(code.constant(number, I64) for number in (groups, panels)),
+        *steps,
     )
     call_kernels(code, tiles)
     return illegal
+
+
+def _moved(code: Code, given: Given, place: int) -> Value:
+    """Where an element of D is, if it is at a place in the order (register, lane)."""
+    part, steps = given.op.d, given.steps
+    assert steps is not None
+    lane, element = divmod(place, part.elements)
+    register, lane = divmod(lane, part.lanes)
+    warp, lane = divmod(lane, WARP)
+    start = steps.register * register + steps.warp * warp + lane
+    return start * part.elements + element
 
 
 def rows_of(code: Code, side: Side, of: Type) -> Memory:

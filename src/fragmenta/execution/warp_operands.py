@@ -68,6 +68,13 @@ def from_registers(
     return Side(name, part.dtype, registers, items, part.container, depth, flipped)
 
 
+class Steps(NamedTuple):
+    """Distances in D, in registers of one lane."""
+
+    register: Value  #: from a register of a warp to the next
+    warp: Value  #: from a warp to the next
+
+
 class Given(NamedTuple):
     """What a compiled function is given, and for which instruction."""
 
@@ -80,6 +87,7 @@ class Given(NamedTuple):
     extra: Memory
     selectors: dict[str, Value]
     kept: Value | None = None  #: the bits of C that are used, if not all
+    steps: Steps | None = None  #: where the registers of D are, if not in order
 
     def sides(self) -> tuple[Side, Side]:
         """A and B."""

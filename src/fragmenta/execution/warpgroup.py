@@ -6,15 +6,18 @@ Python::
 
     int32 f(uint32 *d, const uint32 *a, const uint64 *descriptors,
             const uint8 *shared, int64 shared_size,
-            const uint32 *metadata, const int64 *selectors)
+            const uint32 *metadata, const int64 *selectors,
+            int64 register_step, int64 warp_step)
 
 ``d``, and ``a`` if A is in registers, are in the order (register, lane), 128 lanes
-each.  ``descriptors`` are those of A, if A is in shared memory, and of B.  ``shared``
-begins with the byte at address 0, and ``shared_size`` is at most 2**18.  ``metadata``
-is one register.  ``selectors`` are ``scale-d``, where 0 says that the old D is not
-added, and the sparsity selector, whose bits above the legal values are ignored.  What
-the instruction does not have is not read and may be null.  D must not overlap the
-others.
+each.  The last two numbers say that for ``d``: 128 and 32 words from a register or a
+warp to the next.  If the function computes ``in_place``, they may be others, and D can
+stay where the warps have it.  ``descriptors`` are those of A, if A is in shared
+memory, and of B.  ``shared`` begins with the byte at address 0, and ``shared_size`` is
+at most 2**18.  ``metadata`` is one register.  ``selectors`` are ``scale-d``, where 0
+says that the old D is not added, and the sparsity selector, whose bits above the legal
+values are ignored.  What the instruction does not have is not read and may be null.
+D must not overlap the others.
 
 The result is 0, or
 
@@ -35,11 +38,11 @@ from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall
 from fragmenta.execution.mma import numeric_model
-from fragmenta.execution.warp_floors import form_of, kernels_of
-from fragmenta.execution.warp_operands import Given, Side, from_registers
+from fragmenta.execution.warp_floors import floors_compute, form_of, kernels_of
+from fragmenta.execution.warp_operands import Given, Side, Steps, from_registers
 from fragmenta.execution.warpgroup_shared import Shared, from_shared
 from fragmenta.execution.wgmma import check_immediates
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import WARP, Instruction
 from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.isa.target import chosen_target
 from fragmenta.jit.compiler import Traced, pointer
@@ -47,6 +50,9 @@ from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, select
 from fragmenta.shared.descriptor import MAJORS
 
 SELECTORS = ("scale_d", "selector")
+
+#: The steps of D in the order (register, lane).
+IN_ORDER = 4 * WARP, WARP
 
 
 class WarpgroupFunction:
@@ -66,12 +72,19 @@ class WarpgroupFunction:
     """
 
     def __init__(
-        self, op: Instruction, target: str, ways: Ways, traced: Traced
+        self,
+        op: Instruction,
+        target: str,
+        ways: Ways,
+        traced: Traced,
+        in_place: bool,
     ) -> None:
         self.op = op
         self.target = target
         self.ways = ways
         self.traced = traced
+        #: Whether the steps of D may be others than ``IN_ORDER``.
+        self.in_place = in_place
 
     @property
     def address(self) -> int:
@@ -86,6 +99,7 @@ class WarpgroupFunction:
         shared: NDArray[np.uint8],
         metadata: NDArray[np.uint32] | None = None,
         selectors: NDArray[np.int64] | None = None,
+        steps: tuple[int, int] = IN_ORDER,
     ) -> int:
         """Add to D; the result says whether it could, as the module describes.
 
@@ -103,6 +117,7 @@ class WarpgroupFunction:
             shared.size,
             nothing if metadata is None else metadata,
             selectors,
+            *steps,
         )
         return result
 
@@ -145,11 +160,13 @@ def _function(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
         "shared_size": I64,
         "metadata": pointer(I32),
         "selectors": pointer(I64),
+        "register_step": I64,
+        "warp_step": I64,
     }
     trace = partial(_trace, op, model, ways)
     calls = kernels_of(op, model)
     traced = Traced("warpgroup", parameters, trace, returns=I32, calls=calls)
-    return WarpgroupFunction(op, target, ways, traced)
+    return WarpgroupFunction(op, target, ways, traced, floors_compute(op, model))
 
 
 def _trace(
@@ -164,6 +181,7 @@ def _trace(
     size: Value,
     metadata: Memory,
     selectors: Memory,
+    *steps: Value,
 ) -> Value:
     status = code.variable(code.constant(0, I32))
     shared = Shared(memory, size, status)
@@ -182,7 +200,8 @@ def _trace(
     side_b = in_shared("b", last, ways.imm_scale_b, ways.trans_b)
     chosen = {"selector": selectors[1]} if op.sparse else {}
     kept = select(selectors[0] == 0, code.constant(0, I32), -1)
-    given = Given(op, model, side_a, side_b, d, d, metadata, chosen, kept)
+    where = Steps(*steps)
+    given = Given(op, model, side_a, side_b, d, d, metadata, chosen, kept, where)
     with code.when(status.value == 0):
         status.value = form_of(op, model)(code, given)
     return status.value

@@ -62,6 +62,8 @@ class Form(Record):
     def _write(self) -> None:
         of, scale = self.located, self.located.scale_d
         self.words[layout.FORM_A_SHARED >> 2] = not of.ways.a_from_registers
+        in_place = self._function.in_place and _consecutive(self._d)
+        self.words[layout.FORM_IN_PLACE >> 2] = in_place
         self.words[layout.FORM_D_COUNT >> 2] = self._d.size
         self.words[layout.FORM_INPUT_COUNT >> 2] = self._inputs.size
         self.words[layout.FORM_SCALE_D_CONSTANT >> 2] = scale.constant & 1
@@ -149,6 +151,11 @@ class Forms:
 # ── registers ───────────────────────────────────────────────────────────────
 
 
+def _consecutive(offsets: NDArray[np.int64]) -> bool:
+    """Whether registers of a warp follow each other."""
+    return bool((np.diff(offsets) == 4 * LANES).all())
+
+
 class Registers:
     """Some registers of 32 bits of one warp."""
 
@@ -159,7 +166,7 @@ class Registers:
         first = int(places[0])
         #: A view of them, if one follows the other.
         self._view: NDArray[np.uint32] | None = None
-        if (np.diff(places) == LANES).all():
+        if _consecutive(np.array(offsets, np.int64)):
             self._view = words[first : first + places.size * LANES].reshape(self._shape)
         self._lines = words.reshape(-1, _LINE)
         self._places = (places // _LINE)[:, None] + np.arange(LANES // _LINE)
@@ -256,4 +263,6 @@ class Bound(Record):
             size,
             self._metadata,
             product + layout.PRODUCT_SCALE_D,
+            WARPS * LANES,
+            LANES,
         )

@@ -135,6 +135,7 @@ FORM_SCALE_D_NEGATED: Final = 84  #: i32
 FORM_SELECTOR: Final = 88  #: i64: the sparsity selector
 FORM_KNOWN: Final = 96  #: 2 pointers to KNOWN x i64: descriptors that are in bounds
 FORM_OBSERVER: Final = 112  #: pointer to what the observer keeps of the form
+FORM_IN_PLACE: Final = 120  #: i32: whether D may be computed where the warps have it
 FORM_BYTES: Final = 128
 
 KNOWN: Final = 256

@@ -190,19 +190,39 @@ class Ready(NamedTuple):
             _long(code, self.product, layout.PRODUCT_SCALE_D).raw,
         ]
 
+    def where(self, in_place: Value, values: Raw) -> list[Raw]:
+        """Where D is, and the steps in words from a register or a warp to the next."""
+        code, b = self.code, self.code.builder
+        warps = field(code, self.group, layout.GROUP_WARPS, POINTER)
+        places = _long(code, pointer_at(code, self.form, layout.FORM_D), 0)
+        first = b.gep(warps[0].raw, [places[0].raw])
+        number, next_one = (Value(b, b.ptrtoint(warps[w].raw, I64)) for w in (0, 1))
+        apart = (next_one - number) >> 2
+        return [
+            b.bitcast(b.select(in_place.raw, first, values), I32.as_pointer()),
+            select(in_place, apart.lift(LANES), WARPS * LANES).raw,
+            select(in_place, apart, LANES).raw,
+        ]
+
     def multiply(self) -> Value:
-        """Call the machine code; 0 if it could compute D."""
+        """Call the machine code; 0 if it could compute D.
+
+        Otherwise the launch ends with an error, and nobody reads D.
+        """
         code, b = self.code, self.code.builder
         function = pointer_at(code, self.form, layout.FORM_FUNCTION)
         values = pointer_at(code, self.bundle, layout.BUNDLE_VALUES)
         d = layout.FORM_D, layout.FORM_D_COUNT
-        with code.when(~self.late):
+        in_place = _word(code, self.form, layout.FORM_IN_PLACE)[0] != 0
+        copied = ~self.late & ~in_place
+        with code.when(copied):
             _each_warp(code, self.group, self.form, d, values)
-        given = [b.bitcast(values, I32.as_pointer()), *self.operands()]
+        where = self.where(~self.late & in_place, values)
+        given = [where[0], *self.operands(), *where[1:]]
         kind = ir.FunctionType(I32, [each.type for each in given])
         call = b.bitcast(function, kind.as_pointer())
         status = Value(b, b.call(call, given))
-        with code.when(~self.late & (status == 0)):
+        with code.when(copied & (status == 0)):
             _each_warp(code, self.group, self.form, d, values, back=True)
         return status
 
