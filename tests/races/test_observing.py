@@ -61,6 +61,7 @@ class Kept:
                             for rank in range(observer.order.plan.blocks)
                         ],
                         "mbarriers": {k: v.tobytes() for k, v in rows.items()},
+                        "cluster": observer.cluster_clocks.raw[8:].tobytes(),
                         "shadow": observer.shared.memory.tobytes(),
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),

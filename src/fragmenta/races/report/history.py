@@ -80,6 +80,8 @@ _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
     "done": lambda _, copy, *rest: (copy,),
     "waited": lambda _, until, read, *rest: ("bulk", until, bool(read)),
     "multiplied": lambda _, until, *rest: (until,),
+    "cluster arrive": lambda _, phase, *rest: (phase,),
+    "cluster wait": lambda _, phase, *rest: (phase,),
 }
 """What the numbers mean that compiled code writes, by what is noted.
 
