@@ -37,7 +37,7 @@ from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
-from fragmenta.units.copy_groups import Arrival
+from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.lane_copies import WarpCopy
@@ -78,10 +78,19 @@ def functions(part: str) -> dict[int, int]:
 
 
 _LOADED: list[Functions] = []
+_COPIES = {("cp", "async"), ("cp", "reduce")}
+"""How copies begin that are tasks of machine code."""
 
 
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
+
+
+def _copy_epoch(warp: Warp) -> int:
+    """The epoch of the ``cp.async`` of a warp, whoever keeps their groups."""
+    kept = warp.block.groups.get(warp.number)
+    found = kept or LaneGroups(warp.block.lane_groups(warp.number))
+    return found.epoch
 
 
 class Observer(TensorObserver):
@@ -144,7 +153,7 @@ class Observer(TensorObserver):
             found |= functions("clusters")
         if has_products and not machine.strict:
             found |= functions("products")
-        if any("bulk" in each.words for each in machine.events):
+        if any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
         self.functions = found
@@ -401,7 +410,7 @@ class Observer(TensorObserver):
         if copy.completes == "mbarrier":
             agents = [(e.agent, e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
-            epoch = warp.block.groups[number].epoch
+            epoch = _copy_epoch(warp)
             agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
             epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
@@ -441,7 +450,7 @@ class Observer(TensorObserver):
 
     def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups[number].epoch
+        epoch = _copy_epoch(warp)
         who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
@@ -534,10 +543,9 @@ class Observer(TensorObserver):
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
-        queue = warp.block.groups[warp.number]
         arrival.clock = self.order.new_clock()
         agent = self.order.agent("cp.async", warp.block.rank, warp.number)
-        know(arrival.clock, agent, queue.epoch)
+        know(arrival.clock, agent, _copy_epoch(warp))
 
     # ── products ────────────────────────────────────────────────────────────
 
