@@ -141,7 +141,7 @@ WAIT = """and.b32 %r6, %r4, 1;
 WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], %r6; @!%p4 bra WAIT;"""
 CLEAN = {
     "groups": "cp.async.wait_group 1; cp.async.wait_group 0;",
-    "more groups than there are": "cp.async.wait_group 7; cp.async.wait_group 0;",
+    "more groups than there are": "cp.async.wait_group 3; cp.async.wait_group 0;",
     "all": "cp.async.ca.shared.global [%r1+4096], [%rd6], 4; cp.async.wait_all;",
     "an mbarrier": "cp.async.mbarrier.arrive.noinc.shared.b64 [bar];" + WAIT,
 }
@@ -151,6 +151,7 @@ OTHERS = {
     cp.async.wait_all;""",
     "nothing": "",
     "too few": "cp.async.wait_group 1;",
+    "none of two groups": "cp.async.wait_group 3;",
     "nothing at last": "cp.async.wait_all; cp.async.cg.shared.global [%r1], [%rd6], 16;",
     "more than are kept": "cp.async.commit_group;" * 20 + "cp.async.wait_group 3;",
     "some lanes": "@%p6 cp.async.wait_group 0; cp.async.wait_group 0;",
@@ -169,6 +170,7 @@ OTHERS = {
 WRONG = (
     "nothing",
     "too few",
+    "none of two groups",
     "nothing at last",
     "a source that others write",
 )
