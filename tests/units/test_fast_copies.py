@@ -11,7 +11,9 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import Error
+from fragmenta.units.copy_groups import Queue
 from fragmenta.units.machine import Machine
+from fragmenta.units.work import done_at_once
 from tests.simt.kernels import kernel
 
 WORDS = 2048
@@ -540,6 +542,18 @@ def test_what_is_wrong_with_cp_async_is_said_in_the_same_words(
         used.launch(1, 64, given, schedule="lazy", watch=False)
 
     assert isinstance(both(run, calls, "cp.async").outcome, str)
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_a_wait_leaves_out_the_newest_groups(count: int) -> None:
+    for left in range(count + 4):
+        queue = Queue()
+        for site in range(count):
+            queue.add(1, done_at_once(site))
+            queue.commit(1)
+        found, bound = queue.waited(1, left)
+        kept = max(count - left, 0)
+        assert ([each.site for each in found], bound) == (list(range(kept)), kept)
 
 
 # ── hints ───────────────────────────────────────────────────────────────────

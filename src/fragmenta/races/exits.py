@@ -10,7 +10,8 @@ from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
 from fragmenta.races.order import knows
 from fragmenta.races.shadow.layout import SET, unpack
-from fragmenta.units.copy_groups import Queue
+from fragmenta.units.copy_events import lane_queue
+from fragmenta.units.copy_groups import LaneGroups, Queue
 from fragmenta.units.findings import Finding
 from fragmenta.units.machine import Block, Warp
 from fragmenta.units.warpgroups import Warpgroup
@@ -90,8 +91,10 @@ def _product(block: Block, number: int, warpgroup: Warpgroup) -> None:
 
 
 def _copies(observer: Observer, block: Block) -> None:
-    for number, queue in block.groups.items():
-        _copy(observer, block, number, queue)
+    for warp in block.warps:
+        kept = LaneGroups(block.lane_groups(warp.number))
+        if kept.there or warp.number in block.groups:
+            _copy(observer, block, warp.number, lane_queue(warp))
 
 
 def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role
+from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
@@ -36,7 +37,7 @@ from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
-from fragmenta.units.copy_groups import Arrival
+from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.lane_copies import WarpCopy
@@ -59,14 +60,15 @@ ALL = 0xFFFFFFFF
 def functions(part: str) -> dict[int, int]:
     """What answers the calls of fast paths, by ``PORT_...``: where each function is.
 
-    A part is ``mbarriers``, ``products`` or ``copies``.  It is loaded once: see
-    ``order.functions``.
+    A part is ``mbarriers``, ``clusters``, ``products`` or ``copies``.  It is loaded
+    once: see ``order.functions``.
     """
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import copies, observing, products
+    from fragmenta.races.shadow import cluster_phases, copies, observing, products
 
     routines, linked = {
         "mbarriers": (observing.ROUTINES, ()),
+        "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
     }[part]
@@ -76,10 +78,19 @@ def functions(part: str) -> dict[int, int]:
 
 
 _LOADED: list[Functions] = []
+_COPIES = {("cp", "async"), ("cp", "reduce")}
+"""How copies begin that are tasks of machine code."""
 
 
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
+
+
+def _copy_epoch(warp: Warp) -> int:
+    """The epoch of the ``cp.async`` of a warp, whoever keeps their groups."""
+    kept = warp.block.groups.get(warp.number)
+    found = kept or LaneGroups(warp.block.lane_groups(warp.number))
+    return found.epoch
 
 
 class Observer(TensorObserver):
@@ -115,7 +126,7 @@ class Observer(TensorObserver):
         self.offsets: dict[tuple[int, int], int] = {}
         """Where the mbarriers are, by rank and slot."""
         self.mbarrier_clocks = MbarrierClocks(self.order)
-        self.barrier: dict[int, Clock] = {}
+        self.cluster_clocks = ClusterClocks(self.order)
         self.ledgers = []
         self._epochs = [self.order.epochs(block.rank) for block in blocks]
         for block in blocks:
@@ -126,6 +137,7 @@ class Observer(TensorObserver):
             head = self.order.head(block.rank, np.int64)
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
+            head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -137,9 +149,11 @@ class Observer(TensorObserver):
         # With strict rules, each warp has to know of the part of A that it reads.
         has_products = any(each.words[0] == "wgmma" for each in machine.events)
         found = dict(functions("mbarriers"))
+        if any(each.words[:2] == ("barrier", "cluster") for each in machine.events):
+            found |= functions("clusters")
         if has_products and not machine.strict:
             found |= functions("products")
-        if any("bulk" in each.words for each in machine.events):
+        if any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
         self.functions = found
@@ -189,7 +203,7 @@ class Observer(TensorObserver):
         self.registers_watch.begin()
         self.begin_tensor()
         self.offsets.clear()
-        self.barrier.clear()
+        self.cluster_clocks.begin()
         if len(self.ledgers) > 1:
             for ledger in self.ledgers:
                 ledger.cluster(self.cluster.number)
@@ -396,7 +410,7 @@ class Observer(TensorObserver):
         if copy.completes == "mbarrier":
             agents = [(e.agent, e.phase) for e in copy.mbarriers]
         elif copy.completes == "async_group":
-            epoch = warp.block.groups[number].epoch
+            epoch = _copy_epoch(warp)
             agents = [(self.order.agent("cp.async", rank, number), epoch)]
         else:
             epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
@@ -436,7 +450,7 @@ class Observer(TensorObserver):
 
     def _cp_async(self, step: Step, copy: WarpCopy, clock: Clock) -> None:
         (warp, event, _), rank, number = step, step.warp.block.rank, step.warp.number
-        epoch = warp.block.groups[number].epoch
+        epoch = _copy_epoch(warp)
         who = self.order.agent("cp.async", rank, number), epoch
         for each in copy.goals:
             self._touch(event, copy, each, True, *who, clock)
@@ -529,10 +543,9 @@ class Observer(TensorObserver):
 
     def _copies_arrive(self, arrival: Arrival, warp: Warp) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
-        queue = warp.block.groups[warp.number]
         arrival.clock = self.order.new_clock()
         agent = self.order.agent("cp.async", warp.block.rank, warp.number)
-        know(arrival.clock, agent, queue.epoch)
+        know(arrival.clock, agent, _copy_epoch(warp))
 
     # ── products ────────────────────────────────────────────────────────────
 
@@ -593,26 +606,18 @@ class Observer(TensorObserver):
         """Lanes arrive at the barrier of the cluster."""
         (warp, event, lanes), phase = step, barrier.phase
         self.note("cluster arrive", warp, lanes, event, phase)
-        clock = self._released(step)
-        if clock is None:
-            return
-        if phase not in self.barrier:
-            self.barrier[phase] = self.order.new_clock()
-        self.order.merge(self.barrier[phase], clock)
+        self.cluster_clocks.publish(phase, self._released(step))
 
     def _cluster_waited(self, step: Step, waited: Waited) -> None:
         """Lanes have passed the barrier of the cluster."""
         (warp, event, lanes), phase = step, waited.until
         self.note("cluster wait", warp, lanes, event, phase)
-        clock = self.barrier.get(phase)
+        clock = self.cluster_clocks.at_end(phase)
         if clock is not None:
             self.learn(warp, lanes, clock)
-        for old in [each for each in self.barrier if each < phase - 1]:
-            del self.barrier[old]
         # fence.mbarrier_init and even a relaxed arrival: all blocks know them now.
-        for block in self.cluster.blocks:
-            for each in block.mbarriers.values():
-                each.public = each.public or each.fenced
+        blocks = self.cluster.blocks
+        self.cluster_clocks.passed(e for b in blocks for e in b.mbarriers.values())
 
     def fence(self, step: Step) -> None:
         """A fence, or an instruction that all lanes of a warp execute together."""
@@ -625,8 +630,10 @@ class Observer(TensorObserver):
             self.tensor_fence(step)
         elif "mbarrier_init" in words:
             own = self.order.agent("warp", rank, warp.number)
-            for each in warp.block.mbarriers.values():
-                each.fenced = each.fenced or each.birth[0] == own
+            made = [e for e in warp.block.mbarriers.values() if e.birth[0] == own]
+            for each in made:
+                each.fenced = True
+            self.cluster_clocks.fence(made)
         elif any(word.startswith("tensormap") for word in words):
             self.maps.fence(warp, event, lanes)
         elif "proxy" in words:

@@ -11,11 +11,13 @@ from functools import cached_property
 import numpy as np
 
 from fragmenta.shared.swizzles import exchanged
-from fragmenta.simt.layout import RANK_BITS
+from fragmenta.simt.layout import LANES, RANK_BITS
+from fragmenta.units.events import first, numbers
 from fragmenta.units.fast import task_layout as at
+from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Thread
 from fragmenta.units.records import Bytes, Record, Word
-from fragmenta.units.work import Copy, Range, Starts, pieces, ranks
+from fragmenta.units.work import Copy, Range, Starts, Work, pieces, ranks
 
 UNIT = 16
 
@@ -46,6 +48,24 @@ class TaskRecord(Record):
         return found
 
 
+class TaskLaneCopy(WarpCopy):
+    """A ``cp.async`` that machine code issued."""
+
+    def __init__(self, block: Block, memory: Bytes) -> None:
+        self.record = record = TaskRecord(memory)
+        self.members = record.lanes & 0xFFFFFFFF
+        Work.__init__(self, -1)
+        self.warp = block.warps[record.number]
+        self.thread = Thread(self.warp, first(self.members))
+        self.lanes = np.array(list(numbers(self.members)))
+        self.size = record.line
+        self.goal, self.count = (
+            record.words[place >> 2 : (place >> 2) + LANES][self.lanes].astype(np.int64)
+            for place in (at.TASK_GOALS, at.TASK_COUNTED)
+        )
+        self.source = np.array(record.long(at.TASK_SOURCES, LANES))[self.lanes]
+
+
 class TaskCopy(Copy):
     """A copy that machine code issued."""
 
@@ -56,7 +76,7 @@ class TaskCopy(Copy):
         lanes = record.lanes & 0xFFFFFFFF
         thread = Thread(block.warps[record.number], lanes.bit_length() - 1)
         super().__init__(block, thread, -1)
-        self.lanes = lanes
+        self.members = lanes
         self.mbarriers = [
             block.cluster.blocks[rank].mbarriers[record.mbarrier]
             for rank in ranks(record.signals)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fragmenta.races.shadow import layout
-from fragmenta.races.task_copies import TaskCopy
+from fragmenta.races.task_copies import TaskCopy, TaskLaneCopy
 from fragmenta.simt.compiled import address_of as callback_address
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.layout import EVENT_NUMBER
@@ -46,15 +46,17 @@ class TaskWatch:
         pool = observer.cluster.pool
         start = address - pool.address
         memory = pool.raw[start : start + at.TASK_RECORD]
-        rank = int(memory.view(np.int32)[at.TASK_RANK >> 2])
-        copy = TaskCopy(observer.cluster.blocks[rank], memory)
+        rank, kind = memory.view(np.int32)[[at.TASK_RANK >> 2, at.TASK_KIND >> 2]]
+        made: type[TaskCopy | TaskLaneCopy]
+        made = TaskLaneCopy if kind == at.LANE_COPY else TaskCopy
+        copy = made(observer.cluster.blocks[rank], memory)
         (where,) = copy.record.long(at.TASK_EVENT)
         number = ctypes.c_int32.from_address(where + EVENT_NUMBER).value
         event, warp = observer.machine.events[number], copy.thread.warp
         try:
-            observer.issue(Step(warp, event, copy.lanes), copy)
+            observer.issue(Step(warp, event, copy.members), copy)
         except BaseException as error:  # an interrupt, too: compiled code drops it
-            observer.machine.failed(error, warp, event.site, copy.lanes)
+            observer.machine.failed(error, warp, event.site, copy.members)
             return
         copy.record.longs[at.TASK_OBSERVED >> 3] = copy.number
         self._rows[copy.record.index] = copy.clock

@@ -83,7 +83,7 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
     """Issue ``cp.async`` for the lanes of a warp."""
     copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
-    _queue(warp).add(lanes, copy)
+    lane_queue(warp).add(lanes, copy)
     cluster.port.issue(Step(warp, event, lanes), copy)
     cluster.start(copy)
     return lanes
@@ -92,7 +92,7 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
 # ── groups ──────────────────────────────────────────────────────────────────
 
 
-def _queue(warp: Warp) -> Queue:
+def lane_queue(warp: Warp) -> Queue:
     """The groups of ``cp.async`` of a warp; machine code keeps them no longer."""
     block = warp.block
     if warp.number not in block.groups:
@@ -120,7 +120,7 @@ def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
 @carries_out("cp.async.commit_group")
 def commit_group(warp: Warp, event: Event, lanes: int) -> int:
     """Close a group of ``cp.async``."""
-    queue = _queue(warp)
+    queue = lane_queue(warp)
     _done_already(warp, event, lanes, queue)
     queue.commit(lanes)
     return lanes
@@ -135,7 +135,7 @@ def bulk_commit_group(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _wait(warp: Warp, event: Event, lanes: int, left: int) -> int:
-    tasks, bound = _queue(warp).waited(lanes, left)
+    tasks, bound = lane_queue(warp).waited(lanes, left)
     for task in tasks:
         task.finish()
     waited = Waited("async_group", bound)
@@ -184,7 +184,7 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
             found.pending += count
         count = possible(warp, event, members, found, count)
         found.write()
-        queue = _queue(warp)
+        queue = lane_queue(warp)
         _done_already(warp, event, members, queue)
         queue.mark()
         queue.unwaited = 0  # a wait for the mbarrier waits for them, too

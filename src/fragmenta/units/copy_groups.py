@@ -12,8 +12,8 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.machine import Thread
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.records import Flag, Record, Word
-from fragmenta.units.tasks import Pool
-from fragmenta.units.work import Work
+from fragmenta.units.tasks import Pool, Task
+from fragmenta.units.work import Work, done_at_once
 
 
 class Arrival(Work):
@@ -60,18 +60,46 @@ class LaneGroups(Record):
     """Whether Python keeps them."""
     epoch = Word(at.LANES_MARKS)
     began = Word(at.LANES_BEGAN)
+    unwaited = Word(at.LANES_UNWAITED)
+    issued = Word(at.LANES_ISSUED)
     _mask = Word(at.LANES_MASK)
+    _open = Word(at.LANES_OPEN)
+    _site = Word(at.LANES_SITE)
+
+    @property
+    def site(self) -> int:
+        """The instruction of the last copy; -1 if there was none."""
+        return self._site - 1
 
     @property
     def mask(self) -> int:
         """The lanes that close them."""
         return self._mask & 0xFFFFFFFF
 
+    @property
+    def open(self) -> int:
+        """The lanes with copies in the open group."""
+        return self._open & 0xFFFFFFFF
+
     def began_in(self, group: int) -> int:
         """The epoch in which a group began; 0 if that is too long ago."""
         if group < self.groups - at.GROUPS:
             return 0
         return int(self.words[(at.LANES_BEGUN >> 2) + group % at.GROUPS])
+
+    def copies_before(self, group: int) -> int:
+        """How many copies there were before a group; 0 if that is too long ago."""
+        if group <= max(self.groups - at.GROUPS, 0):
+            return 0
+        return int(self.words[(at.LANES_ENDS >> 2) + (group - 1) % at.GROUPS])
+
+    def copies_of(self, group: int, left: Sequence[Task]) -> list[Work]:
+        """The copies of a group; ``left`` are all that are not done."""
+        last = group == self.groups
+        end = self.issued if last else self.copies_before(group + 1)
+        here: list[Work] = [each for each in left if each.group == group]
+        done = end - self.copies_before(group) - len(here)
+        return here + [done_at_once(self.site) for _ in range(done)]
 
 
 class Queue:
@@ -96,12 +124,14 @@ class Queue:
         if taken or not record.there:
             return
         tasks = pool.grouped(record.address, record.groups + 1)
-        self.open = [(e.lanes, e) for e in tasks if e.group == record.groups]
+        lanes = record.open
+        for each in record.copies_of(record.groups, tasks):
+            self.open.append((each.lanes if isinstance(each, Task) else lanes, each))
         for group in range(record.first, record.groups):
-            some: list[Work] = [each for each in tasks if each.group == group]
+            some = record.copies_of(group, tasks)
             self.closed.append((record.began_in(group), record.mask, some))
         self.epoch, self.began = record.epoch, record.began
-        self.unwaited = len(tasks)
+        self.unwaited, self.last_site = record.unwaited, record.site
 
     def add(self, lanes: int, task: Work) -> None:
         """Add a copy that lanes have issued."""
@@ -128,7 +158,7 @@ class Queue:
         Also the first epoch that they do not wait for.
         """
         mine = [each for each in self.closed if each[1] & lanes]
-        keep = mine[len(mine) - left :] if left else []
+        keep = mine[max(len(mine) - left, 0) :]
         done = mine[: len(mine) - len(keep)]
         found = [task for _, _, tasks in done for task in tasks]
         bound = keep[0][0] if keep else self.began

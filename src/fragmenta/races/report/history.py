@@ -61,8 +61,13 @@ def _product(number: int, agent: int, group: int, *_: int) -> tuple[Any, ...]:
 def _copy(
     number: int, agents: int, epoch: int, place: int, moved: int
 ) -> tuple[Any, ...]:
-    """A load that one mbarrier counts; without one, a store in a group."""
+    """A load that one mbarrier counts; without one, a store in a group.
+
+    For ``cp.async``, the place is -2 less the rank.
+    """
     first, second = agents & 0xFFFFFFFF, agents >> 32
+    if place < -1:
+        return [(first, epoch)], number, (), moved, (-2 - place,)
     if place < 0:
         both = [(first, epoch), (second, epoch)]
         return both, number, (), moved, (-1,) if moved else ()
@@ -78,8 +83,14 @@ _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
     "product": _product,
     "copy": _copy,
     "done": lambda _, copy, *rest: (copy,),
-    "waited": lambda _, until, read, *rest: ("bulk", until, bool(read)),
+    "waited": lambda _, until, how, *rest: (
+        "cp.async" if how == log.LANES_WAITED else "bulk",
+        until,
+        how == 1,
+    ),
     "multiplied": lambda _, until, *rest: (until,),
+    "cluster arrive": lambda _, phase, *rest: (phase,),
+    "cluster wait": lambda _, phase, *rest: (phase,),
 }
 """What the numbers mean that compiled code writes, by what is noted.
 

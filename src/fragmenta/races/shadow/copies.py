@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Memory, Value, convert, larger, select
-from fragmenta.races.shadow import layout, notes, shared_memory
+from fragmenta.races.shadow import lane_copies, layout, notes, shared_memory
 from fragmenta.races.shadow.global_copies import informed, rows_of
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.notes import Noting
@@ -190,19 +190,25 @@ def _copy(seen: Seen) -> None:
         done.value = copy.load()
     with code.when(copy.is_usual(at.STORE)):
         done.value = copy.store()
+    kind = seen.word(at.TASK_KIND)[0]
+    with code.when(kind == at.LANE_COPY):
+        done.value = lane_copies.copied(seen, _row(seen))
+    with code.when(kind == at.ARRIVAL):
+        rank = first_lane(seen.word(at.TASK_SIGNALS)[0])
+        lane_copies.arrives(seen, _row(seen), _mbarrier(seen, rank))
+        done.value = code.constant(1, I32)
     with code.when(done.value == 0):
         function = seen.head.pointer(layout.HEAD_ASK_COPY)
         b.call(b.bitcast(function, _ASK.as_pointer()), [seen.about])
 
 
 def _copied(seen: Seen) -> None:
-    """A copy is done."""
+    """A copy is done; what only arrives has no number."""
     none, zero = (seen.lanes.lift(number) for number in (-1, 0))
-    notes.add(
-        seen.code,
-        seen.head,
-        Noting(seen.time, "done", zero, none, zero, none, zero, (_number(seen)[0],)),
-    )
+    number = _number(seen)[0]
+    note = Noting(seen.time, "done", zero, none, zero, none, zero, (number,))
+    with seen.code.when(number >= 0):
+        notes.add(seen.code, seen.head, note)
 
 
 def _signal(seen: Seen) -> None:
@@ -251,5 +257,6 @@ ROUTINES = {
     units.PORT_COPIED: observing("watch.port.copied", _copied),
     units.PORT_SIGNAL: observing("watch.port.signal", _signal),
     units.PORT_GROUP: observing("watch.port.group", _group),
+    units.PORT_LANES: lane_copies.LANES_ROUTINE,
 }
 """What answers the calls of the port."""

@@ -34,7 +34,7 @@ from fragmenta.simt import layout as engine
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.units.fast import task_layout as at
 
-_Do = Callable[[Value], None]
+Do = Callable[[Value], None]
 WHOLE = 0b1111
 """All bytes of a word."""
 
@@ -169,7 +169,7 @@ class Rows(NamedTuple):
 
         self._each(words, one)
 
-    def _each(self, words: _Do, one: _Do) -> None:
+    def _each(self, words: Do, one: Do) -> None:
         """Do something for all words: for vectors, and for what is left of a row."""
         code, seen = self.seen.code, self.seen
         counts, steps = seen.long(at.TASK_COUNTS), seen.long(at.TASK_STEPS)

@@ -188,6 +188,7 @@ HEAD_TASKS = 240  #: pointer to a row for each task: what its issuer knew
 HEAD_ASK_COPY = 248  #: pointer to Python: it observes the issue of a copy
 HEAD_TOLD = 256  #: pointer to a byte: whether the group knows of others
 HEAD_CHANGED_MAPS = 264  #: i32: whether the kernel has changed a tensor map
+HEAD_PHASES = 272  #: pointer to the clocks of the cluster's barrier
 HEAD_BYTES = 320
 
 # The clocks of a warp.
@@ -203,6 +204,14 @@ STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 CLOCK_PHASE = 0  #: i32: the phase it is about
 CLOCK_WAITING = 4  #: i32: lanes that arrived in some phase and did not pass yet
 CLOCK_ROW = 64
+
+# The clocks of the barrier of a cluster: phase x has the row x % PHASES.
+PHASES = 4
+PHASES_FENCED = 0  #: pointer to the records of mbarriers fenced since lanes last passed
+PHASES_FENCED_COUNT = 8  #: i64: how many these are
+PHASES_NUMBERS = 64  #: 4 x i64: the phase that each row is about
+PHASES_KNOWN = 96  #: 4 x i32: whether it holds anything
+PHASES_ROWS = 128
 
 # Sets of readers: each is a record and the set without it.
 CELLS = 1 << 15

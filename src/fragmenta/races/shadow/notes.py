@@ -47,6 +47,8 @@ WHATS = (
 """What a note is about; a record has the number."""
 MOST = 20_000
 """Notes of one cluster; what happens later is not noted."""
+LANES_WAITED = 2
+"""What a note of a wait for ``cp.async`` says; for bulk copies, if they were read."""
 COUNT = 0  #: i64: how many there are
 NOTES_AT = 64
 LOG_BYTES = NOTES_AT + MOST * NOTE.itemsize

@@ -162,7 +162,15 @@ def _release(seen: Seen) -> None:
     """Lanes arrive at an mbarrier, whose phase is not over yet."""
     code, head, known = seen.code, seen.head, seen.word(units.MBARRIER_KNOWN)
     mark_used(code, head, seen.about)
-    row = seen.row(units.MBARRIER_CLOCK)
+    publish_at(seen, seen.row(units.MBARRIER_CLOCK), known)
+    # What lanes did before has an earlier epoch than this.
+    phase = seen.long(units.MBARRIER_PHASE)[0]
+    seen.note("arrive", seen.lanes, _place(seen), phase)
+
+
+def publish_at(seen: Seen, row: Memory, known: Memory) -> None:
+    """Lanes arrive at a barrier: add to its clock, which may hold nothing yet."""
+    code, head = seen.code, seen.head
     flags = field(code, seen.event, units.EVENT_FLAGS, I32)[0]
     relaxed = (flags & units.RELAXED) != 0
     with code.when(relaxed):
@@ -178,9 +186,6 @@ def _release(seen: Seen) -> None:
             publish(seen.clocks, seen.lanes, seen.live, spare)
             merge(code, head, row, spare)
         known[0] = known[0].lift(1)
-    # What lanes did before has an earlier epoch than this.
-    phase = seen.long(units.MBARRIER_PHASE)[0]
-    seen.note("arrive", seen.lanes, _place(seen), phase)
 
 
 def _publish_fence(seen: Seen, row: Memory, known: Memory) -> None:

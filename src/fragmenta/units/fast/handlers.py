@@ -152,7 +152,7 @@ def _lane_copy(words: tuple[str, ...], count: int) -> Handler | None:
     if more > 4 or not {"ca", "cg"} & {*words}:
         return None
     order = (0, 1, 2, 3) if more > 3 else (0, 1, 2)
-    return Handler(lane_copies.COPY, 0, order, _LANES)
+    return Handler(lane_copies.COPY, 0, order, (*_LANES, *_COPIED))
 
 
 def _lanes_commit(words: tuple[str, ...], count: int) -> Handler | None:
@@ -162,13 +162,14 @@ def _lanes_commit(words: tuple[str, ...], count: int) -> Handler | None:
 def _lanes_wait(words: tuple[str, ...], count: int) -> Handler | None:
     every = "wait_all" in words
     order = () if every else (0,)
-    return Handler(lane_copies.WAIT, lane_copies.ALL * every, order, _LANES)
+    calls = *_LANES, *_COPIED
+    return Handler(lane_copies.WAIT, lane_copies.ALL * every, order, calls)
 
 
 def _lanes_arrive(words: tuple[str, ...], count: int) -> Handler | None:
     flags = lane_copies.GENERIC * (not any(word[:6] == "shared" for word in words))
     flags |= lane_copies.NO_INCREMENT * ("noinc" in words)
-    return Handler(lane_copies.ARRIVE, flags, (0,), _LANES)
+    return Handler(lane_copies.ARRIVE, flags, (0,), (*_LANES, *_SIGNALS))
 
 
 def _cluster_arrive(words: tuple[str, ...], count: int) -> Handler | None:

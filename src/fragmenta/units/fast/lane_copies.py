@@ -51,6 +51,10 @@ class _Queue:
         number = convert(step.number, I64) * at.LANES_RECORD
         self.record: Raw = b.gep(queues, [number.raw])
         step.require(self.word(at.QUEUE_WORK)[0] == 0)
+        # An observer has recorded the copies that compiled code makes at once.
+        schedule = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0]
+        observed = step.long(step.cluster, layout.CLUSTER_PORT)[0] != 0
+        step.require(~observed | (schedule == layout.LAZY))
 
     def word(self, offset: int) -> Memory:
         """A word of the record."""
@@ -66,12 +70,39 @@ class _Queue:
         """Begin a new epoch."""
         marks = self.word(at.LANES_MARKS)
         marks[0] = marks[0] + 1
+        self.step.observe(layout.PORT_LANES, self.record, -1)
+
+    def add(self) -> None:
+        """Add a copy to the open group."""
+        open_ = self.word(at.LANES_OPEN)
+        open_[0] = open_[0] | self.step.lanes
+        for each in (at.LANES_UNWAITED, at.LANES_ISSUED):
+            self.word(each)[0] = self.word(each)[0] + 1
+        site = self.step.word(self.step.event, layout.EVENT_SITE)[0]
+        self.word(at.LANES_SITE)[0] = site + 1
+
+    def wait(self, bound: Value) -> None:
+        """Lanes have waited for the groups before a bound."""
+        groups = self.word(at.QUEUE_EPOCH)[0]
+        last, first = (
+            convert(each & (at.GROUPS - 1), I64) for each in (bound - 1, bound)
+        )
+        some = bound > self.word(at.QUEUE_WAITED)[0]
+        retired, left = self.word(at.LANES_RETIRED), self.word(at.LANES_UNWAITED)
+        now = select(some, self.word(at.LANES_ENDS)[last], retired[0])
+        left[0] = left[0] - (now - retired[0])
+        retired[0] = now
+        self.word(at.QUEUE_WAITED)[0] = bound
+        began = self.word(at.LANES_BEGAN)[0], self.word(at.LANES_BEGUN)[first]
+        until = convert(select(bound == groups, *began), I64)
+        self.step.observe(layout.PORT_LANES, self.record, until)
 
     def commit(self) -> None:
         """Close the open group; all was asked for."""
         groups, began = self.word(at.QUEUE_EPOCH), self.word(at.LANES_BEGAN)
         place = convert(groups[0] & (at.GROUPS - 1), I64)
         self.word(at.LANES_BEGUN)[place] = began[0]
+        self.word(at.LANES_ENDS)[place] = self.word(at.LANES_ISSUED)[0]
         groups[0] = groups[0] + 1
         self.mark()
         began[0] = self.word(at.LANES_MARKS)[0]
@@ -114,6 +145,7 @@ def _copy(step: Step) -> Value:
     where = segment(code, step.block, address)
     good = inside(where, source, count) & ((source & (size - 1)) == 0)
     step.require((_lanes_where(step, good) & reading) == reading)
+    issue.longs({at.TASK_FIRST: select(some, address, 0)})
     issue.words({at.TASK_LINE: size, at.TASK_BYTES: 0, at.TASK_RANKS: 0})
     for place, numbers in (
         (at.TASK_GOALS, convert(offset, I32)),
@@ -125,8 +157,7 @@ def _copy(step: Step) -> Value:
         code.builder.store(numbers.raw, put).align = 64
     pointer = code.builder.ptrtoint(queue.record, I64)
     issue.task.long(at.TASK_QUEUE)[0] = Value(code.builder, pointer)
-    open_ = queue.word(at.LANES_OPEN)
-    open_[0] = open_[0] | step.lanes
+    queue.add()
     return issue.issue()
 
 
@@ -174,7 +205,7 @@ def _wait(step: Step) -> Value:
     bound = select(every | (left == 0), groups, kept)
     nothing = groups.lift(0)
     call(code, FINISHED, step.cluster, queue.record, bound.raw, nothing.raw)
-    waited[0] = bound
+    queue.wait(bound)
     return step.lanes
 
 
@@ -192,6 +223,7 @@ def _arrive(step: Step) -> Value:
     mbarrier.bits[0] = mbarrier.packed()
     queue.mark()
     queue.word(at.QUEUE_THERE)[0] = count.lift(1)
+    queue.word(at.LANES_UNWAITED)[0] = count.lift(0)  # the mbarrier waits for them
     rank = convert(convert(address, I64, signed=False) >> RANK_BITS, I32)
     issue.words(
         {

@@ -172,13 +172,14 @@ PORT_SIGNAL: Final = 88  #: it signals; the task, and where the mbarrier's recor
 PORT_GROUP: Final = 96  #: lanes waited; their groups, and the first not waited for
 PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its phase
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
-PORT_LANES: Final = 120  #: a warp issues ``cp.async``, or waits for it
+PORT_LANES: Final = 120  #: lanes waited for ``cp.async``; their groups, and the epoch
 PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
 event and lanes of a copy are those that issued it.  At a wait for groups, the flags of
-the event say whether the sources had to be read only."""
+the event say whether the sources had to be read only.  For groups of ``cp.async``, the
+number is the first epoch that was not waited for; -1 if a new epoch begins."""
 
 # ── an event ────────────────────────────────────────────────────────────────
 

@@ -107,8 +107,15 @@ LANES_MARKS: Final = 16  #: i32: the epoch of the observer: groups and arrivals
 LANES_BEGAN: Final = 20  #: i32: that in which the open group began
 LANES_MASK: Final = 24  #: i32: the lanes that close groups; 0: none was closed
 LANES_OPEN: Final = 28  #: i32: the lanes with copies in the open group
+LANES_UNWAITED: Final = 32  #: i32: copies that no lane has waited for
+LANES_ISSUED: Final = 36  #: i32: all copies
+LANES_RETIRED: Final = (
+    40  #: i32: how many there were at the end of the last group waited for
+)
+LANES_SITE: Final = 44  #: i32: the instruction of the last copy, plus 1
 LANES_BEGUN: Final = 64  #: 16 x i32: the epochs in which the last groups began
-LANES_RECORD: Final = 128
+LANES_ENDS: Final = 128  #: 16 x i32: how many copies there were at their ends
+LANES_RECORD: Final = 192
 GROUPS: Final = 16
 
 # ── a tensor map ────────────────────────────────────────────────────────────
