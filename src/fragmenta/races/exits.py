@@ -98,7 +98,7 @@ def _copies(observer: Observer, block: Block) -> None:
 
 
 def _copy(observer: Observer, block: Block, number: int, queue: Queue) -> None:
-    if queue.unwaited or observer.order.copies(block.rank, number, queue.epoch):
+    if queue.unwaited > 0 or observer.order.copies(block.rank, number, queue.epoch):
         _report(
             block,
             block.warps[number],
