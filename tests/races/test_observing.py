@@ -26,7 +26,7 @@ from tests.thinning import some
 
 SCHEDULES = ("eager", "lazy", 1)
 CASES = some(
-    [each for each in cases() if running.target(each.row.source) != "sm_80"], 9
+    [each for each in cases() if running.target(each.row.source) != "sm_80"], 15
 )
 
 

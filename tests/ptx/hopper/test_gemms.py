@@ -17,7 +17,7 @@ from tests.thinning import some
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
 LAUNCHES = GEMMS if COMPLETE else FEW
-EMULATED = GEMMS if COMPLETE else list(dict.fromkeys([*FEW, *some(GEMMS, 4)]))
+EMULATED = GEMMS if COMPLETE else list(dict.fromkeys([*FEW, *some(GEMMS, 6)]))
 SCHEDULES = ("eager", "lazy", 1) if COMPLETE else ("lazy",)
 
 
