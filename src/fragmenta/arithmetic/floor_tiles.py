@@ -34,8 +34,8 @@ from fragmenta.arithmetic.floors import (
     Panel,
     Step,
     Work,
-    _from,
-    _step,
+    add_step,
+    starting_at,
 )
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.packing import (
@@ -281,12 +281,12 @@ def _of_group(w: Work, of: TileVariant, group: Value) -> Work:
     pairs = group * (of.stored // 2 * GROUP * _PAIR)
     signs = at if of.steps.sparse else at // 2
     return w._replace(
-        a_values=_from(w.a_values, at),
-        a_powers=_from(w.a_powers, pairs),
-        a_lows=_from(w.a_lows, pairs),
-        a_signs=_from(w.a_signs, signs),
-        a_places=_from(w.a_places, at),
-        a_base=_from(w.a_base, group * GROUP),
+        a_values=starting_at(w.a_values, at),
+        a_powers=starting_at(w.a_powers, pairs),
+        a_lows=starting_at(w.a_lows, pairs),
+        a_signs=starting_at(w.a_signs, signs),
+        a_places=starting_at(w.a_places, at),
+        a_base=starting_at(w.a_base, group * GROUP),
     )
 
 
@@ -298,9 +298,9 @@ def _pack_rows(
     call_address(
         packer,
         [
-            _from(given.a, at * of.a_size),
+            starting_at(given.a, at * of.a_size),
             given.a,
-            _from(given.chosen, at),
+            starting_at(given.chosen, at),
             w.a_values,
             w.a_powers,
             w.a_lows,
@@ -320,7 +320,7 @@ def _pack_columns(
     call_address(
         packer,
         [
-            _from(given.b, panel * (of.k * LANES * of.b_size)),
+            starting_at(given.b, panel * (of.k * LANES * of.b_size)),
             given.b,
             w.b_values,
             w.b_powers,
@@ -341,7 +341,9 @@ def _tile(
     first = _first(given, panel, group)
     w.sums[0] = _read(given, first, GROUP, of.steps.half)
     with code.loop(of.stored, step=of.steps.products) as product:
-        _step(Step(code, of.steps, numbers, w), Panel(zero, zero, zero, zero), product)
+        add_step(
+            Step(code, of.steps, numbers, w), Panel(zero, zero, zero, zero), product
+        )
     with code.when(w.special[0] == 0):
         _write(given, first, w.sums.lanes(0, _ALL), of.steps.half)
 
@@ -382,7 +384,7 @@ def careful_kernel(model: Model) -> Traced:
         r = FusedNumbers(*(code.constant(number, I64) for number in constants))
         zero, depth = code.constant(0, I64), code.constant(stored, I64)
         with code.loop(given.panels) as panel:
-            bits = _from(given.b.view(types[1]), panel * (k * LANES))
+            bits = starting_at(given.b.view(types[1]), panel * (k * LANES))
             _decode(code, bits, b, forms[1], k * LANES)
             with code.loop(given.groups * GROUP) as row:
                 group = row // GROUP

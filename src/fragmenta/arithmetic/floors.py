@@ -286,12 +286,12 @@ def _block(
             call_address(
                 p.pack_columns,
                 [
-                    _from(b, (at * p.columns + column) * p.b_size),
-                    _from(scale_b, at_scale * p.columns + column),
-                    _from(w.b_values, to.values),
-                    _from(w.b_powers, to.powers),
-                    _from(w.b_lows, to.lows),
-                    _from(w.b_base, to.base),
+                    starting_at(b, (at * p.columns + column) * p.b_size),
+                    starting_at(scale_b, at_scale * p.columns + column),
+                    starting_at(w.b_values, to.values),
+                    starting_at(w.b_powers, to.powers),
+                    starting_at(w.b_lows, to.lows),
+                    starting_at(w.b_base, to.base),
                     w.special,
                     some * p.k,
                     p.columns,
@@ -306,9 +306,9 @@ def _block(
             call_address(
                 p.pack_rows,
                 [
-                    _from(a, (at * depth + first * p.stored) * p.a_size),
-                    _from(scale_a, scale_row * scales + first * p.scale_vec),
-                    _from(index, row * depth + first * p.stored),
+                    starting_at(a, (at * depth + first * p.stored) * p.a_size),
+                    starting_at(scale_a, scale_row * scales + first * p.scale_vec),
+                    starting_at(index, row * depth + first * p.stored),
                     w.a_values,
                     w.a_powers,
                     w.a_lows,
@@ -339,14 +339,14 @@ def _instructions(step: Step, p: FloorSizes, at: Panel, count: Value) -> None:
     code, v, _, w = step
     if not v.from_zero:
         with code.loop(count * p.stored, step=v.products) as product:
-            _step(step, at, product)
+            add_step(step, at, product)
         return
     with code.loop(count) as instruction:
         held = w.sums.lanes(0, _ALL)
         w.held[0] = held
         w.sums[0] = held.lift(0.0)
         with code.loop(p.stored, step=v.products) as product:
-            _step(step, at, instruction * p.stored + product)
+            add_step(step, at, instruction * p.stored + product)
         set_rounding(code, code.constant(MODES["rn"], I32))
         call_address(p.add, [w.held, w.sums])
         set_rounding(code, code.constant(MODES["rz"], I32))
@@ -377,7 +377,8 @@ def _panel(panel: Value, depth: Value) -> Panel:
     return Panel(first * LANES, first * LANES, first * (2 * _PAIR), panel * LANES)
 
 
-def _from(memory: Memory, place: Value) -> Memory:
+def starting_at(memory: Memory, place: Value) -> Memory:
+    """The memory from a place on."""
     return Memory(memory._builder, memory._at(place, memory.of), memory.of)
 
 
@@ -440,7 +441,7 @@ class Exponents(NamedTuple):
     unusual: Value  #: whether some are extreme
 
 
-def _step(step: Step, at: Panel, product: Value) -> None:
+def add_step(step: Step, at: Panel, product: Value) -> None:
     """The step that begins with a product, for a group of rows and a panel."""
     code, v, _, w = step
     e, base, unusual = _exponents(step, at, product)

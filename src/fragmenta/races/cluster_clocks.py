@@ -12,8 +12,9 @@ import numpy as np
 
 from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.units.mbarriers import Mbarrier
-from fragmenta.units.records import Record, address_of, fresh
+from fragmenta.units.records import Record
 
 
 class ClusterClocks(Record):
@@ -21,7 +22,7 @@ class ClusterClocks(Record):
 
     def __init__(self, order: Order) -> None:
         rows = layout.PHASES * order.plan.row_bytes
-        super().__init__(fresh(layout.PHASES_ROWS + rows))
+        super().__init__(aligned(layout.PHASES_ROWS + rows))
         self._merge = order.merge
         shape = layout.PHASES, *order.new_clock().shape
         self._rows = self.words[layout.PHASES_ROWS >> 2 :].reshape(shape)

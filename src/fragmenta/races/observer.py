@@ -35,6 +35,7 @@ from fragmenta.races.task_watch import TaskWatch
 from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
+from fragmenta.simt.compiled import address_of
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival, LaneGroups
@@ -44,7 +45,6 @@ from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
-from fragmenta.units.records import address_of
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
 from fragmenta.units.warpgroups import Wgmma

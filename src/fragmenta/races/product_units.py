@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from fragmenta.races.register_watch import Kins
 from fragmenta.races.shadow import product_layout as layout
-from fragmenta.simt.compiled import address_of as callback_address
+from fragmenta.simt.compiled import address_of, aligned, callback_address
 from fragmenta.units.fast.layout import HASH
-from fragmenta.units.records import address_of, fresh
 from fragmenta.units.wgmma_forms import signed
 from fragmenta.units.wgmma_sources import units
 
@@ -27,7 +26,7 @@ class UnitTable:
 
     def __init__(self, kins: Kins) -> None:
         self._kins = kins
-        memory = fresh(layout.UNITS * layout.UNITS_BYTES)
+        memory = aligned(layout.UNITS * layout.UNITS_BYTES)
         self._table = memory.view(np.int64).reshape(layout.UNITS, -1)
         self._kept: dict[tuple[int, int], NDArray[np.uint32]] = {}
         self._function = _ASK(self._add)

@@ -30,11 +30,12 @@ from fragmenta.ptx.rules import ERROR, Rule
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
 from fragmenta.races.shadow import product_layout as layout
 from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.records import Bytes, Flag, Record, Word, address_of, fresh
+from fragmenta.units.records import Bytes, Flag, Record, Word
 from fragmenta.units.wgmma_forms import WARPS
 
 WORDS = {
@@ -81,7 +82,7 @@ class Kin(Record):
     """An instruction of a launch: its registers, and what it may follow."""
 
     def __init__(self, of: Located, number: int) -> None:
-        super().__init__(fresh(layout.KIN_BYTES))
+        super().__init__(aligned(layout.KIN_BYTES))
         self.of, self.number, self.used = of, number, used(of)
         mine = self.used
         self.fits, self.apart = np.zeros((2, layout.KINS), np.uint8)
@@ -192,7 +193,7 @@ class RegisterWatch:
     def records(self, rank: int) -> Bytes:
         """The records of the keepers of a block."""
         if rank not in self._records:
-            self._records[rank] = fresh(self._warps * layout.KEEPER_BYTES)
+            self._records[rank] = aligned(self._warps * layout.KEEPER_BYTES)
         return self._records[rank]
 
     def prepare(self, warp: Warp) -> None:

@@ -119,6 +119,11 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
+def address_of(memory: NDArray[np.generic]) -> int:
+    """Where an array is; faster than its attribute ``ctypes``."""
+    return int(memory.__array_interface__["data"][0])
+
+
 def packed(about: dict[str, Any], parts: list[bytes]) -> bytes:
     """Facts and parts in one piece.
 
@@ -212,10 +217,10 @@ class Code:
     @property
     def partial(self) -> int:
         """The function that a kernel calls if not all lanes of a warp take part."""
-        return self.rest.address or address_of(self._first)
+        return self.rest.address or callback_address(self._first)
 
 
-def address_of(callback: ctypes._CFunctionType) -> int:
+def callback_address(callback: ctypes._CFunctionType) -> int:
     """Where machine code finds a function of ``ctypes``.
 
     With ``ctypes.cast`` the function would refer to itself, and never be freed.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import Array
 from fragmenta.ptx.module import demangled
 from fragmenta.simt import layout
-from fragmenta.simt.compiled import Compiled, aligned
+from fragmenta.simt.compiled import Compiled, address_of, aligned
 from fragmenta.simt.layout import LANES, Status
 
 Bytes = NDArray[np.uint8]
@@ -237,15 +237,15 @@ class Context:
         for axis, size in enumerate(shape.grid):
             self._wide[layout.BLOCK_GRID // 8 + axis] = size
         start = layout.SHARED_START
-        where = _address(self.parts["shared"]) + start
+        where = address_of(self.parts["shared"]) + start
         self.segments[layout.SHARED_SLOT, :2] = where, sizes["shared"] - start
         own = np.arange(warps, dtype=np.int64) * (LANES * local)
-        own += _address(self.parts["local"])
+        own += address_of(self.parts["local"])
         place = slice(layout.LOCAL_BASE, layout.LOCAL_BASE + 8)
         # A copy: other threads have contexts of the same launch.
         self.template = launch.template.copy()
         self.template[:, place] = own.view(np.uint8).reshape(warps, 8)
-        self._wide[layout.BLOCK_TEMPLATE // 8] = _address(self.template)
+        self._wide[layout.BLOCK_TEMPLATE // 8] = address_of(self.template)
         self.join([self], 0)
 
     def join(self, blocks: list[Context], rank: int) -> None:
@@ -254,7 +254,7 @@ class Context:
         start = layout.SHARED_START
         for place, each in enumerate(blocks):
             memory = each.parts["shared"]
-            self.peers[place] = _address(memory) + start, memory.size - start
+            self.peers[place] = address_of(memory) + start, memory.size - start
 
     def point(self, offset: int, address: int) -> None:
         """Put a pointer into the block."""
@@ -284,14 +284,14 @@ class Context:
             (layout.BLOCK_HALT, self.halt),
             (layout.BLOCK_PEERS, self.peers),
         ):
-            self._wide[offset // 8] = _address(memory)
+            self._wide[offset // 8] = address_of(memory)
         self._wide[layout.BLOCK_HOST // 8] = launch.host_address
         self._wide[layout.BLOCK_PARTIAL // 8] = self._code.partial
 
     @property
     def address(self) -> int:
         """Where the block is."""
-        return _address(self.parts["block"])
+        return address_of(self.parts["block"])
 
     @property
     def status(self) -> Status:
@@ -331,10 +331,6 @@ class Context:
         """The memory of a warp."""
         size = int(self._wide[layout.BLOCK_WARP_BYTES // 8])
         return self.parts["warps"][number * size : (number + 1) * size]
-
-
-def _address(memory: Array) -> int:
-    return int(memory.__array_interface__["data"][0])  # faster than .ctypes
 
 
 def word(

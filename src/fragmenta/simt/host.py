@@ -15,7 +15,7 @@ import numpy as np
 from fragmenta.errors import Error, KernelFault, shortened
 from fragmenta.ptx.host_functions import HOST_FUNCTIONS
 from fragmenta.simt import layout
-from fragmenta.simt.compiled import address_of
+from fragmenta.simt.compiled import callback_address
 from fragmenta.simt.context import HOST, LaunchMemory
 from fragmenta.simt.layout import LANES
 
@@ -37,7 +37,7 @@ class Host:
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
         self._function = HOST(self._call)
-        self.address = address_of(self._function)
+        self.address = callback_address(self._function)
 
     def close(self) -> None:
         """Release the launch; what was printed is kept."""

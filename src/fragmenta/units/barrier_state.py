@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fragmenta.simt.compiled import aligned
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.records import Long, Record, Word, fresh, signed
+from fragmenta.units.records import Long, Record, Word, signed
 
 if TYPE_CHECKING:
     from fragmenta.units.machine import Cluster, Warp
@@ -47,7 +48,7 @@ class Barrier(Record):
 
     def __init__(self, blocks: int) -> None:
         size = blocks * at.ENTRIES * at.ENTRY_BYTES
-        super().__init__(fresh(at.BARRIER_WARPS + size))
+        super().__init__(aligned(at.BARRIER_WARPS + size))
         self.older: dict[tuple[int, int], dict[int, int]] = {}
         """Lanes that arrived, by warp and phase; they arrived again since then."""
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.simt import library
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.library import Routine
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.fast import layout
-from fragmenta.units.records import Record, address_of, fresh
+from fragmenta.units.records import Record
 
 if TYPE_CHECKING:
     from fragmenta.units.fast.handlers import Handler
@@ -68,7 +69,7 @@ class EventTable:
     def __init__(
         self, events: Sequence[Event], observed: Collection[int] | None = None
     ) -> None:
-        self.memory = fresh(max(1, len(events)) * layout.EVENT_BYTES)
+        self.memory = aligned(max(1, len(events)) * layout.EVENT_BYTES)
         self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
         self.address, self.dispatch = address_of(self.memory), code().dispatch
         self._write(events, observed)

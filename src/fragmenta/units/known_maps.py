@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.layout import SLOT_BITS
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.records import Record, address_of, fresh
+from fragmenta.units.records import Record
 
 if TYPE_CHECKING:
     from fragmenta.shared.tensor_map import TensorMap
@@ -27,7 +28,7 @@ class KnownMaps:
     """The maps of a launch."""
 
     def __init__(self) -> None:
-        self._table: NDArray[np.int64] = fresh(8 * at.MAPS).view(np.int64)
+        self._table: NDArray[np.int64] = aligned(8 * at.MAPS).view(np.int64)
         self._records: dict[bytes, Record] = {}
 
     @property

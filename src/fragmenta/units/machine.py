@@ -20,7 +20,8 @@ from fragmenta.errors import OutOfBounds
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
-from fragmenta.simt.compiled import address_of
+from fragmenta.simt.compiled import address_of as address
+from fragmenta.simt.compiled import aligned, callback_address
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
@@ -33,8 +34,7 @@ from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.known_maps import KnownMaps
 from fragmenta.units.port import Port
-from fragmenta.units.records import Flag, Long, Record, Word, fresh
-from fragmenta.units.records import address_of as address
+from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.schedule import EAGER, LAZY, Schedule
 from fragmenta.units.tasks import Pool
 
@@ -134,10 +134,10 @@ class Block(Record):
     """A block while it runs."""
 
     def __init__(self, cluster: Cluster, rank: int, context: Context) -> None:
-        super().__init__(fresh(fast.STATE_BYTES))
+        super().__init__(aligned(fast.STATE_BYTES))
         self.cluster, self.rank, self.context = cluster, rank, context
         self.shared: NDArray[np.uint8] = context.parts["shared"]
-        self._records = fresh(
+        self._records = aligned(
             0 if cluster.alone else self.shared.size // 8 * fast.MBARRIER_BYTES
         )
         size = context.warp(0).size
@@ -151,12 +151,12 @@ class Block(Record):
         }
         self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
-        self._warpgroup_records = fresh(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
+        self._warpgroup_records = aligned(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
         self.groups: dict[int, Queue] = {}
         """Groups of ``cp.async``, by warp."""
         self._bulk: dict[int, BulkQueue] = {}
-        self._queues = fresh(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
-        self._lane_groups = fresh(len(self.warps) * tasks.LANES_RECORD)
+        self._queues = aligned(len(self.warps) * tasks.QUEUES * tasks.QUEUE_RECORD)
+        self._lane_groups = aligned(len(self.warps) * tasks.LANES_RECORD)
         self.moves: dict[tuple[str, int], list[Move]] = {}
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
@@ -318,7 +318,7 @@ class Cluster(Record):
     def __init__(
         self, machine: Machine, contexts: list[Context], alone: bool = False
     ) -> None:
-        super().__init__(fresh(fast.CLUSTER_BYTES))
+        super().__init__(aligned(fast.CLUSTER_BYTES))
         self.machine, self.alone = machine, alone
         self.contexts = contexts
         self.blocks = [Block(self, rank, each) for rank, each in enumerate(contexts)]
@@ -548,7 +548,7 @@ class Machine:
         """Whether lanes at the second place have passed the first one by."""
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
-        self.address = address_of(self._function)
+        self.address = callback_address(self._function)
         self.errors: dict[int, BaseException] = {}
         """The errors, by the address of the block."""
         self.watching: Watching | None = None

@@ -11,8 +11,9 @@ from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map import BYTES, TensorMap
 from fragmenta.shared.tensor_map_rules import MOST_SIZE
 from fragmenta.simt.boxes import Copy, compiled
+from fragmenta.simt.compiled import aligned
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.records import Record, fresh
+from fragmenta.units.records import Record
 
 _REACH = 1 << 46
 """The bytes of a tensor that addresses of 64 bits are sure to reach."""
@@ -41,7 +42,7 @@ def ordinary(map: TensorMap) -> bool:
 
 def written(data: bytes, map: TensorMap) -> Record:
     """The record of a map."""
-    made = Record(fresh(at.MAP_RECORD))
+    made = Record(aligned(at.MAP_RECORD))
     made.raw[:BYTES] = np.frombuffer(data, np.uint8)
     line = map.counts[0] * slice_bytes(map)
     for place, word in (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.simt.compiled import aligned
+from fragmenta.simt.compiled import address_of
 
 Bytes = NDArray[np.uint8]
 
@@ -83,13 +83,3 @@ def signed(word: int) -> int:
     (-1, 5)
     """
     return (word & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
-
-
-def address_of(memory: NDArray[np.generic]) -> int:
-    """Where an array is."""
-    return int(memory.__array_interface__["data"][0])
-
-
-def fresh(size: int) -> Bytes:
-    """Zeros, aligned as compiled code expects them."""
-    return aligned(size)

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.units import event_table
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.records import Long, Record, Word, address_of, fresh
+from fragmenta.units.records import Long, Record, Word
 from fragmenta.units.work import Work
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ class Pool(Record):
     _arena = Long(at.POOL_ARENA)
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(fresh(at.POOL_TASKS if cluster.alone else at.POOL_BYTES))
+        super().__init__(aligned(at.POOL_TASKS if cluster.alone else at.POOL_BYTES))
         self._cluster = cluster.address
-        self._image_memory = fresh(0 if cluster.alone else at.ARENA_BYTES)
+        self._image_memory = aligned(0 if cluster.alone else at.ARENA_BYTES)
         self._records = self.raw[at.POOL_TASKS :].reshape(-1, at.TASK_RECORD)
         self._arena = address_of(self._image_memory)
         self.images: dict[int, NDArray[np.uint8]] = {}
@@ -134,7 +135,7 @@ class Pool(Record):
     def take(self, entry: _Entry) -> None:
         """Read the source of a task, if that was not done before."""
         size = entry.shared % at.PATTERN + entry.lines * entry.pitch
-        made = self.images.setdefault(entry.ordinal, fresh(size))
+        made = self.images.setdefault(entry.ordinal, aligned(size))
         _routines().take(self._cluster, entry.address, address_of(made))
 
 

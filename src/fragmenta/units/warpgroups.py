@@ -27,11 +27,12 @@ from fragmenta.errors import BadCall, Error
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.layout import IN_FLIGHT, LANES, POISON
 from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
 from fragmenta.units.fast import layout
-from fragmenta.units.records import Bytes, Flag, Long, Record, Word, address_of, fresh
+from fragmenta.units.records import Bytes, Flag, Long, Record, Word
 from fragmenta.units.wgmma_forms import ALL, WARPS, Bound, Bundle, Form, Forms, signed
 from fragmenta.units.wgmma_sources import owners, units
 from fragmenta.units.work import Work
@@ -177,7 +178,7 @@ class Warpgroup(Record):
         forms: Forms | None = None,
         memory: Bytes | None = None,
     ) -> None:
-        super().__init__(fresh(layout.GROUP_BYTES) if memory is None else memory)
+        super().__init__(aligned(layout.GROUP_BYTES) if memory is None else memory)
         self.warps = tuple(warps)
         self.late = late
         self.shared = shared
@@ -209,7 +210,7 @@ class Warpgroup(Record):
             place = (layout.GROUP_WARPS >> 3) + offset
             self.longs[place] = address_of(warp.memory)
         self._number = self.warps[0].number // WARPS
-        self._set_queue(fresh(_QUEUE * layout.PRODUCT_BYTES))
+        self._set_queue(aligned(_QUEUE * layout.PRODUCT_BYTES))
         self._set_ends(np.zeros(_ENDS, np.int32))
         self._set_bound(np.zeros(_BOUND, np.int64))
         self._ready = len(self.warps) == WARPS
@@ -298,7 +299,7 @@ class Warpgroup(Record):
     def _grow(self) -> None:
         """Make room for more products."""
         old, size = self._products, 2 * len(self._products)
-        self._set_queue(fresh(size * layout.PRODUCT_BYTES))
+        self._set_queue(aligned(size * layout.PRODUCT_BYTES))
         for number in range(self.ran, self._queued):
             self.product(number).raw[:] = old[number % len(old)].raw
 

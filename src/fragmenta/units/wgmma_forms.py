@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.fast import layout
-from fragmenta.units.records import Record, Word, address_of, fresh
+from fragmenta.units.records import Record, Word
 from fragmenta.units.wgmma_sources import bad_descriptor
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Form(Record):
     number = Word(layout.FORM_NUMBER)
 
     def __init__(self, located: Located, number: int, target: str, size: int) -> None:
-        super().__init__(fresh(layout.FORM_BYTES))
+        super().__init__(aligned(layout.FORM_BYTES))
         self.located, self.number, self._size = located, number, size
         self._function = _function(located, target)
         self.call = self._function.traced.compile()
@@ -195,7 +196,7 @@ class Registers:
 
 def _rows(count: int) -> NDArray[np.uint32]:
     """Memory for registers of all four warps."""
-    made = fresh(4 * count * WARPS * LANES).view(np.uint32)
+    made = aligned(4 * count * WARPS * LANES).view(np.uint32)
     return made.reshape(count, WARPS * LANES)
 
 
@@ -205,7 +206,7 @@ class Bundle(Record):
     def __init__(
         self, offsets: tuple[int, ...], words: Sequence[NDArray[np.uint32]]
     ) -> None:
-        super().__init__(fresh(layout.BUNDLE_BYTES))
+        super().__init__(aligned(layout.BUNDLE_BYTES))
         self.offsets = offsets
         self.values = _rows(len(offsets))
         self.longs[layout.BUNDLE_VALUES >> 3] = address_of(self.values)
@@ -226,7 +227,7 @@ class Bound(Record):
         bundle: Bundle,
         words: Sequence[NDArray[np.uint32]],
     ) -> None:
-        super().__init__(fresh(layout.BOUND_BYTES))
+        super().__init__(aligned(layout.BOUND_BYTES))
         located = form.located
         self.form, self.bundle = form, bundle
         read = (*located.a, *([located.metadata] if located.metadata else ()))
