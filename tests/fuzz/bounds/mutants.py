@@ -205,8 +205,8 @@ MUTANTS = (
         (
             Change(
                 "simt/context.py",
-                "_address(memory) + start, memory.size - start",
-                "_address(memory) + start, memory.size",
+                "address_of(memory) + start, memory.size - start",
+                "address_of(memory) + start, memory.size",
             ),
         ),
         (_load("cluster"),),
