@@ -30,6 +30,7 @@ from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, Plain, events_of, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
+from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.known_maps import KnownMaps
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
+    from fragmenta.units.tensor_forms import TensorForms
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
@@ -221,6 +223,7 @@ class Block(Record):
             each.reset()
         self._forget_groups()
         self.tensor = None
+        self.longs[fast.STATE_TENSOR >> 3] = 0
 
     def _forget_groups(self) -> None:
         # Work names the queue that it is in: without this it would not be freed.
@@ -365,6 +368,11 @@ class Cluster(Record):
         self._counts_events = entry == machine.address
         for each in self.contexts:
             each.point(layout.BLOCK_EVENT, entry)
+
+    @cached_property
+    def scratch(self) -> NDArray[np.uint8]:
+        """Memory for the operands of products of ``tcgen05``."""
+        return aligned(tensors.SCRATCH)
 
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
@@ -585,6 +593,13 @@ class Machine:
 
         size = next(iter(self.blocks.values())).shared.size
         return Forms(self.launch.target, size)
+
+    @once_property
+    def tensor_forms(self) -> TensorForms:
+        """The forms of the products of ``tcgen05``."""
+        from fragmenta.units.tensor_forms import TensorForms
+
+        return TensorForms(self.launch.target)
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""

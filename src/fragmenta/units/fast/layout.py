@@ -45,6 +45,7 @@ STATE_WARPS: Final = 36  #: i32: how many warps
 STATE_BLOCK: Final = 40  #: pointer to the memory of the block (``BLOCK_...``)
 STATE_OBSERVER: Final = 48  #: pointer to what the observer keeps of the block
 STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
+STATE_TENSOR: Final = 64  #: pointer to its tensor memory (``tensor_layout``); 0: none
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
