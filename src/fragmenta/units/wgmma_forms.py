@@ -3,8 +3,8 @@
 A *form* belongs to a kernel.  A *bound form* belongs to a warpgroup: it has memory for
 the registers that the product reads.  A *bundle* has the values of a D in all four
 warps; bound forms with the same D share it.  A new warpgroup binds all forms that are
-known at once: a *plan* says where everything is in one piece of memory.  :mod:`fragmenta.units.fast.layout` says
-where everything is.
+known at once: a *plan* says where everything is in one piece of memory.
+:mod:`fragmenta.units.fast.layout` says where everything is in a record.
 """
 
 from __future__ import annotations
