@@ -8,8 +8,7 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,13 +26,13 @@ from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
-from fragmenta.units.events import Event, Plain, events_of, first
+from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
-from fragmenta.units.known_maps import KnownMaps
+from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.schedule import EAGER, LAZY, Schedule
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
-    from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
@@ -480,21 +478,6 @@ class Cluster(Record):
         vars(self).clear()
 
 
-WATCHED = frozenset(
-    {
-        "apart",
-        "exited",
-        "location",
-        "unwritten",
-        "undefined",
-        "undefined-product",
-        "fence",
-        "membar",
-    }
-)
-"""Events that change nothing; only an observer needs them."""
-
-
 class Launch(Protocol):
     """A launch, as far as units and observers need it."""
 
@@ -547,11 +530,10 @@ class Machine:
         self.launch, self.strict = launch, strict
         self.schedule = Schedule(schedule)
         self.problems = problems
-        self.events = events_of(launch.compiled)
-        self.maps = KnownMaps()
+        self.kernel = kernel_units(launch.compiled)
+        self.events = self.kernel.events
+        self.maps = self.kernel.maps
         self.blocks: dict[int, Block] = {}
-        self._tables: dict[int, EventTable] = {}
-        self._located: dict[int, Located] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
         self.segments = {each.slot: each for each in launch.places}
@@ -564,35 +546,29 @@ class Machine:
         self.notes: dict[int, NDArray[np.uint8]] = {}
         """How each byte of global memory was written, by slot, if that is noted."""
 
-    @cached_property
+    @property
     def asynchronous(self) -> bool:
-        """Whether there is asynchronous work.
+        """Whether there is asynchronous work."""
+        return self.kernel.asynchronous
 
-        Machine code makes ``cp.async`` by itself, if it is to be done at once.
-        """
-        if any(each.words[0] not in WATCHED for each in self.events):
-            return True
-        counted = self.launch.compiled.counted
-        return any(each.startswith("cp.") for names in counted for each in names)
+    @once_property
+    def _sized(self) -> Sized:
+        shared = self.launch.compiled.shared + self.launch.dynamic
+        return self.kernel.sized(self.launch.target, shared)
 
     def event_table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
-        if not self._tables:  # several threads may be here: one table is kept
-            self._tables.setdefault(0, EventTable(self.events, observed))
-        return self._tables[0]
+        return self._sized.table(observed)
 
-    @cached_property
+    @property
     def tensor(self) -> bool:
         """Whether the kernel uses tensor memory."""
-        return any(each.words[0] == "tcgen05" for each in self.events)
+        return self.kernel.tensor
 
-    @once_property
+    @property
     def forms(self) -> Forms:
         """The forms of the products of ``wgmma``."""
-        from fragmenta.units.wgmma_forms import Forms
-
-        size = next(iter(self.blocks.values())).shared.size
-        return Forms(self.launch.target, size)
+        return self._sized.forms
 
     @once_property
     def tensor_forms(self) -> TensorForms:
@@ -603,16 +579,7 @@ class Machine:
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""
-        for table in self._tables.values():
-            table.know_form(event, form)
-
-    def located(self, event: Event, read: Callable[[list[Plain]], Located]) -> Located:
-        """Where the operands of a product are, read once."""
-        found = self._located.get(event.number)
-        if found is None:
-            made = read(self.launch.compiled.events[event.number][2][0])
-            found = self._located.setdefault(event.number, made)
-        return found
+        self._sized.know_form(event, form)
 
     def note(self, ranges: Iterable[Range], kind: int) -> None:
         """Note how bytes of global memory are written, as compiled code does."""
