@@ -35,7 +35,7 @@ from fragmenta.units.findings import Finding
 from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
-from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.schedule import EAGER, LAZY, Given, Schedule
 from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
@@ -309,6 +309,8 @@ class Cluster(Record):
     """How many events there were."""
     changes = Long(fast.CLUSTER_CHANGES)
     """A count of what happened that lanes may wait for."""
+    wakes = Long(fast.CLUSTER_WAKES)
+    """A count of what let waiting lanes go on."""
     impatient = Flag(fast.CLUSTER_IMPATIENT)
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
@@ -343,7 +345,7 @@ class Cluster(Record):
         """Write down where compiled code finds everything."""
         machine, functions = self.machine, self.port.functions
         kinds = {EAGER: fast.EAGER, LAZY: fast.LAZY}
-        schedule = kinds.get(str(self.schedule.given), fast.RANDOM)
+        schedule = kinds.get(str(self.schedule.work), fast.RANDOM)
         self.words[fast.CLUSTER_SCHEDULE >> 2] = schedule
         self.words[fast.CLUSTER_BLOCKS >> 2] = len(self.blocks)
         first = fast.CLUSTER_PEERS >> 3
@@ -380,7 +382,7 @@ class Cluster(Record):
         self.pool.begin()
         self.barrier.reset()
         self.requests.clear()
-        self._pending = self.changes = self.time = self.ended_blocks = 0
+        self._pending = self.changes = self.time = self.ended_blocks = self.wakes = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
@@ -406,6 +408,7 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
+        self.wakes += 1
         self._ordinal += 1
         work.ordinal = self._ordinal
         if self.machine.notes:
@@ -422,6 +425,7 @@ class Cluster(Record):
         self.in_flight.pop(work, None)
         self._pending = len(self.in_flight)
         self.changes += 1
+        self.wakes += 1
         self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
@@ -452,9 +456,15 @@ class Cluster(Record):
         found += self.pool.in_flight()
         return sorted([*self.in_flight, *found], key=_ordinal)
 
+    @property
+    def ordinal(self) -> int:
+        """How many pieces of work were put in flight, in all clusters so far."""
+        return self._ordinal
+
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
         self.changes += 1
+        self.wakes += 1
         rank = self.contexts.index(context)
         self.ended_blocks |= 1 << rank
         tensor = self.blocks[rank].tensor
@@ -525,7 +535,7 @@ class Machine:
     """Whether fast paths carry out what they can."""
 
     def __init__(
-        self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
+        self, launch: Launch, schedule: Given, problems: Problems, strict: bool
     ) -> None:
         self.launch, self.strict = launch, strict
         self.schedule = Schedule(schedule)

@@ -30,6 +30,7 @@ CLUSTER_ENDED: Final = 192  #: i32: the blocks that have ended, by rank
 CLUSTER_TASKS: Final = 200  #: pointer to the pool of tasks (``task_layout``)
 CLUSTER_MAPS: Final = 208  #: pointer to the table of tensor maps
 CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
+CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
