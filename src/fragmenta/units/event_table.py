@@ -92,8 +92,10 @@ class EventTable:
         return found
 
     def know_form(self, event: Event, form: int) -> None:
-        """Note where there is more about an event."""
-        self.record(event).view(np.int64)[layout.EVENT_FORM >> 3] = form
+        """Note where there is more about an event; the first note stays."""
+        place = self.record(event).view(np.int64)[layout.EVENT_FORM >> 3 :][:1]
+        if not place[0]:
+            place[0] = form
 
 
 def _write(event: Event, record: Record, found: Handler) -> None:
