@@ -60,17 +60,24 @@ ALL = 0xFFFFFFFF
 def functions(part: str) -> dict[int, int]:
     """What answers the calls of fast paths, by ``PORT_...``: where each function is.
 
-    A part is ``mbarriers``, ``clusters``, ``products`` or ``copies``.  It is loaded
-    once: see ``order.functions``.
+    A part is ``mbarriers``, ``clusters``, ``products``, ``copies`` or ``maps``.  It is
+    loaded once: see ``order.functions``.
     """
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import cluster_phases, copies, observing, products
+    from fragmenta.races.shadow import (
+        changed_maps,
+        cluster_phases,
+        copies,
+        observing,
+        products,
+    )
 
     routines, linked = {
         "mbarriers": (observing.ROUTINES, ()),
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
+        "maps": (changed_maps.ROUTINES, ()),
     }[part]
     loaded = Functions({}, [*routines.values(), *linked])
     _LOADED.append(loaded)  # its code would be freed with it
@@ -156,6 +163,8 @@ class Observer(TensorObserver):
         if any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
+        if any(each.words[0] == "tensormap" for each in machine.events):
+            found |= functions("maps")
         self.functions = found
         if not has_products:
             return

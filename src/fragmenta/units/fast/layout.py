@@ -174,6 +174,8 @@ PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
 PORT_LANES: Final = 120  #: lanes waited for ``cp.async``; their groups, and the epoch
 PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
+PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it be?
+PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
