@@ -19,7 +19,7 @@ from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
-from fragmenta.races.order import Clock, Functions, Order, know, knows
+from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
@@ -36,6 +36,7 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
+from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival, LaneGroups
@@ -79,12 +80,10 @@ def functions(part: str) -> dict[int, int]:
         "copies": (copies.ROUTINES, products.LINKED),
         "maps": (changed_maps.ROUTINES, ()),
     }[part]
-    loaded = Functions({}, [*routines.values(), *linked])
-    _LOADED.append(loaded)  # its code would be freed with it
+    loaded = Loaded([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}
 
 
-_LOADED: list[Functions] = []
 _COPIES = {("cp", "async"), ("cp", "reduce")}
 """How copies begin that are tasks of machine code."""
 

@@ -38,8 +38,8 @@ def _routines() -> _Routines:
 
     code, pointer = event_table.code(), ctypes.c_void_p
     return _Routines(
-        code.function(tasks.FINISH, pointer, pointer, returns=None),
-        code.function(tasks.TAKE, pointer, pointer, pointer, returns=None),
+        code.function(tasks.FINISH, pointer, pointer),
+        code.function(tasks.TAKE, pointer, pointer, pointer),
     )
 
 
