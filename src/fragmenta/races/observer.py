@@ -19,7 +19,7 @@ from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
-from fragmenta.races.order import Clock, Functions, Order, know, knows
+from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
@@ -36,6 +36,7 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
+from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival, LaneGroups
@@ -60,24 +61,29 @@ ALL = 0xFFFFFFFF
 def functions(part: str) -> dict[int, int]:
     """What answers the calls of fast paths, by ``PORT_...``: where each function is.
 
-    A part is ``mbarriers``, ``clusters``, ``products`` or ``copies``.  It is loaded
-    once: see ``order.functions``.
+    A part is ``mbarriers``, ``clusters``, ``products``, ``copies`` or ``maps``.  It is
+    loaded once: see ``order.functions``.
     """
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import cluster_phases, copies, observing, products
+    from fragmenta.races.shadow import (
+        changed_maps,
+        cluster_phases,
+        copies,
+        observing,
+        products,
+    )
 
     routines, linked = {
         "mbarriers": (observing.ROUTINES, ()),
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
+        "maps": (changed_maps.ROUTINES, ()),
     }[part]
-    loaded = Functions({}, [*routines.values(), *linked])
-    _LOADED.append(loaded)  # its code would be freed with it
+    loaded = Loaded([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}
 
 
-_LOADED: list[Functions] = []
 _COPIES = {("cp", "async"), ("cp", "reduce")}
 """How copies begin that are tasks of machine code."""
 
@@ -156,6 +162,8 @@ class Observer(TensorObserver):
         if any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
+        if any(each.words[0] == "tensormap" for each in machine.events):
+            found |= functions("maps")
         self.functions = found
         if not has_products:
             return

@@ -184,6 +184,8 @@ PORT_TENSOR: Final = 152  #: a product of tcgen05 (its record): is nothing wrong
 PORT_COMMIT: Final = 160  #: a commit is in flight; the record of the task
 PORT_TENSOR_FENCE: Final = 168  #: ``tcgen05.fence``
 PORT_INIT: Final = 176  #: an mbarrier was made, or is none any more (its record)
+PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it be?
+PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
