@@ -307,6 +307,20 @@ def test_a_store_hides_what_was_published_and_an_atomic_does_not(
     assert ("WRITE_READ" in world.rules()) == hidden
 
 
+def test_a_store_of_the_same_thread_does_not_hide_its_release() -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE)
+    first.access(0, "write", 4, lanes=1)
+    world.do(first, RELAXED_STORE)
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 0, lanes=1, site=3)
+    assert world.rules() == []
+    second.access(0, "read", 4, lanes=1, site=4)
+    assert world.rules() == ["WRITE_READ"]
+
+
 @pytest.mark.parametrize("read", ["read", "strong read"])
 @pytest.mark.parametrize("wrote", ["write", "strong write", "atomic"])
 def test_who_has_read_a_value_comes_after_its_write(wrote: str, read: str) -> None:
@@ -366,13 +380,11 @@ def test_what_instructions_can_do() -> None:
         ("membar.sys", Scope.SYS),
         ("atom.global.add.u32", Scope.GPU),
         ("atom.acquire.cluster.shared::cluster.add.u32", Scope.CLUSTER),
-        ("red.async.relaxed.cluster.shared::cluster.add.u32", Scope.CLUSTER),
         ("st.volatile.global.u32", Scope.SYS),
         ("ld.mmio.relaxed.sys.global.u32", Scope.SYS),
         ("mbarrier.arrive.shared::cluster.b64", Scope.CTA),
         ("mbarrier.arrive.release.cluster.shared::cta.b64", Scope.CLUSTER),
         ("barrier.cluster.arrive", Scope.CLUSTER),
-        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", Scope.GPU),
     ],
 )
 def test_the_scope_of_an_instruction(text: str, expected: Scope) -> None:

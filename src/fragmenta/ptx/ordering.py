@@ -63,13 +63,10 @@ _SCOPES = {
 DEFAULTS = {
     "atom": Scope.GPU,
     "red": Scope.GPU,
-    "red.async": Scope.CLUSTER,
     "mbarrier": Scope.CTA,
-    "barrier.cluster": Scope.CLUSTER,
-    "cp.reduce.async.bulk": Scope.GPU,
-    "multimem": Scope.SYS,
+    "barrier": Scope.CLUSTER,
 }
-"""The scope of instructions that need not name one, by the words they begin with.
+"""The scope of instructions that need not name one, by their first word.
 
 ``ld``, ``st`` and ``fence`` have to name it.  That ``mbarrier`` means the block even
 with an address of the cluster is what ptxas 13.4 assembles: the machine code is that of
@@ -100,8 +97,7 @@ def scope(words: Sequence[str]) -> Scope:
     named = written_scope(words)
     if named is not None:
         return named
-    begins = (".".join(words[:count]) for count in range(4, 0, -1))
-    return next((DEFAULTS[each] for each in begins if each in DEFAULTS), Scope.GPU)
+    return DEFAULTS.get(words[0], Scope.GPU)
 
 
 def role(instruction: Instruction) -> Role | None:

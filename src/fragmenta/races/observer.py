@@ -158,6 +158,9 @@ class Observer(TensorObserver):
         if any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
+        if machine.strict and len(self.cluster.blocks) > 1:
+            # Python looks at the scope of each arrival at another block.
+            del found[fast.PORT_RELEASE]
         self.functions = found
         if not has_products:
             return

@@ -69,7 +69,13 @@ class _Message(NamedTuple):
 
     version: int
     row: Clock
-    site: int
+    by: Thread
+    """Who did that last."""
+
+    def is_of(self, thread: Thread) -> bool:
+        """Whether lanes published it themselves."""
+        here = (self.by.group, self.by.agent) == (thread.group, thread.agent)
+        return here and bool(self.by.lanes & thread.lanes)
 
 
 class _Location:
@@ -83,7 +89,7 @@ class _Location:
         was published last, and all that was."""
         self.version = 0
 
-    def add(self, group: int, row: Clock, scope: Scope, site: int) -> None:
+    def add(self, group: int, row: Clock, scope: Scope, by: Thread) -> None:
         """Publish what a group did, unless that is known."""
         known = self.rows.get((group, scope))
         if known is not None:
@@ -91,23 +97,24 @@ class _Location:
                 return
             row = row if covers(row, known.row) else joined(known.row, row)
         self.version += 1
-        self.rows[group, scope] = _Message(self.version, row, site)
+        self.rows[group, scope] = _Message(self.version, row, by)
 
     def add_own(self, thread: Thread, row: Clock, scope: Scope) -> None:
         """Publish what a group did to the group itself."""
         every = self.own.setdefault(thread.group, {})
         known = every.get((thread.rank, scope))
         row = row if known is None else joined(known.row, row)
-        every[thread.rank, scope] = _Message(0, row, thread.site)
+        every[thread.rank, scope] = _Message(0, row, thread)
 
     def others(self, group: int) -> bool:
         """Whether another group was here."""
         return any(each != group for each, _ in self.rows)
 
-    def forget(self) -> None:
-        """Nothing that was published is observed from now on."""
-        self.own.clear()
-        self.rows.clear()
+    def forget(self, thread: Thread) -> None:
+        """Lanes store a value: only what they published themselves goes on with it."""
+        for every in (*self.own.values(), self.rows):
+            for key in [k for k, each in every.items() if not each.is_of(thread)]:
+                del every[key]
 
 
 class Locations:
@@ -147,7 +154,7 @@ class Locations:
             if what.reads:
                 self.acquire(some, address, what)
             if what.replaces and _key(address, thread.group) in self._words:
-                self._words[_key(address, thread.group)].forget()
+                self._words[_key(address, thread.group)].forget(some)
             if publishes:
                 self.release(some, address, what)
 
@@ -192,13 +199,13 @@ class Locations:
             if scope >= Scope.GPU:
                 everyone.put(thread.group, row)
             if len(place.rows) < 3:  # they say only that others were here
-                place.add(thread.group, row, scope, thread.site)
+                place.add(thread.group, row, scope, thread)
             return
-        place.add(thread.group, row, scope, thread.site)
+        place.add(thread.group, row, scope, thread)
         if self._watch.informed(thread.group):
             # What a group has learned of others is published, too.
             for other, learned in self._watch.foreign(thread.group).rows.items():
-                place.add(other, learned, scope, thread.site)
+                place.add(other, learned, scope, thread)
 
     def _fenced(self, thread: Thread, scope: Scope) -> dict[Scope, Clock]:
         """What lanes knew at fences, their own or others that they know of, by scope.
@@ -283,7 +290,7 @@ class Locations:
     ) -> None:
         """Remember a pair of scopes that do not include each other's thread."""
         needed = Scope.CLUSTER if other == thread.group else Scope.GPU
-        found = Narrow(message.site, given, thread.site, scope, needed)
+        found = Narrow(message.by.site, given, thread.site, scope, needed)
         self.narrow.setdefault((other, thread.group), found)
 
 
