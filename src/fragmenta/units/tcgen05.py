@@ -22,10 +22,12 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
 from fragmenta.registers.tensor_fragment import TensorAddress
+from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
 from fragmenta.units.copy_groups import Arrival
 from fragmenta.units.events import Event, Operand, carries_out, numbers
+from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import (
@@ -36,6 +38,7 @@ from fragmenta.units.mbarriers import (
 )
 from fragmenta.units.port import Step
 from fragmenta.units.tcgen05_sources import sources
+from fragmenta.units.tensor_forms import Key, TensorForm, TensorProduct, multiply
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 from fragmenta.units.tmem_operands import (
     check_cells,
@@ -200,7 +203,10 @@ class Product(Queued):
                 self.read_shared(name.upper(), self.given[name])
 
     def compute(self) -> None:
-        """Compute D = A B + D."""
+        """Compute D = A B + D, in machine code if that is possible."""
+        record = self._record() if self.cluster.machine.fast else None
+        if record is not None and multiply()(record.address) == tensors.DONE:
+            return
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
@@ -208,6 +214,49 @@ class Product(Queued):
             self.op, self.images(), a, b, smem=self.shared(), target=target, **given
         )
         self.put(found)
+
+    def form(self) -> TensorForm | None:
+        """The form of the instruction; None if it has operands that forms have not."""
+        rest = self.given.keys() - {"d", "a", "b", "enable_input_d", *SCALES}
+        if rest - {"disable_output_lane"} or any(self.given.get(each) for each in rest):
+            return None
+        of = {
+            name: TensorAddress.of(self.given[name])
+            for name in ("d", *SCALES)
+            if name in self.given
+        }
+        if isinstance(self.given["a"], TensorAddress):
+            of["a"] = self.given["a"]
+        lanes = tuple(of[name].lane if name in of else None for name in _ORDER)
+        return self.cluster.machine.tensor_forms.of(Key(self.op, lanes))
+
+    def _record(self) -> TensorProduct | None:
+        """The product as machine code takes it; None if it does not compute it."""
+        form = self.form()
+        if form is None or not form.able:
+            return None
+        warp, event = self.thread.warp, self.event
+        tensors_ = [memory(warp, event, each).address for each in self.blocks]
+        shared = [address_of(each.shared) for each in self.blocks]
+        places = [_place(form, n, self.given.get(e)) for n, e in enumerate(_ORDER)]
+        return TensorProduct(
+            form, places, self.given["enable_input_d"], tensors_, shared
+        )
+
+
+SCALES = ("scale_a", "scale_b")
+_ORDER = ("a", "b", "d", *SCALES)
+"""Operands in the order of their parts in a form."""
+
+
+def _place(form: TensorForm, number: int, given: int | TensorAddress | None) -> int:
+    """The column of an operand in tensor memory, or the address of its source."""
+    if given is None:
+        return 0
+    if form.key.lanes[number] is not None:
+        return TensorAddress.of(given).column
+    assert not isinstance(given, TensorAddress)  # or it had a lane
+    return form.source(number, given).address
 
 
 @lru_cache(maxsize=1024)

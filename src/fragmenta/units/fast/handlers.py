@@ -18,6 +18,7 @@ from fragmenta.units.fast import (
     mbarriers,
     task_layout,
     tasks,
+    tensor_products,
     wgmma,
 )
 from fragmenta.units.fast.copy_forms import Form, form
@@ -238,6 +239,7 @@ ROUTINES = (
     *groups.ROUTINES,
     *lane_copies.ROUTINES,
     *cluster_barrier.ROUTINES,
+    *tensor_products.ROUTINES,
     wgmma.RUN,
     wgmma.ISSUE,
     wgmma.FENCE,

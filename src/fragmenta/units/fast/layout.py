@@ -30,6 +30,7 @@ CLUSTER_ENDED: Final = 192  #: i32: the blocks that have ended, by rank
 CLUSTER_TASKS: Final = 200  #: pointer to the pool of tasks (``task_layout``)
 CLUSTER_MAPS: Final = 208  #: pointer to the table of tensor maps
 CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
+CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
@@ -45,6 +46,7 @@ STATE_WARPS: Final = 36  #: i32: how many warps
 STATE_BLOCK: Final = 40  #: pointer to the memory of the block (``BLOCK_...``)
 STATE_OBSERVER: Final = 48  #: pointer to what the observer keeps of the block
 STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
+STATE_TENSOR: Final = 64  #: pointer to its tensor memory (``tensor_layout``); 0: none
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256

@@ -32,7 +32,7 @@ from fragmenta.simt.memory import Where, inside, segment
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift
+from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift, woke
 
 UNIT = 16
 WIDE = ir.VectorType(I16, UNIT // 2)
@@ -462,6 +462,7 @@ def _complete(code: Code, cluster: Raw, record: Raw) -> None:
     task = Task(code, cluster, record)
     changes = field(code, cluster, layout.CLUSTER_CHANGES, I64)
     changes[0] = changes[0] + 1
+    woke(code, cluster)
     task.observe(layout.PORT_COPIED)
     call(code, MOVE, cluster, record)
 
