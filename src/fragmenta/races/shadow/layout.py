@@ -56,6 +56,8 @@ class Lanes(IntEnum):
     """The lane that it names, by an atomic or another strong operation."""
     STRONG_ANY = 6
     """At least one lane, by strong operations."""
+    STRONG_BLOCK = 7
+    """The lane that it names, by a strong operation with the scope of its block."""
 
 
 class Record(NamedTuple):
@@ -130,6 +132,11 @@ KINDS = {
     "strong write": WRITES | STRONG,
     "cp.async": WRITES | COPY,
 }
+NARROW = 32
+"""Added to the bits of a strong access: its scope is the block."""
+KINDS |= {
+    f"narrow {kind}": bits | NARROW for kind, bits in KINDS.items() if bits & STRONG
+}
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
 another; ``strong write`` is also for an exchange whose old value is not used."""
 
@@ -197,8 +204,11 @@ STATE_ELECT = 4  #: i32: the lanes that know what the second row says
 STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
-STATE_FENCED = 20  #: i32: whether a plain fence has kept a row
+STATE_FENCED = 20  #: i32: whether a plain fence has kept a row, and for whom
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
+
+FENCED_BLOCK, FENCED_CLUSTER = 1, 2
+"""The scope of the fence that kept a row: the block, or at least the cluster."""
 
 # The clock of a barrier.
 CLOCK_PHASE = 0  #: i32: the phase it is about

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.simt.library import Routine
 from fragmenta.units.fast import (
     cluster_barrier,
@@ -49,6 +50,7 @@ Finder = Callable[[tuple[str, ...], int], "Handler | None"]
 def _flags(words: tuple[str, ...]) -> int:
     shared = any(word.startswith("shared") for word in words)
     found = 0 if shared else mbarriers.GENERIC
+    found |= mbarriers.NARROW * (written_scope(words) is Scope.CTA)
     return found | layout.RELAXED * ("relaxed" in words)
 
 
@@ -73,6 +75,8 @@ def _expect(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _wait(words: tuple[str, ...], count: int) -> Handler | None:
+    if "relaxed" in words:
+        return None
     flags = _flags(words)
     flags |= mbarriers.PARITY * ("parity" in words)
     flags |= mbarriers.TESTS * ("test_wait" in words)

@@ -74,6 +74,7 @@ MBARRIER_KNOWN: Final = 84  #: i32: whether the clock of this phase holds anythi
 MBARRIER_KNOWN_LAST: Final = 88  #: i32: the same of the last phase
 MBARRIER_PLACE: Final = 92  #: i32: the offset in shared memory; the rank from bit 24
 MBARRIER_AGENT: Final = 96  #: i32: the observer's name for the copies that it counts
+MBARRIER_REMOTE: Final = 100  #: i32: whether threads of other blocks have arrived
 MBARRIER_CLOCK: Final = 104  #: pointer to the observer's clock of this phase
 MBARRIER_CLOCK_LAST: Final = 112  #: the same of the last phase
 MBARRIER_WAITING: Final = 128  #: 64 x i32: the phase that each warp waits for, plus 1
