@@ -18,6 +18,7 @@ from fragmenta.ptx.ordering import Role, Scope, fence_role
 from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
+from fragmenta.races.layout_watch import LayoutWatch, is_watched
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
 from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
@@ -146,6 +147,10 @@ class Observer(TensorObserver):
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
+        self.layouts: LayoutWatch | None = None
+        """Where boxes are; None if no instruction copies any."""
+        if any(is_watched(each.words) for each in machine.events):
+            self.layouts = LayoutWatch(self)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -186,8 +191,9 @@ class Observer(TensorObserver):
 
     def close(self) -> None:
         """Free everything: the launch has ended."""
-        for each in (vars(self).get("units"), vars(self).get("tasks")):
-            if isinstance(each, UnitTable | TaskWatch):
+        for name in ("units", "tasks", "layouts"):
+            each = vars(self).get(name)
+            if isinstance(each, UnitTable | TaskWatch | LayoutWatch):
                 each.close()
         vars(self).clear()
 
@@ -213,6 +219,8 @@ class Observer(TensorObserver):
         self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
         self.maps.begin()
+        if self.layouts is not None:
+            self.layouts.begin()
         self.registers_watch.begin()
         self.begin_tensor()
         self.offsets.clear()
@@ -407,6 +415,8 @@ class Observer(TensorObserver):
                 self.issue_move(step, work)
             case Queued():
                 self.issue_queued(step, work)
+                if self.layouts is not None:
+                    self.layouts.queued(step, work)
 
     def issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
         """A copy is in flight."""
@@ -424,6 +434,8 @@ class Observer(TensorObserver):
             self._bulk_store(step, copy, copy.clock)
         if isinstance(copy, Copy) and copy.map_range is not None:
             self.maps.used(step, copy, copy.map_range, copy.clock)
+        if self.layouts is not None:
+            self.layouts.copied(step, copy)
 
     def _note_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
         """Note a copy, with all agents that a problem may name it by."""
@@ -591,6 +603,9 @@ class Observer(TensorObserver):
                 self.shared.touch(
                     block.rank, some, 16, False, agent, work.group, event.site, known
                 )
+        if self.layouts is not None:
+            kin = self.launch_watch.kins.of(work.located).number
+            self.layouts.product(warp, kin, work.descriptors, event.site)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""

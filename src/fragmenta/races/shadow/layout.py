@@ -196,7 +196,12 @@ HEAD_ASK_COPY = 248  #: pointer to Python: it observes the issue of a copy
 HEAD_TOLD = 256  #: pointer to a byte: whether the group knows of others
 HEAD_MAPS = 264  #: pointer to the tensor maps that the kernel has changed
 HEAD_PHASES = 272  #: pointer to the clocks of the cluster's barrier
-HEAD_BYTES = 320
+HEAD_BOXES = 280  #: pointer to the boxes of the block; 0: no copy writes any
+HEAD_JUDGED = 288  #: pointer to the operands that were judged; see box_layout.py
+HEAD_ASK_LAYOUT = 296  #: pointer to Python: it judges an operand
+HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
+HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
+HEAD_BYTES = 384
 
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch
