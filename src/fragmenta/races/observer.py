@@ -60,17 +60,24 @@ ALL = 0xFFFFFFFF
 def functions(part: str) -> dict[int, int]:
     """What answers the calls of fast paths, by ``PORT_...``: where each function is.
 
-    A part is ``mbarriers``, ``clusters``, ``products`` or ``copies``.  It is loaded
-    once: see ``order.functions``.
+    A part is ``mbarriers``, ``clusters``, ``products``, ``copies`` or ``tensors``.  It
+    is loaded once: see ``order.functions``.
     """
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import cluster_phases, copies, observing, products
+    from fragmenta.races.shadow import (
+        cluster_phases,
+        copies,
+        observing,
+        products,
+        tensor_memory,
+    )
 
     routines, linked = {
         "mbarriers": (observing.ROUTINES, ()),
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
+        "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
     }[part]
     loaded = Functions({}, [*routines.values(), *linked])
     _LOADED.append(loaded)  # its code would be freed with it
@@ -138,6 +145,7 @@ class Observer(TensorObserver):
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
+            head[heads.HEAD_TENSOR // 8] = self.watch.address
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -153,9 +161,12 @@ class Observer(TensorObserver):
             found |= functions("clusters")
         if has_products and not machine.strict:
             found |= functions("products")
-        if any(each.words[:2] in _COPIES for each in machine.events):
+        has_tensors = machine.tensor and not machine.strict
+        if has_tensors or any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
+        if has_tensors:
+            found |= functions("tensors")
         self.functions = found
         if not has_products:
             return

@@ -189,6 +189,7 @@ HEAD_ASK_COPY = 248  #: pointer to Python: it observes the issue of a copy
 HEAD_TOLD = 256  #: pointer to a byte: whether the group knows of others
 HEAD_CHANGED_MAPS = 264  #: i32: whether the kernel has changed a tensor map
 HEAD_PHASES = 272  #: pointer to the clocks of the cluster's barrier
+HEAD_TENSOR = 280  #: pointer to what is known of tensor memory; see tensor_layout.py
 HEAD_BYTES = 320
 
 # The clocks of a warp.

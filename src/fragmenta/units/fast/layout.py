@@ -180,9 +180,10 @@ PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
 PORT_MOVE: Final = 136  #: a warp loads or stores cells (entry, column): is it well?
 PORT_MOVED: Final = 144  #: a warp has waited for its loads, or for its stores
 PORT_TENSOR: Final = 152  #: a product of tcgen05 (its record): is nothing wrong?
-PORT_COMMIT: Final = 160  #: a commit is in flight; the record of the task
-PORT_TENSOR_FENCE: Final = 168  #: ``tcgen05.fence``
-PORT_INIT: Final = 176  #: an mbarrier was made, or is none any more (its record)
+PORT_TENSOR_ISSUED: Final = 160  #: it is in flight
+PORT_COMMIT_ROOM: Final = 168  #: a commit is about to be issued: is nothing wrong?
+PORT_COMMIT: Final = 176  #: it is in flight; the task, and whether it covers work
+PORT_TENSOR_FENCE: Final = 184  #: ``tcgen05.fence``
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
