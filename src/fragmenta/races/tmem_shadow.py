@@ -256,9 +256,10 @@ def _packed(access: Access) -> tuple[Any, ...]:
 
 def _access(record: np.void) -> Access:
     """An access of which this is the record."""
-    kind, *who, threads, m, n, _, form = record.tolist()
+    fields: tuple[Any, ...] = record.tolist()  # type: ignore[assignment]
+    kind, *who, threads, m, n, _, form = fields
     made = (m, n, tuple(_region(*each) for each in form if each[3])) if m else None
-    return Access(layout.KINDS[kind], *who, made, threads)
+    return Access._make((layout.KINDS[kind], *who, made, threads))
 
 
 class Conflict(NamedTuple):

@@ -39,7 +39,7 @@ from fragmenta.races.shadow.order import (
 )
 from fragmenta.simt import layout as engine
 from fragmenta.simt.library import POINTER, field, pointer_at
-from fragmenta.simt.warps import first_lane
+from fragmenta.simt.warps import clear_memory, first_lane
 from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
@@ -82,39 +82,29 @@ class _Watch:
         agent: Value = first + self._who
         return agent
 
+    def _of(self, pointer: int, number: Value) -> Memory:
+        """Words from one with a number on."""
+        b = self.code.builder
+        every = field(self.code, pointer_at(self.code, self.raw, pointer), 0, I32)
+        return Memory(b, b.gep(every.raw, [convert(number, I64).raw]), I32)
+
     def period(self, of: int) -> Memory:
         """The present epoch of an agent of the warp."""
-        every = field(
-            self.code, pointer_at(self.code, self.raw, at.WATCH_PERIODS), 0, I32
-        )
-        place = convert(self._warps * of + self._who, I64)
-        b = self.code.builder
-        return Memory(b, b.gep(every.raw, [place.raw]), I32)
+        return self._of(at.WATCH_PERIODS, self._warps * of + self._who)
 
     @property
     def issued(self) -> Memory:
         """How many accesses the warp has issued."""
-        every = field(
-            self.code, pointer_at(self.code, self.raw, at.WATCH_NUMBERS), 0, I32
-        )
-        b = self.code.builder
-        return Memory(b, b.gep(every.raw, [convert(self._who, I64).raw]), I32)
+        return self._of(at.WATCH_NUMBERS, self._who)
 
     def cells(self, rank: Value) -> Memory:
         """The numbers of the last writes of the cells of a block."""
-        every = field(
-            self.code, pointer_at(self.code, self.raw, at.WATCH_CELLS), 0, I32
-        )
-        b = self.code.builder
-        place = convert(rank, I64) * _CELLS
-        return Memory(b, b.gep(every.raw, [place.raw]), I32)
+        return self._of(at.WATCH_CELLS, rank * _CELLS)
 
     def row(self, first: int, number: Value, of: np.dtype[np.void]) -> Raw:
         """A record of a list."""
-        place = number * of.itemsize
-        return self.code.builder.gep(
-            pointer_at(self.code, self.raw, first), [place.raw]
-        )
+        start, place = pointer_at(self.code, self.raw, first), number * of.itemsize
+        return self.code.builder.gep(start, [place.raw])
 
     def has_room(self, first: int) -> Value:
         """Whether there is room for some more records in a list."""
@@ -182,8 +172,9 @@ class _Part:
         )
         lanes = field(code, record, start + at.offset(at.REGION, "lanes"), I64)
         common = lanes[0] & self.region.lanes[0] | lanes[1] & self.region.lanes[1]
-        found: Value = (rank == self.rank) & (first < self.stop)
-        return found & (self.start < stop) & (common != 0)
+        near = (rank == self.rank) & (first < self.stop) & (self.start < stop)
+        found: Value = near & (common != 0)
+        return found
 
 
 class _New:
@@ -207,7 +198,8 @@ class _New:
 
     def same_form(self, old: Raw) -> Value:
         """Whether an earlier product has the same shape and the same D."""
-        return self.code.constant(0, I32) != 0
+        never: Value = self.code.constant(0, I32) != 0
+        return never
 
     # ── earlier accesses ────────────────────────────────────────────────────
 
@@ -247,7 +239,8 @@ class _New:
                 promised = promised | here & same
         lane = larger(word("lane"), 0)
         issued = self.plane.knows(word("issuer"), lane, word("issued"))
-        return promised & issued
+        first: Value = promised & issued
+        return first
 
     def after_writes(self, part: _Part, own: bool, written: Value) -> None:
         """Compare with the last writes of cells; perhaps all must be written."""
@@ -302,10 +295,8 @@ class _New:
         code = self.code
         for name, word in words.items():
             _access_word(code, record, name)[0] = word
-        for block in range(2):
-            start = at.offset(at.ACCESS, "form") + block * at.REGION.itemsize
-            there_ = field(code, record, start + at.offset(at.REGION, "there"), I32)
-            there_[0] = code.constant(0, I32)
+        form = after(code, record, at.offset(at.ACCESS, "form"))
+        clear_memory(code.builder, form, ir.Constant(I64, 2 * at.REGION.itemsize))
 
     def read(self, part: _Part, words: dict[str, Value]) -> None:
         """List a read; of an agent and a lane, only the last of each region."""
@@ -369,14 +360,7 @@ def _move(seen: Seen) -> Value:
             always = convert(chosen, I32, signed=False) != 0
             written = always if kind == LD else ~always
 
-            def compared(
-                part: _Part, new: _New = new, written: Value = written
-            ) -> None:
-                new.after_writes(part, True, written)
-                if new.kind == ST:
-                    new.after_reads(part)
-
-            _each_part(seen, watch, compared)
+            _each_part(seen, watch, _comparing(new, written))
             with code.when(new.fine):
                 answer.value = code.constant(1, I32)
                 sync_warp(seen.clocks, seen.lanes, seen.live)
@@ -388,6 +372,15 @@ def _move(seen: Seen) -> Value:
                 else:
                     _each_part(seen, watch, _reading(new, words))
     return answer.value
+
+
+def _comparing(new: _New, written: Value) -> Callable[[_Part], None]:
+    def one(part: _Part) -> None:
+        new.after_writes(part, True, written)
+        if new.kind == ST:
+            new.after_reads(part)
+
+    return one
 
 
 def _reading(new: _New, words: dict[str, Value]) -> Callable[[_Part], None]:
@@ -494,7 +487,8 @@ class _Product(_New):
         same = same & self.part(tensors.D, 0).equals(old, start)
         second = field(code, old, start + size + at.offset(at.REGION, "there"), I32)[0]
         both = self.part(tensors.D, 1).equals(old, start + size)
-        return same & select(self.pair, both, second == 0)
+        all_same: Value = same & select(self.pair, both, second == 0)
+        return all_same
 
     def compare(self) -> None:
         """Compare with all that came before."""
