@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.errors import ranges
 from fragmenta.ptx import rules
@@ -107,15 +108,6 @@ class Region(NamedTuple):
     lanes: int
     start: int
     stop: int
-
-    def meets(self, other: Region) -> bool:
-        """Whether there are common cells."""
-        return (
-            self.rank == other.rank
-            and self.start < other.stop
-            and other.start < self.stop
-            and bool(self.lanes & other.lanes)
-        )
 
     def words(self, rank: int) -> str:
         """Where they are; the block is named if its rank is another one."""
@@ -290,12 +282,14 @@ class TensorCells:
             return [first]
         return [int(each) for each in np.unique(found)]
 
-    def _reads(self) -> list[tuple[Region, Access]]:
-        """What was read, and by whom."""
-        rows = self._watch.reads.rows[: self._watch.reads.count]
-        return [
-            (_region(*each["where"].tolist()), _access(each["access"])) for each in rows
-        ]
+    def _reads(self, here: Region) -> NDArray[np.intp]:
+        """The numbers of the reads that have common cells with a region."""
+        where = self._watch.reads.rows[: self._watch.reads.count]["where"]
+        low, high = (np.uint64(here.lanes >> at & _HALF) for at in (0, 64))
+        lanes = where["lanes"]
+        common = (lanes[:, 0] & low) | (lanes[:, 1] & high)
+        columns = (where["start"] < here.stop) & (where["stop"] > here.start)
+        return np.flatnonzero((where["rank"] == here.rank) & columns & (common != 0))
 
     def conflicts(
         self, new: Access, row: Clock, reads: Iterable[Cells], writes: Iterable[Cells]
@@ -306,7 +300,6 @@ class TensorCells:
         """
         found: dict[Pair, Conflict] = {}
         goals = [region(each) for each in writes]
-        before = self._reads() if goals else []
         for cells, write in (
             *((e, False) for e in reads),
             *((e, True) for e in writes),
@@ -317,9 +310,9 @@ class TensorCells:
                 if number:
                     old = _access(self._watch.writes.rows[number - 1])
                     self._judge(found, old, new, here, True, write, own, row)
-            for where, old in before if write else ():
-                if where.meets(here):
-                    self._judge(found, old, new, here, False, True, own, row)
+            for place in self._reads(here) if write else ():
+                old = _access(self._watch.reads.rows[place]["access"])
+                self._judge(found, old, new, here, False, True, own, row)
         return list(found.values())
 
     def _judge(
@@ -364,9 +357,11 @@ class TensorCells:
             if here in goals:
                 continue
             row = _packed(new), _packed_region(here)
-            key = new.agent, new.lane, here
-            for place, (where, old) in enumerate(self._reads()):
-                if (old.agent, old.lane, where) == key:
+            for place in self._reads(here):
+                old = listed.rows[place]
+                who = int(old["access"]["agent"]), int(old["access"]["lane"])
+                same = _region(*old["where"].tolist()) == here
+                if same and who == (new.agent, new.lane):
                     listed.rows[place] = row
                     break
             else:
@@ -380,7 +375,6 @@ class TensorCells:
         """Forget the accesses of columns of a block that are freed."""
         here, listed = region(gone), self._watch.reads
         self._watch.cells[gone.rank][:, here.start : here.stop] = 0
-        kept = [not where.meets(here) for where, _ in self._reads()]
-        left = listed.rows[: listed.count][kept]
+        left = np.delete(listed.rows[: listed.count], self._reads(here))
         listed.rows[: left.size] = left
         listed.count = left.size

@@ -50,6 +50,8 @@ def code() -> Code:
     return Code()
 
 
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint32, *3 * (ctypes.c_void_p,), ctypes.c_uint32)
+"""The type of a fast path."""
 _KINDS = {
     "_": layout.NOTHING,
     "i": layout.CONSTANT,
@@ -85,6 +87,15 @@ class EventTable:
             found = handler(event.words, len(event.operands))
             if found is not None and (there is None or there.issuperset(found.calls)):
                 _write(event, Record(record), found)
+
+    def call(self, event: Event, block: int, warp: int, lanes: int) -> int | None:
+        """Carry out an event in its fast path; None if it has none."""
+        record = Record(self.record(event))
+        where = int(record.longs[layout.EVENT_HANDLER >> 3])
+        if not where:
+            return None
+        found: int = _HANDLER(where)(block, warp, record.address, lanes)
+        return found
 
     def record(self, event: Event) -> NDArray[np.uint8]:
         """The record of an event."""

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
+    from fragmenta.units.known_instructions import KnownInstructions
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tensor_forms import TensorForms
-    from fragmenta.units.tensor_ways import KnownMoves
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
@@ -76,6 +76,7 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
+        self.address = address(memory)
         self.registers: dict[int, Registers] = {}
         """The registers of loads and stores of tensor memory, by event."""
 
@@ -169,6 +170,8 @@ class Block(Record):
         self._threads = aligned(len(self.warps) * 32 * tasks.QUEUE_RECORD)
         self.tensor: TensorMemory | None = None
         """Its tensor memory, once it has allocated some."""
+        self.last_tensor: TensorMemory | None = None
+        """That of the last block that has allocated some."""
         self._write_state()
 
     def _write_state(self) -> None:
@@ -349,6 +352,8 @@ class Cluster(Record):
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
+        self._trying = False
+        """Whether a fast path tries again."""
         self.port = machine.port(self)
         self.pool = Pool(self)
         self._write_state()
@@ -400,6 +405,21 @@ class Cluster(Record):
             block.begin(index)
             block.context.join(self.contexts, block.rank)
         self.port.begin()
+
+    def again(self, warp: Warp, event: Event, lanes: int) -> int | None:
+        """Let a fast path try again, of whose instruction Python knows more now.
+
+        The result are the lanes that may go on; None if there is no fast path, or if
+        this is its second try.
+        """
+        table = self.machine.present_table
+        if table is None or self._trying or self.schedule.random is not None:
+            return None
+        self._trying = True
+        try:
+            return table.call(event, warp.block.context.address, warp.address, lanes)
+        finally:
+            self._trying = False
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
         """Carry out an event, and return the lanes that may go on."""
@@ -590,8 +610,17 @@ class Machine:
     def event_table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
         if not self._tables:  # several threads may be here: one table is kept
-            self._tables.setdefault(0, EventTable(self.events, observed))
+            made = EventTable(self.events, observed)
+            if self.tensor:
+                for number, form in self.known.noted(*self._setting).items():
+                    made.know_form(self.events[number], form)
+            self._tables.setdefault(0, made)
         return self._tables[0]
+
+    @property
+    def present_table(self) -> EventTable | None:
+        """The events in memory, if fast paths are used."""
+        return self._tables.get(0)
 
     @cached_property
     def tensor(self) -> bool:
@@ -607,18 +636,27 @@ class Machine:
         return Forms(self.launch.target, size)
 
     @once_property
-    def tensor_forms(self) -> TensorForms:
-        """The forms of the products of ``tcgen05``."""
-        from fragmenta.units.tensor_forms import TensorForms
+    def known(self) -> KnownInstructions:
+        """What fast paths know of the kernel."""
+        from fragmenta.units.known_instructions import known_instructions
 
-        return TensorForms(self.launch.target)
+        return known_instructions(self.launch.compiled)
+
+    @property
+    def _setting(self) -> tuple[str, int]:
+        """The target, and the bytes of the shared memory of a block."""
+        size = next(iter(self.blocks.values())).shared.size
+        return self.launch.target, size
 
     @once_property
-    def tensor_moves(self) -> KnownMoves:
-        """The loads and stores of tensor memory."""
-        from fragmenta.units.tensor_ways import KnownMoves
+    def tensor_forms(self) -> TensorForms:
+        """The forms of the products of ``tcgen05``."""
+        return self.known.forms(*self._setting)
 
-        return KnownMoves()
+    def know_for_ever(self, event: Event, form: int) -> None:
+        """Let fast paths find the form of an event, in later launches, too."""
+        noted = self.known.noted(*self._setting)
+        self.know_form(event, noted.setdefault(event.number, form))
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""

@@ -316,9 +316,10 @@ class TensorForm(Record):
         table = _in_shared(op, name, base, self._order)
         made = Source(word, table, first, read_ranges(op, name, word)[0])
         known = self._known[number]
-        free = next((e for e in known_places(word) if not known[e]), None)
-        if free is not None:  # or machine code does not find it
-            known[free] = made.address
+        places = known_places(word)
+        # What was there before is kept: another thread may read it just now.
+        free = next((e for e in places if not known[e]), places[0])
+        known[free] = made.address
         return made
 
 
