@@ -88,6 +88,7 @@ class Maker:
         agents = []
         for number in range(self.count):
             block = self.blocks[number]
+            self.tokens, self.names = set(), []
             steps = self.steps(number, self.length)
             steps.events[:0] = begin[number]
             cluster = self.clusters[block]
@@ -113,12 +114,13 @@ class Maker:
             branching = isinstance(made[-1], MbarrierTest | Load | Atomic | Choose)
             if branching and self.branches and r.random() < 0.7:
                 self.branches -= 1
-                values = (0, 1, 2) if not isinstance(made[-1], MbarrierTest) else (0, 1)
+                tests = isinstance(made[-1], MbarrierTest)
+                values: tuple[int, ...] = (0, 1) if tests else (0, 1, 2)
                 if r.random() < 0.2:
                     values = values[:-1]
-                before = set(self.tokens)
+                before = set(self.tokens), list(self.names)
                 for value in values:
-                    self.tokens = set(before)
+                    self.tokens, self.names = set(before[0]), list(before[1])
                     steps.after[value] = self.steps(agent, min(length, 1))
                 return steps
         steps.events.append(Exit(self.threads))
@@ -181,7 +183,8 @@ class Maker:
         barrier = ClusterBarrier(self.clusters[self.blocks[agent]])
         arrive = ClusterArrive(barrier, 32, self.order(Order.RELEASE))
         wait = ClusterWait(barrier, self.order(Order.ACQUIRE))
-        return r.choice(([arrive, wait], [arrive, wait], [arrive], [wait]))
+        roll = r.random()
+        return [arrive, wait] if roll < 0.5 else [arrive] if roll < 0.75 else [wait]
 
     def mbarrier(self, agent: int) -> list[Event]:
         """Something about an mbarrier."""
@@ -209,9 +212,13 @@ class Maker:
             if self.tokens and r.random() < 0.5:
                 token = r.choice(sorted(self.tokens))
                 return [MbarrierWait(which, 0, token, acquire, self.scope())]
-            return [MbarrierWait(which, r.choice((0, 0, 1)), None, acquire, self.scope())]
+            return [
+                MbarrierWait(which, r.choice((0, 0, 1)), None, acquire, self.scope())
+            ]
         if roll < 0.7:
-            return [MbarrierTest(which, r.choice((0, 0, 1)), None, acquire, self.scope())]
+            return [
+                MbarrierTest(which, r.choice((0, 0, 1)), None, acquire, self.scope())
+            ]
         if roll < 0.75:
             return [ExpectTx(which, r.choice((16, 32)))]
         if roll < 0.79:
@@ -256,7 +263,9 @@ class Maker:
         both = self.order(Order.ACQ_REL, Order.ACQUIRE, Order.RELEASE)
         roll = r.random()
         if roll < 0.3:
-            store = Store(word, r.choice((0, 1, 1, 2)), self.order(Order.RELEASE), scope)
+            store = Store(
+                word, r.choice((0, 1, 1, 2)), self.order(Order.RELEASE), scope
+            )
             return [self.fence(), store] if r.random() < 0.2 else [store]
         if roll < 0.5:
             load = Load(word, self.order(Order.ACQUIRE), scope)
