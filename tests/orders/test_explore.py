@@ -461,7 +461,17 @@ def test_a_limit_is_said() -> None:
     verdict = explore(pipeline(), limit=10)
     assert verdict.coverage is Coverage.INCOMPLETE
     assert verdict.reasons == ("the limit of 10 states was reached",)
-    assert not verdict.shortest
+
+
+def test_a_hang_that_need_not_be_the_shortest_is_said() -> None:
+    """The limit is reached after the first hang, and before shorter ones are excluded."""
+    program = pipeline(flip=True)
+    first = explore(program, limit=60)
+    assert first.hang is not None
+    assert not first.shortest
+    second = explore(pipeline(2, 2, 3, 1, flip=True))
+    assert second.hang is not None
+    assert second.shortest
 
 
 def test_a_limit_of_time_is_said() -> None:

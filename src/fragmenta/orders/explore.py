@@ -121,6 +121,8 @@ class Search:
         self.steps = 0
         self.reasons: dict[str, None] = {}
         self.complete = True
+        self.shortest = False
+        """Whether no hang is shorter than the one that is known."""
         self.hang: tuple[int, int] | None = None
         """The depth and the number of the shortest state in which all wait."""
         self.races: dict[Hashable, tuple[int, int, int, bool, Place]] = {}
@@ -136,10 +138,17 @@ class Search:
         stack: list[tuple[int, State, float]] = []
         self._visit(state, stack, 1.0)
         done = 0.0
-        while stack:
+        later: list[tuple[int, State, float]] = []
+        while stack or later:
+            if not stack:
+                self.shortest = True  # what is left is longer than a hang
+                stack, later = later, []
             if self._spent():
                 return
             number, state, share = stack.pop()
+            if not self.shortest and self._longer(number):
+                later.append((number, state, share))
+                continue
             self.here = number
             made = list(self._successors(state))
             before = len(stack)
@@ -150,6 +159,11 @@ class Search:
                 self._end(number, state)
             done += share * (1 - (len(stack) - before) / max(len(made), 1))
             self.progress(done)
+        self.shortest = True
+
+    def _longer(self, number: int) -> bool:
+        """Whether no hang from a state on is shorter than one that is known."""
+        return self.hang is not None and self.depths[number] >= self.hang[0]
 
     def _spent(self) -> bool:
         if self.limit is not None and len(self.parents) >= self.limit:
@@ -341,7 +355,7 @@ class Search:
             self._paths(),
             len(self.parents),
             self.steps,
-            self.complete,
+            self.hang is None or self.shortest,
         )
 
     def _races(self) -> Iterator[Race]:

@@ -29,19 +29,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import TypeAlias
+
+from fragmenta.ptx import ordering
 
 # ── what is synchronised on ─────────────────────────────────────────────────
 
 
-class Scope(IntEnum):
-    """The threads that a strong operation orders: those of a block, of a cluster, …"""
-
-    CTA = 0
-    CLUSTER = 1
-    GPU = 2
-    SYS = 3
+Scope = ordering.Scope
+"""The threads that a strong operation is meant for."""
 
 
 class Order(Enum):
