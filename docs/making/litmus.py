@@ -76,7 +76,7 @@ def counts() -> str:
     differ = sum(bool(each.differs) for each in TESTS)
     published = sum(bool(each.published) for each in TESTS)
     return (
-        f"{len(TESTS)} programs, {published} of them published. The report follows from "
-        f"the model in {len(TESTS) - differ}; in {differ} it differs, and the row says "
-        "why."
+        f"{len(TESTS)} programs, {published} of them published. The report follows "
+        f"from the model in {len(TESTS) - differ}; in {differ} it differs, and the row "
+        "says why."
     )
