@@ -18,8 +18,9 @@ from fragmenta.ptx.ordering import Role, Scope, fence_role
 from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
+from fragmenta.races.layout_watch import LayoutWatch, is_watched
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
-from fragmenta.races.order import Clock, Functions, Order, know, knows
+from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
 from fragmenta.races.report.history import History, Note
@@ -36,6 +37,7 @@ from fragmenta.races.tensor_maps import Maps
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of
+from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival, LaneGroups
@@ -60,24 +62,29 @@ ALL = 0xFFFFFFFF
 def functions(part: str) -> dict[int, int]:
     """What answers the calls of fast paths, by ``PORT_...``: where each function is.
 
-    A part is ``mbarriers``, ``clusters``, ``products`` or ``copies``.  It is loaded
-    once: see ``order.functions``.
+    A part is ``mbarriers``, ``clusters``, ``products``, ``copies`` or ``maps``.  It is
+    loaded once: see ``order.functions``.
     """
     # Tracing takes a while to import.
-    from fragmenta.races.shadow import cluster_phases, copies, observing, products
+    from fragmenta.races.shadow import (
+        changed_maps,
+        cluster_phases,
+        copies,
+        observing,
+        products,
+    )
 
     routines, linked = {
         "mbarriers": (observing.ROUTINES, ()),
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
+        "maps": (changed_maps.ROUTINES, ()),
     }[part]
-    loaded = Functions({}, [*routines.values(), *linked])
-    _LOADED.append(loaded)  # its code would be freed with it
+    loaded = Loaded([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}
 
 
-_LOADED: list[Functions] = []
 _COPIES = {("cp", "async"), ("cp", "reduce")}
 """How copies begin that are tasks of machine code."""
 
@@ -140,6 +147,10 @@ class Observer(TensorObserver):
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
+        self.layouts: LayoutWatch | None = None
+        """Where boxes are; None if no instruction copies any."""
+        if any(is_watched(each.words) for each in machine.events):
+            self.layouts = LayoutWatch(self)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -158,6 +169,8 @@ class Observer(TensorObserver):
         if any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
+        if any(each.words[0] == "tensormap" for each in machine.events):
+            found |= functions("maps")
         if machine.strict and len(self.cluster.blocks) > 1:
             # Python looks at the scope of each arrival at another block.
             del found[fast.PORT_RELEASE]
@@ -178,8 +191,9 @@ class Observer(TensorObserver):
 
     def close(self) -> None:
         """Free everything: the launch has ended."""
-        for each in (vars(self).get("units"), vars(self).get("tasks")):
-            if isinstance(each, UnitTable | TaskWatch):
+        for name in ("units", "tasks", "layouts"):
+            each = vars(self).get(name)
+            if isinstance(each, UnitTable | TaskWatch | LayoutWatch):
                 each.close()
         vars(self).clear()
 
@@ -205,6 +219,8 @@ class Observer(TensorObserver):
         self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
         self.maps.begin()
+        if self.layouts is not None:
+            self.layouts.begin()
         self.registers_watch.begin()
         self.begin_tensor()
         self.offsets.clear()
@@ -399,6 +415,8 @@ class Observer(TensorObserver):
                 self.issue_move(step, work)
             case Queued():
                 self.issue_queued(step, work)
+                if self.layouts is not None:
+                    self.layouts.queued(step, work)
 
     def issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
         """A copy is in flight."""
@@ -416,6 +434,8 @@ class Observer(TensorObserver):
             self._bulk_store(step, copy, copy.clock)
         if isinstance(copy, Copy) and copy.map_range is not None:
             self.maps.used(step, copy, copy.map_range, copy.clock)
+        if self.layouts is not None:
+            self.layouts.copied(step, copy)
 
     def _note_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
         """Note a copy, with all agents that a problem may name it by."""
@@ -583,6 +603,9 @@ class Observer(TensorObserver):
                 self.shared.touch(
                     block.rank, some, 16, False, agent, work.group, event.site, known
                 )
+        if self.layouts is not None:
+            kin = self.launch_watch.kins.of(work.located).number
+            self.layouts.product(warp, kin, work.descriptors, event.site)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""

@@ -26,6 +26,7 @@ from fragmenta.races.shadow.barrier_clocks import (
     MODES,
     WARP_SYNC,
 )
+from fragmenta.races.shadow.boxes import watched_rows
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
 from fragmenta.simt import layout
@@ -39,6 +40,7 @@ from fragmenta.simt.program import Program
 
 _STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
 _ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
+_BOXES: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
 _SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
 
 
@@ -130,6 +132,8 @@ class RaceProbes(Probes):
             writer.call(watched(what, "write"), *given, f"ptr {values}")
         else:
             writer.call(watched(what, "read"), *given)
+        if width == ROW_BYTES and not stores and _copies_boxes(writer.program):
+            writer.call(watched_rows(at.bits), *given)
         if width == ROW_BYTES:  # which rows of 8 bytes one pass takes is not known
             words = what._replace(bits=32, register=32, elements=width // 4)
             writer.call(counted_banks(words), *given)
@@ -209,6 +213,17 @@ def _given(writer: Writer, at: Written, offset: int, lanes: str) -> tuple[str, .
 def _link(writer: Writer, support: tuple[Routine, ...]) -> None:
     """Link the routines that checks call."""
     writer.routines.update({each.name: each for each in support})
+
+
+def _copies_boxes(program: Program) -> bool:
+    """Whether any function copies boxes by tensor maps."""
+    if program not in _BOXES:
+        _BOXES[program] = any(
+            each.opcode == "cp" and "tensor" in each.qualifiers
+            for unit in program.units.values()
+            for each in unit.function.instructions
+        )
+    return _BOXES[program]
 
 
 def _in_window(
