@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.isa.instruction import Instruction
 from fragmenta.ptx import rules
-from fragmenta.races.order import Functions
 from fragmenta.races.report import layout_words
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout as heads
@@ -37,6 +37,7 @@ from fragmenta.shared.operands import major_of
 from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
 from fragmenta.simt.compiled import address_of, aligned, callback_address
 from fragmenta.simt.layout import LANES
+from fragmenta.simt.loaded import Loaded
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.findings import Finding
 from fragmenta.units.lane_copies import WarpCopy
@@ -62,13 +63,13 @@ _START = 0x3FFF
 
 
 @once
-def functions() -> Functions:
-    """The function that notes a box, loaded once: see ``order.functions``."""
+def noting() -> Callable[..., None]:
+    """The function that notes a box, loaded once."""
     # Tracing takes a while to import.
     from fragmenta.races.shadow import boxes
 
     kinds = (_POINTER, _WORD, _WORD, _LONG, *4 * (_WORD,), _POINTER)
-    return Functions({"written": (boxes.WRITTEN, kinds)})
+    return Loaded([boxes.WRITTEN]).function(boxes.WRITTEN, *kinds)
 
 
 class Noted(NamedTuple):
@@ -134,7 +135,7 @@ class LayoutWatch:
         sites = len(observer.machine.launch.compiled.places)
         self._looked = np.zeros(max(sites, 1), np.uint8)
         self._functions = _ASK(self._asked), _ASK_ROWS(self._rows)
-        self._written = functions().calls["written"]
+        self._written = noting()
         ask, rows = (callback_address(each) for each in self._functions)
         for rank in range(len(blocks)):
             state, head = self._states[rank], order.head(rank, np.int64)

@@ -11,11 +11,12 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.module import Address, Function, Instruction
-from fragmenta.ptx.ordering import orders, role, synchronises
+from fragmenta.ptx.ordering import Scope, orders, role, scope, synchronises
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
 from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
+from fragmenta.races.shadow import layout as shadow
 from fragmenta.races.shadow.bank_counts import counted_banks
 from fragmenta.races.shadow.barrier_clocks import (
     BAR_AFTER,
@@ -74,17 +75,19 @@ class RaceProbes(Probes):
         # A store is compared with what is there; the registers of others are not read.
         places = [f"ptr {each}" for each in registers if kind.endswith("write")]
         _synchronises(writer, instruction)
+        of = scope((instruction.opcode, *instruction.qualifiers))
+        small = of is Scope.CTA and shadow.KINDS[kind] & shadow.STRONG
+        near_kind = f"narrow {kind}" if small else kind
         if what.space == "global":
-            cta = "cta" in words
             _link(writer, GLOBAL_SUPPORT)
-            writer.call(watched_global(what, kind, cta=cta), *given, *places)
+            writer.call(watched_global(what, kind, scope=of), *given, *places)
             if "global" in words:
                 return
-            _in_window(writer, what, at, offset, given, places, kind)
+            _in_window(writer, what, at, offset, given, places, near_kind)
             return
         near = what._replace(space="shared")
         _link(writer, SUPPORT)
-        writer.call(watched(near, kind), *given, *places)
+        writer.call(watched(near, near_kind), *given, *places)
         if banks and kind in ("read", "write") and what.space == "shared":
             writer.call(counted_banks(near), *given)
 
