@@ -1,4 +1,4 @@
-"""Packs rows of A and columns of B for the steps of :mod:`fragmenta.arithmetic.floors`.
+"""Packs rows of A and columns of B for the steps of ``floor_steps``.
 
 A packed element has four parts:
 
@@ -14,11 +14,16 @@ clipped; the steps detect it where it matters.
 
 Products are taken in pairs along k, for eight columns: sixteen lanes.  The columns of B
 lie in panels of eight.  The exponents of A are repeated for each lane.
+
+Each row of a sparse A takes other rows of B, so a pair of B has a place of its own for
+each pair of A.  In panels of sixteen columns there is nothing to pair: a vector has one
+product of each column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from fragmenta.arithmetic.elements import (
@@ -55,8 +60,11 @@ from fragmenta.jit.trace import (
 #: The most products along k that are packed at a time; a power of two.
 DEPTH = 256
 
-#: Rows of A in a group, which share the loads of B.
+#: Rows of A in a group, which share the loads of B, for panels of eight columns.
 GROUP = 4
+
+#: Columns in a panel for a sparse A, and the most of k that is packed at a time.
+WIDE, WIDE_DEPTH = 2 * LANES, 128
 
 #: Exponents are clipped to this many below their base; the exponent of zero.
 CLIP, NOTHING = -63, -128
@@ -76,6 +84,22 @@ class Packing(NamedTuple):
     values: Type
     scaled: bool  #: whether elements have ue8m0 scales
     sparse: bool  #: whether the products of a row are at any k
+    across: int = LANES  #: columns in a panel
+
+    @property
+    def single(self) -> bool:
+        """Whether products are taken one by one, not in pairs along k."""
+        return self.across == WIDE
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row of A to the next."""
+        return WIDE_DEPTH // 2 if self.single else DEPTH
+
+    @property
+    def group(self) -> int:
+        """Rows in a group: a group and a panel have as many sums in any case."""
+        return GROUP * LANES // self.across
 
     @property
     def lanes(self) -> Type:
@@ -165,8 +189,10 @@ def column_packer(of: Packing) -> Traced:
 
     ``lows`` has, for each pair along k, four vectors of sixteen lanes: those for a pair
     of A with the signs ``++``, ``-+``, ``+-`` and ``--``.  A lane whose product is not
-    negative never loses bits there.  If A is sparse, each k has two vectors of eight
-    lanes: for a positive and for a negative element of A.
+    negative never loses bits there.  If A is sparse, each k has two vectors, as wide as
+    the panel: for a positive and for a negative element of A.
+
+    Eight columns of a wider panel are packed at a time.
     """
 
     @kernel(
@@ -228,7 +254,7 @@ def column_packer(of: Packing) -> Traced:
             both = [element(k + number) for number in range(2)]
             signed = []
             for number, found in enumerate(both):
-                at = (k + number) * LANES
+                at = (k + number) * of.across
                 power, low = _relative(found, most)
                 values[at] = found.value
                 powers[at] = power
@@ -236,9 +262,13 @@ def column_packer(of: Packing) -> Traced:
                 plus = select(found.negative, low.lift(_NEVER), low)
                 signed.append((minus, plus))
                 wrong.value = wrong.value | found.special
-            first = k * ((1 if of.sparse else 2) * 2 * LANES)
-            for number, vector in enumerate(_pairs(signed, of.sparse)):
-                lows[first + number * 2 * LANES] = vector
+            if of.single:
+                for number, vector in enumerate(chain(*signed)):
+                    lows[(k * 2 + number) * of.across] = vector
+            else:
+                first = k * ((1 if of.sparse else 2) * 2 * LANES)
+                for number, vector in enumerate(_pairs(signed, of.sparse)):
+                    lows[first + number * 2 * LANES] = vector
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
@@ -263,7 +293,7 @@ def row_packer(of: Packing) -> Traced:
 
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
-    ``places`` says where the eight columns of B for each element are in a panel, and
+    ``places`` says where the columns of B for each element are in a panel, and
     ``signs`` where their lowest bits are.
     """
 
@@ -302,7 +332,7 @@ def row_packer(of: Packing) -> Traced:
     ) -> None:
         p = _RowNumbers(*numbers)
         wrong = code.variable(code.constant(0, of.lanes).in_all_lanes() != 0)
-        with code.loop(GROUP) as row:
+        with code.loop(of.group) as row:
             m = smaller(row, p.left - 1)
             start = m * p.depth
 
@@ -327,20 +357,20 @@ def row_packer(of: Packing) -> Traced:
             with code.loop(p.length, step=LANES) as q:
                 each = element(q)
                 power, low = _relative(each, most)
-                values[row * DEPTH + q] = each.value
+                values[row * of.stride + q] = each.value
                 wrong.value = wrong.value | each.special
                 negative = convert(each.negative, I32, signed=False)
-                for pair in range(LANES // 2):
-                    twice = [2 * pair] * LANES + [2 * pair + 1] * LANES
-                    at = ((q // 2 + pair) * GROUP + row) * (2 * LANES)
-                    powers[at] = picked(power, twice)
-                    lows[at] = picked(low, twice)
+                for number, chosen in enumerate(_repeated(of)):
+                    vectors = q * of.across // (2 * LANES) + number
+                    at = (vectors * of.group + row) * (2 * LANES)
+                    powers[at] = picked(power, chosen)
+                    lows[at] = picked(low, chosen)
                 if of.sparse:
                     place = convert(index.lanes(start + q), I32, signed=False)
                     first = convert(q // p.stored * p.k, I32)
-                    eight = (place + first) * LANES
-                    places[row * DEPTH + q] = eight
-                    signs[row * DEPTH + q] = eight * 2 + negative * LANES
+                    there = (place + first) * of.across
+                    places[row * of.stride + q] = there
+                    signs[row * of.stride + q] = there * 2 + negative * of.across
                 else:
                     even, odd = (
                         picked(negative, range(side, LANES, 2)) for side in range(2)
@@ -352,6 +382,13 @@ def row_packer(of: Packing) -> Traced:
             special[0] = code.constant(1, I32)
 
     return pack_rows
+
+
+def _repeated(of: Packing) -> list[list[int]]:
+    """Which of eight elements along k are in the lanes of each vector."""
+    if of.single:
+        return [[lane] * (2 * LANES) for lane in range(LANES)]
+    return [[lane] * LANES + [lane + 1] * LANES for lane in range(0, LANES, 2)]
 
 
 class _RowNumbers(NamedTuple):
