@@ -158,7 +158,6 @@ class Work(NamedTuple):
     sums: Memory
     special: Memory
     totals: Memory
-    counts: Memory
     exponents: Memory
     held: Memory
 
@@ -188,7 +187,6 @@ def _parts(values: Type) -> list[tuple[Type, int]]:
         (F32, ALL),
         (I32, LANES),
         (I64, ALL),
-        (I32, ALL),
         (I16, ALL),
         (F32, ALL),
     ]
@@ -268,9 +266,9 @@ def add_step(step: Step, at: Panel, product: Value) -> None:
     if not v.half:
         new.value = _settled(x, e, units + counts, step)
     with code.when(unusual):
-        for row, chain in enumerate(chains):
-            w.totals[row * v.across] = convert(bits_of(chain), I64)
-        w.counts[0] = counts
+        for row, count in enumerate(_rows(v, counts)):
+            whole = convert(bits_of(chains[row]) - bits_of(starts[row]), I64)
+            w.totals[row * v.across] = whole + convert(count, I64)
         w.exponents[0] = e
         _settle_apart(step)
         new.value = w.sums.lanes(0, ALL)
@@ -555,11 +553,9 @@ def _settle_apart(step: Step) -> None:
     rounding = Rounding(fraction, floor, keep, least, v.half)
     with code.loop(GROUP) as row:
         x = convert(w.sums.lanes(row * LANES), F64)
-        e = w.exponents.lanes(row * LANES)
-        start = convert(bits_of(_start(e, step)), I64)
-        counts = convert(w.counts.lanes(row * LANES), I64)
-        total = convert(w.totals.lanes(row * LANES) - start + counts, F64)
-        rounded = settle(x, convert(e, I32), total, None, rounding, nearest_by_floors)
+        e = convert(w.exponents.lanes(row * LANES), I32)
+        total = convert(w.totals.lanes(row * LANES), F64)
+        rounded = settle(x, e, total, None, rounding, nearest_by_floors)
         w.sums[row * LANES] = to_float32(rounded)
 
 

@@ -145,8 +145,9 @@ def instruction_kernels(model: Model) -> dict[str, Traced]:
     forms = found.a, found.b
     wide = max(form.exponent_bits for form in forms) == 8
     variant = FloorVariant.of(model, wide)
+    sixteens = model.stored % (2 * LANES) == 0
     rows, columns = (
-        Packing(of, form, variant.values, False, model.sparse)
+        Packing(of, form, variant.values, False, model.sparse, LANES, sixteens)
         for of, form in zip(sources(model), forms, strict=True)
     )
     sizes = (size_of(of) for of in sources(model))
@@ -265,7 +266,6 @@ def _work(code: Code, of: TileVariant) -> Work:
         sums=code.scratch(F32, _ALL),
         special=code.scratch(I32, LANES),
         totals=code.scratch(I64, _ALL),
-        counts=code.scratch(I32, _ALL),
         exponents=code.scratch(I16, _ALL),
         held=code.scratch(F32, _ALL),
     )

@@ -96,8 +96,9 @@ def _kernels(model: Model, across: int = LANES) -> _Kernels:
     scaled = model.scale is not None
     wide = scaled or max(form.exponent_bits for form in forms) == 8
     variant = FloorVariant.of(model, wide, across)
+    sixteens = model.stored % (2 * LANES) == 0
     packings = [
-        Packing(source, form, variant.values, scaled, model.sparse, across)
+        Packing(source, form, variant.values, scaled, model.sparse, across, sixteens)
         for source, form in zip(sources, forms, strict=True)
     ]
     return _Kernels(

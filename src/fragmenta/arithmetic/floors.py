@@ -39,8 +39,12 @@ from fragmenta.jit.trace import (
     convert,
     larger,
     select,
+    size_of,
     smaller,
 )
+
+# The bytes of a cache line.
+_LINE = 64
 
 
 class FloorSizes(NamedTuple):
@@ -163,10 +167,12 @@ def _pack_columns(
     at = (here.tile * p.own_b * p.instructions + here.first) * p.k
     scales = here.tile * p.own_scale_b * p.instructions + here.first
     to = _eight_columns(v, eight, here.some * p.k)
+    start = (at * p.columns + column) * p.b_size
+    _prefetch(of.b, start + here.some * p.k * p.columns * p.b_size, 4)
     call_address(
         p.pack_columns,
         [
-            starting_at(of.b, (at * p.columns + column) * p.b_size),
+            starting_at(of.b, start),
             starting_at(of.scale_b, scales * p.scale_vec * p.columns + column),
             starting_at(w.b_values, to.values),
             starting_at(w.b_powers, to.powers),
@@ -191,10 +197,12 @@ def _pack_rows(
         here.tile * own * p.rows + row for own in (p.own_a, p.own_index, p.own_scale_a)
     )
     start = here.first * p.stored
+    at = (a * depth + start) * p.a_size
+    _prefetch(of.a, at + depth * p.a_size * step.v.group, 2)
     call_address(
         p.pack_rows,
         [
-            starting_at(of.a, (a * depth + start) * p.a_size),
+            starting_at(of.a, at),
             starting_at(of.scale_a, scale * scales + here.first * p.scale_vec),
             starting_at(of.places, index * depth + start),
             to.a_values,
@@ -215,6 +223,12 @@ def _pack_rows(
     )
 
 
+def _prefetch(memory: Memory, start: Value, lines: int) -> None:
+    """Ask for what is needed next, if the matrices of a batch are small."""
+    for line in range(lines):
+        memory.prefetch(start + line * (_LINE // size_of(memory.of)))
+
+
 def _group_and_panel(
     step: Step, p: FloorSizes, of: FloorOperands, here: Place, m: Value, panel: Value
 ) -> None:
@@ -224,6 +238,7 @@ def _group_and_panel(
     place = (here.tile * p.rows + here.top + m) * p.columns + column
     left = here.rows - m, p.columns - column
     sums = Sums(of.d, place, p.columns, *left, v.group, v.across)
+    _prefetch(of.d, place + p.rows * p.columns, 2)
     _load(code, w.sums, sums)
     _instructions(step, p, _panel(v, panel, here.some * p.k), here.some)
     _store(code, w.sums, sums)
