@@ -526,7 +526,8 @@ def _put_row(
         to.powers[at] = picked(power, chosen)
         to.lows[at] = picked(low, chosen)
     if not of.sparse:
-        negative = convert(found.parts.negative, I8, signed=False)
+        narrow = I8 if of.as_bytes else I32
+        negative = convert(found.parts.negative, narrow, signed=False)
         even, odd = (picked(negative, range(side, of.at_once, 2)) for side in (0, 1))
         which = convert(even + odd * 2, I32) + _numbers(odd) * 4
         start = convert(q, I32) * (4 * LANES)
