@@ -135,15 +135,17 @@ class Source:
         names: Sequence[str] = (),
         language: str = "",
         defined: int | None = None,
+        recorded: bool = False,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
-        With ``defined``, undefined bits are followed; it says what they are.
+        With ``defined``, undefined bits are followed; it says what they are.  With
+        ``recorded``, what synchronises is recorded.
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
+        mode = Mode(watch, clustered, schedule != EAGER, defined is not None, recorded)
         ready = self.compiled(name, target, contract, mode, meter)
         if self.before_running is not None:
             self.before_running()

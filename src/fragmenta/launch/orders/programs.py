@@ -1,0 +1,637 @@
+"""Makes programs of :mod:`fragmenta.orders` from the logs of a launch.
+
+Clusters that share no word through which they synchronise are programs of their own.
+Clusters that do the same are one program.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fragmenta.errors import ranges
+from fragmenta.launch.orders.lanes import groups
+from fragmenta.launch.orders.log import (
+    Arrives,
+    ClusterArrived,
+    ClusterWaited,
+    Counted,
+    Entry,
+    Fenced,
+    Flag,
+    Flying,
+    Issued,
+    Joined,
+    Left,
+    Log,
+    Made,
+    Met,
+    Peeked,
+    Place,
+    Touched,
+    Waited,
+)
+from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
+from fragmenta.orders import program as said
+from fragmenta.orders.program import Order, Program, Proxy, Scope, Steps
+from fragmenta.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
+from fragmenta.units.events import numbers
+
+PROXIES = {"async": Proxy.ASYNC, "cp.async": Proxy.CP_ASYNC}
+SCOPES = {
+    "cta": Scope.CTA,
+    "cluster": Scope.CLUSTER,
+    "gpu": Scope.GPU,
+    "sys": Scope.SYS,
+}
+
+
+class Who(NamedTuple):
+    """Whom an agent of a program stands for."""
+
+    block: int
+    """In the grid, of the first cluster that the program is of."""
+    warp: int
+    lanes: int
+    whole: bool
+    """Whether these are all lanes of the warp."""
+
+
+@dataclass(eq=False)
+class Part:
+    """A program, and what it was made of."""
+
+    program: Program
+    agents: list[Who]
+    clusters: list[int]
+    """The clusters that do this."""
+    units: dict[int, Flying] = field(default_factory=dict)
+
+
+def parts(logs: list[Log], deciding: set[int]) -> list[Part]:
+    """The programs of a launch.
+
+    ``deciding`` are sites of strong accesses whose value decides what follows.
+    """
+    words = awaited(logs, deciding)
+    found: dict[object, Part] = {}
+    for some in _components(logs, words):
+        made = _Builder(some, words).part()
+        key = repr((made.program.agents, sorted(map(repr, made.program.words.items()))))
+        if len(some) == 1 and key in found:
+            found[key].clusters += made.clusters
+        else:
+            found[key] = made
+    return list(found.values())
+
+
+def awaited(logs: list[Log], deciding: set[int]) -> set[int]:
+    """The words that loops wait for, or whose value decides something."""
+    return {
+        entry.action.address
+        for log in logs
+        for entries in log.entries.values()
+        for entry in entries
+        if isinstance(entry.action, Flag)
+        and (entry.action.until is not None or entry.site in deciding)
+    }
+
+
+def _components(logs: list[Log], words: set[int]) -> list[list[Log]]:
+    """Logs that synchronise with one another through words, together."""
+    first: dict[int, int] = {}
+    of = list(range(len(logs)))
+
+    def root(number: int) -> int:
+        while of[number] != number:
+            number = of[number]
+        return number
+
+    for number, log in enumerate(logs):
+        for entries in log.entries.values():
+            for entry in entries:
+                action = entry.action
+                if isinstance(action, Flag) and action.address in words:
+                    if action.address >> SLOT_BITS != SHARED_SLOT:
+                        other = root(first.setdefault(action.address, number))
+                        of[root(number)] = other
+    found: dict[int, list[Log]] = defaultdict(list)
+    for number, log in enumerate(logs):
+        found[root(number)].append(log)
+    return list(found.values())
+
+
+class _Agent:
+    """A group of lanes while its events are collected."""
+
+    def __init__(self, number: int, who: Who, rank: int, log: Log) -> None:
+        self.number, self.who, self.rank, self.log = number, who, rank, log
+        self.events: list[said.Event] = []
+        self.reads: dict[int, list[Piece]] = {}
+        self.writes: dict[int, list[Piece]] = {}
+        self.fresh = False
+        """Whether anything happened since the lanes last met others."""
+        self.waited: dict[tuple[str, int, int, int], int] = {}
+        """The first epoch of each queue that was not waited for."""
+        self.ended = False
+
+    @property
+    def threads(self) -> int:
+        return self.who.lanes.bit_count()
+
+
+class _Builder:
+    """Makes one program of one or several clusters."""
+
+    def __init__(self, logs: list[Log], words: set[int]) -> None:
+        self.logs, self.words = logs, words
+        self.users = Users()
+        self.agents: list[_Agent] = []
+        self.by_warp: dict[tuple[int, int, int], list[_Agent]] = {}
+        """By the number of the log, rank and warp."""
+        self.units: dict[Flying, int] = {}
+        self.limits: list[str] = []
+        self.values: dict[said.Word, int] = {}
+        self.tokens = 0
+
+    def part(self) -> Part:
+        """The program."""
+        for number, log in enumerate(self.logs):
+            for (rank, warp), entries in sorted(log.entries.items()):
+                self._divide(number, log, rank, warp, entries)
+        self._look_at_memory()
+        for number, log in enumerate(self.logs):
+            batches = _Batches(log)
+            for (rank, warp), entries in sorted(log.entries.items()):
+                _Walk(self, number, log, rank, warp, batches).all(entries)
+            if log.cut:
+                self.limits.append(log.cut)
+        made = [
+            said.Agent(
+                self.name(each),
+                self.block(each.log, each.rank),
+                each.threads,
+                Steps(each.events, {}, "" if each.ended else "the launch ended here"),
+                self._cluster(each.log),
+            )
+            for each in self.agents
+        ]
+        if self.users.full:
+            self.limits.append(self.users.full)
+        program = Program(made, self.values, self.limits)
+        clusters = [log.cluster for log in self.logs]
+        units = {number: flying for flying, number in self.units.items()}
+        return Part(program, [each.who for each in self.agents], clusters, units)
+
+    def _divide(
+        self, number: int, log: Log, rank: int, warp: int, entries: list[Entry]
+    ) -> None:
+        found = groups(entries, self.words)
+        several = []
+        for lanes in found:
+            who = Who(log.blocks[rank], warp, lanes, len(found) == 1)
+            several.append(_Agent(len(self.agents), who, rank, log))
+            self.agents.append(several[-1])
+        self.by_warp[number, rank, warp] = several
+
+    # ── names ───────────────────────────────────────────────────────────────
+
+    def _cluster(self, log: Log) -> int:
+        return 0 if len(self.logs) == 1 else log.cluster
+
+    def block(self, log: Log, rank: int) -> int:
+        """The block of a rank: of one cluster the rank, so that clusters compare."""
+        return rank if len(self.logs) == 1 else log.blocks[rank]
+
+    def mbarrier(self, log: Log, place: Place) -> said.Mbarrier:
+        """An mbarrier."""
+        return said.Mbarrier(self.block(log, place[0]), place[1])
+
+    def name(self, agent: _Agent) -> str:
+        """The name of an agent."""
+        who, log = agent.who, agent.log
+        name = f"warp {who.warp}"
+        if not who.whole:
+            several = who.lanes & (who.lanes - 1)
+            name += f" lane{'s' * bool(several)} {ranges(list(numbers(who.lanes)))}"
+        if len(log.blocks) > 1 or len(self.logs) > 1:
+            name += f" of block {self.block(log, agent.rank)}"
+        return name
+
+    def word(self, agent: _Agent, action: Flag) -> said.Word:
+        """The word of a strong access."""
+        address = action.address
+        if address >> SLOT_BITS == SHARED_SLOT:
+            offset = address & (1 << SLOT_BITS) - 1
+            block = self.block(agent.log, offset >> RANK_BITS & 0xFF)
+            space = f"shared:{block}"
+            made = said.Word(space, offset & (1 << RANK_BITS) - 1, action.size)
+        else:
+            made = said.Word(f"global:{address >> SLOT_BITS}", address, action.size)
+        return made
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    def _look_at_memory(self) -> None:
+        """Find the bytes that several agents use."""
+        follows = len(self.agents)
+        for number, log in enumerate(self.logs):
+            for (rank, warp), entries in log.entries.items():
+                own = self.by_warp[number, rank, warp]
+                for entry in entries:
+                    if isinstance(entry.action, Touched):
+                        for agent in own:
+                            for each in self.touched(agent, entry.action):
+                                self.users.add(each, entry.action.write, agent.number)
+                    elif isinstance(entry.action, Issued):
+                        flying = entry.action.work
+                        for found, write in ((flying.reads, False), (flying.writes, True)):
+                            for each in self.ranged(log, found):
+                                self.users.add(each, write, follows)
+                        follows += 1
+
+    def touched(self, agent: _Agent, action: Touched) -> Iterator[Piece]:
+        """What the lanes of an agent access."""
+        mine = (agent.who.lanes >> action.lanes & 1).astype(bool)
+        addresses = action.addresses[mine]
+        if not addresses.size:
+            return
+        if not action.shared:
+            yield from in_global(addresses, action.size)
+            return
+        ranks = addresses >> RANK_BITS & 0xFF
+        for rank in set(ranks.tolist()):
+            block = self.block(agent.log, rank)
+            offsets = addresses[ranks == rank] & (1 << RANK_BITS) - 1
+            yield Piece(f"shared:{block}", offsets, action.size)
+
+    def ranged(self, log: Log, found: Iterable[object]) -> Iterator[Piece]:
+        """What work accesses."""
+        for each in found:
+            if each.bytes:  # type: ignore[attr-defined]
+                rank = max(0, each.rank)  # type: ignore[attr-defined]
+                yield from piece(each, self.block(log, rank))  # type: ignore[arg-type]
+
+
+class _Batches:
+    """Products that the warps of a warpgroup issue without anything in between."""
+
+    def __init__(self, log: Log) -> None:
+        self.works: dict[tuple[int, int], list[Flying]] = defaultdict(list)
+        """By rank and warpgroup: the products in order."""
+        joined: dict[tuple[int, int], list[list[bool]]] = defaultdict(list)
+        for (rank, warp), entries in sorted(log.entries.items()):
+            joined[rank, warp // 4].append(_adjacent(entries))
+            for entry in entries:
+                if isinstance(entry.action, Issued) and _is_product(entry.action.work):
+                    self.works[rank, warp // 4].append(entry.action.work)
+        self.first: dict[tuple[int, int], list[bool]] = {}
+        """Whether a product begins a batch."""
+        for key, several in joined.items():
+            self.works[key].sort(key=lambda work: work.ordinal)
+            count = min(map(len, several))
+            self.first[key] = [
+                not all(each[product] for each in several) for product in range(count)
+            ]
+
+    def batch(self, key: tuple[int, int], product: int) -> list[Flying] | None:
+        """The products of the batch that begins with one; None if none does."""
+        first, works = self.first[key], self.works[key]
+        if product >= len(first) or not first[product]:
+            return None
+        end = product + 1
+        while end < len(first) and not first[end]:
+            end += 1
+        return works[product:end]
+
+
+def _is_product(work: Flying) -> bool:
+    return work.queue[0] == "wgmma"
+
+
+def _adjacent(entries: list[Entry]) -> list[bool]:
+    """For each product of a warp, whether it follows another with nothing between."""
+    found, quiet = [], False
+    for entry in entries:
+        action = entry.action
+        if isinstance(action, Met) and action.warpgroup:
+            found.append(quiet)
+            quiet = True
+        elif isinstance(action, Issued) and _is_product(action.work):
+            continue
+        elif not isinstance(action, Met):
+            quiet = False
+    return found
+
+
+class _Walk:
+    """Adds the entries of one warp to the events of its agents."""
+
+    def __init__(
+        self,
+        builder: _Builder,
+        number: int,
+        log: Log,
+        rank: int,
+        warp: int,
+        batches: _Batches,
+    ) -> None:
+        self.builder, self.log, self.rank, self.warp = builder, log, rank, warp
+        self.agents = builder.by_warp[number, rank, warp]
+        self.block = builder.block(log, rank)
+        self.batches, self.products = batches, 0
+        self._polled: dict[tuple[int, int], tuple[int, bool]] = {}
+
+    def all(self, entries: list[Entry]) -> None:
+        """Add all entries, in order."""
+        for index, entry in enumerate(entries):
+            self._one(entries, index, entry)
+        for agent in self.agents:
+            self._flush(agent)
+
+    def _of(self, entry: Entry) -> list[_Agent]:
+        return [each for each in self.agents if each.who.lanes & entry.lanes]
+
+    def _put(self, agent: _Agent, event: said.Event) -> None:
+        self._flush(agent)
+        agent.events.append(event)
+        agent.fresh = True
+
+    def _flush(self, agent: _Agent) -> None:
+        """Add the plain accesses since the last event."""
+        users = self.builder.users
+        for site in sorted({*agent.reads, *agent.writes}):
+            reads = users.contested(agent.reads.get(site, ()))
+            writes = users.contested(agent.writes.get(site, ()))
+            if reads or writes:
+                agent.events.append(said.Access(reads, writes, place=site))
+                agent.fresh = True
+        agent.reads.clear()
+        agent.writes.clear()
+
+    def _one(self, entries: list[Entry], index: int, entry: Entry) -> None:
+        action = entry.action
+        match action:
+            case Touched():
+                for agent in self._of(entry):
+                    kept = agent.writes if action.write else agent.reads
+                    found = self.builder.touched(agent, action)
+                    kept.setdefault(entry.site, []).extend(found)
+            case Met():
+                self._meet(entry, action)
+            case Issued():
+                if not _is_product(action.work):
+                    self._issue(self._of(entry)[0], entry.site, action.work)
+            case Flag():
+                self._flag(entry, action)
+            case Peeked():
+                self._peeked(entries, index, entry, action)
+            case _:
+                for agent in self._of(entry):
+                    share = (agent.who.lanes & entry.lanes).bit_count()
+                    for event in self._events(agent, entry, share, entries, index):
+                        self._put(agent, event)
+
+    # ── lanes meet ──────────────────────────────────────────────────────────
+
+    def _meet(self, entry: Entry, action: Met) -> None:
+        if action.warpgroup:
+            self._product(entry)
+            return
+        several = self._of(entry)
+        for each in several:
+            self._flush(each)
+        if len(several) < 2 or not any(each.fresh for each in several):
+            return
+        barrier = said.WarpBarrier(self.block, self.warp, entry.lanes)
+        count = entry.lanes.bit_count()
+        for agent in several:
+            event = said.Sync(barrier, agent.threads, count, entry.site)
+            agent.events.append(event)
+        for agent in several:
+            agent.fresh = False
+
+    def _product(self, entry: Entry) -> None:
+        """Four warps meet, one of them issues, and they meet again."""
+        key = self.rank, self.warp // 4
+        batch = self.batches.batch(key, self.products)
+        self.products += 1
+        if batch is None:
+            return
+        for name in ("before wgmma", "after wgmma"):
+            barrier = said.WarpBarrier(self.block, 4 * key[1], 0, name)
+            for agent in self.agents:
+                threads = agent.threads
+                self._put(agent, said.Sync(barrier, threads, 4 * 32, entry.site))
+            if name.startswith("before") and self.warp % 4 == 0:
+                for work in batch:
+                    self._issue(self.agents[0], work.site, work)
+
+    # ── work in flight ──────────────────────────────────────────────────────
+
+    def _issue(self, agent: _Agent, site: int, work: Flying) -> None:
+        builder, number = self.builder, len(self.builder.units)
+        if work.done_by in ("wait::ld", "wait::st"):
+            return  # tensor memory and registers are not part of this
+        builder.units[work] = number
+        proxy = PROXIES.get(work.proxy, Proxy.GENERIC)
+        reads = builder.users.contested(builder.ranged(self.log, work.reads))
+        writes = builder.users.contested(builder.ranged(self.log, work.writes))
+        events: list[said.UnitEvent] = []
+        if reads:
+            events.append(said.Access(reads, (), proxy, None, site))
+        if work.done_by == "bulk_group":
+            events.append(said.ReadDone(site))
+        if writes:
+            scope = Scope.SYS if work.combines else None
+            events.append(said.Access((), writes, proxy, scope, site))
+        for place, arrivals, count in work.signals:
+            mbarrier = builder.mbarrier(self.log, place)
+            if arrivals:
+                scope = Scope.CLUSTER
+                events.append(
+                    said.MbarrierArrive(mbarrier, arrivals, scope=scope, place=site)
+                )
+            if count:
+                events.append(said.CompleteTx(mbarrier, count, place=site))
+        before = tuple(builder.units[e] for e in work.after if e in builder.units)
+        group = (*work.queue, work.epoch) if work.queue[0] else None
+        unit = said.Unit(number, work.name, tuple(events), before, group)
+        self._put(agent, said.Issue(unit, site))
+        if group is not None:
+            self._put(agent, said.Commit(group, site))
+
+    def _joined(self, agent: _Agent, entry: Entry, action: Joined) -> Iterator[said.Event]:
+        """Wait for the groups that were not waited for before."""
+        known = agent.waited.get(action.queue, 0)
+        epochs = {
+            work.epoch
+            for work in self.builder.units
+            if work.queue == action.queue and known <= work.epoch < action.until
+        }
+        for epoch in sorted(epochs):
+            group = (*action.queue, epoch)
+            yield said.GroupWait(group, 0, action.read, entry.site)
+        if not action.read:
+            agent.waited[action.queue] = max(known, action.until)
+
+    # ── what one agent does ─────────────────────────────────────────────────
+
+    def _events(
+        self,
+        agent: _Agent,
+        entry: Entry,
+        share: int,
+        entries: list[Entry],
+        index: int,
+    ) -> Iterable[said.Event]:
+        site, action = entry.site, entry.action
+        match action:
+            case Arrives():
+                return [self._arrives(agent, entry, share, action)]
+            case Left():
+                agent.ended = True
+                return [said.Exit(share, site)]
+            case Made():
+                # One lane makes it: lanes that do so together do it once.
+                if entry.lanes & -entry.lanes & agent.who.lanes == 0:
+                    return []
+                mbarrier = self.builder.mbarrier(self.log, action.mbarrier)
+                if action.count:
+                    return [said.MbarrierInit(mbarrier, action.count, site)]
+                return [said.MbarrierInval(mbarrier, site)]
+            case Counted():
+                return self._counted(entry, share, action)
+            case Waited():
+                return [self._waited(agent, entry, action)]
+            case Joined():
+                return self._joined(agent, entry, action)
+            case ClusterArrived():
+                relaxed = "relaxed" in action.words
+                order = Order.RELAXED if relaxed else Order.RELEASE
+                barrier = said.ClusterBarrier(self.builder._cluster(self.log))
+                return [said.ClusterArrive(barrier, share, order, site)]
+            case ClusterWaited():
+                barrier = said.ClusterBarrier(self.builder._cluster(self.log))
+                return [said.ClusterWait(barrier, place=site)]
+            case Fenced():
+                return _fence(action, site)
+        return []
+
+    def _arrives(
+        self, agent: _Agent, entry: Entry, share: int, action: Arrives
+    ) -> said.Event:
+        last = entry.lanes.bit_length() - 1
+        if action.count and agent.who.lanes >> last & 1:
+            share += action.missing
+        barrier = said.Barrier(self.block, action.number)
+        count = action.count or None
+        made = said.Arrive if action.mode == "arrive" else said.Sync
+        return made(barrier, share, count, entry.site)
+
+    def _counted(self, entry: Entry, share: int, action: Counted) -> list[said.Event]:
+        whole, site = entry.lanes.bit_count(), entry.site
+        mbarrier = self.builder.mbarrier(self.log, action.mbarrier)
+        arrivals = action.arrivals * share // whole
+        expected = action.expected * share // whole
+        order = Order.RELAXED if "relaxed" in action.words else Order.RELEASE
+        if arrivals < 0:
+            return [said.MbarrierRaise(mbarrier, -arrivals, site)]
+        if arrivals:
+            exact = "noComplete" in action.words
+            name = ("state", action.mbarrier, action.phase)
+            drop = action.drops
+            scope = Scope.CLUSTER
+            return [
+                said.MbarrierArrive(
+                    mbarrier, arrivals, expected, drop, exact, name, order, scope, site
+                )
+            ]
+        if expected < 0:
+            relaxed = Order.RELAXED
+            return [said.CompleteTx(mbarrier, -expected, relaxed, place=site)]
+        return [said.ExpectTx(mbarrier, expected, site)] if expected else []
+
+    def _waited(self, agent: _Agent, entry: Entry, action: Waited) -> said.Event:
+        order = Order.RELAXED if "relaxed" in action.words else Order.ACQUIRE
+        mbarrier = self.builder.mbarrier(self.log, action.mbarrier)
+        token = None
+        if not action.parity:
+            token = ("state", action.mbarrier, action.phase)
+            given = any(
+                isinstance(each, said.MbarrierArrive) and each.token == token
+                for each in agent.events
+            )
+            token = token if given else None
+        parity, scope = action.phase & 1, Scope.CLUSTER
+        return said.MbarrierWait(mbarrier, parity, token, order, scope, entry.site)
+
+    def _peeked(
+        self, entries: list[Entry], index: int, entry: Entry, action: Peeked
+    ) -> None:
+        """A test that says no is nothing, if a wait for the same phase follows."""
+        waited = any(
+            isinstance(each.action, Waited)
+            and each.lanes & entry.lanes
+            and (each.action.mbarrier, each.action.phase)
+            == (action.mbarrier, action.phase)
+            for each in entries[index + 1 :]
+        )
+        if not waited:
+            self.builder.limits.append(f"test {entry.site}")
+
+    # ── words ───────────────────────────────────────────────────────────────
+
+    def _flag(self, entry: Entry, action: Flag) -> None:
+        agents = self._of(entry)
+        writes = action.opcode != "ld"
+        if action.address not in self.builder.words:
+            return
+        agent = agents[0]
+        word = self.builder.word(agent, action)
+        self.builder.values.setdefault(word, action.found)
+        order, scope = Order(action.sense), SCOPES[action.scope]
+        site, until = entry.site, action.until
+        for event in _word_events(word, action, order, scope, site):
+            for each in agents[:1] if writes else agents:
+                self._put(each, event)
+        del until
+
+
+def _word_events(
+    word: said.Word, action: Flag, order: Order, scope: Scope, site: int
+) -> list[said.Event]:
+    """The event of a strong access; a poll that failed is none."""
+    atomic = None
+    if action.opcode in ("atom", "red"):
+        operand, compare = (*action.given[::-1], 0, 0)[:2]
+        if action.operation != "cas":
+            compare = 0
+        returns = action.opcode == "atom"
+        atomic = said.Atomic(
+            word, action.operation, operand, compare, returns, None, order, scope, site
+        )
+    if action.until is not None:
+        condition = said.Condition(*action.until)
+        if not condition.holds(action.found):
+            return []
+        return [said.Await(word, condition, atomic, order, scope, site)]
+    if atomic is not None:
+        return [atomic]
+    if action.opcode == "st":
+        value = action.given[0] if action.given else 0
+        return [said.Store(word, value, order, scope, site)]
+    return [said.Load(word, order, scope, site)]
+
+
+def _fence(action: Fenced, site: int) -> list[said.Event]:
+    words = action.words
+    if "proxy" in words:
+        generic = any(word.startswith("async") for word in words)
+        return [said.ProxyFence(site)] if generic else []
+    scope = next((SCOPES[w] for w in words if w in SCOPES), Scope.GPU)
+    if words[0] == "membar" and "gl" in words:
+        scope = Scope.GPU
+    return [said.Fence(scope, place=site)]
