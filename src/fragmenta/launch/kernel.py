@@ -27,6 +27,7 @@ from fragmenta.launch.options import (
     check_cluster,
     check_cooperative,
     check_dynamic,
+    check_orders,
     check_schedules,
     check_shape,
     check_watch,
@@ -39,7 +40,7 @@ from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, demangled
 from fragmenta.simt.arguments import as_list
-from fragmenta.units.schedule import EAGER
+from fragmenta.units.schedule import EAGER, LAZY
 
 if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
@@ -93,6 +94,7 @@ class Kernel:
         contract: bool = True,
         schedule: str | int | Sequence[str | int] = EAGER,
         watch: bool | str | Watch = True,
+        orders: str | int | None = None,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
         progress: Progress = ignore_progress,
@@ -121,6 +123,11 @@ class Kernel:
         what only some sources demand.  :class:`Watch` says both.  What units find
         without being watched, such as tensor memory that is never freed, is raised
         even if ``watch`` is false.
+
+        With ``orders="all"``, what synchronises the threads is recorded in a run of its
+        own, and all orders in which it can happen are explored: ``result.orders`` says
+        whether one of them hangs or races, step by step, and how much that is about.
+        A number is the most states that are looked at.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -153,6 +160,7 @@ class Kernel:
         check_flags(contract=contract)
         how = check_watch(watch)
         several = check_schedules(schedule)
+        states = check_orders(orders, how, client)
         limits = check_limits(limits)
         meter = Meter(limits)
         where = (
@@ -174,7 +182,9 @@ class Kernel:
         if how is not None and not reports:
             self._refuse_errors(where)
 
-        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
+        def prepared(
+            schedule: str | int, defined: int | None = None, recorded: bool = False
+        ) -> Launch:
             launch = self.loaded.launch(
                 self.name,
                 shape,
@@ -183,6 +193,7 @@ class Kernel:
                 strict=how is not None and how.strict,
                 schedule=schedule,
                 defined=defined,
+                recorded=recorded,
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -197,14 +208,28 @@ class Kernel:
 
             spread = Spread(self.loaded, self.name, options, limits, client)
 
+        explored = None
+        if states is not None:
+            from fragmenta.launch.orders.exploring import Explored
+
+            explored = Explored(partial(prepared, LAZY, recorded=True))
+
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
+            if explored is not None:
+                most = explored.most(most)
             return _run(launch, most, spread)
 
         runs = ScheduledRuns(prepared, run_one, several, reports=reports)
         try:
+            if explored is not None and states is not None:
+                explored.explore(states, run_one, progress)
             printed = runs.all()
         except MemoryError as why:
             raise no_memory(why) from why
+        except KernelFault as fault:
+            if explored is None or not explored.hangs:
+                raise
+            raise hazard(explored.problems) from fault
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = list if how is None else partial(self._static, where, watched)
         made = self.results(
@@ -216,8 +241,9 @@ class Kernel:
             self.loaded.module.target,
             watched,
             find,
-            runs.found,
+            runs.found if explored is None else explored.added_to(runs.found),
             runs.recorded,
+            None if explored is None else explored.orders,
         )
         if not reports:
             made.raise_errors()

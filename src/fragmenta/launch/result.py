@@ -16,6 +16,7 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
+    from fragmenta.launch.orders.answer import Orders
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
 
@@ -60,6 +61,8 @@ class Result:
     """The problems of the run, before they are put into words."""
     recorded: list[Recorded] = field(default_factory=list, repr=False, compare=False)
     """What happened in some clusters: the first, and those with a problem."""
+    orders: Orders | None = field(default=None, repr=False, compare=False)
+    """What all orders show, if the launch was asked for them."""
 
     @once_property
     def hazards(self) -> list[Problem]:

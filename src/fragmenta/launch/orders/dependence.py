@@ -16,20 +16,21 @@ from fragmenta.ptx.flow import BRANCHES, ENDS, BasicBlock, blocks, postdominator
 from fragmenta.ptx.module import Function, Instruction, Module
 from fragmenta.ptx.ordering import role
 from fragmenta.ptx.placement import reachable
+from fragmenta.races.probes.polling import condition
 from fragmenta.races.probes.undefined_flow import loads
-
-_UNITS = frozenset({"mbarrier", "wgmma", "tcgen05", "clusterlaunchcontrol", "bar"})
 
 
 class Dependent(NamedTuple):
     """An instruction that depends on data, and where the data come from."""
 
     function: str
-    index: int
+    place: int
     source: int
     """The load, as an index in the function."""
     operand: bool
     """Whether an operand of what synchronises depends on it, not a branch."""
+    word: bool
+    """Whether the load is a strong one, of a word through which threads synchronise."""
 
 
 def synchronises(instruction: Instruction) -> bool:
@@ -58,8 +59,8 @@ class Flow:
         self.code = function.instructions
         self.effects: list[Effects] = [effects(each) for each in self.code]
         self.blocks = blocks(function)
-        self.source: dict[int, int] = {}
-        """The load that a register may depend on, by the register's number."""
+        self.behind: dict[int, frozenset[int]] = {}
+        """The loads that a register may depend on, by the register's number."""
         self._regions = self._controlled()
         self._spread()
 
@@ -93,44 +94,57 @@ class Flow:
     def _spread(self) -> None:
         for index, each in enumerate(self.code):
             if loads(each, self.function) and not asks(each):
-                self._mark(index, index)
+                self._mark(index, frozenset((index,)))
         changed = True
         while changed:
             changed = False
             for index, each in enumerate(self.code):
-                source = self.of(index)
-                if source is not None and not asks(each):
-                    changed |= self._mark(index, source)
+                if not asks(each):
+                    changed |= self._mark(index, self.sources(index))
             for branch, inside in self._regions.items():
-                source = self.of(branch)
-                if source is not None:
+                sources = self.sources(branch)
+                if sources:
                     for index in inside:
-                        changed |= self._mark(index, source)
+                        changed |= self._mark(index, sources)
 
-    def _mark(self, index: int, source: int) -> bool:
-        new = [e for e in self.effects[index].writes if e.number not in self.source]
-        for each in new:
-            self.source[each.number] = source
-        return bool(new)
+    def _mark(self, index: int, sources: frozenset[int]) -> bool:
+        changed = False
+        for each in self.effects[index].writes:
+            before = self.behind.get(each.number, frozenset())
+            if sources - before:
+                self.behind[each.number] = before | sources
+                changed = True
+        return changed
 
-    def of(self, index: int) -> int | None:
-        """The load that an instruction's operands may depend on."""
-        for each in self.effects[index].reads:
-            if each.number in self.source:
-                return self.source[each.number]
-        return None
+    def sources(self, index: int) -> frozenset[int]:
+        """The loads that an instruction's operands may depend on."""
+        reads = (self.behind.get(e.number) for e in self.effects[index].reads)
+        return frozenset().union(*(each for each in reads if each))
 
-    def dependent(self, executed: set[int]) -> Iterable[Dependent]:
-        """Branches about what synchronises, and operands of it, that depend on data."""
+    def dependent(self) -> Iterable[Dependent]:
+        """Branches about what synchronises, and operands of it, that depend on data.
+
+        The branch of a loop that waits for a word is part of the wait.
+        """
         for branch, inside in self._regions.items():
-            source = self.of(branch)
-            if source is not None and any(synchronises(self.code[i]) for i in inside):
-                yield Dependent(self.function.name, branch, source, False)
+            for source in self.sources(branch):
+                waits = condition(self.function, source) is not None
+                loop = waits and source in inside and branch - source < _NEAR
+                if not loop and any(synchronises(self.code[i]) for i in inside):
+                    yield self._made(branch, source, False)
         for index, each in enumerate(self.code):
-            source = self.of(index)
-            if source is not None and synchronises(each) and role(each) is None:
-                if index in executed and not _only_moves(each):
-                    yield Dependent(self.function.name, index, source, True)
+            if synchronises(each) and role(each) is None and not _only_moves(each):
+                for source in self.sources(index):
+                    yield self._made(index, source, True)
+
+    def _made(self, index: int, source: int, operand: bool) -> Dependent:
+        found = role(self.code[source])
+        word = found is not None and found.acquires
+        return Dependent(self.function.name, index, source, operand, word)
+
+
+_NEAR = 12
+"""How far the branch of a loop on a word may be from the load."""
 
 
 def _only_moves(instruction: Instruction) -> bool:
@@ -144,6 +158,5 @@ def dependent(module: Module, kernel: str) -> list[Dependent]:
     for name in reachable(module, module.functions[kernel]):
         function = module.functions[name]
         if not function.declared_only and function.instructions:
-            every = set(range(len(function.instructions)))
-            found += Flow(function).dependent(every)
+            found += Flow(function).dependent()
     return found

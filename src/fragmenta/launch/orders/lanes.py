@@ -53,4 +53,6 @@ def _divides(entry: Entry, words: set[int]) -> bool:
         return action.address in words
     if isinstance(action, Met):
         return action.warpgroup
+    if isinstance(action, Touched) and action.write and words:
+        return not words.isdisjoint(action.addresses.tolist())
     return not isinstance(action, Touched | Peeked)

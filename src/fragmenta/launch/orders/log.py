@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.orders.program import Condition
 from fragmenta.units.work import Range
 
 Place: TypeAlias = tuple[int, int]
@@ -24,7 +25,7 @@ class Arrives(NamedTuple):
     mode: str
     """``sync``, ``arrive`` or ``red``."""
     number: int
-    count: int
+    threads: int
     """The threads that it is for; 0 for all of the block."""
     missing: int
     """Threads that have ended and count as arrived, because all others of the warp are
@@ -42,10 +43,11 @@ class Left(NamedTuple):
 
 
 class Made(NamedTuple):
-    """An mbarrier was initialised; with no count, it was made invalid."""
+    """An mbarrier was initialised; without arrivals, it was made invalid."""
 
     mbarrier: Place
-    count: int
+    arrivals: int
+    """That each phase expects."""
 
 
 class Counted(NamedTuple):
@@ -138,7 +140,7 @@ class Fenced(NamedTuple):
 
 
 class Until(NamedTuple):
-    """What a loop on a word waits for: ``value & mask`` compared with a number."""
+    """What a loop on a word waits for: the fields of a ``Condition``."""
 
     compare: str
     value: int
@@ -160,8 +162,17 @@ class Flag(NamedTuple):
     """What is stored, or the operands of an atomic."""
     found: int
     """What was there before."""
-    until: Until | None
+    until: Until | None = None
     """What a loop on it waits for, if it is one and that is plain."""
+    pending: bool = False
+    """Whether the loop had not ended when the launch did."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a pass of a loop that goes on."""
+        if self.until is None or self.pending:
+            return False
+        return not Condition(*self.until).holds(self.found)
 
 
 class Touched(NamedTuple):
@@ -172,6 +183,8 @@ class Touched(NamedTuple):
     size: int
     lanes: NDArray[np.int64]
     addresses: NDArray[np.int64]
+    values: NDArray[np.int64] | None = None
+    """What is stored, if that is one number for each lane."""
 
 
 Action: TypeAlias = (

@@ -7,9 +7,11 @@ Clusters that do the same are one program.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
 
 from fragmenta.errors import ranges
 from fragmenta.launch.orders.lanes import groups
@@ -38,6 +40,7 @@ from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Scope, Steps
 from fragmenta.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import numbers
+from fragmenta.units.work import Range
 
 PROXIES = {"async": Proxy.ASYNC, "cp.async": Proxy.CP_ASYNC}
 SCOPES = {
@@ -67,18 +70,30 @@ class Part:
     agents: list[Who]
     clusters: list[int]
     """The clusters that do this."""
-    units: dict[int, Flying] = field(default_factory=dict)
+    units: dict[Hashable, Flying] = field(default_factory=dict)
+    """Work in flight, by the names of units."""
+    words: set[int] = field(default_factory=set)
+    """The addresses of words that are waited for, or that decide something."""
+
+    def number(self, who: Who) -> int | None:
+        """The number of an agent; None if these lanes are no agent."""
+        same = (n for n, each in enumerate(self.agents) if each[:3] == who[:3])
+        return next(same, None)
 
 
-def parts(logs: list[Log], deciding: set[int]) -> list[Part]:
+def parts(
+    logs: list[Log], deciding: set[int], values: Mapping[int, int], run: int = 0
+) -> list[Part]:
     """The programs of a launch.
 
-    ``deciding`` are sites of strong accesses whose value decides what follows.
+    ``deciding`` are sites of strong accesses whose value decides what follows, and
+    ``values`` what words hold at first, by address.  ``run`` is part of the names of
+    units, so that those of several recorded runs differ.
     """
     words = awaited(logs, deciding)
     found: dict[object, Part] = {}
     for some in _components(logs, words):
-        made = _Builder(some, words).part()
+        made = _Builder(some, words, deciding, values, run).part()
         key = repr((made.program.agents, sorted(map(repr, made.program.words.items()))))
         if len(some) == 1 and key in found:
             found[key].clusters += made.clusters
@@ -113,10 +128,11 @@ def _components(logs: list[Log], words: set[int]) -> list[list[Log]]:
         for entries in log.entries.values():
             for entry in entries:
                 action = entry.action
-                if isinstance(action, Flag) and action.address in words:
-                    if action.address >> SLOT_BITS != SHARED_SLOT:
-                        other = root(first.setdefault(action.address, number))
-                        of[root(number)] = other
+                if not isinstance(action, Flag) or action.address not in words:
+                    continue
+                if action.address >> SLOT_BITS != SHARED_SLOT:
+                    other = root(first.setdefault(action.address, number))
+                    of[root(number)] = other
     found: dict[int, list[Log]] = defaultdict(list)
     for number, log in enumerate(logs):
         found[root(number)].append(log)
@@ -136,6 +152,20 @@ class _Agent:
         self.waited: dict[tuple[str, int, int, int], int] = {}
         """The first epoch of each queue that was not waited for."""
         self.ended = False
+        self.branches: list[tuple[int, int]] = []
+        """Where the value of the last event decides what follows: how many events
+        there were, and the value."""
+
+    def steps(self) -> Steps:
+        """Its events, as far as they are known, as a tree of one branch."""
+        last = self.branches[-1][0] if self.branches else 0
+        cut = "" if self.ended else "the recorded run ended here"
+        made = Steps(self.events[last:], {}, cut)
+        for index in reversed(range(len(self.branches))):
+            start = self.branches[index - 1][0] if index else 0
+            end, value = self.branches[index]
+            made = Steps(self.events[start:end], {value: made})
+        return made
 
     @property
     def threads(self) -> int:
@@ -145,13 +175,22 @@ class _Agent:
 class _Builder:
     """Makes one program of one or several clusters."""
 
-    def __init__(self, logs: list[Log], words: set[int]) -> None:
-        self.logs, self.words = logs, words
+    def __init__(
+        self,
+        logs: list[Log],
+        words: set[int],
+        deciding: set[int],
+        values: Mapping[int, int],
+        run: int,
+    ) -> None:
+        self.logs, self.words, self.deciding = logs, words, deciding
+        self._first, self._run = values, run
+        self._words = np.array(sorted(words), np.int64)
         self.users = Users()
         self.agents: list[_Agent] = []
         self.by_warp: dict[tuple[int, int, int], list[_Agent]] = {}
         """By the number of the log, rank and warp."""
-        self.units: dict[Flying, int] = {}
+        self.units: dict[Flying, Hashable] = {}
         self.limits: list[str] = []
         self.values: dict[said.Word, int] = {}
         self.tokens = 0
@@ -173,8 +212,8 @@ class _Builder:
                 self.name(each),
                 self.block(each.log, each.rank),
                 each.threads,
-                Steps(each.events, {}, "" if each.ended else "the launch ended here"),
-                self._cluster(each.log),
+                each.steps(),
+                self.cluster(each.log),
             )
             for each in self.agents
         ]
@@ -182,8 +221,14 @@ class _Builder:
             self.limits.append(self.users.full)
         program = Program(made, self.values, self.limits)
         clusters = [log.cluster for log in self.logs]
-        units = {number: flying for flying, number in self.units.items()}
-        return Part(program, [each.who for each in self.agents], clusters, units)
+        units = {name: flying for flying, name in self.units.items()}
+        agents = [each.who for each in self.agents]
+        return Part(program, agents, clusters, units, self.words)
+
+    def unit(self, work: Flying) -> Hashable:
+        """A name for work in flight."""
+        self.units[work] = name = (self._run, len(self.units))
+        return name
 
     def _divide(
         self, number: int, log: Log, rank: int, warp: int, entries: list[Entry]
@@ -198,7 +243,8 @@ class _Builder:
 
     # ── names ───────────────────────────────────────────────────────────────
 
-    def _cluster(self, log: Log) -> int:
+    def cluster(self, log: Log) -> int:
+        """The number of a cluster."""
         return 0 if len(self.logs) == 1 else log.cluster
 
     def block(self, log: Log, rank: int) -> int:
@@ -220,17 +266,28 @@ class _Builder:
             name += f" of block {self.block(log, agent.rank)}"
         return name
 
-    def word(self, agent: _Agent, action: Flag) -> said.Word:
-        """The word of a strong access."""
-        address = action.address
+    def word(self, agent: _Agent, address: int, size: int) -> said.Word:
+        """The word at an address."""
         if address >> SLOT_BITS == SHARED_SLOT:
             offset = address & (1 << SLOT_BITS) - 1
             block = self.block(agent.log, offset >> RANK_BITS & 0xFF)
             space = f"shared:{block}"
-            made = said.Word(space, offset & (1 << RANK_BITS) - 1, action.size)
+            made = said.Word(space, offset & (1 << RANK_BITS) - 1, size)
         else:
-            made = said.Word(f"global:{address >> SLOT_BITS}", address, action.size)
+            made = said.Word(f"global:{address >> SLOT_BITS}", address, size)
+        self.values.setdefault(made, self._first.get(address, 0))
         return made
+
+    def stored(self, action: Touched) -> list[tuple[int, int, int]]:
+        """Ordinary stores to words through which threads synchronise.
+
+        For each the lane, the address and the value.
+        """
+        if not action.write or action.values is None or not self._words.size:
+            return []
+        there = np.isin(action.addresses, self._words)
+        columns = action.lanes[there], action.addresses[there], action.values[there]
+        return list(zip(*(each.tolist() for each in columns), strict=True))
 
     # ── memory ──────────────────────────────────────────────────────────────
 
@@ -247,7 +304,10 @@ class _Builder:
                                 self.users.add(each, entry.action.write, agent.number)
                     elif isinstance(entry.action, Issued):
                         flying = entry.action.work
-                        for found, write in ((flying.reads, False), (flying.writes, True)):
+                        for found, write in (
+                            (flying.reads, False),
+                            (flying.writes, True),
+                        ):
                             for each in self.ranged(log, found):
                                 self.users.add(each, write, follows)
                         follows += 1
@@ -262,17 +322,16 @@ class _Builder:
             yield from in_global(addresses, action.size)
             return
         ranks = addresses >> RANK_BITS & 0xFF
-        for rank in set(ranks.tolist()):
+        for rank in sorted(set(ranks.tolist())):
             block = self.block(agent.log, rank)
             offsets = addresses[ranks == rank] & (1 << RANK_BITS) - 1
             yield Piece(f"shared:{block}", offsets, action.size)
 
-    def ranged(self, log: Log, found: Iterable[object]) -> Iterator[Piece]:
+    def ranged(self, log: Log, found: Iterable[Range]) -> Iterator[Piece]:
         """What work accesses."""
         for each in found:
-            if each.bytes:  # type: ignore[attr-defined]
-                rank = max(0, each.rank)  # type: ignore[attr-defined]
-                yield from piece(each, self.block(log, rank))  # type: ignore[arg-type]
+            if each.bytes:
+                yield from piece(each, self.block(log, max(0, each.rank)))
 
 
 class _Batches:
@@ -379,6 +438,11 @@ class _Walk:
                     kept = agent.writes if action.write else agent.reads
                     found = self.builder.touched(agent, action)
                     kept.setdefault(entry.site, []).extend(found)
+                for lane, address, value in self.builder.stored(action):
+                    for agent in self.agents:
+                        if agent.who.lanes >> lane & 1:
+                            word = self.builder.word(agent, address, action.size)
+                            self._put(agent, said.Store(word, value, place=entry.site))
             case Met():
                 self._meet(entry, action)
             case Issued():
@@ -432,10 +496,10 @@ class _Walk:
     # ── work in flight ──────────────────────────────────────────────────────
 
     def _issue(self, agent: _Agent, site: int, work: Flying) -> None:
-        builder, number = self.builder, len(self.builder.units)
+        builder = self.builder
         if work.done_by in ("wait::ld", "wait::st"):
             return  # tensor memory and registers are not part of this
-        builder.units[work] = number
+        name = builder.unit(work)
         proxy = PROXIES.get(work.proxy, Proxy.GENERIC)
         reads = builder.users.contested(builder.ranged(self.log, work.reads))
         writes = builder.users.contested(builder.ranged(self.log, work.writes))
@@ -458,12 +522,14 @@ class _Walk:
                 events.append(said.CompleteTx(mbarrier, count, place=site))
         before = tuple(builder.units[e] for e in work.after if e in builder.units)
         group = (*work.queue, work.epoch) if work.queue[0] else None
-        unit = said.Unit(number, work.name, tuple(events), before, group)
+        unit = said.Unit(name, work.name, tuple(events), before, group)
         self._put(agent, said.Issue(unit, site))
         if group is not None:
             self._put(agent, said.Commit(group, site))
 
-    def _joined(self, agent: _Agent, entry: Entry, action: Joined) -> Iterator[said.Event]:
+    def _joined(
+        self, agent: _Agent, entry: Entry, action: Joined
+    ) -> Iterator[said.Event]:
         """Wait for the groups that were not waited for before."""
         known = agent.waited.get(action.queue, 0)
         epochs = {
@@ -499,8 +565,8 @@ class _Walk:
                 if entry.lanes & -entry.lanes & agent.who.lanes == 0:
                     return []
                 mbarrier = self.builder.mbarrier(self.log, action.mbarrier)
-                if action.count:
-                    return [said.MbarrierInit(mbarrier, action.count, site)]
+                if action.arrivals:
+                    return [said.MbarrierInit(mbarrier, action.arrivals, site)]
                 return [said.MbarrierInval(mbarrier, site)]
             case Counted():
                 return self._counted(entry, share, action)
@@ -511,10 +577,10 @@ class _Walk:
             case ClusterArrived():
                 relaxed = "relaxed" in action.words
                 order = Order.RELAXED if relaxed else Order.RELEASE
-                barrier = said.ClusterBarrier(self.builder._cluster(self.log))
+                barrier = said.ClusterBarrier(self.builder.cluster(self.log))
                 return [said.ClusterArrive(barrier, share, order, site)]
             case ClusterWaited():
-                barrier = said.ClusterBarrier(self.builder._cluster(self.log))
+                barrier = said.ClusterBarrier(self.builder.cluster(self.log))
                 return [said.ClusterWait(barrier, place=site)]
             case Fenced():
                 return _fence(action, site)
@@ -524,10 +590,10 @@ class _Walk:
         self, agent: _Agent, entry: Entry, share: int, action: Arrives
     ) -> said.Event:
         last = entry.lanes.bit_length() - 1
-        if action.count and agent.who.lanes >> last & 1:
+        if action.threads and agent.who.lanes >> last & 1:
             share += action.missing
         barrier = said.Barrier(self.block, action.number)
-        count = action.count or None
+        count = action.threads or None
         made = said.Arrive if action.mode == "arrive" else said.Sync
         return made(barrier, share, count, entry.site)
 
@@ -590,20 +656,23 @@ class _Walk:
         if action.address not in self.builder.words:
             return
         agent = agents[0]
-        word = self.builder.word(agent, action)
-        self.builder.values.setdefault(word, action.found)
+        word = self.builder.word(agent, action.address, action.size)
         order, scope = Order(action.sense), SCOPES[action.scope]
-        site, until = entry.site, action.until
+        site = entry.site
         for event in _word_events(word, action, order, scope, site):
             for each in agents[:1] if writes else agents:
                 self._put(each, event)
-        del until
+                if site in self.builder.deciding and isinstance(event, _OBSERVING):
+                    each.branches.append((len(each.events), action.found))
+
+
+_OBSERVING = (said.Load, said.Atomic)
 
 
 def _word_events(
     word: said.Word, action: Flag, order: Order, scope: Scope, site: int
 ) -> list[said.Event]:
-    """The event of a strong access; a poll that failed is none."""
+    """The event of a strong access."""
     atomic = None
     if action.opcode in ("atom", "red"):
         operand, compare = (*action.given[::-1], 0, 0)[:2]
@@ -615,8 +684,6 @@ def _word_events(
         )
     if action.until is not None:
         condition = said.Condition(*action.until)
-        if not condition.holds(action.found):
-            return []
         return [said.Await(word, condition, atomic, order, scope, site)]
     if atomic is not None:
         return [atomic]

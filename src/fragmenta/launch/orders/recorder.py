@@ -9,6 +9,7 @@ that follows is recorded.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from fragmenta.launch.orders.log import (
     Until,
     Waited,
 )
+from fragmenta.ptx import rules
 from fragmenta.races.probes.polling import spins
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
@@ -43,9 +45,10 @@ from fragmenta.units import port
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, carries_out, first, together
+from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
-from fragmenta.units.machine import Block, Cluster, Machine, Warp
+from fragmenta.units.machine import Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
 from fragmenta.units.tcgen05 import Queued
@@ -55,7 +58,20 @@ from fragmenta.units.work import Copy, Range, Work
 
 MOST_ENTRIES = 400_000
 """Entries of a launch; what comes later is not recorded."""
-ALL = 0xFFFFFFFF
+PATIENCE = 20_000
+"""Passes of loops on words without anything else before it is a deadlock."""
+
+
+@dataclass
+class Force:
+    """Values that some lanes are to read from words, one after the other."""
+
+    block: int
+    warp: int
+    lanes: int
+    sites: set[int]
+    """The strong accesses that are counted."""
+    left: list[int]
 
 
 class OrdersWatch:
@@ -65,6 +81,14 @@ class OrdersWatch:
         self.machine = machine
         self.logs: list[Log] = []
         self.entries = 0
+        self.force: Force | None = None
+        self.fruitless = 0
+        """Passes of loops on words since anything else happened."""
+        self.polling: dict[tuple[int, ...], tuple[Recorder, Warp, Entry]] = {}
+        """The last pass of each loop on a word that goes on."""
+        self.values: dict[int, int] = {}
+        """What words held before their first strong access, by address."""
+        self._recorders: list[Recorder] = []
         module = machine.launch.module()
         places = machine.launch.compiled.places
         self.spinning = {
@@ -96,7 +120,17 @@ class OrdersWatch:
 
     def observer(self, cluster: Cluster) -> Recorder:
         """A new recorder of a cluster."""
-        return Recorder(self, cluster)
+        made = Recorder(self, cluster)
+        self._recorders.append(made)
+        return made
+
+    def stuck(self) -> None:
+        """The launch is in a deadlock: record the waits that did not end."""
+        for recorder, warp, entry in self.polling.values():
+            recorder.add(warp, *entry)
+        self.polling.clear()
+        for each in self._recorders:
+            each.stuck()
 
     def collect(self, problems: Problems) -> None:
         """Add nothing: the launch was watched before."""
@@ -111,6 +145,10 @@ class OrdersWatch:
 
     def close(self) -> None:
         """Free what only the run needed."""
+        for each in self._recorders:
+            vars(each).clear()
+        self._recorders.clear()
+        self.polling.clear()
         del self.machine
 
 
@@ -145,6 +183,7 @@ class Recorder(Port):
             self.log.cut = f"more than {MOST_ENTRIES:,} events were recorded"
             return
         self.watch.entries += 1
+        self.watch.fruitless = 0
         key = warp.block.rank, warp.number
         self.log.entries.setdefault(key, []).append(Entry(lanes, site, action))
 
@@ -168,7 +207,7 @@ class Recorder(Port):
         self._add(step, Counted(_place(mbarrier), *how))
 
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
-        """Lanes begin to wait: that is recorded when they go on, or if they never do."""
+        """Lanes begin to wait: that is recorded when they go on, or never do."""
         parity = "parity" in step.event.words
         waits = Waited(_place(mbarrier), phase, parity, step.event.words, True)
         key = step.warp.block.rank, step.warp.number, _place(mbarrier)
@@ -202,7 +241,9 @@ class Recorder(Port):
 
     def refuses(self, warp: Warp, event: Event, lanes: int) -> bool:
         """Whether a test of an mbarrier is to be answered with no, as it may be."""
-        address, given = (each.value(warp, first(lanes)) for each in event.operands[1:3])
+        address, given = (
+            each.value(warp, first(lanes)) for each in event.operands[1:3]
+        )
         offset = address & (1 << RANK_BITS) - 1
         mbarrier = warp.block.mbarriers.get(offset)
         if mbarrier is None:
@@ -219,6 +260,34 @@ class Recorder(Port):
         place = warp.block.rank, offset
         self.add(warp, lanes, event.site, Peeked(place, phase))
         return True
+
+    # ── words ───────────────────────────────────────────────────────────────
+
+    def read(self, step: Step, action: Flag) -> None:
+        """A strong access; a pass of a loop that goes on is not recorded.
+
+        If all that happens are such passes, the launch hangs.
+        """
+        warp, event, lanes = step
+        key = warp.block.index, warp.number, event.site, lanes
+        if not action.fails:
+            self.watch.polling.pop(key, None)
+            self._add(step, action)
+            return
+        entry = Entry(lanes, event.site, action._replace(pending=True))
+        self.watch.polling[key] = self, warp, entry
+        self.watch.fruitless += 1
+        if self.watch.fruitless > PATIENCE:
+            what = "all that is left are loops on words that nobody changes"
+            raise Stop(rules.DEADLOCK, event.site, warp, lanes, what)
+
+    def forced(self, warp: Warp, site: int, lanes: int) -> int | None:
+        """What a word is to hold before some lanes read it; None: what it holds."""
+        force = self.watch.force
+        if force is None or site not in force.sites or not force.left:
+            return None
+        mine = (warp.block.index, warp.number) == (force.block, force.warp)
+        return force.left.pop(0) if mine and lanes & force.lanes else None
 
     # ── barriers ────────────────────────────────────────────────────────────
 
@@ -258,7 +327,9 @@ class Recorder(Port):
                 made.queue = ("wgmma", rank, warp.number // 4, 0)
                 made.epoch = work.group
                 units = [each for _, each, _ in work.reads()]
-                made.reads = [Range("shared", rank, e.astype(np.int64), 16) for e in units]
+                made.reads = [
+                    Range("shared", rank, e.astype(np.int64), 16) for e in units
+                ]
             case Queued():
                 made.reads = list(work.sources)
             case Move():
@@ -340,13 +411,15 @@ def accesses(warp: Warp, event: Event, lanes: int) -> int:
     if window == "shared":
         found = found + SHARED_WINDOW
     shared = found >> layout.SLOT_BITS == layout.SHARED_SLOT
-    recorder = _recorder(warp)
+    recorder, values = _recorder(warp), None
+    if len(event.operands) == 2 and event.operands[1].kind in ("r", "i"):
+        values = event.operands[1].lanes(warp).astype(np.int64)[chosen]
     for near in (True, False):
         some = shared == near
         if some.any():
-            places = found[some] - (SHARED_WINDOW if near else 0)
-            action = Touched(kind != "read", near, int(size), chosen[some], places)
-            recorder.add(warp, lanes, event.site, action)
+            what = kind != "read", near, int(size), chosen[some], found[some]
+            own = None if values is None else values[some]
+            recorder.add(warp, lanes, event.site, Touched(*what, own))
     return lanes
 
 
@@ -358,22 +431,21 @@ def flag(warp: Warp, event: Event, lanes: int) -> int:
     at, against, *known = event.operands
     if any(each.kind == "_" for each in known):
         known = []
-    compared = [against] if compare else []
-    for members, (address, *given) in together(warp, lanes, at, *compared, *known):
-        if window == "shared":
-            address += SHARED_WINDOW
+    compared, recorder = [against] if compare else [], _recorder(warp)
+    start = SHARED_WINDOW if window == "shared" else 0
+    for members, (offset, *given) in together(warp, lanes, at, *compared, *known):
+        address = offset + start
         memory, place = warp.block.memory(address)
+        forced = None if compare else recorder.forced(warp, event.site, members)
+        if forced is not None:
+            memory[place : place + size] = list(forced.to_bytes(size, "little"))
         there = int.from_bytes(memory[place : place + size].tobytes(), "little")
+        recorder.watch.values.setdefault(address, there)
         values = tuple(each & (1 << 8 * size) - 1 for each in given)
         until = None
         if compare:
             until, values = Until(compare, values[0], int(mask)), values[1:]
         how = opcode, operation, scope, sense
         action = Flag(address, size, *how, values, there, until)
-        _recorder(warp).add(warp, members, event.site, action)
+        recorder.read(Step(warp, event, members), action)
     return lanes
-
-
-def block_of(log: Log, block: Block) -> int:
-    """The block of the grid that a block of the cluster is."""
-    return log.blocks[block.rank]

@@ -112,7 +112,7 @@ class Users:
         self.spans += len(made)
         if self.spans > MOST_SPANS:
             self.full = self.full or (
-                f"accesses of more than {MOST_SPANS:,} pieces of memory are not compared"
+                f"accesses of more than {MOST_SPANS:,} places are not compared"
             )
             return ()
         return tuple(made)

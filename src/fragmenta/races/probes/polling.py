@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fragmenta.ptx.flow import destinations, successors
-from fragmenta.ptx.module import Function, Immediate, Instruction, Not, Operand, Register
+from fragmenta.ptx.module import (
+    Function,
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+)
 
 _QUIET = frozenset({"bra", "mov", "cvta", "nanosleep", "fence", "membar", "pragma"})
 """Opcodes that change nothing that others see, besides those that only compute."""

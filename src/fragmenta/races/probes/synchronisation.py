@@ -2,7 +2,7 @@
 
 Every barrier, every meeting of the lanes of a warp, every strong access and every
 ordinary one is an event.  What asynchronous units do are events anyway.  The observer
-is :mod:`fragmenta.launch.orders.recorder`; a launch that is recorded is slow, and small.
+is :mod:`fragmenta.launch.orders.recorder`.
 
 The words of these events:
 
@@ -56,13 +56,15 @@ class OrderProbes(Probes):
         banks: bool = True,
     ) -> None:
         """A load, a store or an atomic operation is about to happen."""
-        words = set(instruction.qualifiers)
-        if what.space == "local" or words & _ELSEWHERE:
+        elsewhere = _ELSEWHERE & set(instruction.qualifiers)
+        if what.space == "local" or elsewhere:
             return
         window = FAR if what.space == "global" else NEAR
         place = _place(writer, at, offset)
         if role(instruction) is None:
-            tell(writer, ["accesses", kind, str(what.bytes), window], [place])
+            values = _values(writer) if kind == "write" and what.elements == 1 else []
+            words = ["accesses", kind, str(what.bytes), window]
+            tell(writer, words, [place, *values])
             return
         words, ends = _strong(instruction, window), _condition(writer)
         tell(writer, [*words, *ends[:2]], [place, *ends[2:], *_values(writer)])
