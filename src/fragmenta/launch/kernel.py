@@ -40,7 +40,7 @@ from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, demangled
 from fragmenta.simt.arguments import as_list
-from fragmenta.units.schedule import EAGER, LAZY
+from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
@@ -92,7 +92,7 @@ class Kernel:
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
-        schedule: str | int | Sequence[str | int] = EAGER,
+        schedule: Given | Sequence[Given] = EAGER,
         watch: bool | str | Watch = True,
         orders: str | int | None = None,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
@@ -113,7 +113,10 @@ class Kernel:
 
         Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
         ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
-        order.  Several of them in a list or tuple must all give the same bits.
+        order.  With a plus follows which warp is next, at every synchronising event:
+        ``"lazy+oldest-waits"``, ``"eager+random-7"``; ``"adversarial"`` is a word for
+        several such orders.  What ``result.schedule`` recorded is repeated.  Several
+        schedules in a list or tuple must all give the same bits.
 
         Unless ``watch`` is false, the text of the kernel is checked and the launch is
         watched: ``result.problems`` says what is wrong.  An error in the text is raised
@@ -183,7 +186,7 @@ class Kernel:
             self._refuse_errors(where)
 
         def prepared(
-            schedule: str | int, defined: int | None = None, recorded: bool = False
+            schedule: Given, defined: int | None = None, recorded: bool = False
         ) -> Launch:
             launch = self.loaded.launch(
                 self.name,
@@ -243,6 +246,7 @@ class Kernel:
             find,
             runs.found if explored is None else explored.added_to(runs.found),
             runs.recorded,
+            runs.launch.recording.to_json,
             None if explored is None else explored.orders,
         )
         if not reports:

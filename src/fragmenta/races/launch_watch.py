@@ -14,7 +14,7 @@ from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.races.mbarrier_clocks import MBARRIERS
 from fragmenta.races.observer import Observer
-from fragmenta.races.register_watch import Kins
+from fragmenta.races.register_watch import kins_of
 from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
@@ -59,7 +59,7 @@ class LaunchWatch:
         self.observers: list[Observer] = []
         self.used = np.zeros(len(compiled.places) + 1, np.uint8)
         """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
-        self.kins = Kins(len(machine.events))
+        self.kins = kins_of(compiled)
         self.lock = Lock()
         self._told: list[Told] = []
         """What other processes found, which ran some of the clusters."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.simt import library
@@ -86,14 +85,11 @@ class EventTable:
             if found is not None and (there is None or there.issuperset(found.calls)):
                 _write(event, Record(record), found)
 
-    def record(self, event: Event) -> NDArray[np.uint8]:
-        """The record of an event."""
-        found: NDArray[np.uint8] = self.records[event.number]
-        return found
-
-    def know_form(self, event: Event, form: int) -> None:
-        """Note where there is more about an event."""
-        self.record(event).view(np.int64)[layout.EVENT_FORM >> 3] = form
+    def know_form(self, number: int, form: int) -> None:
+        """Note where there is more about an event; the first note stays."""
+        place = self.records[number].view(np.int64)[layout.EVENT_FORM >> 3 :][:1]
+        if not place[0]:
+            place[0] = form
 
 
 def _write(event: Event, record: Record, found: Handler) -> None:

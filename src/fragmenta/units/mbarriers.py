@@ -177,6 +177,7 @@ class Mbarrier(Record):
             self.pending = self.expected
             self.block.cluster.port.done(self)
             self.block.cluster.changes += 1
+            self.block.cluster.wakes += 1
             if self.expected == 0:
                 break
         self.write()

@@ -30,6 +30,7 @@ CLUSTER_ENDED: Final = 192  #: i32: the blocks that have ended, by rank
 CLUSTER_TASKS: Final = 200  #: pointer to the pool of tasks (``task_layout``)
 CLUSTER_MAPS: Final = 208  #: pointer to the table of tensor maps
 CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
+CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
@@ -45,6 +46,9 @@ STATE_WARPS: Final = 36  #: i32: how many warps
 STATE_BLOCK: Final = 40  #: pointer to the memory of the block (``BLOCK_...``)
 STATE_OBSERVER: Final = 48  #: pointer to what the observer keeps of the block
 STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
+STATE_TENSOR: Final = 64  #: pointer to its tensor memory (``tensor_layout``); 0: none
+STATE_STORES: Final = 72  #: pointer to i32 for each warp: Python's stores in flight
+STATE_THREADS: Final = 80  #: pointer to what each thread issued to the Tensor Cores
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
@@ -174,6 +178,12 @@ PORT_ARRIVE: Final = 104  #: lanes arrive at the barrier of the cluster, and its
 PORT_PASS: Final = 112  #: lanes pass the barrier of the cluster, and the phase
 PORT_LANES: Final = 120  #: lanes waited for ``cp.async``; their groups, and the epoch
 PORT_PROXY: Final = 128  #: lanes execute ``fence.proxy.async``
+PORT_MOVE: Final = 136  #: a warp loads or stores cells (entry, column): is it well?
+PORT_MOVED: Final = 144  #: a warp has waited for its loads, or for its stores
+PORT_TENSOR: Final = 152  #: a product of tcgen05 (its record): is nothing wrong?
+PORT_COMMIT: Final = 160  #: a commit is in flight; the record of the task
+PORT_TENSOR_FENCE: Final = 168  #: ``tcgen05.fence``
+PORT_INIT: Final = 176  #: an mbarrier was made, or is none any more (its record)
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,

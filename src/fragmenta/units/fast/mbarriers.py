@@ -79,7 +79,9 @@ def _wait(step: Step) -> Value:
     step.require((wanted < phase) | (mbarrier.word(layout.MBARRIER_WORK)[0] == 0))
     with code.when((wanted >= phase) & (mbarrier.word(layout.MBARRIER_TASKS)[0] > 0)):
         offset = address & (1 << RANK_BITS) - 1
-        call(code, WANTED, step.cluster, step.rank.raw, offset.raw)
+        who = step.cluster, step.rank.raw, offset.raw
+        failed = Value(code.builder, call(code, WANTED, *who, returns=I32))
+        step.require(failed == 0)  # Python finishes the others
     over = wanted < mbarrier.phase[0]
     waiting = mbarrier.word(layout.MBARRIER_WAITING)
     own = convert(step.number, I64)
