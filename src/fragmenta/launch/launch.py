@@ -99,14 +99,14 @@ class Launch:
 
         assert registry
         if Mode(*self.compiled.mode).recorded:  # it registers events of its own
-            from fragmenta.launch.orders import recorder
+            from fragmenta.races.recording import recorder
 
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
         self.recording = Recording(self.machine.schedule.plan)
         mode = Mode(*self.compiled.mode)
         if mode.recorded:
-            from fragmenta.launch.orders.recorder import OrdersWatch
+            from fragmenta.races.recording.recorder import OrdersWatch
 
             self.machine.watching = OrdersWatch(self.machine)
         elif mode.watch:

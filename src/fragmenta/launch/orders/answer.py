@@ -63,6 +63,10 @@ class Orders:
             steps = counted(len(self.hang.steps), "step")
             return f"an order hangs, after {steps}; {covered} were looked at"
         start = "no order hangs"
+        wrong = len(self.found)
+        if wrong:
+            start += f", but there {'is' if wrong == 1 else 'are'} "
+            start += f"{counted(wrong, 'other error')}"
         if self.verdict == Coverage.ALL.value:
             orders = counted(self.orders, "order")
             cover = "covers" if self.orders == 1 else "cover"

@@ -9,10 +9,8 @@ from fragmenta.launch.launch import Launch
 from fragmenta.launch.orders.answer import Orders, worst
 from fragmenta.launch.orders.dependence import Dependent, dependent
 from fragmenta.launch.orders.programs import Part, parts
-from fragmenta.launch.orders.recorder import Force
 from fragmenta.launch.orders.recording import Recording, record
 from fragmenta.launch.orders.story import HangStory, Teller, site_of
-from fragmenta.launch.scheduled_runs import LEAST
 from fragmenta.orders import program as said
 from fragmenta.orders.explore import explore
 from fragmenta.orders.program import Span, Step, Steps
@@ -21,10 +19,15 @@ from fragmenta.progress import Progress
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import Rule
+from fragmenta.races.recording.recorder import Force
 from fragmenta.races.report.messages import reports
 from fragmenta.simt.naming import Names, place, short
 from fragmenta.units.findings import Finding, Launched
 
+HUNG = (rules.DEADLOCK.name,)
+"""What the fault of a launch that hung is the same as."""
+MORE = 20_000
+"""Instructions of a run after a recorded one that hangs, besides four times those."""
 MOST_RUNS = 64
 """Runs that follow a value which decides something."""
 
@@ -69,7 +72,7 @@ class Explored:
             return
         recording = record(launch, self._run)
         if recording.hung:
-            self._enough = 4 * recording.instructions + LEAST
+            self._enough = 4 * recording.instructions + MORE
         launched = recording.launched
         decisions = Decisions(launched)
         explored: list[tuple[Part, Verdict]] = []
@@ -124,14 +127,15 @@ class Explored:
         known = {_lines(*each) for each in found}
         more = [each for each in self.orders.found if _lines(*each) not in known]
         if self.orders.hangs:  # its story says more than the fault of the one run
-            found = [e for e in found if _lines(*e) != (rules.DEADLOCK.name,)]
+            found = [each for each in found if _lines(*each) != HUNG]
         return [*found, *more]
 
 
 def _lines(launched: Launched, found: Finding) -> tuple[object, ...]:
     """What two findings of one pair of instructions have in common."""
-    if found.rule is rules.DEADLOCK and found.site < 0:
-        return (found.rule.name,)
+    stopped = rules.DEADLOCK, rules.of_fault("limit")
+    if found.rule in stopped and found.site < 0:
+        return HUNG
     places = launched.compiled.places
     sites = [each for each in (found.site, found.other) if each is not None]
     where = [tuple(places[e]) if 0 <= e < len(places) else () for e in sites]

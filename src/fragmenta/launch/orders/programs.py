@@ -15,7 +15,10 @@ import numpy as np
 
 from fragmenta.errors import ranges
 from fragmenta.launch.orders.lanes import groups
-from fragmenta.launch.orders.log import (
+from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
+from fragmenta.orders import program as said
+from fragmenta.orders.program import Order, Program, Proxy, Scope, Steps
+from fragmenta.races.recording.log import (
     Arrives,
     ClusterArrived,
     ClusterWaited,
@@ -35,9 +38,6 @@ from fragmenta.launch.orders.log import (
     Touched,
     Waited,
 )
-from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
-from fragmenta.orders import program as said
-from fragmenta.orders.program import Order, Program, Proxy, Scope, Steps
 from fragmenta.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import numbers
 from fragmenta.units.work import Range

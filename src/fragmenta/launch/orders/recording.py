@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.launch import Launch
-from fragmenta.launch.orders.log import Log
-from fragmenta.launch.orders.recorder import Force, OrdersWatch
 from fragmenta.launch.result import total
 from fragmenta.launch.scheduled_runs import copies, restore
 from fragmenta.ptx import rules
+from fragmenta.races.recording.log import Log
+from fragmenta.races.recording.recorder import Force, OrdersWatch
 from fragmenta.units.findings import Launched
 
 

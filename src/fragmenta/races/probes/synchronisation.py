@@ -2,7 +2,7 @@
 
 Every barrier, every meeting of the lanes of a warp, every strong access and every
 ordinary one is an event.  What asynchronous units do are events anyway.  The observer
-is :mod:`fragmenta.launch.orders.recorder`.
+is :mod:`fragmenta.races.recording.recorder`.
 
 The words of these events:
 

@@ -2,7 +2,7 @@
 
 A :class:`Recorder` is the observer of one cluster: it answers the port of the units and
 the events of :mod:`fragmenta.races.probes.synchronisation`, and writes a
-:class:`~fragmenta.launch.orders.log.Log`.  A test of an mbarrier that is no loop by
+:class:`~fragmenta.races.recording.log.Log`.  A test of an mbarrier that is no loop by
 itself is answered with no, once: that is what it answers in some order, and the wait
 that follows is recorded.
 """
@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.launch.orders.log import (
+from fragmenta.ptx import rules
+from fragmenta.races.probes.polling import spins
+from fragmenta.races.recording.log import (
     Action,
     Arrives,
     ClusterArrived,
@@ -36,8 +38,6 @@ from fragmenta.launch.orders.log import (
     Until,
     Waited,
 )
-from fragmenta.ptx import rules
-from fragmenta.races.probes.polling import spins
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
 from fragmenta.simt.wgmma_operands import Located
@@ -58,7 +58,7 @@ from fragmenta.units.work import Copy, Range, Work
 
 MOST_ENTRIES = 400_000
 """Entries of a launch; what comes later is not recorded."""
-PATIENCE = 20_000
+PATIENCE = 2_000
 """Passes of loops on words without anything else before it is a deadlock."""
 
 

@@ -6,13 +6,13 @@ counts is the order of the entries that one lane takes part in.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.orders.program import Condition
 from fragmenta.units.work import Range
 
 Place: TypeAlias = tuple[int, int]
@@ -140,11 +140,20 @@ class Fenced(NamedTuple):
 
 
 class Until(NamedTuple):
-    """What a loop on a word waits for: the fields of a ``Condition``."""
+    """What a loop on a word waits for: ``value & mask`` compared with a number."""
 
     compare: str
+    """A word of PTX, such as ``ge``; it is a function of :mod:`operator`, too."""
     value: int
     mask: int
+
+    def holds(self, value: int) -> bool:
+        """Whether a value ends the loop.
+
+        >>> Until("ge", 4, -1).holds(5)
+        True
+        """
+        return bool(getattr(operator, self.compare)(value & self.mask, self.value))
 
 
 class Flag(NamedTuple):
@@ -172,7 +181,7 @@ class Flag(NamedTuple):
         """Whether it is a pass of a loop that goes on."""
         if self.until is None or self.pending:
             return False
-        return not Condition(*self.until).holds(self.found)
+        return not self.until.holds(self.found)
 
 
 class Touched(NamedTuple):
