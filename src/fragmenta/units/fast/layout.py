@@ -74,6 +74,7 @@ MBARRIER_KNOWN: Final = 84  #: i32: whether the clock of this phase holds anythi
 MBARRIER_KNOWN_LAST: Final = 88  #: i32: the same of the last phase
 MBARRIER_PLACE: Final = 92  #: i32: the offset in shared memory; the rank from bit 24
 MBARRIER_AGENT: Final = 96  #: i32: the observer's name for the copies that it counts
+MBARRIER_REMOTE: Final = 100  #: i32: whether threads of other blocks have arrived
 MBARRIER_CLOCK: Final = 104  #: pointer to the observer's clock of this phase
 MBARRIER_CLOCK_LAST: Final = 112  #: the same of the last phase
 MBARRIER_WAITING: Final = 128  #: 64 x i32: the phase that each warp waits for, plus 1
@@ -184,6 +185,8 @@ PORT_TENSOR: Final = 152  #: a product of tcgen05 (its record): is nothing wrong
 PORT_COMMIT: Final = 160  #: a commit is in flight; the record of the task
 PORT_TENSOR_FENCE: Final = 168  #: ``tcgen05.fence``
 PORT_INIT: Final = 176  #: an mbarrier was made, or is none any more (its record)
+PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it be?
+PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,

@@ -142,6 +142,7 @@ MAP_SIZES: Final = 208  #: 4 x i64: the sizes of these dimensions
 MAP_STEPS: Final = 240  #: 4 x i64: their element strides
 MAP_STRIDES: Final = 272  #: 4 x i64: their strides in bytes
 MAP_REDUCE: Final = 304  #: 9 pointers: the code of each reduction; 0: not known yet
+MAP_LAYOUT: Final = 376  #: i64: the number of the layout of its boxes; 0: none
 MAP_RECORD: Final = 384
 PATTERN: Final = 1024
 """A swizzle repeats after so many bytes of shared memory."""
