@@ -33,7 +33,7 @@ from fragmenta.launch.options import (
     check_watch,
 )
 from fragmenta.launch.result import Result, counted, hazard
-from fragmenta.launch.scheduled_runs import ScheduledRuns
+from fragmenta.launch.scheduled_runs import Prepare, ScheduledRuns
 from fragmenta.launch.source import Source
 from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
@@ -44,6 +44,7 @@ from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
+    from fragmenta.launch.orders.exploring import Explored
     from fragmenta.ptx.checking.problem import Problem
 
 
@@ -211,11 +212,7 @@ class Kernel:
 
             spread = Spread(self.loaded, self.name, options, limits, client)
 
-        explored = None
-        if states is not None:
-            from fragmenta.launch.orders.exploring import Explored
-
-            explored = Explored(partial(prepared, LAZY, recorded=True))
+        explored = None if states is None else _explored(states, prepared)
 
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
             if explored is not None:
@@ -224,8 +221,8 @@ class Kernel:
 
         runs = ScheduledRuns(prepared, run_one, several, reports=reports)
         try:
-            if explored is not None and states is not None:
-                explored.explore(states, run_one, progress)
+            if explored is not None:
+                explored.explore(run_one, progress)
             printed = runs.all()
         except MemoryError as why:
             raise no_memory(why) from why
@@ -233,6 +230,7 @@ class Kernel:
             if explored is None or not explored.hangs:
                 raise
             raise hazard(explored.problems) from fault
+        found = runs.found if explored is None else explored.added_to(runs.found)
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = list if how is None else partial(self._static, where, watched)
         made = self.results(
@@ -244,7 +242,7 @@ class Kernel:
             self.loaded.module.target,
             watched,
             find,
-            runs.found if explored is None else explored.added_to(runs.found),
+            found,
             runs.recorded,
             runs.launch.recording.to_json,
             None if explored is None else explored.orders,
@@ -279,6 +277,13 @@ class Kernel:
             f"{each.type} {demangled(each.name)}" for each in self.parameters
         )
         return f"Kernel({self.function.shown}({given}))"
+
+
+def _explored(states: int, prepared: Prepare) -> Explored:
+    """What explores all orders of a launch."""
+    from fragmenta.launch.orders.exploring import Explored
+
+    return Explored(partial(prepared, LAZY, recorded=True), states)
 
 
 def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:

@@ -35,8 +35,13 @@ LEAST = 1_000_000
 class Prepare(Protocol):
     """Makes a launch that is ready to run."""
 
-    def __call__(self, schedule: Given, defined: int | None = None) -> Launch:
-        """``defined`` is the seed of undefined bits, if they are followed."""
+    def __call__(
+        self, schedule: Given, defined: int | None = None, recorded: bool = False
+    ) -> Launch:
+        """``defined`` is the seed of undefined bits, if they are followed.
+
+        ``recorded``: what synchronises is recorded.
+        """
 
 
 class Run(Protocol):

@@ -63,16 +63,17 @@ class Orders:
             steps = counted(len(self.hang.steps), "step")
             return f"an order hangs, after {steps}; {covered} were looked at"
         start = "no order hangs"
-        wrong = len(self.found)
-        if wrong:
-            start += f", but there {'is' if wrong == 1 else 'are'} "
-            start += f"{counted(wrong, 'other error')}"
         if self.verdict == Coverage.ALL.value:
             orders = counted(self.orders, "order")
             cover = "covers" if self.orders == 1 else "cover"
             states = counted(self.states, "state")
-            return f"{start}: {orders} {cover} all, in {states}"
-        return f"{start} of those that were looked at ({self.verdict}): {covered}"
+            return f"{start}: {orders} {cover} all, in {states}{self._but}"
+        looked = f"{start} of those that were looked at ({self.verdict})"
+        return f"{looked}: {covered}{self._but}"
+
+    @property
+    def _but(self) -> str:
+        return "; but some have other errors" if self.found else ""
 
     def text(self, width: int = 80) -> str:
         """The answer in lines that fit: the verdict, the reasons, the story."""

@@ -43,7 +43,7 @@ def synchronises(instruction: Instruction) -> bool:
     if instruction.opcode in ("mbarrier", "clusterlaunchcontrol"):
         return True
     found = role(instruction)
-    return found is not None and found.acquires
+    return found is not None and found.reads and not found.fence
 
 
 def asks(instruction: Instruction) -> bool:
@@ -139,7 +139,7 @@ class Flow:
 
     def _made(self, index: int, source: int, operand: bool) -> Dependent:
         found = role(self.code[source])
-        word = found is not None and found.acquires
+        word = found is not None and found.reads
         return Dependent(self.function.name, index, source, operand, word)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from fragmenta.launch.launch import Launch
@@ -35,8 +36,8 @@ MOST_RUNS = 64
 class Explored:
     """All orders of one launch."""
 
-    def __init__(self, prepare: Callable[[], Launch]) -> None:
-        self._prepare = prepare
+    def __init__(self, prepare: Callable[[], Launch], states: int) -> None:
+        self._prepare, self._states = prepare, states
         self._run: Callable[[Launch], str]
         self.orders: Orders | None = None
         self._runs = 0
@@ -62,9 +63,7 @@ class Explored:
             return most
         return self._enough if most is None else min(most, self._enough)
 
-    def explore(
-        self, most: int, run: Callable[[Launch], str], progress: Progress
-    ) -> None:
+    def explore(self, run: Callable[[Launch], str], progress: Progress) -> None:
         """Record the launch, and explore its orders."""
         self._run, launch = run, self._prepare()
         if launch.machine is None:  # nothing in it synchronises
@@ -83,7 +82,7 @@ class Explored:
                 progress((number + done) / len(every))
 
             extend = partial(self._extend, part, decisions.sites)
-            verdict = explore(part.program, extend, limit=most, progress=share)
+            verdict = explore(part.program, extend, limit=self._states, progress=share)
             explored.append((part, verdict))
         self.orders = _Answer(recording, explored, decisions.reasons).made()
 
@@ -126,6 +125,7 @@ class Explored:
             return found
         known = {_lines(*each) for each in found}
         more = [each for each in self.orders.found if _lines(*each) not in known]
+        self.orders = replace(self.orders, found=tuple(more))
         if self.orders.hangs:  # its story says more than the fault of the one run
             found = [each for each in found if _lines(*each) != HUNG]
         return [*found, *more]
@@ -179,8 +179,6 @@ class _Answer:
             reasons += [self._reason(each) for each in verdict.reasons]
         if self.reasons:
             coverage = worst([coverage, Coverage.PATH])
-        if self.recording.hung:
-            reasons.insert(0, "the recorded run itself hangs")
         if self.recording.cut:
             coverage = Coverage.INCOMPLETE
             reasons.insert(0, self.recording.cut)
@@ -189,6 +187,9 @@ class _Answer:
             for part, verdict in self.explored
             if verdict.hang is not None
         ]
+        if self.recording.hung and not stories:
+            coverage = Coverage.INCOMPLETE
+            reasons.insert(0, "the launch hangs as it ran, and why was not found")
         stories.sort(key=lambda each: len(each[1].steps))
         findings = [self._hang(*each) for each in stories[:1]]
         for part, verdict in self.explored:
@@ -205,9 +206,19 @@ class _Answer:
 
     def _reason(self, given: str) -> str:
         kind, _, site = given.partition(" ")
-        if kind != "test" or not site.isdecimal():
+        if kind not in ("test", "loop", "lanes") or not site.isdecimal():
             return given
         what, where = self.names.mnemonic(int(site)), self.names.place(int(site))
+        if kind == "loop":
+            return (
+                f"what the loop on {what} at {where} waits for is not plain: it was "
+                "taken to wait for the value that it found"
+            )
+        if kind == "lanes":
+            return (
+                f"several lanes execute {what} at {where} at once, and its value "
+                "decides what follows: the values of the recorded run were taken"
+            )
         return (
             f"{what} at {where} said no, and no wait for that phase followed: what "
             "follows a yes was not explored"

@@ -18,6 +18,7 @@ from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Scope, Steps
+from fragmenta.ptx.ordering import scope as scope_of
 from fragmenta.races.recording.log import (
     Arrives,
     ClusterArrived,
@@ -43,12 +44,6 @@ from fragmenta.units.events import numbers
 from fragmenta.units.work import Range
 
 PROXIES = {"async": Proxy.ASYNC, "cp.async": Proxy.CP_ASYNC}
-SCOPES = {
-    "cta": Scope.CTA,
-    "cluster": Scope.CLUSTER,
-    "gpu": Scope.GPU,
-    "sys": Scope.SYS,
-}
 
 
 class Who(NamedTuple):
@@ -452,6 +447,8 @@ class _Walk:
                 self._flag(entry, action)
             case Peeked():
                 self._peeked(entries, index, entry, action)
+            case Waited() | Joined() if len(self._of(entry)) > 1:
+                self._together(entry)
             case _:
                 for agent in self._of(entry):
                     share = (agent.who.lanes & entry.lanes).bit_count()
@@ -460,17 +457,35 @@ class _Walk:
 
     # ── lanes meet ──────────────────────────────────────────────────────────
 
+    def _together(self, entry: Entry) -> None:
+        """Lanes that waited with one instruction do so in every order.
+
+        Compilers let lanes meet again after a branch.  So one of the groups waits, and
+        the others go on with it.
+        """
+        several = self._of(entry)
+        self._meet_all(several, entry)
+        leader = several[0]
+        share = entry.lanes.bit_count()
+        for event in self._events(leader, entry, share, [], 0):
+            self._put(leader, event)
+        if leader.fresh:
+            self._meet_all(several, entry)
+
     def _meet(self, entry: Entry, action: Met) -> None:
         if action.warpgroup:
             self._product(entry)
-            return
-        several = self._of(entry)
+        else:
+            self._meet_all(self._of(entry), entry)
+
+    def _meet_all(self, several: list[_Agent], entry: Entry) -> None:
         for each in several:
             self._flush(each)
         if len(several) < 2 or not any(each.fresh for each in several):
             return
-        barrier = said.WarpBarrier(self.block, self.warp, entry.lanes)
-        count = entry.lanes.bit_count()
+        lanes = sum(each.who.lanes for each in several)
+        barrier = said.WarpBarrier(self.block, self.warp, lanes)
+        count = lanes.bit_count()
         for agent in several:
             event = said.Sync(barrier, agent.threads, count, entry.site)
             agent.events.append(event)
@@ -657,40 +672,53 @@ class _Walk:
             return
         agent = agents[0]
         word = self.builder.word(agent, action.address, action.size)
-        order, scope = Order(action.sense), SCOPES[action.scope]
+        order, scope = Order(action.sense), Scope[action.scope.upper()]
         site = entry.site
-        for event in _word_events(word, action, order, scope, site):
-            for each in agents[:1] if writes else agents:
+        waits = action.until is not None
+        if waits:
+            self._meet_all(agents, entry)
+        if action.guessed:
+            self.builder.limits.append(f"loop {site}")
+        lanes = entry.lanes.bit_count()
+        if lanes > 1 and site in self.builder.deciding:
+            self.builder.limits.append(f"lanes {site}")
+        for event in _word_events(word, action, lanes, (order, scope, site)):
+            for each in agents[:1] if writes or waits else agents:
                 self._put(each, event)
                 if site in self.builder.deciding and isinstance(event, _OBSERVING):
                     each.branches.append((len(each.events), action.found))
+        if waits:
+            self._meet_all(agents, entry)
 
 
 _OBSERVING = (said.Load, said.Atomic)
 
 
 def _word_events(
-    word: said.Word, action: Flag, order: Order, scope: Scope, site: int
+    word: said.Word, action: Flag, lanes: int, how: tuple[Order, Scope, int]
 ) -> list[said.Event]:
-    """The event of a strong access."""
-    atomic = None
+    """The events of a strong access by some lanes, one after the other."""
+    atomic, times = None, 1
     if action.opcode in ("atom", "red"):
         operand, compare = (*action.given[::-1], 0, 0)[:2]
         if action.operation != "cas":
             compare = 0
+        if action.operation == "add":  # all lanes at once
+            operand = operand * lanes & (1 << 8 * action.size) - 1
+        elif action.operation in ("inc", "dec"):
+            times = lanes
         returns = action.opcode == "atom"
-        atomic = said.Atomic(
-            word, action.operation, operand, compare, returns, None, order, scope, site
-        )
+        what = action.operation, operand, compare, returns, None
+        atomic = said.Atomic(word, *what, *how)
     if action.until is not None:
         condition = said.Condition(*action.until)
-        return [said.Await(word, condition, atomic, order, scope, site)]
+        return [said.Await(word, condition, atomic, *how)]
     if atomic is not None:
-        return [atomic]
+        return [atomic] * times
     if action.opcode == "st":
         value = action.given[0] if action.given else 0
-        return [said.Store(word, value, order, scope, site)]
-    return [said.Load(word, order, scope, site)]
+        return [said.Store(word, value, *how)]
+    return [said.Load(word, *how)]
 
 
 def _fence(action: Fenced, site: int) -> list[said.Event]:
@@ -698,7 +726,5 @@ def _fence(action: Fenced, site: int) -> list[said.Event]:
     if "proxy" in words:
         generic = any(word.startswith("async") for word in words)
         return [said.ProxyFence(site)] if generic else []
-    scope = next((SCOPES[w] for w in words if w in SCOPES), Scope.GPU)
-    if words[0] == "membar" and "gl" in words:
-        scope = Scope.GPU
+    scope = Scope(int(scope_of(words)))
     return [said.Fence(scope, place=site)]

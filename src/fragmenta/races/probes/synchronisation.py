@@ -22,7 +22,7 @@ from typing import Any
 
 from fragmenta.ptx.module import Address, Immediate, Instruction, Sink, Vector
 from fragmenta.ptx.opcodes.table import TYPES
-from fragmenta.ptx.ordering import role
+from fragmenta.ptx.ordering import role, scope
 from fragmenta.races.probes.polling import condition
 from fragmenta.simt.emitter import Writer, Written
 from fragmenta.simt.events import described, if_some, notify, tell
@@ -121,10 +121,10 @@ def _strong(instruction: Instruction, window: str) -> list[str]:
     if instruction.opcode not in ("atom", "red"):
         operation = ""
     kind = next(word for word in reversed(words) if word in TYPES)
-    scope = next((w for w in words if w in ("cta", "cluster", "gpu", "sys")), "gpu")
+    reach = scope((instruction.opcode, *words)).name.lower()
     orders = [w for w in words if w in ("acquire", "release", "acq_rel")]
     sense = orders[0] if orders else "relaxed"
-    return ["flag", instruction.opcode, operation, kind, window, scope, sense]
+    return ["flag", instruction.opcode, operation, kind, window, reach, sense]
 
 
 def _condition(writer: Writer) -> list[Any]:

@@ -175,6 +175,8 @@ class Flag(NamedTuple):
     """What a loop on it waits for, if it is one and that is plain."""
     pending: bool = False
     """Whether the loop had not ended when the launch did."""
+    guessed: bool = False
+    """Whether it is not known what the loop waits for: only what ended it."""
 
     @property
     def fails(self) -> bool:

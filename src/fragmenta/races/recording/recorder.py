@@ -163,6 +163,8 @@ class Recorder(Port):
         self._flying: dict[Work, Flying] = {}
         self._refused: set[tuple[int, int, int, int, int]] = set()
         self._stalled: dict[tuple[int, int, Place], Entry] = {}
+        self._polled: dict[tuple[int, int], Entry] = {}
+        """The last pass of a loop on a word, of which the end is not known."""
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -175,6 +177,7 @@ class Recorder(Port):
         self._flying.clear()
         self._refused.clear()
         self._stalled.clear()
+        self._polled.clear()
 
     def add(self, warp: Warp, lanes: int, site: int, action: Action) -> None:
         """Write an entry."""
@@ -185,6 +188,9 @@ class Recorder(Port):
         self.watch.entries += 1
         self.watch.fruitless = 0
         key = warp.block.rank, warp.number
+        polled = self._polled.get(key)
+        if polled is not None and polled.lanes & lanes:
+            self._flush(key)
         self.log.entries.setdefault(key, []).append(Entry(lanes, site, action))
 
     def _add(self, step: Step, action: Action) -> None:
@@ -266,20 +272,34 @@ class Recorder(Port):
     def read(self, step: Step, action: Flag) -> None:
         """A strong access; a pass of a loop that goes on is not recorded.
 
-        If all that happens are such passes, the launch hangs.
+        If it is not plain what a loop waits for, it is taken to wait for what its last
+        pass finds.  If all that happens are such passes, the launch hangs.
         """
         warp, event, lanes = step
-        key = warp.block.index, warp.number, event.site, lanes
-        if not action.fails:
-            self.watch.polling.pop(key, None)
+        spins = self.watch.spinning[event.number]
+        if spins and action.until is None and action.opcode != "red":
+            until = Until("eq", action.found, -1)
+            self._polled[warp.block.rank, warp.number] = Entry(
+                lanes, event.site, action._replace(until=until, guessed=True)
+            )
+        elif not action.fails:
+            self.watch.polling.pop(_key(step), None)
             self._add(step, action)
             return
-        entry = Entry(lanes, event.site, action._replace(pending=True))
-        self.watch.polling[key] = self, warp, entry
+        else:
+            entry = Entry(lanes, event.site, action._replace(pending=True))
+            self.watch.polling[_key(step)] = self, warp, entry
+        warp.give_way()
         self.watch.fruitless += 1
         if self.watch.fruitless > PATIENCE:
             what = "all that is left are loops on words that nobody changes"
             raise Stop(rules.DEADLOCK, event.site, warp, lanes, what)
+
+    def _flush(self, key: tuple[int, int]) -> None:
+        """The loop on a word that a warp was in has ended."""
+        entry = self._polled.pop(key, None)
+        if entry is not None and self.log is not None:
+            self.log.entries.setdefault(key, []).append(entry)
 
     def forced(self, warp: Warp, site: int, lanes: int) -> int | None:
         """What a word is to hold before some lanes read it; None: what it holds."""
@@ -350,6 +370,8 @@ class Recorder(Port):
 
     def stuck(self) -> None:
         """The cluster is in a deadlock: add the waits that did not end."""
+        for key in list(self._polled):
+            self._flush(key)
         for (rank, number, _), entry in self._stalled.items():
             warp = self.cluster.blocks[rank].warps[number]
             self.add(warp, *entry)
@@ -358,6 +380,11 @@ class Recorder(Port):
 
 def _place(mbarrier: Mbarrier) -> Place:
     return mbarrier.block.rank, mbarrier.offset
+
+
+def _key(step: Step) -> tuple[int, ...]:
+    warp = step.warp
+    return warp.block.index, warp.number, step.event.site, step.lanes
 
 
 def _copy_epoch(warp: Warp) -> int:
