@@ -73,7 +73,9 @@ ScheduleText = Annotated[
     typer.Option(
         "--schedule",
         metavar="WHEN",
-        help="When asynchronous work is done: eager (by default), lazy, or a seed.",
+        help="When asynchronous work is done: eager (by default), lazy, or a seed; "
+        "then which warp is next, as in lazy+oldest-waits, or a .json file with a "
+        "recorded schedule.",
         show_default=False,
     ),
 ]
@@ -82,7 +84,8 @@ ScheduleTexts = Annotated[
     typer.Option(
         "--schedules",
         metavar="WHEN,...",
-        help="Several, such as eager,lazy,1: all must give the same bits.",
+        help="Several, such as eager,lazy,1 or eager,adversarial: all must give the "
+        "same bits.",
         show_default=False,
     ),
 ]

@@ -103,7 +103,7 @@ OPTIONS = {
     "--scale-b": Option("FILE", "the block scales of B"),
     "--scale-vec": Option("SIZE", "how many elements share a block scale"),
     "--scales": Option("FILE", "the scales to reorder"),
-    "--schedule": Option("WHEN", "when asynchronous work is done"),
+    "--schedule": Option("WHEN", "when asynchronous work is done; the order of warps"),
     "--schedules": Option("WHEN,...", "several schedules to compare"),
     "--seconds": Option("S", "the time that a launch may take"),
     "--seed": Option("INTEGER", "the seed of random numbers"),
