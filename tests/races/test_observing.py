@@ -25,9 +25,11 @@ from tests.simt.kernels import kernel
 from tests.thinning import some
 
 SCHEDULES = ("eager", "lazy", 1)
-CASES = some(
-    [each for each in cases() if running.target(each.row.source) != "sm_80"], 15
-)
+ASYNCHRONOUS = [e for e in cases() if running.target(e.row.source) != "sm_80"]
+CASES = [
+    *some([each for each in ASYNCHRONOUS if each.row.source != "maps"], 15),
+    *[each for each in ASYNCHRONOUS if each.row.source == "maps"],
+]
 
 
 def _named(memory: GlobalWatch) -> list[Any]:
@@ -67,6 +69,7 @@ class Kept:
                         "shadow": observer.shared.memory.tobytes(),
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),
+                        "maps": observer.maps.all,
                     }
                 )
             self.states.append({"global": _named(watch.memory)})

@@ -125,7 +125,7 @@ class Setting:
         names = ("a", "b", "d", "scale_a", "scale_b")
         of = [self.given.get(name) for name in names]
         lanes = [e.lane if isinstance(e, TensorAddress) else None for e in of]
-        form = TensorForms(TARGET).of(Key(self.op, tuple(lanes)))
+        form = TensorForms(TARGET).of(Key(self.op, 0, tuple(lanes)))
         assert form.able
         scratch = np.zeros(at.SCRATCH + 64, np.uint8)
         scratch = scratch[-address_of(scratch) % 64 :]
@@ -188,12 +188,12 @@ def test_copies_of_scales_that_differ_are_left_to_python() -> None:
 @pytest.mark.parametrize("name", LEFT)
 def test_other_forms_are_left_to_python(name: str) -> None:
     lanes = (None, None, 0, *((0, 0) if "kind" in LEFT[name] else (None, None)))
-    assert not TensorForms(TARGET).of(Key(made(LEFT[name]), lanes)).able
+    assert not TensorForms(TARGET).of(Key(made(LEFT[name]), 0, lanes)).able
 
 
 def test_descriptors_a_whole_pattern_apart_share_a_table() -> None:
     op = made(CASES["f16"])
-    form = TensorForms(TARGET).of(Key(op, (None, None, 0, None, None)))
+    form = TensorForms(TARGET).of(Key(op, 0, (None, None, 0, None, None)))
     words = [
         Descriptor(start, 16, 1024, 128, family="tcgen05").encode()
         for start in (2048, 2048 + 32, 7 * 1024)

@@ -1,4 +1,4 @@
-"""What an exploration answers: hangs, races and misuse, each with an order that shows it.
+"""What an exploration answers: hangs, races, misuse, and an order that shows each.
 
 An order is a tuple of :class:`~fragmenta.orders.program.Step`.  Everything that a story
 needs is data here; no sentence is made.
@@ -21,7 +21,7 @@ class Coverage(Enum):
 
     ALL = "all orders"
     PATH = "this path only"
-    """All orders of the events that were recorded; other data may take other branches."""
+    """All orders of what was recorded; other data may take other branches."""
     INCOMPLETE = "incomplete"
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tensor_forms import TensorForms
+    from fragmenta.units.tensor_ways import KnownMoves
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
@@ -162,6 +163,9 @@ class Block(Record):
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
         """What each thread issued to the Tensor Cores, by warp and lane."""
+        self.stores = np.zeros(len(self.warps), np.int32)
+        """Python's stores to tensor memory that each warp has not waited for."""
+        self._threads = aligned(len(self.warps) * 32 * tasks.QUEUE_RECORD)
         self.tensor: TensorMemory | None = None
         """Its tensor memory, once it has allocated some."""
         self._write_state()
@@ -175,6 +179,8 @@ class Block(Record):
             (fast.STATE_SHARED_SIZE, self.shared.size),
             (fast.STATE_BLOCK, self.context.address),
             (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
+            (fast.STATE_STORES, address(self.stores)),
+            (fast.STATE_THREADS, address(self._threads)),
             (fast.STATE_QUEUES, address(self._queues)),
             (fast.STATE_LANE_QUEUES, address(self._lane_groups)),
         ):
@@ -201,6 +207,11 @@ class Block(Record):
             memory = self._queues[number * size :][:size]
             self._bulk[number] = BulkQueue(self.cluster, memory)
         return self._bulk[number]
+
+    def thread_memory(self, warp: int, lane: int) -> NDArray[np.uint8]:
+        """The record of what a thread issued to the Tensor Cores."""
+        size = tasks.QUEUE_RECORD
+        return self._threads[(warp * 32 + lane) * size :][:size]
 
     def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
         """The record of a warpgroup."""
@@ -231,7 +242,8 @@ class Block(Record):
         for bulk in self._bulk.values():
             vars(bulk).clear()
         self._bulk.clear()
-        self._queues[:] = self._lane_groups[:] = 0
+        self._queues[:] = self._lane_groups[:] = self._threads[:] = 0
+        self.stores[:] = 0
         for moves in self.moves.values():
             moves.clear()
         self.groups.clear()
@@ -580,12 +592,15 @@ class Machine:
         """The forms of the products of ``wgmma``."""
         return self._sized.forms
 
-    @once_property
+    @property
     def tensor_forms(self) -> TensorForms:
         """The forms of the products of ``tcgen05``."""
-        from fragmenta.units.tensor_forms import TensorForms
+        return self._sized.tensor_forms
 
-        return TensorForms(self.launch.target)
+    @property
+    def tensor_moves(self) -> KnownMoves:
+        """The loads and stores of tensor memory."""
+        return self._sized.tensor_moves
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""

@@ -1,7 +1,7 @@
 """Forms of ``tcgen05.mma`` in memory: an instruction with its descriptor.
 
-A :class:`TensorForm` belongs to a launch.  It has tables of where the elements of each
-operand are, so that machine code can gather them
+All launches of a kernel share them.  A :class:`TensorForm` has tables of where the
+elements of each operand are, so that machine code can gather them
 (:mod:`fragmenta.units.fast.tensor_products`).  A form that the steps there do not
 compute has no function; then Python computes the product.
 """
@@ -9,7 +9,7 @@ compute has no function; then Python computes the product.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from fragmenta.units import event_table
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.records import Record
+from fragmenta.units.records import signed as signed_word
 from fragmenta.units.wgmma_forms import known_places, signed
 
 Places = NDArray[np.int64]
@@ -138,6 +139,15 @@ _NAMES = ("A", "B", "D", *_SCALES)
 # ── forms ───────────────────────────────────────────────────────────────────
 
 
+@lru_cache(maxsize=4096)
+def _apart(word: int) -> tuple[Descriptor, int]:
+    """The descriptor in the first repeat of its swizzle, and how far away that is."""
+    of = Descriptor.decode(word, "tcgen05")
+    repeat = pattern(of.swizzle).repeat
+    first = 0 if of.absolute else of.start // repeat * repeat
+    return replace(of, start=of.start - first), first
+
+
 class Source(Record):
     """What a descriptor says about A or B."""
 
@@ -154,10 +164,38 @@ class Source(Record):
         self.words[at.SOURCE_COUNT >> 2] = table.units
 
 
+@lru_cache(maxsize=4096)
+def footprint(
+    op: Op, name: str, lane: int
+) -> tuple[tuple[int, tuple[int, ...], int, int], ...]:
+    """For each block of the pair: the lanes, the first column, how many there are."""
+    used = _tensor_part(op, name).cells(address=TensorAddress(lane, 0))
+    found = []
+    for number, each in enumerate(used if used.ndim == 3 else used[None]):
+        lanes = tuple(np.flatnonzero(each.any(axis=1)).tolist())
+        columns = np.flatnonzero(each.any(axis=0))
+        first, last = int(columns[0]), int(columns[-1])
+        found.append((number, lanes, first, last + 1 - first))
+    return tuple(found)
+
+
+def write_region(
+    memory: NDArray[np.uint8], lanes: Iterable[int], first: int, columns: int
+) -> None:
+    """Write some lanes, and columns from that of an address on."""
+    record, mask = Record(memory), sum(1 << each for each in lanes)
+    for half in range(2):
+        word = signed(mask >> 64 * half & (1 << 64) - 1)
+        record.longs[(at.REGION_LANES >> 3) + half] = word
+    record.words[at.REGION_FIRST >> 2] = first
+    record.words[at.REGION_COLUMNS >> 2] = columns
+
+
 class Key(NamedTuple):
     """What a form is made for."""
 
     op: Op
+    idesc: int
     lanes: tuple[int | None, ...]
     """The lanes of the addresses of A, B, D and the scales; None: no address."""
 
@@ -176,6 +214,7 @@ class TensorForm(Record):
         self._kept: list[object] = []
         self._lock = Lock()
         self.words[at.FORM_PAIR >> 2] = op.cta_group == 2
+        self.words[at.FORM_IDESC >> 2] = signed_word(key.idesc)
         for number in range(2):
             place = (at.FORM_SOURCES >> 3) + number
             self.longs[place] = address_of(self._known[number])
@@ -227,8 +266,24 @@ class TensorForm(Record):
             (at.PART_UNIT, table.unit),
             (at.PART_COUNT, table.units),
             (at.PART_COPIES, table.copies),
+            (at.PART_LANE, lane),
         ):
             self.words[(start + offset) >> 2] = value
+        shapes = footprint(self.key.op, _NAMES[number], lane)
+        for block in range(2):
+            _, lanes, first, columns = shapes[block % len(shapes)]
+            place = start + at.PART_REGIONS + block * at.REGION_BYTES
+            region = self.raw[place : place + at.REGION_BYTES]
+            write_region(region, lanes, first, columns)
+
+    def word(self, number: int, address: int) -> int:
+        """The descriptor of a source at an address."""
+        found = (
+            w
+            for (n, w), e in self._made.items()
+            if n == number and e.address == address
+        )
+        return next(found)
 
     def source(self, number: int, word: int) -> Source:
         """What a descriptor of A or B says; it must be right for this instruction."""
@@ -241,10 +296,7 @@ class TensorForm(Record):
         return found
 
     def _make(self, number: int, word: int) -> Source:
-        of = Descriptor.decode(word, "tcgen05")
-        repeat = pattern(of.swizzle).repeat
-        first = 0 if of.absolute else of.start // repeat * repeat
-        base = replace(of, start=of.start - first)
+        base, first = _apart(word)
         table = _in_shared(self.key.op, _NAMES[number], base, self._order)
         made = Source(word, table, first)
         known = self._known[number]
@@ -260,6 +312,7 @@ class TensorForms:
     def __init__(self, target: str) -> None:
         self._target = target
         self._made: dict[Key, TensorForm] = {}
+        self.by_address: dict[int, TensorForm] = {}
         self._lock = Lock()
 
     def of(self, key: Key) -> TensorForm:
@@ -270,6 +323,7 @@ class TensorForms:
                 found = self._made.get(key)
                 if found is None:
                     found = self._made[key] = TensorForm(key, self._target)
+                    self.by_address[found.address] = found
         return found
 
 

@@ -39,8 +39,8 @@ FORM_IDESC: Final = 88  #: i32: the instruction descriptor
 FORM_SCALED: Final = 92  #: i32: whether there are scales
 FORM_SOURCES: Final = 96  #: 2 pointers to KNOWN pointers: sources of A and B; 0: none
 FORM_PARTS: Final = 128  #: A, B, D, the scales of A and of B
-FORM_OBSERVER: Final = 384  #: i64: the observer's
-FORM_BYTES: Final = 448
+FORM_OBSERVER: Final = 488  #: i64: the observer's
+FORM_BYTES: Final = 512
 
 ROOM_A, ROOM_B, ROOM_D, ROOM_SCALE_A, ROOM_SCALE_B, ROOM_WORK = range(6)
 
@@ -49,11 +49,14 @@ PART_UNIT: Final = 8  #: i32: bytes of a unit
 PART_COUNT: Final = 12  #: i32: how many units
 PART_COPIES: Final = 16  #: i32: how often it is in tensor memory
 PART_LANE: Final = 20  #: i32: the lane of its address
-PART_FIRST: Final = 24  #: i32: the first column that it touches, from its address
-PART_COLUMNS: Final = 28  #: i32: how many columns it touches
-PART_LANES: Final = 32  #: 2 x i64: the lanes that it touches, a bit for each
-PART_BYTES: Final = 48
+PART_REGIONS: Final = 24  #: 2 regions: the cells that it touches in each block
+PART_BYTES: Final = 72
 A, B, D, SCALE_A, SCALE_B = range(5)
+
+REGION_LANES: Final = 0  #: 2 x i64: the lanes, a bit for each
+REGION_FIRST: Final = 16  #: i32: the first column, from the address on
+REGION_COLUMNS: Final = 20  #: i32: how many columns
+REGION_BYTES: Final = 24
 
 SECOND: Final = 1 << 24
 """In a table: the unit is in the second block of a pair."""
@@ -75,6 +78,30 @@ PRODUCT_ENABLE: Final = 48  #: i64: whether the old D is added
 PRODUCT_TENSORS: Final = 56  #: 2 pointers to tensor memories
 PRODUCT_SHARED: Final = 72  #: 2 pointers to shared memories
 PRODUCT_BYTES: Final = 88
+
+# ── a load or a store ───────────────────────────────────────────────────────
+#
+# Each event has a record.  Each quarter of a warpgroup has an entry in it, once Python
+# has looked at the address that it gives.
+
+MOVE_REGISTERS: Final = 0  #: pointer to i64: the places of the registers in a warp
+MOVE_COUNT: Final = 8  #: i32: how many these are
+MOVE_PACKED: Final = 12  #: i32: whether two columns share a register
+MOVE_REGIONS: Final = 16  #: i32: how many regions it touches: 1 or 2
+MOVE_ENTRIES: Final = 64  #: 4 entries
+
+ENTRY_TABLE: Final = 0  #: pointer to i32: the number of each cell; 0: not known yet
+ENTRY_LANE: Final = 8  #: i32: the lane of the address
+ENTRY_REACH: Final = 12  #: i32: columns from the address to the last one
+ENTRY_REGIONS: Final = 16  #: 2 regions
+ENTRY_BYTES: Final = 64
+MOVE_BYTES: Final = MOVE_ENTRIES + 4 * ENTRY_BYTES
+
+# In the record of a task (``task_layout``):
+STORE_MOVE: Final = 0  #: pointer to the record of the event
+STORE_ENTRY: Final = 8  #: pointer to the entry
+STORE_COLUMN: Final = 16  #: i64: the column of the address
+STORE_TENSOR: Final = 24  #: pointer to tensor memory
 
 DONE, PYTHON = 0, 1
 """What a product returns: it is done, or nothing is changed and Python does it."""
