@@ -321,6 +321,32 @@ def test_a_turn_ends_at_every_synchronising_event() -> None:
         assert not synchronises(each), each.mnemonic
 
 
+POLLS = {
+    "volatile": "ld.volatile.shared.u32 %r1, [flag];",
+    "relaxed": "ld.relaxed.cta.shared.u32 %r1, [flag];",
+    "acquire": "ld.acquire.cta.shared.u32 %r1, [flag];",
+    "atomic": "atom.shared.add.u32 %r1, [flag], 0;",
+    "with a pause": "ld.volatile.shared.u32 %r1, [flag]; nanosleep.u32 20;",
+    "with a fence": "ld.relaxed.cta.shared.u32 %r1, [flag]; fence.acq_rel.cta;",
+    "ordinary": "ld.shared.u32 %r1, [flag];",
+}
+
+
+@pytest.mark.parametrize("name", POLLS)
+def test_a_warp_that_polls_gives_way(name: str) -> None:
+    """The preferred warps poll what the one that is kept waiting has to set."""
+    made = ptx.parse(f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() {{ .reg .pred %p; .reg .b32 %r<3>; .shared .b32 flag;
+mov.u32 %r2, %tid.x; shr.u32 %r2, %r2, 5; setp.eq.u32 %p, %r2, 1; @%p bra SET;
+WAIT: {POLLS[name]} setp.eq.u32 %p, %r1, 0; @%p bra WAIT; ret;
+SET: st.volatile.shared.u32 [flag], 1; ret; }}""").kernels["k"]
+    for schedule in ("oldest-waits", "youngest-waits", "in-steps", "random-1"):
+        result = made.launch(1, 96, schedule=schedule, watch=False)
+        assert result.instructions < (200_000 if name == "ordinary" else 6_000)
+
+
 def test_code_ends_a_turn_there() -> None:
     """All events that one warp can execute alone, in the order of the text."""
     text = """.version 8.0

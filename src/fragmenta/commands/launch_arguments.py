@@ -7,11 +7,13 @@ machine makes the same bytes.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Annotated, NamedTuple, TypedDict
 
 import numpy as np
@@ -37,6 +39,7 @@ from fragmenta.launch.kernel import load as load_ptx
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.registers.dtype import nearest_type
+from fragmenta.units.schedule import Given as Schedule
 
 # ── options ─────────────────────────────────────────────────────────────────
 
@@ -121,7 +124,7 @@ def sides(text: str, option: str) -> tuple[int, ...]:
 class ScheduleOptions(TypedDict, total=False):
     """The schedule, if one is given, or several."""
 
-    schedule: str | int | list[str | int]
+    schedule: Schedule | list[Schedule]
 
 
 class LaunchOptions(ScheduleOptions):
@@ -145,12 +148,27 @@ def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
     if one is not None and several is not None:
         raise BadCall("--schedule and --schedules cannot both be given")
 
-    def read(text: str) -> str | int:
+    def read(text: str) -> Schedule:
+        if text.endswith(".json"):
+            return _recorded(text)
         return int(text) if text.isdecimal() and len(text) < 10 else text
 
     if several is not None:
         return {"schedule": [read(each.strip()) for each in several.split(",")]}
     return {} if one is None else {"schedule": read(one)}
+
+
+def _recorded(path: str) -> Mapping[str, object]:
+    """A schedule that ``--save-schedule`` has written."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except OSError as why:
+        raise BadFile(f"{path} cannot be read: {why.strerror}") from why
+    except ValueError as why:
+        raise BadFile(f"{path} is not JSON: {why}") from why
+    if not isinstance(found, dict):
+        raise BadFile(f"{path} has no schedule; --save-schedule writes one")
+    return found
 
 
 def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:

@@ -100,6 +100,7 @@ OPTIONS = {
     "--runs": Option("INTEGER", "measurements to take the median of"),
     "--sarif": Option("FILE", "where the problems are written as SARIF; - prints them"),
     "--save": Option("INDEX=FILE", "where the array of an argument is written"),
+    "--save-schedule": Option("FILE", "where the turns of a run are written"),
     "--scale": Option("TYPE", "the type of block scales"),
     "--scale-a": Option("FILE", "the block scales of A"),
     "--scale-b": Option("FILE", "the block scales of B"),

@@ -52,7 +52,7 @@ def synchronises(instruction: Instruction) -> int:
     role = ordering.role(instruction)
     if role is None:
         return 0
-    return POLLS if role.acquires else ACTS
+    return POLLS if role.reads else ACTS
 
 
 @lru_cache(maxsize=1024)
