@@ -304,9 +304,8 @@ class Observer(TensorObserver):
     def _everything(self, warp: Warp, lanes: int) -> Clock:
         """What lanes know, and that an mbarrier was here before."""
         clock = self.row(warp, lanes)
-        for slot in range(MBARRIERS):
-            agent = self.order.agent("mbarrier", warp.block.rank, slot)
-            clock[:, 0, agent] = LAST_EPOCH + 1
+        agent = self.order.agent("mbarrier", warp.block.rank, 0)
+        clock[:, 0, agent : agent + MBARRIERS] = LAST_EPOCH + 1
         return clock
 
     def _used(self, warp: Warp, event: Event, lanes: int, mbarrier: Mbarrier) -> None:
