@@ -17,6 +17,7 @@ import pytest
 import fragmenta
 from fragmenta.arrays.once import Once, OnceProperty, once, once_of, once_property
 from fragmenta.simt import wgmma_operands
+from fragmenta.units.kernel_units import KernelUnits
 from fragmenta.units.machine import Machine
 from tests.clock import HANG
 
@@ -161,14 +162,10 @@ def test_the_caches_of_launches_are_among_them() -> None:
     assert {f"fragmenta.{each}" for each in wanted.split()} <= set(SHARED)
 
 
-def test_a_machine_locates_a_product_once() -> None:
-    machine = object.__new__(Machine)
-    machine._located = {}
-    machine.launch = type("Launch", (), {})()
-    machine.launch.compiled = type("Code", (), {"events": [(0, (), ["text"])]})
-    event = type("Event", (), {"number": 0})
+def test_a_kernel_locates_a_product_once() -> None:
+    units = KernelUnits([[0, ["wgmma", "mma_async"], [["text"]]]], [])
     read = slow_maker()
-    got = asked_together(lambda: machine.located(event, read))
+    got = asked_together(lambda: units.located(units.events[0], read))
     assert len(set(map(id, got))) == 1
 
 

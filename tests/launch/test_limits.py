@@ -9,6 +9,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
+from fragmenta.launch import grid
 from fragmenta.launch.limits import BETWEEN, LINES_A_SECOND, Limits, Meter, check_limits
 from tests.ptx.test_linear import HEAD, kernel
 
@@ -139,12 +140,16 @@ def test_a_long_kernel_is_not_compiled() -> None:
     ],
     ids=["code", "blocks", "variables"],
 )
-def test_memory_is_asked_for_first(text: str, memory: int) -> None:
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_memory_is_asked_for_first(
+    text: str, memory: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One block runs in the thread of the caller, several in threads of their own."""
+    monkeypatch.setattr(grid, "cores", lambda: 2)
     found = ptx.parse(text).kernels["f"]
+    limits = ptx.Limits(memory=memory)
     with pytest.raises(fm.errors.LimitReached, match="memory=") as why:
-        found.launch(
-            1, 256, [np.zeros(1)], watch=False, limits=ptx.Limits(memory=memory)
-        )
+        found.launch(blocks, 256, [np.zeros(1)], watch=False, limits=limits)
     assert why.value.kind == "memory"
 
 
@@ -158,7 +163,13 @@ def test_a_process_that_grows_is_seen() -> None:
         meter.check()
 
 
-def test_memory_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_memory_that_the_system_does_not_give(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "cores", lambda: 2)
+    found = ptx.parse(kernel("")).kernels["f"]
+
     def none(size: int) -> Any:
         raise MemoryError(f"no {size} bytes")
 
@@ -166,7 +177,7 @@ def test_memory_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(
         fm.errors.LimitReached, match="no memory left for the launch: no "
     ):
-        launch(kernel(""))
+        found.launch(blocks, 32, [np.zeros(1)], watch=False)
 
 
 @pytest.mark.parametrize("name", ["seconds", "memory", "output", "stack"])

@@ -251,4 +251,4 @@ def test_threads_share_the_compiled_functions() -> None:
         each.start()
     for each in threads:
         each.join()
-    assert len({id(each._functions) for each in made}) == 1
+    assert len({id(each._calls) for each in made}) == 1

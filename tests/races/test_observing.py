@@ -26,9 +26,11 @@ from tests.simt.kernels import kernel
 from tests.thinning import some
 
 SCHEDULES = ("eager", "lazy", 1)
-CASES = some(
-    [each for each in cases() if running.target(each.row.source) != "sm_80"], 15
-)
+ASYNCHRONOUS = [e for e in cases() if running.target(e.row.source) != "sm_80"]
+CASES = [
+    *some([each for each in ASYNCHRONOUS if each.row.source != "maps"], 15),
+    *[each for each in ASYNCHRONOUS if each.row.source == "maps"],
+]
 
 
 def _named(memory: GlobalWatch) -> list[Any]:
@@ -78,6 +80,7 @@ class Kept:
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),
                         "tensor": _tensor(observer.watch),
+                        "maps": observer.maps.all,
                     }
                 )
             self.states.append({"global": _named(watch.memory)})

@@ -41,6 +41,7 @@ from fragmenta.commands.launch_arguments import (
     schedule_options,
     sides,
 )
+from fragmenta.commands.options import Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import (
     complain,
     emit,
@@ -125,29 +126,10 @@ def launch(
             autocompletion=complete_target,
         ),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Stop after so many warp instructions."),
-    ] = None,
-    seconds: Annotated[
-        float,
-        typer.Option("--seconds", metavar="S", help="What the launch may take."),
-    ] = SECONDS,
-    memory: Annotated[
-        int | None,
-        typer.Option(
-            "--memory",
-            metavar="BYTES",
-            help="What the launch may use; by default all that the machine has.",
-            show_default=False,
-        ),
-    ] = None,
-    printed: Annotated[
-        int,
-        typer.Option(
-            "--printed", metavar="N", help="Characters that the kernel may print."
-        ),
-    ] = OUTPUT,
+    limit: Limit = None,
+    seconds: Seconds = SECONDS,
+    memory: Memory = None,
+    printed: Printed = OUTPUT,
     isolated: Annotated[
         bool,
         typer.Option(

@@ -10,7 +10,9 @@ table with the options that the commands declare, and the reference is written f
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import typer
 
 
 class Option(NamedTuple):
@@ -135,3 +137,32 @@ OPTIONS = {
     "--zero": Option("INTEGER", "the zero point of all codes"),
     "--zeros": Option("FILE", "the zero points to pack"),
 }
+
+# ── the limits of launches, which several commands have ─────────────────────
+
+Seconds = Annotated[
+    float,
+    typer.Option("--seconds", metavar="S", help="The time that a launch may take."),
+]
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        metavar="BYTES",
+        help="What a launch may use; by default all that the machine has.",
+        show_default=False,
+    ),
+]
+Printed = Annotated[
+    int,
+    typer.Option("--printed", metavar="N", help="Characters that a kernel may print."),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        metavar="N",
+        help="Warp instructions that a launch may run.",
+        show_default=False,
+    ),
+]

@@ -12,6 +12,7 @@ import typer
 
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import AsJson
+from fragmenta.commands.options import Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import emit, write
 from fragmenta.commands.serve_connections import (
     Bridge,
@@ -72,34 +73,10 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    seconds: Annotated[
-        float,
-        typer.Option("--seconds", metavar="S", help="The time that a launch may take."),
-    ] = SECONDS,
-    memory: Annotated[
-        int | None,
-        typer.Option(
-            "--memory",
-            metavar="BYTES",
-            help="What a launch may use; by default all that the machine has.",
-            show_default=False,
-        ),
-    ] = None,
-    printed: Annotated[
-        int,
-        typer.Option(
-            "--printed", metavar="N", help="Characters that a kernel may print."
-        ),
-    ] = OUTPUT,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            metavar="N",
-            help="Warp instructions that a launch may run.",
-            show_default=False,
-        ),
-    ] = None,
+    seconds: Seconds = SECONDS,
+    memory: Memory = None,
+    printed: Printed = OUTPUT,
+    limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Requests and replies are JSON objects, one in a line, as docs/serve.md says:

@@ -209,7 +209,12 @@ class _Workers:
 
     def work(self) -> None:
         """Run blocks until there are no more."""
-        context = self.launch.context()
+        try:
+            context = self.launch.context()
+        except Exception as error:  # no memory, for example
+            self.stop()
+            self.errors.append((-1, error))
+            return
         self.contexts.append(context)
         while not context.halt[0] and self.take(context):
             try:

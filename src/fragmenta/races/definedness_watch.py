@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
-from fragmenta.races.order import Functions
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.undefined_products import (
     UNSET,
@@ -37,6 +36,7 @@ from fragmenta.simt import empties, layout
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import LANES, SHARED_START
+from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.findings import Problems
@@ -51,13 +51,9 @@ from fragmenta.units.work import Copy, Range, Work
 
 
 @once
-def _engine() -> Functions:
-    return Functions({}, [undefined_bits.RENEW])
-
-
 def _renew() -> int:
     """The address of what a block begins with; loaded once."""
-    return _engine().address(undefined_bits.RENEW)
+    return Loaded([undefined_bits.RENEW]).address(undefined_bits.RENEW)
 
 
 class ToldBits(NamedTuple):

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import WAYS
 from fragmenta.ptx.rules import WARNING, Rule
-from fragmenta.races.order import knows
-from fragmenta.races.shadow.layout import SET, unpack
+from fragmenta.races.order import Plane
+from fragmenta.races.shadow.layout import (
+    AGENT_AT,
+    AGENT_BITS,
+    EPOCH_AT,
+    EPOCH_BITS,
+    LANE_AT,
+    LANE_BITS,
+    unpack,
+)
 from fragmenta.units.copy_events import lane_queue
 from fragmenta.units.copy_groups import LaneGroups, Queue
 from fragmenta.units.findings import Finding
@@ -27,25 +38,46 @@ def visitors(observer: Observer, block: Block) -> None:
     clock = order.new_clock()
     for warp in block.warps:
         order.merge(clock, order.row(block.rank, warp.number, 0xFFFFFFFF))
-    for word in observer.shared.records(block.rank).tolist():
-        record = unpack(word)
-        if record.agent == SET:
-            continue
-        kind, rank, number = order.describe(record.agent)
-        if kind != "warp" or rank == block.rank:
-            continue
-        if not knows(clock[0], record.agent, record.lane, record.epoch):
-            other = observer.cluster.blocks[rank]
-            _report(
-                block,
-                other.warps[number],
-                record.site,
-                rules.SHARED_RACE,
-                f"block {rank} of the cluster accesses the shared memory of block "
-                f"{block.rank}, and nothing keeps the threads of block {block.rank} "
-                "from ending before: a barrier of the cluster at the end does",
-            )
-            return
+    every = observer.shared.records(block.rank)
+    warps = order.plan.warps
+    agents = _field(every, AGENT_AT, AGENT_BITS)
+    theirs = (agents < order.plan.blocks * warps) & (agents // warps != block.rank)
+    others = every[theirs]
+    unknown = others[~_known(clock[0], others)]
+    if unknown.size:
+        record = unpack(int(unknown.min()))
+        _, rank, number = order.describe(record.agent)
+        _report(
+            block,
+            observer.cluster.blocks[rank].warps[number],
+            record.site,
+            rules.SHARED_RACE,
+            f"block {rank} of the cluster accesses the shared memory of block "
+            f"{block.rank}, and nothing keeps the threads of block {block.rank} "
+            "from ending before: a barrier of the cluster at the end does",
+        )
+
+
+def _field(records: NDArray[np.uint64], at: int, bits: int) -> NDArray[np.int32]:
+    """A field of records of accesses."""
+    return (records >> np.uint64(at) & np.uint64((1 << bits) - 1)).astype(np.int32)
+
+
+def _known(plane: Plane, records: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether accesses of warps happened before, by their records."""
+    agents, lanes, epochs = (
+        _field(records, at, bits)
+        for at, bits in (
+            (AGENT_AT, AGENT_BITS),
+            (LANE_AT, LANE_BITS),
+            (EPOCH_AT, EPOCH_BITS),
+        )
+    )
+    base, extra, mask = plane[:, agents]
+    known: NDArray[np.bool_] = (epochs < base) | (
+        (epochs < extra) & (mask >> lanes & 1 != 0)
+    )
+    return known
 
 
 def leaks(observer: Observer) -> None:

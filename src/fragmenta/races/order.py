@@ -12,7 +12,7 @@ and ``mask``, then agents.  :mod:`fragmenta.races.shadow.layout` says what they 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, ShapeError, one_of
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
-from fragmenta.simt import library
 from fragmenta.simt.compiled import aligned
+from fragmenta.simt.loaded import Loaded
 
 Clock: TypeAlias = NDArray[np.int32]
 """What lanes know: planes, then base, extra and mask, then agents."""
@@ -92,50 +93,25 @@ def know(clock: Clock, agent: int, epoch: int) -> None:
 # ── compiled functions ──────────────────────────────────────────────────────
 
 _POINTER, _WORD = ctypes.c_void_p, ctypes.c_int32
-Kinds: TypeAlias = Sequence[type[ctypes.c_void_p | ctypes.c_int32 | ctypes.c_int64]]
-
-
-class Functions:
-    """Routines as functions that Python calls, each with the types that it takes."""
-
-    def __init__(
-        self,
-        given: Mapping[str, tuple[library.Routine, Kinds]],
-        linked: Sequence[library.Routine] = (),
-    ) -> None:
-        routines = [*(each for each, _ in given.values()), *linked]
-        self._addresses = library.addresses(routines)
-        self.calls: dict[str, Callable[..., None]] = {
-            name: ctypes.CFUNCTYPE(None, *kinds)(self.address(each))
-            for name, (each, kinds) in given.items()
-        }
-
-    def address(self, routine: library.Routine) -> int:
-        """Where the code of a routine is."""
-        return self._addresses[routine.name]
 
 
 @once
-def functions() -> Functions:
-    """The functions of clocks, loaded once.
-
-    Contexts are made in several threads at a time.  A second engine would be thrown
-    away while one of them uses its functions.
-    """
+def functions() -> dict[str, Callable[..., None]]:
+    """The functions of clocks, loaded once."""
     # Tracing takes a while to import.
     from fragmenta.races.shadow import order
 
     lanes = (_POINTER, _WORD, _WORD, _WORD, _POINTER)
-    return Functions(
-        {
-            "publish": (order.PUBLISH, lanes),
-            "acquire": (order.ACQUIRE, lanes),
-            "row": (order.ROW, lanes),
-            "sync": (order.SYNC, lanes),
-            "fence": (order.FENCE, lanes),
-            "merge": (order.MERGE, (_POINTER,) * 3),
-        }
-    )
+    kinds = {
+        "publish": (order.PUBLISH, lanes),
+        "acquire": (order.ACQUIRE, lanes),
+        "row": (order.ROW, lanes),
+        "sync": (order.SYNC, lanes),
+        "fence": (order.FENCE, lanes),
+        "merge": (order.MERGE, (_POINTER,) * 3),
+    }
+    loaded = Loaded(routine for routine, _ in kinds.values())
+    return {name: loaded.function(each, *of) for name, (each, of) in kinds.items()}
 
 
 # ── a cluster ───────────────────────────────────────────────────────────────
@@ -180,8 +156,7 @@ class Order:
         self._cluster = -1
         for rank in range(blocks):
             self._write_head(rank)
-        self._functions = functions()  # its code is freed with it
-        self._calls = self._functions.calls
+        self._calls = functions()
         self.reset()
 
     def _write_head(self, rank: int) -> None:
@@ -330,15 +305,20 @@ class Order:
 
     # ── plain fences ────────────────────────────────────────────────────────
 
-    def keep_fence(self, rank: int, warp: int, lanes: int) -> None:
+    def keep_fence(
+        self, rank: int, warp: int, lanes: int, scope: Scope = Scope.SYS
+    ) -> None:
         """Keep what lanes know at a plain fence, for relaxed operations after it."""
         clock = self._fences[rank * self.plan.warps + warp]
         self._lanes("row", rank, warp, lanes, lanes, clock)
-        self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4] = 1
+        kept = layout.FENCED_BLOCK if scope is Scope.CTA else layout.FENCED_CLUSTER
+        self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4] = kept
 
-    def fenced(self, rank: int, warp: int) -> Clock | None:
-        """What the last plain fence of a warp has kept."""
-        if not self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4]:
+    def fenced(self, rank: int, warp: int, needed: Scope = Scope.CTA) -> Clock | None:
+        """What the last plain fence of a warp has kept, if its scope is enough."""
+        least = layout.FENCED_BLOCK if needed is Scope.CTA else layout.FENCED_CLUSTER
+        kept = self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4]
+        if kept < least:
             return None
         found: Clock = self._fences[rank * self.plan.warps + warp]
         return found

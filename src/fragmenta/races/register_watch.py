@@ -32,7 +32,7 @@ from fragmenta.races.shadow import product_layout as layout
 from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
 from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.wgmma_operands import Located
-from fragmenta.units.events import Event
+from fragmenta.units.events import Described, Event, once_per_kernel
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.records import Bytes, Flag, Record, Word
@@ -79,7 +79,7 @@ def used(of: Located) -> Used:
 
 
 class Kin(Record):
-    """An instruction of a launch: its registers, and what it may follow."""
+    """An instruction of a kernel: its registers, and what it may follow."""
 
     def __init__(self, of: Located, number: int) -> None:
         super().__init__(aligned(layout.KIN_BYTES))
@@ -123,7 +123,7 @@ class Kin(Record):
 
 
 class Kins:
-    """The instructions of a launch that issue products, numbered as they are used."""
+    """The instructions of a kernel that issue products, numbered as they are used."""
 
     def __init__(self, most: int) -> None:
         self._lock = Lock()
@@ -143,6 +143,15 @@ class Kins:
                     self.pointers[found.number] = found.address
                     self._made[located] = found
         return found
+
+
+@once_per_kernel
+def kins_of(compiled: Described) -> Kins:
+    """The instructions of a kernel that issue products, as all its launches know them.
+
+    Forms of products point to them, which launches share, too.
+    """
+    return Kins(len(compiled.events))
 
 
 class _Flight(NamedTuple):

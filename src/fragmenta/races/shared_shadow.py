@@ -14,36 +14,37 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, one_of
-from fragmenta.races.order import Clock, Functions, Order
+from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
 from fragmenta.simt.compiled import aligned
+from fragmenta.simt.loaded import Loaded
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
 @once
-def functions() -> Functions:
-    """The functions of the shadow, loaded once: see ``order.functions``.
+def functions() -> Callable[..., None]:
+    """What looks at an access, loaded once.
 
-    A kernel without asynchronous work needs none of them.  Compiling them takes half a
+    A kernel without asynchronous work does not need it.  Compiling it takes half a
     second.
     """
     # Tracing takes a while to import.
     from fragmenta.races.shadow import shared_memory
 
     kinds = (_POINTER, _POINTER, _LONG, *6 * (_WORD,), _POINTER, _WORD)
-    given = {"touch": (shared_memory.TOUCH, kinds)}
-    return Functions(given, shared_memory.SUPPORT)
+    loaded = Loaded([shared_memory.TOUCH, *shared_memory.SUPPORT])
+    return loaded.function(shared_memory.TOUCH, *kinds)
 
 
 @once
-def renewing() -> Functions:
-    """What begins a block that runs without Python, loaded once."""
+def renewing() -> int:
+    """Where that is which begins a block that runs without Python; loaded once."""
     from fragmenta.races.shadow import barrier_clocks
 
-    return Functions({}, [barrier_clocks.RENEW])
+    return Loaded([barrier_clocks.RENEW]).address(barrier_clocks.RENEW)
 
 
 class SharedShadow:
@@ -64,8 +65,6 @@ class SharedShadow:
         self.memory = aligned(8 * order.plan.blocks * self._words)
         self._records = self.memory.view(np.uint64)
         self._sets = aligned(layout.SETS_BYTES)
-        self._loaded: list[Functions] = []  # their code is freed with it
-        self._touch: Callable[..., None] | None = None
         for rank in range(order.plan.blocks):
             self._write_head(rank, strict)
 
@@ -90,10 +89,7 @@ class SharedShadow:
 
         Then what is found has the number of its block instead of its cluster.
         """
-        from fragmenta.races.shadow import barrier_clocks
-
-        self._loaded.append(renewing())
-        return self._loaded[-1].address(barrier_clocks.RENEW)
+        return renewing()
 
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
@@ -122,10 +118,7 @@ class SharedShadow:
             raise BadCall(f"proxies are {one_of(_PROXIES)}; given {proxy!r}")
         places = np.ascontiguousarray(starts, np.uint32)
         kind = (layout.WRITES if write else layout.READS) | _PROXIES[proxy]
-        if self._touch is None:
-            self._loaded.append(functions())
-            self._touch = self._loaded[-1].calls["touch"]
-        self._touch(
+        functions()(
             self._order.address(rank),
             places.ctypes.data,
             places.size,
@@ -140,9 +133,15 @@ class SharedShadow:
         )
 
     def records(self, rank: int) -> NDArray[np.uint64]:
-        """All different records of accesses to the shared memory of a block."""
-        found = self._records[rank * self._words : (rank + 1) * self._words]
-        return np.unique(found[found != 0])
+        """All records of accesses to the shared memory of a block."""
+        every = self._records[rank * self._words : (rank + 1) * self._words]
+        found: NDArray[np.uint64] = every[every != 0]
+        return found
+
+    def writes(self, rank: int) -> NDArray[np.uint64]:
+        """The records of the last writes, one for each word of a block."""
+        first = rank * self._words + layout.MARGIN
+        return self._records[first : first + self._order.plan.words - 2 * layout.MARGIN]
 
     def found(self) -> list[Noted]:
         """The problems that were found so far, in the order of their sites."""

@@ -8,54 +8,129 @@ while a copy may still read it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.races.order import Clock, knows, knows_all
-from fragmenta.races.shadow.layout import HEAD_CHANGED_MAPS
+from fragmenta.races.shadow import layout
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
+from fragmenta.units.records import Bytes, Flag, Long, Record, Word
 from fragmenta.units.work import Copy, Range
 
 if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
 
+_MAPS, _USERS = 8, 16
+"""For how many maps, and copies that use each of them, there is memory at first."""
+_USER = layout.USER_BYTES // 4
 
-@dataclass
-class _Map:
+
+class _Map(Record):
     """A map that the kernel has changed."""
 
-    agent: int
-    lane: int
-    epoch: int
-    site: int
-    acquired: bool = False
-    users: list[tuple[int, int, int]] = field(default_factory=list)
-    """Copies that read it: agent, epoch, site."""
+    place = Long(layout.CHANGED_ADDRESS)
+    agent = Word(layout.CHANGED_AGENT)
+    lane = Word(layout.CHANGED_LANE)
+    epoch = Word(layout.CHANGED_EPOCH)
+    site = Word(layout.CHANGED_SITE)
+    acquired = Flag(layout.CHANGED_ACQUIRED)
+    count = Word(layout.CHANGED_USERS)
+
+    def __init__(self, memory: Bytes, users: NDArray[np.int32]) -> None:
+        super().__init__(memory)
+        self._users = users
+
+    def change(self, *who: int) -> None:
+        """It is changed: by an agent, its lane, in an epoch, at a site."""
+        self.agent, self.lane, self.epoch, self.site = who
+        self.acquired, self.count = False, 0
+
+    @property
+    def users(self) -> list[tuple[int, int, int]]:
+        """Copies that read it: agent, epoch, site."""
+        return [(a, b, c) for a, b, c in self._users[: self.count].tolist()]
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no memory for another copy."""
+        return self.count == len(self._users)
+
+    def use(self, *who: int) -> None:
+        """A copy reads it: its agent, epoch and site."""
+        self._users[self.count] = who
+        self.count += 1
 
 
 class Maps:
-    """The tensor maps of a cluster that the kernel has changed."""
+    """The tensor maps of a cluster that the kernel has changed.
+
+    They are in memory, because compiled code changes and uses maps, too:
+    :mod:`fragmenta.races.shadow.changed_maps`.
+    """
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._maps: dict[int, _Map] = {}
+        self._record = Record(aligned(layout.MAPS_FIRST))
+        self._users = np.zeros((0, 0, _USER), np.int32)
+        self._give_room(_MAPS, _USERS)
+
+    def _give_room(self, maps: int, users: int) -> None:
+        """Have memory for so many maps and users of each; what is there stays."""
+        memory = aligned(layout.MAPS_FIRST + maps * layout.CHANGED_BYTES)
+        memory[: self._record.raw.size] = self._record.raw
+        noted = np.zeros((maps, users, _USER), np.int32)
+        noted[: self._users.shape[0], : self._users.shape[1]] = self._users
+        self._record, self._users = Record(memory), noted
+        self._record.words[layout.MAPS_ROOM >> 2] = maps
+        every = self._entries
+        every.view(np.int32)[:, layout.CHANGED_ROOM >> 2] = users
+        where = address_of(noted) + np.arange(maps) * noted.strides[0]
+        every.view(np.int64)[:, layout.CHANGED_LIST >> 3] = where
+        for block in self.observer.cluster.blocks:
+            head = self.observer.order.head(block.rank, np.int64)
+            head[layout.HEAD_MAPS // 8] = self._record.address
+
+    @property
+    def _entries(self) -> NDArray[np.uint8]:
+        first = self._record.raw[layout.MAPS_FIRST :]
+        return first.reshape(-1, layout.CHANGED_BYTES)
+
+    def _map(self, number: int) -> _Map:
+        return _Map(self._entries[number], self._users[number])
+
+    @property
+    def _count(self) -> int:
+        return int(self._record.words[layout.MAPS_COUNT >> 2])
+
+    @_count.setter
+    def _count(self, count: int) -> None:
+        self._record.words[layout.MAPS_COUNT >> 2] = count
+
+    @property
+    def all(self) -> list[tuple[object, ...]]:
+        """All that is known: who changed each map, and which copies use it."""
+        every = map(self._map, range(self._count))
+        return [
+            (e.place, e.agent, e.lane, e.epoch, e.site, e.acquired, e.users)
+            for e in every
+        ]
 
     def begin(self) -> None:
         """A new cluster begins."""
-        self._maps.clear()
-        self._tell()
+        self._count = 0
 
-    def _tell(self) -> None:
-        """Tell compiled code whether there are any."""
-        for block in self.observer.cluster.blocks:
-            head = self.observer.order.head(block.rank, np.int32)
-            head[HEAD_CHANGED_MAPS // 4] = bool(self._maps)
+    def _find(self, address: int) -> _Map | None:
+        """The map at an address, if it was changed."""
+        there = self._entries[: self._count].view(np.int64)
+        found = np.flatnonzero(there[:, layout.CHANGED_ADDRESS >> 3] == address)
+        return self._map(int(found[0])) if found.size else None
 
     def changed(self, warp: Warp, event: Event, lanes: int, address: int) -> None:
         """A thread changes a map, or writes a whole one."""
@@ -64,12 +139,16 @@ class Maps:
         order, block = self.observer.order, warp.block
         agent = order.agent("warp", block.rank, warp.number)
         epoch = order.epoch(block.rank, warp.number)
-        lane = first(lanes)
-        old = self._maps.get(address)
-        if old is not None:
-            self._check_users(old, warp, event, lanes)
-        self._maps[address] = _Map(agent, lane, epoch, event.site)
-        self._tell()
+        found = self._find(address)
+        if found is not None:
+            self._check_users(found, warp, event, lanes)
+        else:
+            if self._count == len(self._entries):
+                self._give_room(2 * self._count, self._users.shape[1])
+            found = self._map(self._count)
+            found.place = address
+            self._count += 1
+        found.change(agent, first(lanes), epoch, event.site)
 
     def _check_users(self, old: _Map, warp: Warp, event: Event, lanes: int) -> None:
         clock = self.observer.row(warp, lanes)
@@ -90,14 +169,14 @@ class Maps:
         if "acquire" not in event.words:
             return
         address = event.operands[0].value(warp, first(lanes))
-        found = self._maps.get(address)
+        found = self._find(address)
         if found is not None:
             found.acquired = True
 
     def used(self, step: Step, copy: Copy, where: Range, clock: Clock) -> None:
         """A copy uses the map that is in some bytes."""
         warp, event, lanes = step
-        found = self._maps.get(int(where.starts[0]))
+        found = self._find(int(where.starts[0]))
         if found is None:
             return
         own = self.observer.order.agent("warp", warp.block.rank, warp.number)
@@ -108,7 +187,11 @@ class Maps:
             why = "no fence.proxy.tensormap::generic.acquire is in between"
             self._report(step, found, why)
         agent, epoch = self._reader(copy, warp)
-        found.users.append((agent, epoch, event.site))
+        if found.full:
+            self._give_room(len(self._entries), 2 * found.count)
+            found = self._find(found.place)
+            assert found is not None
+        found.use(agent, epoch, event.site)
 
     def _reader(self, copy: Copy, warp: Warp) -> tuple[int, int]:
         """The agent and the epoch of the read of a map."""

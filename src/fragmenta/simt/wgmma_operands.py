@@ -59,6 +59,11 @@ class Located:
     selector: int
     ways: Ways
 
+    @property
+    def read(self) -> tuple[Source, ...]:
+        """What it reads from registers: A, then the metadata."""
+        return (*self.a, *([self.metadata] if self.metadata else ()))
+
     @cached_property
     def op(self) -> Op:
         """The instruction of the catalogue."""

@@ -41,8 +41,8 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
         issue(warp, event, 1 << lane, copy, values in before)
         before.append(values)
         if isinstance(copy, TensorCopy) and copy.map_range is not None:
-            known, place = warp.block.cluster.machine.maps, copy.map_range.start
-            known.learn(int(place), copy.data, copy.map, copy.kind)
+            known = warp.block.cluster.machine.maps
+            known.learn(copy.data, copy.map, copy.kind)
     return lanes
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.simt import library
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.simt.library import Routine
+from fragmenta.simt.loaded import Loaded
 from fragmenta.units.events import Event, Operand
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Record
@@ -21,33 +18,14 @@ if TYPE_CHECKING:
     from fragmenta.units.fast.handlers import Handler
 
 
-class Code:
-    """The machine code of the fast paths."""
-
-    def __init__(self) -> None:
-        # Tracing takes a while to import.
-        from fragmenta.units.fast.dispatch import DISPATCH
-        from fragmenta.units.fast.handlers import ROUTINES
-
-        routines = [DISPATCH, *ROUTINES]
-        self._addresses = library.addresses(routines)
-        self.dispatch = self.address(DISPATCH)
-
-    def address(self, routine: Routine) -> int:
-        """Where the code of a routine is."""
-        return self._addresses[routine.name]
-
-    def function(
-        self, routine: Routine, *kinds: type, returns: type | None
-    ) -> Callable[..., Any]:
-        """A routine that Python calls."""
-        return ctypes.CFUNCTYPE(returns, *kinds)(self.address(routine))
-
-
 @once
-def code() -> Code:
+def code() -> Loaded:
     """The machine code of the fast paths, loaded once."""
-    return Code()
+    # Tracing takes a while to import.
+    from fragmenta.units.fast.dispatch import DISPATCH
+    from fragmenta.units.fast.handlers import ROUTINES
+
+    return Loaded([DISPATCH, *ROUTINES])
 
 
 _HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint32, *3 * (ctypes.c_void_p,), ctypes.c_uint32)
@@ -73,11 +51,14 @@ class EventTable:
     ) -> None:
         self.memory = aligned(max(1, len(events)) * layout.EVENT_BYTES)
         self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
-        self.address, self.dispatch = address_of(self.memory), code().dispatch
+        self.address = address_of(self.memory)
         self._write(events, observed)
 
     def _write(self, events: Sequence[Event], observed: Collection[int] | None) -> None:
+        from fragmenta.units.fast.dispatch import DISPATCH
         from fragmenta.units.fast.handlers import handler
+
+        self.dispatch = code().address(DISPATCH)
 
         words = self.records.view(np.int32)[: len(events)]
         words[:, layout.EVENT_NUMBER >> 2] = [each.number for each in events]
@@ -88,23 +69,18 @@ class EventTable:
             if found is not None and (there is None or there.issuperset(found.calls)):
                 _write(event, Record(record), found)
 
-    def call(self, event: Event, block: int, warp: int, lanes: int) -> int | None:
+    def call(self, number: int, block: int, warp: int, lanes: int) -> int | None:
         """Carry out an event in its fast path; None if it has none."""
-        record = Record(self.record(event))
+        record = Record(self.records[number])
         where = int(record.longs[layout.EVENT_HANDLER >> 3])
         if not where:
             return None
         found: int = _HANDLER(where)(block, warp, record.address, lanes)
         return found
 
-    def record(self, event: Event) -> NDArray[np.uint8]:
-        """The record of an event."""
-        found: NDArray[np.uint8] = self.records[event.number]
-        return found
-
-    def know_form(self, event: Event, form: int) -> None:
+    def know_form(self, number: int, form: int) -> None:
         """Note where there is more about an event; the first note stays."""
-        place = self.record(event).view(np.int64)[layout.EVENT_FORM >> 3 :][:1]
+        place = self.records[number].view(np.int64)[layout.EVENT_FORM >> 3 :][:1]
         if not place[0]:
             place[0] = form
 

@@ -8,8 +8,8 @@ warp when the instruction is executed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -149,7 +149,8 @@ def carries_out(*starts: str) -> Callable[[Run], Run]:
         for start in starts:
             _RUNS[tuple(start.split("."))] = run
         carrier.cache_clear()
-        _KNOWN.clear()
+        for forget in _FORGET:
+            forget()
         return run
 
     return add
@@ -162,19 +163,36 @@ class Described(Protocol):
     def events(self) -> list[list[Plain]]:
         """Its events, as the engine wrote them down."""
 
+    @property
+    def counted(self) -> list[list[str]]:
+        """The mnemonics of each code block."""
 
-_KNOWN: dict[int, tuple[ref[Described], list[Event]]] = {}
-"""The events of kernels that were launched, by the identity of their code."""
+
+KernelT = TypeVar("KernelT", bound=Described)
+Made = TypeVar("Made")
+_FORGET: list[Callable[[], None]] = []
+"""Forget what was made of kernels: it is wrong once another unit is registered."""
 
 
-def events_of(compiled: Described) -> list[Event]:
-    """The events of a kernel; they are the same in all of its launches."""
-    key = id(compiled)
-    known, found = _KNOWN.get(key, (None, []))
-    if known is None or known() is not compiled:
-        found = events(compiled.events)
-        _KNOWN[key] = ref(compiled, lambda _: _KNOWN.pop(key, None)), found
-    return found
+def once_per_kernel(make: Callable[[KernelT], Made]) -> Callable[[KernelT], Made]:
+    """Decorate what makes something of a kernel that all of its launches share.
+
+    It lives as long as the kernel.  Several threads may launch a kernel for the first
+    time; all of them get the same object.
+    """
+    kept: dict[int, tuple[ref[KernelT], Made]] = {}
+    _FORGET.append(kept.clear)
+
+    @wraps(make)
+    def of(compiled: KernelT) -> Made:
+        key = id(compiled)
+        found = kept.get(key)
+        if found is None:
+            made = ref(compiled, lambda _: kept.pop(key, None)), make(compiled)
+            found = kept.setdefault(key, made)
+        return found[1]
+
+    return of
 
 
 def events(described: list[list[Plain]]) -> list[Event]:

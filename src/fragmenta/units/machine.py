@@ -8,7 +8,7 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,16 +27,16 @@ from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.bulk_groups import BulkQueue
 from fragmenta.units.event_table import EventTable
-from fragmenta.units.events import Event, Plain, events_of, first
+from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
-from fragmenta.units.known_maps import KnownMaps
+from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
-from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.schedule import EAGER, LAZY, Given, Schedule
 from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.compiled import Compiled
     from fragmenta.simt.context import Shape
-    from fragmenta.simt.wgmma_operands import Located
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
-    from fragmenta.units.known_instructions import KnownInstructions
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tensor_forms import TensorForms
@@ -326,6 +324,8 @@ class Cluster(Record):
     """How many events there were."""
     changes = Long(fast.CLUSTER_CHANGES)
     """A count of what happened that lanes may wait for."""
+    wakes = Long(fast.CLUSTER_WAKES)
+    """A count of what let waiting lanes go on."""
     impatient = Flag(fast.CLUSTER_IMPATIENT)
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
@@ -352,6 +352,8 @@ class Cluster(Record):
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
+        self._table: EventTable | None = None
+        """The events in memory, if fast paths are used."""
         self._trying = False
         """Whether a fast path tries again."""
         self.port = machine.port(self)
@@ -362,7 +364,7 @@ class Cluster(Record):
         """Write down where compiled code finds everything."""
         machine, functions = self.machine, self.port.functions
         kinds = {EAGER: fast.EAGER, LAZY: fast.LAZY}
-        schedule = kinds.get(str(self.schedule.given), fast.RANDOM)
+        schedule = kinds.get(str(self.schedule.work), fast.RANDOM)
         self.words[fast.CLUSTER_SCHEDULE >> 2] = schedule
         self.words[fast.CLUSTER_BLOCKS >> 2] = len(self.blocks)
         first = fast.CLUSTER_PEERS >> 3
@@ -377,6 +379,7 @@ class Cluster(Record):
         fast_paths = machine.fast and not machine.notes  # which Python writes
         if functions is not None and not self.alone and fast_paths:
             table = machine.event_table(functions.keys() if functions else None)
+            self._table = table
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
             if functions:
@@ -399,7 +402,7 @@ class Cluster(Record):
         self.pool.begin()
         self.barrier.reset()
         self.requests.clear()
-        self._pending = self.changes = self.time = self.ended_blocks = 0
+        self._pending = self.changes = self.time = self.ended_blocks = self.wakes = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
@@ -412,12 +415,12 @@ class Cluster(Record):
         The result are the lanes that may go on; None if there is no fast path, or if
         this is its second try.
         """
-        table = self.machine.present_table
+        table, block = self._table, warp.block.context.address
         if table is None or self._trying or self.schedule.random is not None:
             return None
         self._trying = True
         try:
-            return table.call(event, warp.block.context.address, warp.address, lanes)
+            return table.call(event.number, block, warp.address, lanes)
         finally:
             self._trying = False
 
@@ -440,6 +443,7 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
+        self.wakes += 1
         self._ordinal += 1
         work.ordinal = self._ordinal
         if self.machine.notes:
@@ -456,6 +460,7 @@ class Cluster(Record):
         self.in_flight.pop(work, None)
         self._pending = len(self.in_flight)
         self.changes += 1
+        self.wakes += 1
         self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
@@ -486,9 +491,15 @@ class Cluster(Record):
         found += self.pool.in_flight()
         return sorted([*self.in_flight, *found], key=_ordinal)
 
+    @property
+    def ordinal(self) -> int:
+        """How many pieces of work were put in flight, in all clusters so far."""
+        return self._ordinal
+
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
         self.changes += 1
+        self.wakes += 1
         rank = self.contexts.index(context)
         self.ended_blocks |= 1 << rank
         tensor = self.blocks[rank].tensor
@@ -510,21 +521,6 @@ class Cluster(Record):
         for block in self.blocks:
             block.close()
         vars(self).clear()
-
-
-WATCHED = frozenset(
-    {
-        "apart",
-        "exited",
-        "location",
-        "unwritten",
-        "undefined",
-        "undefined-product",
-        "fence",
-        "membar",
-    }
-)
-"""Events that change nothing; only an observer needs them."""
 
 
 class Launch(Protocol):
@@ -574,16 +570,15 @@ class Machine:
     """Whether fast paths carry out what they can."""
 
     def __init__(
-        self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
+        self, launch: Launch, schedule: Given, problems: Problems, strict: bool
     ) -> None:
         self.launch, self.strict = launch, strict
         self.schedule = Schedule(schedule)
         self.problems = problems
-        self.events = events_of(launch.compiled)
-        self.maps = KnownMaps()
+        self.kernel = kernel_units(launch.compiled)
+        self.events = self.kernel.events
+        self.maps = self.kernel.maps
         self.blocks: dict[int, Block] = {}
-        self._tables: dict[int, EventTable] = {}
-        self._located: dict[int, Located] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
         self.segments = {each.slot: each for each in launch.places}
@@ -596,80 +591,43 @@ class Machine:
         self.notes: dict[int, NDArray[np.uint8]] = {}
         """How each byte of global memory was written, by slot, if that is noted."""
 
-    @cached_property
+    @property
     def asynchronous(self) -> bool:
-        """Whether there is asynchronous work.
+        """Whether there is asynchronous work."""
+        return self.kernel.asynchronous
 
-        Machine code makes ``cp.async`` by itself, if it is to be done at once.
-        """
-        if any(each.words[0] not in WATCHED for each in self.events):
-            return True
-        counted = self.launch.compiled.counted
-        return any(each.startswith("cp.") for names in counted for each in names)
+    @once_property
+    def _sized(self) -> Sized:
+        shared = self.launch.compiled.shared + self.launch.dynamic
+        return self.kernel.sized(self.launch.target, shared)
 
     def event_table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
-        if not self._tables:  # several threads may be here: one table is kept
-            made = EventTable(self.events, observed)
-            if self.tensor:
-                for number, form in self.known.noted(*self._setting).items():
-                    made.know_form(self.events[number], form)
-            self._tables.setdefault(0, made)
-        return self._tables[0]
+        return self._sized.table(observed)
 
     @property
-    def present_table(self) -> EventTable | None:
-        """The events in memory, if fast paths are used."""
-        return self._tables.get(0)
-
-    @cached_property
     def tensor(self) -> bool:
         """Whether the kernel uses tensor memory."""
-        return any(each.words[0] == "tcgen05" for each in self.events)
-
-    @once_property
-    def forms(self) -> Forms:
-        """The forms of the products of ``wgmma``."""
-        from fragmenta.units.wgmma_forms import Forms
-
-        size = next(iter(self.blocks.values())).shared.size
-        return Forms(self.launch.target, size)
-
-    @once_property
-    def known(self) -> KnownInstructions:
-        """What fast paths know of the kernel."""
-        from fragmenta.units.known_instructions import known_instructions
-
-        return known_instructions(self.launch.compiled)
+        return self.kernel.tensor
 
     @property
-    def _setting(self) -> tuple[str, int]:
-        """The target, and the bytes of the shared memory of a block."""
-        size = next(iter(self.blocks.values())).shared.size
-        return self.launch.target, size
+    def forms(self) -> Forms:
+        """The forms of the products of ``wgmma``."""
+        return self._sized.forms
 
-    @once_property
+    @property
     def tensor_forms(self) -> TensorForms:
         """The forms of the products of ``tcgen05``."""
-        return self.known.forms(*self._setting)
+        return self._sized.tensor_forms
 
-    def know_for_ever(self, event: Event, form: int) -> None:
-        """Let fast paths find the form of an event, in later launches, too."""
-        noted = self.known.noted(*self._setting)
-        self.know_form(event, noted.setdefault(event.number, form))
+    @property
+    def tensor_moves(self) -> KnownMoves:
+        """The loads and stores of tensor memory."""
+        return self._sized.tensor_moves
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""
-        for table in self._tables.values():
-            table.know_form(event, form)
-
-    def located(self, event: Event, read: Callable[[list[Plain]], Located]) -> Located:
-        """Where the operands of a product are, read once."""
-        found = self._located.get(event.number)
-        if found is None:
-            made = read(self.launch.compiled.events[event.number][2][0])
-            found = self._located.setdefault(event.number, made)
-        return found
+        self._sized.know_form(event, form)
 
     def note(self, ranges: Iterable[Range], kind: int) -> None:
         """Note how bytes of global memory are written, as compiled code does."""

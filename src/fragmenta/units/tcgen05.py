@@ -298,7 +298,7 @@ class Product(Queued):
         form, machine = self.form(), self.cluster.machine
         if form is None or not form.able:
             return False
-        machine.know_for_ever(self.event, form.address)
+        machine.know_form(self.event, form.address)
         for number, name in enumerate(_ORDER):
             _place(form, number, self.given.get(name))
         return True

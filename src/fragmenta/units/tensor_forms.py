@@ -1,7 +1,7 @@
 """Forms of ``tcgen05.mma`` in memory: an instruction with its descriptor.
 
-A :class:`TensorForm` belongs to a launch.  It has tables of where the elements of each
-operand are, so that machine code can gather them
+All launches of a kernel share them.  A :class:`TensorForm` has tables of where the
+elements of each operand are, so that machine code can gather them
 (:mod:`fragmenta.units.fast.tensor_products`).  A form that the steps there do not
 compute has no function; then Python computes the product.
 """

@@ -1,10 +1,9 @@
 """Tensor maps in memory: a kernel reads, changes and copies them.
 
 ``tensormap.replace`` changes one field of 128 bytes, and ``tensormap.cp_fenceproxy``
-copies them.  The assembler makes loads, masks and stores of ``tensormap.replace``;
-:data:`REPLACED` was read from these.  They explain two surprises: the types 11 and 12
-set the bit of tf32, but no other type clears it; and a number with too many bits is cut
-without an error.
+copies them.  The instructions of the assembler (:mod:`units.fast.map_fields`) explain
+two surprises: the types 11 and 12 set the bit of tf32, but no other type clears it; and
+a number with too many bits is cut without an error.
 """
 
 from __future__ import annotations
@@ -14,10 +13,17 @@ from functools import lru_cache
 import numpy as np
 
 from fragmenta.errors import Error, nearest, one_of
-from fragmenta.isa.table import read
 from fragmenta.ptx import rules
 from fragmenta.shared.tensor_map import ALIGNMENT, BYTES, FIELD, TensorMap
 from fragmenta.simt import layout
+from fragmenta.units.fast.map_fields import (
+    LIMITS,
+    REPLACED,
+    STRIDE_BITS,
+    STRIDE_LOW,
+    SWIZZLE_96,
+    TF32,
+)
 from fragmenta.units.faults import CopyFault
 from fragmenta.units.work import (
     Block,
@@ -27,29 +33,6 @@ from fragmenta.units.work import (
     in_shared,
     shared_address,
 )
-
-#: The fields of ``tensormap.replace``: the field of the map, how many numbers it has,
-#: and what is subtracted from the operand.  The rank is given less 1 already.
-FIELDS = """
-field             | map             | many | less
-global_address    | address         | 1    | 0
-rank              | rank            | 1    | 0
-box_dim           | box             | 5    | 1
-global_dim        | sizes           | 5    | 1
-element_stride    | element_strides | 5    | 1
-global_stride     | stride_low      | 4    | 0
-elemtype          | code            | 1    | 0
-interleave_layout | interleave      | 1    | 0
-swizzle_mode      | swizzle         | 1    | 0
-fill_mode         | fill            | 1    | 0
-"""
-REPLACED = {line["field"]: line for line in read(FIELDS)}
-_LIMITS = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mode": 1}
-"""The largest constant that sm_90a takes."""
-_TF32 = {11: 7, 12: 8}
-"""Element types that set the bit of tf32, and the code that they store."""
-_SWIZZLE_96 = 86
-"""The bit of the 96-byte swizzle of later targets; ``swizzle_mode`` clears it."""
 
 
 def replaced(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
@@ -69,14 +52,15 @@ def replaced(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
     _check(field, value, ordinal, int(line["many"]))
     less, word = int(line["less"]), int.from_bytes(data, "little")
     if field == "global_stride":
-        word = _set(word, "stride_low", ordinal, value >> 4)
-        word = _set(word, "stride_high", ordinal, value >> 36)
-    elif field == "elemtype" and value in _TF32:
-        word = _set(_set(word, "code", 0, _TF32[value]), "tf32", 0, 1)
+        word = _set(word, "stride_low", ordinal, value >> STRIDE_BITS)
+        high = value >> (STRIDE_BITS + STRIDE_LOW)
+        word = _set(word, "stride_high", ordinal, high)
+    elif field == "elemtype" and value in TF32:
+        word = _set(_set(word, "code", 0, TF32[value]), "tf32", 0, 1)
     else:
         word = _set(word, line["map"], ordinal, value - less)
     if field == "swizzle_mode":
-        word &= ~(1 << _SWIZZLE_96)
+        word &= ~(1 << SWIZZLE_96)
     return word.to_bytes(BYTES, "little")
 
 
@@ -86,7 +70,7 @@ def _check(field: str, value: int, ordinal: int, many: int) -> None:
             rules.UNSUPPORTED,
             f"a tensor map has {field} 0 to {many - 1}; given {ordinal}",
         )
-    most = _LIMITS.get(field)
+    most = LIMITS.get(field)
     if most is not None and not 0 <= value <= most:
         raise CopyFault(
             rules.UNSUPPORTED, f"{field} on sm_90a is 0 to {most}; given {value}"

@@ -44,7 +44,7 @@ def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
 
 
 class KnownMove(Record):
-    """A load or a store of a launch, as fast paths find it."""
+    """A load or a store of a kernel, as fast paths find it."""
 
     def __init__(self, registers: list[int]) -> None:
         super().__init__(aligned(at.MOVE_BYTES))
@@ -79,7 +79,7 @@ class KnownMove(Record):
 
 
 class KnownMoves:
-    """The loads and stores of a launch, each made at its first use."""
+    """The loads and stores of a kernel, each made at its first use."""
 
     def __init__(self) -> None:
         self._made: dict[int, KnownMove] = {}

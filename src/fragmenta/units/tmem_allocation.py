@@ -168,6 +168,7 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
     cluster = warp.block.cluster
     cluster.port.change(Step(warp, event, lanes), Columns(address, columns))
     cluster.changes += 1
+    cluster.wakes += 1
     return lanes
 
 

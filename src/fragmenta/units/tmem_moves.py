@@ -225,12 +225,12 @@ def _know(
         return
     imm = rest[0].value(warp, 0) if rest else None
     at = TensorAddress.decode(int(address.lanes(warp)[0]))
-    known = machine.known.moves.of(event.number, [each.place for each in items])
+    known = machine.tensor_moves.of(event.number, [each.place for each in items])
     number = warp.number % WARPS
     if not known.knows(number):
         base = TensorAddress(at.lane, 0).encode()
         known.know(number, at.lane, way(op, base, number, imm))
-    machine.know_for_ever(event, known.address)
+    machine.know_form(event, known.address)
 
 
 def _given(

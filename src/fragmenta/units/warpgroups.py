@@ -33,7 +33,16 @@ from fragmenta.simt.naming import illegal_code
 from fragmenta.simt.wgmma_operands import Located, Source
 from fragmenta.units.fast import layout
 from fragmenta.units.records import Bytes, Flag, Long, Record, Word
-from fragmenta.units.wgmma_forms import ALL, WARPS, Bound, Bundle, Form, Forms, signed
+from fragmenta.units.wgmma_forms import (
+    ALL,
+    WARPS,
+    Bound,
+    Bundle,
+    Form,
+    Forms,
+    Plan,
+    signed,
+)
 from fragmenta.units.wgmma_sources import owners, units
 from fragmenta.units.work import Work
 
@@ -212,8 +221,17 @@ class Warpgroup(Record):
         self._number = self.warps[0].number // WARPS
         self._set_queue(aligned(_QUEUE * layout.PRODUCT_BYTES))
         self._set_ends(np.zeros(_ENDS, np.int32))
-        self._set_bound(np.zeros(_BOUND, np.int64))
+        self._bind_known()
         self._ready = len(self.warps) == WARPS
+
+    def _bind_known(self) -> None:
+        """Bind the forms that are known, which hide different registers."""
+        plan = self.forms.plan
+        if self.late and not plan.disjoint:
+            plan = Plan(())
+        addresses = np.zeros(max(_BOUND, 2 * len(plan.forms)), np.int64)
+        self._plan, self._planned = plan, plan.made(addresses)
+        self._set_bound(addresses)
 
     def _set_queue(self, memory: Bytes) -> None:
         self._queue = memory.reshape(-1, layout.PRODUCT_BYTES)
@@ -238,6 +256,7 @@ class Warpgroup(Record):
         for each in (self._issued, self._committed, self._retired, self._held):
             each[:] = 0
         self.last_site = -1
+        self._plan.clear(self._planned)
         for bundle in self._bundles.values():
             bundle.pending[:] = 0
 
@@ -466,7 +485,9 @@ class Warpgroup(Record):
     def _bound(self, form: Form, site: int) -> Bound:
         """An instruction in this warpgroup; those with the same D share a bundle."""
         found = self._bounds.get(form)
-        if found is None:
+        if found is None and form in self._plan.bound:
+            found = self._plan_bound(form)
+        elif found is None:
             offsets = form.located.d
             bundle = self._bundles.get(offsets)
             if bundle is None:
@@ -478,13 +499,29 @@ class Warpgroup(Record):
             self._addresses[form.number] = found.address
         return found
 
+    def _plan_bound(self, form: Form) -> Bound:
+        """A form that was bound when the warpgroup was made."""
+        plan, offsets = self._plan, form.located.d
+        bundle = self._bundles.get(offsets)
+        if bundle is None:
+            memory = self._planned[plan.bundles[offsets]]
+            bundle = self._keep_bundle(Bundle(offsets, self.memories, memory))
+        memory = self._planned[plan.bound[form]]
+        found = self._bounds[form] = Bound(form, bundle, self.memories, memory)
+        return found
+
+    def _keep_bundle(self, bundle: Bundle) -> Bundle:
+        self._bundles[bundle.offsets] = bundle
+        self._owners.update(dict.fromkeys(bundle.offsets, bundle))
+        return bundle
+
     def _new_bundle(self, offsets: tuple[int, ...], site: int) -> Bundle:
         """Memory for a D; if D is hidden, no other may have registers in common."""
         if self.late:
+            for form in self._plan.bound:
+                self._bound(form, site)
             self._free(offsets, site)
-        made = self._bundles[offsets] = Bundle(offsets, self.memories)
-        self._owners.update(dict.fromkeys(offsets, made))
-        return made
+        return self._keep_bundle(Bundle(offsets, self.memories))
 
     def _free(self, offsets: tuple[int, ...], site: int) -> None:
         others = {
@@ -505,6 +542,8 @@ class Warpgroup(Record):
             del self._bundles[each.offsets]
             for offset in each.offsets:
                 del self._owners[offset]
+        if others:  # what is bound anew has memory of its own
+            self._plan = Plan(())
         for form in [f for f, b in self._bounds.items() if id(b.bundle) in others]:
             del self._bounds[form]
             self._addresses[form.number] = 0

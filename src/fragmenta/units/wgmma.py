@@ -54,7 +54,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
         return _held(warp, held, lanes)
     if warpgroup.undone:
         return _run(warpgroup, warp, lanes)
-    located = cluster.machine.located(event, Located.from_list)
+    located = cluster.machine.kernel.located(event, Located.from_list)
     step = Step(warp, event, lanes)
     cluster.port.touch(step, located)
     try:

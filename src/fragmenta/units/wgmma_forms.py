@@ -1,9 +1,10 @@
 """Forms of ``wgmma.mma_async`` in memory: one instruction, and where its operands are.
 
-A *form* belongs to a launch.  A *bound form* belongs to a warpgroup: it has memory for
+A *form* belongs to a kernel.  A *bound form* belongs to a warpgroup: it has memory for
 the registers that the product reads.  A *bundle* has the values of a D in all four
-warps; bound forms with the same D share it.  :mod:`fragmenta.units.fast.layout` says
-where everything is.
+warps; bound forms with the same D share it.  A new warpgroup binds all forms that are
+known at once: a *plan* says where everything is in one piece of memory.
+:mod:`fragmenta.units.fast.layout` says where everything is in a record.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.fast import layout
-from fragmenta.units.records import Record, Word
+from fragmenta.units.records import Bytes, Record, Word
 from fragmenta.units.wgmma_sources import bad_descriptor
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def signed(number: int) -> int:
 
 
 class Form(Record):
-    """An instruction of a launch."""
+    """An instruction of a kernel."""
 
     number = Word(layout.FORM_NUMBER)
 
@@ -54,7 +55,7 @@ class Form(Record):
         self.located, self.number, self._size = located, number, size
         self._function = _function(located, target)
         self.call = self._function.traced.compile()
-        read = (*located.a, *([located.metadata] if located.metadata else ()))
+        read = located.read
         self._d = np.array(located.d, np.int64)
         self._inputs = np.array([each.offset for each in read], np.int64)
         self._known = np.zeros((2, layout.KNOWN), np.int64)
@@ -129,7 +130,7 @@ def _function(located: Located, target: str) -> WarpgroupFunction:
 
 
 class Forms:
-    """The forms of a launch, each made at its first use.
+    """The forms of a kernel, each made at its first use.
 
     ``size`` are the bytes of the shared memory of a block.
     """
@@ -139,6 +140,15 @@ class Forms:
         self._made: dict[Located, Form] = {}
         self._lock = Lock()
         self.by_address: dict[int, Form] = {}
+        self._plan = Plan(())
+
+    @property
+    def plan(self) -> Plan:
+        """Where a warpgroup has the forms that are known by now."""
+        if len(self._plan.forms) != len(self._made):
+            with self._lock:
+                self._plan = Plan(tuple(self._made.values()))
+        return self._plan
 
     def of(self, located: Located) -> Form:
         """The form of an instruction."""
@@ -199,21 +209,29 @@ class Registers:
             self._lines[self._places] = value
 
 
-def _rows(count: int) -> NDArray[np.uint32]:
+_ROW = 4 * WARPS * LANES
+"""Bytes of a register of all four warps."""
+
+
+def _rows(memory: Bytes) -> NDArray[np.uint32]:
     """Memory for registers of all four warps."""
-    made = aligned(4 * count * WARPS * LANES).view(np.uint32)
-    return made.reshape(count, WARPS * LANES)
+    return memory.view(np.uint32).reshape(-1, WARPS * LANES)
 
 
 class Bundle(Record):
     """The registers of D of some products, with their values in all four warps."""
 
     def __init__(
-        self, offsets: tuple[int, ...], words: Sequence[NDArray[np.uint32]]
+        self,
+        offsets: tuple[int, ...],
+        words: Sequence[NDArray[np.uint32]],
+        memory: Bytes | None = None,
     ) -> None:
-        super().__init__(aligned(layout.BUNDLE_BYTES))
+        if memory is None:
+            memory = aligned(bundle_bytes(offsets))
+        super().__init__(memory[: layout.BUNDLE_BYTES])
         self.offsets = offsets
-        self.values = _rows(len(offsets))
+        self.values = _rows(memory[layout.BUNDLE_BYTES :])
         self.longs[layout.BUNDLE_VALUES >> 3] = address_of(self.values)
         self.parts = [
             self.values[:, LANES * warp : LANES * (warp + 1)] for warp in range(WARPS)
@@ -231,12 +249,15 @@ class Bound(Record):
         form: Form,
         bundle: Bundle,
         words: Sequence[NDArray[np.uint32]],
+        memory: Bytes | None = None,
     ) -> None:
-        super().__init__(aligned(layout.BOUND_BYTES))
+        if memory is None:
+            memory = aligned(bound_bytes(form.located))
+        super().__init__(memory[: layout.BOUND_BYTES])
         located = form.located
         self.form, self.bundle = form, bundle
-        read = (*located.a, *([located.metadata] if located.metadata else ()))
-        inputs = self._kept = _rows(max(len(read), 1))
+        read = located.read
+        inputs = self._kept = _rows(memory[layout.BOUND_BYTES :])
         self.inputs = []
         """Registers of A and metadata, and where they are copied to."""
         for row, each in zip(inputs, read, strict=False):
@@ -272,3 +293,77 @@ class Bound(Record):
             WARPS * LANES,
             LANES,
         )
+
+
+# ── all forms of a warpgroup ────────────────────────────────────────────────
+
+
+def bundle_bytes(offsets: Sequence[int]) -> int:
+    """Bytes of a bundle: its record, and the values of its registers."""
+    return layout.BUNDLE_BYTES + _ROW * len(offsets)
+
+
+def bound_bytes(located: Located) -> int:
+    """Bytes of a bound form: its record, and the values that it reads."""
+    return layout.BOUND_BYTES + _ROW * max(len(located.read), 1)
+
+
+class Plan:
+    """Where the bundles and the bound forms of a warpgroup are in one piece of memory.
+
+    Forms that read constants are bound one by one.
+    """
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        self.forms = forms
+        self.bundles: dict[tuple[int, ...], slice] = {}
+        self.bound: dict[Form, slice] = {}
+        self.bytes = 0
+        for form in forms:
+            if all(each.offset >= 0 for each in form.located.read):
+                d = form.located.d
+                if d not in self.bundles:
+                    self.bundles[d] = self._room(bundle_bytes(d))
+                self.bound[form] = self._room(bound_bytes(form.located))
+        registers = [each for d in self.bundles for each in d]
+        self.disjoint = len(registers) == len({*registers})
+        """Whether no register is in two bundles."""
+        starts = [each.start for each in self.bundles.values()]
+        first = np.array(starts, np.int64)[:, None] + layout.BUNDLE_PENDING
+        self._pending = first // 4 + np.arange(WARPS)
+        self._write_pointers()
+
+    def _room(self, size: int) -> slice:
+        start, self.bytes = self.bytes, self.bytes + size
+        return slice(start, self.bytes)
+
+    def _write_pointers(self) -> None:
+        """Note where pointers are, and what they point to."""
+        self._numbers = np.array([form.number for form in self.bound], np.int64)
+        self._bound_at = np.array([e.start for e in self.bound.values()], np.int64)
+        found = [
+            (each.start + layout.BUNDLE_VALUES, each.start + layout.BUNDLE_BYTES)
+            for each in self.bundles.values()
+        ]
+        for form, each in self.bound.items():
+            inputs = each.start + layout.BOUND_BYTES
+            metadata = _ROW * len(form.located.a) if form.located.metadata else 0
+            found += [
+                (each.start + layout.BOUND_BUNDLE, self.bundles[form.located.d].start),
+                (each.start + layout.BOUND_INPUTS, inputs),
+                (each.start + layout.BOUND_METADATA, inputs + metadata),
+            ]
+        pointers = np.array(found, np.int64).reshape(-1, 2)
+        self._places, self._goals = pointers[:, 0] // 8, pointers[:, 1]
+
+    def made(self, addresses: NDArray[np.int64]) -> Bytes:
+        """Memory with all of them; ``addresses`` gets where each bound form is."""
+        memory = aligned(self.bytes)
+        base = address_of(memory)
+        memory.view(np.int64)[self._places] = self._goals + base
+        addresses[self._numbers] = self._bound_at + base
+        return memory
+
+    def clear(self, memory: Bytes) -> None:
+        """No product is pending."""
+        memory.view(np.int32)[self._pending] = 0

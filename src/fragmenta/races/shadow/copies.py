@@ -12,7 +12,8 @@ from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Memory, Value, convert, larger, select
-from fragmenta.races.shadow import lane_copies, layout, notes, shared_memory
+from fragmenta.races.shadow import boxes, lane_copies, layout, notes, shared_memory
+from fragmenta.races.shadow.changed_maps import Changed
 from fragmenta.races.shadow.global_copies import informed, rows_of
 from fragmenta.races.shadow.global_records import Flags
 from fragmenta.races.shadow.notes import Noting
@@ -52,6 +53,7 @@ class _Copy:
         self.size = seen.word(at.TASK_LINES)[0] * seen.word(at.TASK_PITCH)[0]
         self.lane = first_lane(seen.lanes)
         self.rank = first_lane(seen.word(at.TASK_RANKS)[0])
+        self.map = Changed(seen, seen.long(at.TASK_MAP)[0])
 
     def is_usual(self, kind: int) -> Value:
         """Whether the observer can look at it here."""
@@ -60,8 +62,7 @@ class _Copy:
         plain = seen.word(at.TASK_LINE)[0] == seen.word(at.TASK_PITCH)[0]
         # A swizzle exchanges units of 128 bytes: these are all there.
         whole = (seen.word(at.TASK_SWIZZLE)[0] == 0) | ((self.size & 127) == 0)
-        changed = seen.head.word(layout.HEAD_CHANGED_MAPS) != 0
-        usual = moved & plain & whole & ~changed & ~informed(seen)
+        usual = moved & plain & whole & self.map.may_use(self.clock) & ~informed(seen)
         one = (ranks != 0) & ((ranks & (ranks - 1)) == 0)
         found: Value = usual & one & (seen.word(at.TASK_KIND)[0] == kind)
         return found
@@ -126,7 +127,33 @@ class _Copy:
             word(units.MBARRIER_COPIER)[0] = issuer + 1
             word(units.MBARRIER_COPY_SITE)[0] = seen.site
             self.access(agent, epoch, write=True)
+            self.map.use(agent, epoch)
+            self._box()
         return done.value
+
+    def _box(self) -> None:
+        """Note which box it writes, if it has a tensor map."""
+        seen, code, b = self.seen, self.seen.code, self.seen.code.builder
+        form = seen.long(at.TASK_FORM)[0]
+        kind = code.variable(code.constant(0, I64))
+        with code.when(form != 0):
+            record = b.inttoptr(form.raw, POINTER)
+            kind.value = field(code, record, at.MAP_LAYOUT, I64)[0]
+        at_rank = convert(self.rank, I64) * layout.HEAD_BYTES
+        head = b.gep(seen.head.pointer(layout.HEAD_FIRST), [at_rank.raw])
+        issuer = seen.word(at.TASK_RANK)[0] << 16 | seen.word(at.TASK_NUMBER)[0]
+        words = at.TASK_SWIZZLE, at.TASK_PITCH
+        boxes.written(
+            code,
+            head,
+            seen.word(at.TASK_SHARED)[0].raw,
+            self.size.raw,
+            kind.value.raw,
+            *(seen.word(each)[0].raw for each in words),
+            seen.site.raw,
+            issuer.raw,
+            b.gep(seen.about, [ir.Constant(I64, at.TASK_COORDINATES)]),
+        )
 
     def store(self) -> Value:
         """Look at a store; whether that could be done here."""
@@ -145,6 +172,7 @@ class _Copy:
             none, group = both.lift(-1), convert(epoch, I64)
             self.note(both, group, none, _moved(seen))
             self.access(reads, epoch, write=False)
+            self.map.use(reads, epoch)
             with code.when(watched):
                 own = self.rows.own(writes, epoch, self.lane, Flags.WRITE)
                 with code.when(own != 0):

@@ -56,6 +56,8 @@ class Lanes(IntEnum):
     """The lane that it names, by an atomic or another strong operation."""
     STRONG_ANY = 6
     """At least one lane, by strong operations."""
+    STRONG_BLOCK = 7
+    """The lane that it names, by a strong operation with the scope of its block."""
 
 
 class Record(NamedTuple):
@@ -130,6 +132,11 @@ KINDS = {
     "strong write": WRITES | STRONG,
     "cp.async": WRITES | COPY,
 }
+NARROW = 32
+"""Added to the bits of a strong access: its scope is the block."""
+KINDS |= {
+    f"narrow {kind}": bits | NARROW for kind, bits in KINDS.items() if bits & STRONG
+}
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
 another; ``strong write`` is also for an exchange whose old value is not used."""
 
@@ -187,10 +194,15 @@ HEAD_KINS = 232  #: pointer to pointers: the kins of the launch, by number
 HEAD_TASKS = 240  #: pointer to a row for each task: what its issuer knew
 HEAD_ASK_COPY = 248  #: pointer to Python: it observes the issue of a copy
 HEAD_TOLD = 256  #: pointer to a byte: whether the group knows of others
-HEAD_CHANGED_MAPS = 264  #: i32: whether the kernel has changed a tensor map
+HEAD_MAPS = 264  #: pointer to the tensor maps that the kernel has changed
 HEAD_PHASES = 272  #: pointer to the clocks of the cluster's barrier
-HEAD_TENSOR = 280  #: pointer to what is known of tensor memory; see tensor_layout.py
-HEAD_BYTES = 320
+HEAD_BOXES = 280  #: pointer to the boxes of the block; 0: no copy writes any
+HEAD_JUDGED = 288  #: pointer to the operands that were judged; see box_layout.py
+HEAD_ASK_LAYOUT = 296  #: pointer to Python: it judges an operand
+HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
+HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
+HEAD_TENSOR = 320  #: pointer to what is known of tensor memory; see tensor_layout.py
+HEAD_BYTES = 384
 
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch
@@ -198,8 +210,11 @@ STATE_ELECT = 4  #: i32: the lanes that know what the second row says
 STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
-STATE_FENCED = 20  #: i32: whether a plain fence has kept a row
+STATE_FENCED = 20  #: i32: whether a plain fence has kept a row, and for whom
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
+
+FENCED_BLOCK, FENCED_CLUSTER = 1, 2
+"""The scope of the fence that kept a row: the block, or at least the cluster."""
 
 # The clock of a barrier.
 CLOCK_PHASE = 0  #: i32: the phase it is about
@@ -213,6 +228,22 @@ PHASES_FENCED_COUNT = 8  #: i64: how many these are
 PHASES_NUMBERS = 64  #: 4 x i64: the phase that each row is about
 PHASES_KNOWN = 96  #: 4 x i32: whether it holds anything
 PHASES_ROWS = 128
+
+# Tensor maps that the kernel has changed: an entry for each.
+MAPS_COUNT = 0  #: i32: how many there are
+MAPS_ROOM = 4  #: i32: for how many there is memory
+MAPS_FIRST = 64  #: the entries
+CHANGED_ADDRESS = 0  #: i64: where the map is
+CHANGED_AGENT = 8  #: i32: who has changed it
+CHANGED_LANE = 12  #: i32
+CHANGED_EPOCH = 16  #: i32
+CHANGED_SITE = 20  #: i32
+CHANGED_ACQUIRED = 24  #: i32: whether lanes have acquired it since
+CHANGED_USERS = 28  #: i32: how many copies use it
+CHANGED_LIST = 32  #: pointer to these copies, each 3 x i32: agent, epoch, site
+CHANGED_ROOM = 40  #: i32: for how many of them there is memory
+CHANGED_BYTES = 64
+USER_BYTES = 12
 
 # Sets of readers: each is a record and the set without it.
 CELLS = 1 << 15

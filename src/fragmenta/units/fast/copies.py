@@ -8,6 +8,7 @@ is filled on the way; until it is issued, nobody reads it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 from llvmlite import ir
 
@@ -15,6 +16,7 @@ from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I32,
     I64,
+    Code,
     Memory,
     Value,
     compare_unsigned,
@@ -26,7 +28,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.simt import layout as engine
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, SHARED_WINDOW, SLOT_BITS
-from fragmenta.simt.library import POINTER, field, pointer_at
+from fragmenta.simt.library import POINTER, as_signed, field, pointer_at
 from fragmenta.simt.memory import Where, inside, segment
 from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
@@ -224,25 +226,17 @@ class Map:
         step.require(aligned & inside(where, address, MAP_SIZE))
         place = where.base + (address - where.start)
         data = self.code.builder.inttoptr(place.raw, POINTER)
-        self.record = self._known(address, data)
+        self.record = self._known(data)
 
-    def _known(self, address: Value, data: Raw) -> Raw:
-        """The record of the map, if its bytes are those that Python has checked."""
+    def _known(self, data: Raw) -> Raw:
+        """The record of a map with these bytes, if Python has checked one."""
         b, step = self.code.builder, self.step
         table = pointer_at(self.code, step.cluster, layout.CLUSTER_MAPS)
-        number = map_place(address)
         places = Memory(b, b.bitcast(table, POINTER.as_pointer()), POINTER)
-        record = places[number].raw
-        nothing = ir.Constant(POINTER, None)
-        step.require(Value(b, b.icmp_unsigned("!=", record, nothing)))
-        kind = ir.VectorType(I64, MAP_SIZE // 8).as_pointer()
-        both = [b.load(b.bitcast(each, kind)) for each in (record, data)]
-        for loaded in both:
-            loaded.align = 1
-        changed = Value(b, both[0]) ^ Value(b, both[1])
-        bits = ir.IntType(MAP_SIZE * 8)
-        whole = b.bitcast(changed.raw, bits)
-        step.require(Value(b, b.icmp_unsigned("==", whole, ir.Constant(bits, 0))))
+        number = map_place([_longs(self.code, data)[each] for each in range(_LONGS)])
+        first, second = (places[number ^ probe].raw for probe in (0, 1))
+        record = b.select(_same(self.code, first, data).raw, first, second)
+        step.require(_same(self.code, record, data))
         return record
 
     def word(self, offset: int) -> Value:
@@ -254,10 +248,32 @@ class Map:
         return field(self.code, self.record, offset, I64)[index]
 
 
-def map_place(address: Value) -> Value:
-    """Where a map is in the table of maps."""
-    place: Value = ((address >> 6) ^ (address >> SLOT_BITS)) & (at.MAPS - 1)
-    return place
+_LONGS = MAP_SIZE // 8
+
+
+def _longs(code: Code, data: Raw) -> Memory:
+    return field(code, data, 0, I64)
+
+
+def _same(code: Code, one: Raw, other: Raw) -> Value:
+    """Whether the bytes of two maps are the same."""
+    b = code.builder
+    kind = ir.VectorType(I64, _LONGS).as_pointer()
+    both = [b.load(b.bitcast(each, kind)) for each in (one, other)]
+    for loaded in both:
+        loaded.align = 1
+    changed = Value(b, both[0]) ^ Value(b, both[1])
+    bits = ir.IntType(MAP_SIZE * 8)
+    whole = b.bitcast(changed.raw, bits)
+    return Value(b, b.icmp_unsigned("==", whole, ir.Constant(bits, 0)))
+
+
+def map_place(longs: list[Value]) -> Value:
+    """Where a map with these numbers of 64 bits is in the table of maps, or next to."""
+    terms = (
+        each * as_signed(at.map_factor(number), 64) for number, each in enumerate(longs)
+    )
+    return shift(reduce(lambda total, term: total + term, terms), at.MAP_SHIFT)
 
 
 def _box(issue: Issue, operand: int, first: int, offset: Value, store: bool) -> Map:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.simt.library import Routine
 from fragmenta.units.fast import (
     cluster_barrier,
@@ -18,11 +19,13 @@ from fragmenta.units.fast import (
     task_layout,
     tasks,
     tensor_issue,
+    tensor_maps,
     tensor_moves,
     tensor_products,
     wgmma,
 )
 from fragmenta.units.fast.copy_forms import Form, form
+from fragmenta.units.fast.map_fields import REPLACED
 from fragmenta.units.fast.step import OPERAND
 
 
@@ -47,6 +50,7 @@ Finder = Callable[[tuple[str, ...], int], "Handler | None"]
 def _flags(words: tuple[str, ...]) -> int:
     shared = any(word.startswith("shared") for word in words)
     found = 0 if shared else mbarriers.GENERIC
+    found |= mbarriers.NARROW * (written_scope(words) is Scope.CTA)
     return found | layout.RELAXED * ("relaxed" in words)
 
 
@@ -71,6 +75,8 @@ def _expect(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _wait(words: tuple[str, ...], count: int) -> Handler | None:
+    if "relaxed" in words:
+        return None
     flags = _flags(words)
     flags |= mbarriers.PARITY * ("parity" in words)
     flags |= mbarriers.TESTS * ("test_wait" in words)
@@ -79,12 +85,34 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _fence(words: tuple[str, ...], count: int) -> Handler | None:
-    """``fence.proxy.async``, of any state space; other fences stay in Python."""
+    """``fence.proxy.async`` and ``.tensormap``; other fences stay in Python."""
     named = [word for word in words if word.startswith(("async", "tensormap"))]
+    if "acquire" in words and any(word.startswith("tensormap") for word in named):
+        return Handler(tensor_maps.ACQUIRE, 0, (0,), (layout.PORT_ACQUIRE_MAP,))
     plain = bool(named) and all(word.startswith("async") for word in named)
     if "proxy" not in words or not plain:
         return None
     return Handler(fences.PROXY, 0, (), (layout.PORT_PROXY,))
+
+
+# ── tensor maps ─────────────────────────────────────────────────────────────
+
+
+def _replace(words: tuple[str, ...], count: int) -> Handler | None:
+    name = next((word for word in words if word in REPLACED), None)
+    shared = any(word in ("shared", "shared::cta") for word in words)
+    if name is None or not (shared or "global" in words):
+        return None
+    order = (0, 1, 2) if count > 2 else (0, -1, 1)
+    stride = name == "global_stride"
+    routine = tensor_maps.REPLACE_STRIDE if stride else tensor_maps.REPLACE
+    flags = tensor_maps.field_flags(name) | tensor_maps.SHARED * shared
+    calls = () if shared else (layout.PORT_CHANGE_MAP,)
+    return Handler(routine, flags, order, calls)
+
+
+def _copy_map(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(tensor_maps.COPY, 0, (0, 1), (layout.PORT_CHANGE_MAP,))
 
 
 # ── copies ──────────────────────────────────────────────────────────────────
@@ -254,6 +282,8 @@ def _tensor_wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("fence",): _fence,
+    ("tensormap", "replace"): _replace,
+    ("tensormap", "cp_fenceproxy"): _copy_map,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
@@ -293,6 +323,7 @@ ROUTINES = (
     mbarriers.WAIT,
     *tasks.ROUTINES,
     *copies.ROUTINES,
+    *tensor_maps.ROUTINES,
     *groups.ROUTINES,
     *lane_copies.ROUTINES,
     *cluster_barrier.ROUTINES,

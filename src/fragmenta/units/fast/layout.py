@@ -30,6 +30,7 @@ CLUSTER_ENDED: Final = 192  #: i32: the blocks that have ended, by rank
 CLUSTER_TASKS: Final = 200  #: pointer to the pool of tasks (``task_layout``)
 CLUSTER_MAPS: Final = 208  #: pointer to the table of tensor maps
 CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
+CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
@@ -73,6 +74,7 @@ MBARRIER_KNOWN: Final = 84  #: i32: whether the clock of this phase holds anythi
 MBARRIER_KNOWN_LAST: Final = 88  #: i32: the same of the last phase
 MBARRIER_PLACE: Final = 92  #: i32: the offset in shared memory; the rank from bit 24
 MBARRIER_AGENT: Final = 96  #: i32: the observer's name for the copies that it counts
+MBARRIER_REMOTE: Final = 100  #: i32: whether threads of other blocks have arrived
 MBARRIER_CLOCK: Final = 104  #: pointer to the observer's clock of this phase
 MBARRIER_CLOCK_LAST: Final = 112  #: the same of the last phase
 MBARRIER_WAITING: Final = 128  #: 64 x i32: the phase that each warp waits for, plus 1
@@ -184,6 +186,8 @@ PORT_TENSOR_ISSUED: Final = 160  #: it is in flight
 PORT_COMMIT_ROOM: Final = 168  #: a commit is about to be issued: is nothing wrong?
 PORT_COMMIT: Final = 176  #: it is in flight; the task, and whether it covers work
 PORT_TENSOR_FENCE: Final = 184  #: ``tcgen05.fence``
+PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it be?
+PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,

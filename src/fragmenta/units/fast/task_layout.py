@@ -12,7 +12,7 @@ size, repeated along up to four dimensions; what is outside of a tensor is not a
 them.  Line and row differ only where a box is partly outside.
 
 A *map* is a tensor map that Python has checked, with all that machine code needs.  It
-is found by its address, and used only if its 128 bytes are still the same.
+is found by its 128 bytes, wherever these are.
 """
 
 from __future__ import annotations
@@ -142,11 +142,23 @@ MAP_SIZES: Final = 208  #: 4 x i64: the sizes of these dimensions
 MAP_STEPS: Final = 240  #: 4 x i64: their element strides
 MAP_STRIDES: Final = 272  #: 4 x i64: their strides in bytes
 MAP_REDUCE: Final = 304  #: 9 pointers: the code of each reduction; 0: not known yet
+MAP_LAYOUT: Final = 376  #: i64: the number of the layout of its boxes; 0: none
 MAP_RECORD: Final = 384
 PATTERN: Final = 1024
 """A swizzle repeats after so many bytes of shared memory."""
-MAPS: Final = 256
-"""Places in the table of maps, which has pointers to records."""
+MAPS: Final = 1024
+"""Places in the table of maps, which has pointers to records; see ``map_factor``."""
+MAP_SHIFT: Final = 54
+
+
+def map_factor(number: int) -> int:
+    """The factor of a number of 64 bits of a map in the hash of its bytes.
+
+    The highest bits of the sum of all products are the place of the map in the table.
+    The place next to it serves a second map with the same hash.
+    """
+    return 0x9E3779B97F4A7C15 * (2 * number + 1) % (1 << 64)
+
 
 # ── the barrier of a cluster ────────────────────────────────────────────────
 

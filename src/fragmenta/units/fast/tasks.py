@@ -32,7 +32,7 @@ from fragmenta.simt.memory import Where, inside, segment
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout, tensor_cells
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift
+from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift, woke
 from fragmenta.units.fast.tensor_products import MULTIPLY
 
 UNIT = 16
@@ -483,6 +483,7 @@ def _complete(code: Code, cluster: Raw, record: Raw) -> None:
     task = Task(code, cluster, record)
     changes = field(code, cluster, layout.CLUSTER_CHANGES, I64)
     changes[0] = changes[0] + 1
+    woke(code, cluster)
     with code.when(task.word(at.TASK_KIND)[0] < at.CELLS):
         task.observe(layout.PORT_COPIED)
     call(code, MOVE, cluster, record)
