@@ -79,8 +79,8 @@ class Kept:
                         "shadow": observer.shared.memory.tobytes(),
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),
-                        "maps": observer.maps.all,
                         "tensor": _tensor(observer.watch),
+                        "maps": observer.maps.all,
                     }
                 )
             self.states.append({"global": _named(watch.memory)})

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from fragmenta.ptx.ordering import Scope as Scope
+from fragmenta.ptx.ordering import Scope
 
 # ── what is synchronised on ─────────────────────────────────────────────────
 

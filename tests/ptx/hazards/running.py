@@ -143,13 +143,16 @@ def reported(
     return [Said(each.rule, each.severity, each.paragraph()) for each in result.hazards]
 
 
-def launch(case: Case, schedule: Any) -> tuple[list[Said], list[NDArray[Any]]]:
+def launch(
+    case: Case, schedule: Any, *, watched: bool = True
+) -> tuple[list[Said], list[NDArray[Any]]]:
     """What is reported about a launch, and the arrays as it leaves them."""
     row = case.row
     given = made(row)
     kernel = loaded(row.source, case.bug).kernels[row.entry]
     options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
-    options["watch"] = ptx.Watch("report", strict=row.source in STRICT)
+    strict = row.source in STRICT
+    options["watch"] = ptx.Watch("report", strict=strict) if watched else False
     said = reported(
         kernel,
         row.grid,
