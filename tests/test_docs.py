@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import fragmenta as fm
 from fragmenta.commands import app
 from fragmenta.isa.table import read
+from fragmenta.launch.kernel import Kernel
 from fragmenta.ptx.effects import LINES, NOT_RUN
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.tensor import TENSOR
@@ -347,3 +348,12 @@ def test_contributing_names_every_room() -> None:
     }
     picture = drawn.PICTURE.read_text(encoding="utf-8")
     assert picture == drawn.draw(), "run: python docs/plots/rooms.py"
+
+
+def test_the_page_has_every_argument_of_a_launch_and_no_other() -> None:
+    page = (DOCS / "ptx.md").read_text("utf-8")
+    table = page.partition("The other arguments of `launch`:")[2].split("\n\n")[1]
+    rows = [line.split("|")[1] for line in table.splitlines()[2:]]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    taken = list(inspect.signature(Kernel.launch).parameters)
+    assert sorted(named) == sorted(set(taken) - {"self", "grid", "block"})

@@ -49,6 +49,7 @@ ROOMS = [
     "simt",
     "units",
     "races",
+    "orders",
     "launch",
     "cuda",
     "evidence",

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import fragmenta
+from fragmenta.commands.app import _load
 from fragmenta.commands.command_table import COMMANDS
+from fragmenta.commands.parameters import read_plainly
 from tests.asking import answer
 from tests.clock import HANG
 
@@ -54,6 +56,14 @@ def test_completing_a_name_loads_no_command() -> None:
 
 def test_a_command_loads_its_own_module() -> None:
     assert loaded("where", "mma.m16n8k64.s4.s4", "A", "3", "17") == {"lookup"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_parameter_needs_the_validation_library(name: str) -> None:
+    """Its import takes longer than most commands."""
+    command = _load(name)
+    read_plainly(command.params)
+    assert [each.name for each in command.params if each._runtime_param is None] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

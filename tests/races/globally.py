@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.jit import compiler
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.global_watch import GlobalWatch, Who
 from fragmenta.races.order import Order, joined
 from fragmenta.races.shadow import global_records
@@ -29,9 +30,9 @@ _ENGINES: list[Any] = []
 
 
 @cache
-def routine(access: Access, kind: Any, cta: bool = False) -> Any:
+def routine(access: Access, kind: Any, scope: Scope = Scope.GPU) -> Any:
     """The routine as a function of addresses."""
-    made = watched_global(access, kind, cta=cta)
+    made = watched_global(access, kind, scope=scope)
     engine = compiler.load(o.code for o in library.objects([made, *GLOBAL_SUPPORT]))
     _ENGINES.append(engine)
     registers = access.elements if kind.endswith("write") else 0
@@ -144,7 +145,7 @@ class Block:
         bits: int = 32,
         elements: int = 1,
         value: Any = None,
-        cta: bool = False,
+        scope: Scope = Scope.GPU,
     ) -> None:
         """Lanes access memory, and then store what they have."""
         access = Access("global", bits, max(bits, 16), elements)
@@ -159,7 +160,7 @@ class Block:
                 each.view(of)[:32] = np.zeros(32, of) + np.asarray(value, of)
         read = values if kind.endswith("write") else ()
         numbers = [each.ctypes.data for each in read]
-        routine(access, kind, cta)(
+        routine(access, kind, scope)(
             self.warps[warp].ctypes.data,
             self.memory.ctypes.data,
             addresses.ctypes.data,

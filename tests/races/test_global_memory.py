@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow.global_memory import watched_global
 from fragmenta.races.shadow.shared_memory import watched
 from fragmenta.simt import layout
@@ -134,12 +135,21 @@ def test_a_plain_read_stays_in_mind_behind_a_strong_one() -> None:
     assert machine.rules() == ["READ_WRITE"]
 
 
-@pytest.mark.parametrize("both", [True, False])
-def test_the_scope_of_two_blocks_must_be_wider_than_a_block(both: bool) -> None:
+@pytest.mark.parametrize("first", Scope)
+@pytest.mark.parametrize("second", Scope)
+def test_both_scopes_must_include_the_other_block(first: Scope, second: Scope) -> None:
     machine = Machine()
-    machine.blocks[0].access(0, "atomic", 0, cta=True)
-    machine.blocks[1].access(0, "atomic", 0, cta=both, site=2)
-    assert machine.rules() == (["SCOPE"] if both else [])
+    machine.blocks[0].access(0, "atomic", 0, scope=first)
+    machine.blocks[1].access(0, "atomic", 0, scope=second, site=2)
+    assert machine.rules() == ([] if min(first, second) >= Scope.GPU else ["SCOPE"])
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_every_scope_includes_the_own_block(scope: Scope) -> None:
+    machine = Machine()
+    machine.blocks[0].access(0, "atomic", 0, scope=scope)
+    machine.blocks[0].access(1, "atomic", 0, scope=Scope.CTA, site=2)
+    assert machine.rules() == []
 
 
 def test_lanes_that_store_to_one_word() -> None:

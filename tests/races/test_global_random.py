@@ -6,7 +6,7 @@ read or "several groups"), but in plain Python, lane by lane and word by word.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -101,12 +101,12 @@ class Reference:
     def _word(self, block: Block, word: int, now: Last, kind: str, equal: bool) -> None:
         wrote, read = self.writes.get(word), self.reads.get(word)
         if kind.endswith("read"):
-            if wrote and not self._ordered(block, wrote, now):
+            if wrote and not self._after(block, wrote, read, now):
                 name = "MIXED" if wrote.atomic else "WRITE_READ"
                 self.found.add((name, now.site, wrote.site))
             self.reads[word] = self._second(block, read, now)
             return
-        if wrote and not self._ordered(block, wrote, now):
+        if wrote and not self._after(block, wrote, read, now):
             same = equal and kind != "atomic"
             name = "GLOBAL_SAME_VALUE" if same else "WRITE_WRITE"
             self.found.add((name, now.site, wrote.site))
@@ -118,6 +118,16 @@ class Reference:
             read.mask &= ~now.mask
             if not read.mask:
                 del self.reads[word]
+
+    def _after(self, block: Block, wrote: Last, read: Last | None, now: Last) -> bool:
+        """Whether an access is after a write, or after a strong read of its value."""
+        if self._ordered(block, wrote, now):
+            return True
+        if read is None or not (wrote.strong and read.strong):
+            return False
+        weak = replace(now, strong=False, mask=0b1111)
+        seen = not wrote.mask & now.mask & ~read.mask
+        return seen and self._ordered(block, read, weak)
 
     def _ordered(self, block: Block, before: Last, now: Last) -> bool:
         if not before.mask & now.mask or (before.strong and now.strong):

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx import reading
-from fragmenta.ptx.ordering import Role, role, synchronises
+from fragmenta.ptx.ordering import Role, Scope, role, scope, synchronises
 from fragmenta.races.global_watch import MOST_PRECISE
 from fragmenta.races.strong_accesses import Locations
 from tests.races.globally import ALL, BASE, Block, Machine
 
 LANES = np.arange(32)
 FLAG = 2048
-FENCE = Role(fence=True)
-RELAXED_STORE = Role(publishes=True)
-RELEASE_STORE = Role(publishes=True, releases=True)
-STRONG_LOAD = Role(acquires=True)
-ATOM = Role(publishes=True, acquires=True)
+FENCE = Role(fence=True, releases=True, acquires=True)
+RELAXED_STORE = Role(publishes=True, replaces=True)
+RELEASE_STORE = Role(publishes=True, releases=True, replaces=True)
+STRONG_LOAD = Role(reads=True, acquires=True)
+RELAXED_LOAD = Role(reads=True)
+ATOM = Role(publishes=True, reads=True)
 
 
 class World(Machine):
@@ -35,7 +36,7 @@ class World(Machine):
         """One lane executes an instruction that can synchronise."""
         thread = block.thread(warp, 1 << lane)
         if not what.fence:
-            kind = "atomic" if what.publishes and what.acquires else "strong write"
+            kind = "atomic" if what.publishes and what.reads else "strong write"
             kind = kind if what.publishes else "strong read"
             block.access(warp, kind, at, lanes=1 << lane, site=20)
         self.locations.perform(thread, what, [(lane, BASE + at)])
@@ -216,15 +217,121 @@ def test_a_flag_within_a_block() -> None:
     assert world.rules() == ["WRITE_READ"]
 
 
-@pytest.mark.parametrize("both", [True, False])
-def test_the_scope_of_a_block_is_too_small_for_two(both: bool) -> None:
+@pytest.mark.parametrize("given", Scope)
+@pytest.mark.parametrize("taken", Scope)
+def test_both_scopes_must_include_the_other_thread(given: Scope, taken: Scope) -> None:
     world = World()
     first, second = world.blocks
     first.access(0, "write", 0, lanes=1)
-    world.do(first, RELEASE_STORE._replace(cta=True))
-    world.do(second, STRONG_LOAD._replace(cta=both))
+    world.do(first, RELEASE_STORE._replace(scope=given))
+    world.do(second, STRONG_LOAD._replace(scope=taken))
     second.access(0, "read", 0, lanes=1, site=3)
-    assert ("WRITE_READ" in world.rules()) == both
+    small = min(given, taken) < Scope.GPU
+    assert ("WRITE_READ" in world.rules()) == small
+    assert len(world.locations.narrow) == small
+    for found in world.locations.narrow.values():
+        assert found[1::2] == (given, taken)
+        assert found.needed is Scope.GPU
+
+
+@pytest.mark.parametrize("fence", Scope)
+@pytest.mark.parametrize("store", Scope)
+def test_the_narrower_of_fence_and_store_counts(fence: Scope, store: Scope) -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, FENCE._replace(scope=fence))
+    world.do(first, RELAXED_STORE._replace(scope=store))
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 0, lanes=1, site=3)
+    small = min(fence, store) < Scope.GPU
+    assert ("WRITE_READ" in world.rules()) == small
+
+
+@pytest.mark.parametrize("later", Scope)
+def test_a_narrow_fence_does_not_undo_a_wide_one(later: Scope) -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, FENCE)
+    first.access(0, "write", 4, lanes=1)
+    world.do(first, FENCE._replace(scope=later))
+    world.do(first, ATOM)
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 0, lanes=1, site=3)
+    assert world.rules() == []
+    second.access(0, "read", 4, lanes=1, site=4)
+    assert world.rules() == ([] if later >= Scope.GPU else ["WRITE_READ"])
+
+
+@pytest.mark.parametrize("then", ["nothing", "fence", "narrow fence", "barrier"])
+def test_a_relaxed_read_needs_a_fence_or_a_barrier(then: str) -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE)
+    world.do(second, RELAXED_LOAD)
+    if then == "barrier":
+        second.sync()
+    elif then != "nothing":
+        scope = Scope.CTA if then == "narrow fence" else Scope.GPU
+        world.do(second, FENCE._replace(scope=scope))
+    second.access(0, "read", 0, lanes=1, site=3)
+    clean = then in ("fence", "barrier")
+    assert world.rules() == ([] if clean else ["WRITE_READ"])
+
+
+@pytest.mark.parametrize("kind", ["acquire", "release"])
+def test_a_fence_may_only_acquire_or_only_release(kind: str) -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, FENCE._replace(releases=kind == "release"))
+    world.do(first, RELAXED_STORE)
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 0, lanes=1, site=3)
+    assert world.rules() == ([] if kind == "release" else ["WRITE_READ"])
+
+
+@pytest.mark.parametrize("what, hidden", [(RELAXED_STORE, True), (ATOM, False)])
+def test_a_store_hides_what_was_published_and_an_atomic_does_not(
+    what: Role, hidden: bool
+) -> None:
+    world = World(blocks=3)
+    first, second, third = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE)
+    world.do(second, what)
+    world.do(third, STRONG_LOAD)
+    third.access(0, "read", 0, lanes=1, site=3)
+    assert ("WRITE_READ" in world.rules()) == hidden
+
+
+def test_a_store_of_the_same_thread_does_not_hide_its_release() -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, RELEASE_STORE)
+    first.access(0, "write", 4, lanes=1)
+    world.do(first, RELAXED_STORE)
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 0, lanes=1, site=3)
+    assert world.rules() == []
+    second.access(0, "read", 4, lanes=1, site=4)
+    assert world.rules() == ["WRITE_READ"]
+
+
+@pytest.mark.parametrize("read", ["read", "strong read"])
+@pytest.mark.parametrize("wrote", ["write", "strong write", "atomic"])
+def test_who_has_read_a_value_comes_after_its_write(wrote: str, read: str) -> None:
+    world = World()
+    first, second = world.blocks
+    first.access(0, wrote, FLAG, lanes=1, site=1)
+    second.access(0, read, FLAG, lanes=1, site=2)
+    before = len(world.watch.found())
+    second.access(0, "write", FLAG, lanes=1, site=3, value=7)
+    strong = wrote != "write" and read == "strong read"
+    assert (len(world.watch.found()) == before) == strong
 
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.entry f(.param .u64 x) {\n"
@@ -256,7 +363,29 @@ def test_which_instructions_can_synchronise(fence: str, found: set[int]) -> None
 def test_what_instructions_can_do() -> None:
     text = "ld.acquire.cta.global.u32 %r1, [%rd1]; red.release.gpu.global.add.u32 [%rd1], 1;"
     made = reading.parse(f"{HEAD}{BODY}{text}\nret;\n}}").functions["f"].instructions
-    assert role(made[5]) == Role(acquires=True, cta=True)
+    load = Role(reads=True, acquires=True, scope=Scope.CTA)
+    assert role(made[5]) == load
     assert role(made[6]) == Role(publishes=True, releases=True)
     assert role(made[3]) == Role(publishes=True)
+    assert role(made[1]) == Role(reads=True, scope=Scope.SYS)
     assert role(made[0]) is None
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("fence.acq_rel.cluster", Scope.CLUSTER),
+        ("membar.cta", Scope.CTA),
+        ("membar.gl", Scope.GPU),
+        ("membar.sys", Scope.SYS),
+        ("atom.global.add.u32", Scope.GPU),
+        ("atom.acquire.cluster.shared::cluster.add.u32", Scope.CLUSTER),
+        ("st.volatile.global.u32", Scope.SYS),
+        ("ld.mmio.relaxed.sys.global.u32", Scope.SYS),
+        ("mbarrier.arrive.shared::cluster.b64", Scope.CTA),
+        ("mbarrier.arrive.release.cluster.shared::cta.b64", Scope.CLUSTER),
+        ("barrier.cluster.arrive", Scope.CLUSTER),
+    ],
+)
+def test_the_scope_of_an_instruction(text: str, expected: Scope) -> None:
+    assert scope(text.split(".")) is expected

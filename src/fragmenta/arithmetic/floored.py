@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -112,11 +113,88 @@ def _kernels(model: Model) -> _Kernels:
     )
 
 
+class Instruction(NamedTuple):
+    """What machine code needs to compute the result of one instruction."""
+
+    steps: Traced  #: :func:`~fragmenta.arithmetic.floors.floor_kernel`
+    numbers: tuple[int, ...]  #: its arguments after ``status`` and before ``work``
+    blocks: int
+    work: int  #: bytes that a thread needs, at a multiple of 64
+
+    kept: _Kernels  #: whose code the numbers have the addresses of
+
+
+def instruction(model: Model, rows: int, columns: int) -> Instruction:
+    """How one instruction with so many rows and columns of D is computed."""
+    kernels = _kernels(model)
+    sizes = _Sizes(rows, columns, 1, min(_ROWS, rows), min(COLUMNS, columns))
+    items = [dtype(name).bits_dtype.itemsize for name in (model.a, model.b)]
+    numbers = _numbers(model, kernels, sizes, (0,) * 5, items)
+    return Instruction(
+        kernels.steps, numbers, sizes.across * sizes.down, kernels.work, kernels
+    )
+
+
+class _Sizes(NamedTuple):
+    """The sizes of a product, and of its blocks."""
+
+    rows: int
+    columns: int
+    instructions: int
+    block_rows: int
+    block_columns: int
+
+    @property
+    def across(self) -> int:
+        """Blocks side by side."""
+        return -(-self.columns // self.block_columns)
+
+    @property
+    def down(self) -> int:
+        """Blocks below each other."""
+        return -(-self.rows // self.block_rows)
+
+
+def _numbers(
+    model: Model,
+    kernels: _Kernels,
+    sizes: _Sizes,
+    own: Iterable[int],
+    items: Iterable[int],
+) -> tuple[int, ...]:
+    """:class:`FloorNumbers` and :class:`FloorSizes` of a product.
+
+    ``own`` says of A, B, the index and the scales whether each matrix of a batch has
+    its own; ``items`` are the bytes of an element of A and of B.
+    """
+    return (
+        model.fraction,
+        model.floor,
+        model.keep,
+        sizes.rows,
+        sizes.columns,
+        sizes.instructions,
+        model.stored,
+        model.k,
+        model.scale_vec,
+        *own,
+        sizes.block_rows,
+        sizes.block_columns,
+        sizes.across,
+        sizes.down,
+        kernels.rows.address,
+        kernels.columns.address,
+        kernels.add.address if model.start == "zero" else 0,
+        *items,
+    )
+
+
 def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     """The result, and the blocks of it that must be computed in another way."""
     model, kernels = given.model, _kernels(given.model)
     rows, columns = _block_size(given)
-    across, down = -(-given.columns // columns), -(-given.rows // rows)
+    sizes = _Sizes(given.rows, given.columns, given.instructions, rows, columns)
+    across, down = sizes.across, sizes.down
     count = given.batches * across * down
     status = np.zeros(count, np.uint8)
     a, b, index = _in_order(given)
@@ -124,28 +202,9 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     others = (index, given.scale_a, given.scale_b)
     extra = tuple(_NONE if each is None else each for each in others)
     own = (given.a, given.b, *extra)
-    numbers = (
-        model.fraction,
-        model.floor,
-        model.keep,
-        given.rows,
-        given.columns,
-        given.instructions,
-        model.stored,
-        model.k,
-        model.scale_vec,
-        *(int(len(each) > 1) for each in own),
-        rows,
-        columns,
-        across,
-        down,
-        kernels.rows.address,
-        kernels.columns.address,
-        kernels.add.address if model.start == "zero" else 0,
-        given.a.itemsize,
-        given.b.itemsize,
-    )
-
+    several = (int(len(each) > 1) for each in own)
+    items = given.a.itemsize, given.b.itemsize
+    numbers = _numbers(model, kernels, sizes, several, items)
     steps = kernels.steps.bind(*operands, *extra, status, *numbers)
 
     def run(first: int, last: int) -> None:

@@ -1,4 +1,4 @@
-"""Fast parsing of parameters: flags, words and whole numbers.
+"""Fast parsing of parameters: flags, words and numbers.
 
 Typer converts parameters with a validation library that takes longer to import than
 most commands take to run.  Parameters of plain types are converted here instead.
@@ -40,7 +40,7 @@ def read_plainly(parameters: Iterable[Any]) -> None:
 def _plain(annotation: Any) -> bool:
     if get_origin(annotation) is list:
         return _plain(get_args(annotation)[0])
-    return annotation in (bool, str, int) or get_origin(annotation) is Literal
+    return annotation in (bool, str, int, float) or get_origin(annotation) is Literal
 
 
 class _Reader:
@@ -58,11 +58,12 @@ class _Reader:
 
 
 def _read(given: Any, annotation: Any, parameter: Any) -> Any:
-    if annotation is int:
+    if annotation in (int, float):
         try:
-            return int(given)
+            return annotation(given)
         except ValueError:
-            wrong = f"{given} is not a whole number"
+            kind = "a whole number" if annotation is int else "a number"
+            wrong = f"{given} is not {kind}"
             raise typer.BadParameter(wrong, param=parameter) from None
     allowed = get_args(annotation)  # of a Literal; nothing for the others
     if allowed and given not in allowed:

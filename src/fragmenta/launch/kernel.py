@@ -39,7 +39,7 @@ from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, demangled
 from fragmenta.simt.arguments import as_list
-from fragmenta.units.schedule import EAGER
+from fragmenta.units.schedule import EAGER, Given
 
 if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
@@ -91,7 +91,7 @@ class Kernel:
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
-        schedule: str | int | Sequence[str | int] = EAGER,
+        schedule: Given | Sequence[Given] = EAGER,
         watch: bool | str | Watch = True,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
@@ -111,7 +111,10 @@ class Kernel:
 
         Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
         ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
-        order.  Several of them in a list or tuple must all give the same bits.
+        order.  With a plus follows which warp is next, at every synchronising event:
+        ``"lazy+oldest-waits"``, ``"eager+random-7"``; ``"adversarial"`` is a word for
+        several such orders.  What ``result.schedule`` recorded is repeated.  Several
+        schedules in a list or tuple must all give the same bits.
 
         Unless ``watch`` is false, the text of the kernel is checked and the launch is
         watched: ``result.problems`` says what is wrong.  An error in the text is raised
@@ -174,7 +177,7 @@ class Kernel:
         if how is not None and not reports:
             self._refuse_errors(where)
 
-        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
+        def prepared(schedule: Given, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
                 self.name,
                 shape,
@@ -218,6 +221,7 @@ class Kernel:
             find,
             runs.found,
             runs.recorded,
+            runs.launch.recording.to_json,
         )
         if not reports:
             made.raise_errors()

@@ -17,6 +17,7 @@ from fragmenta.launch import faults
 from fragmenta.launch.interrupts import Interrupts
 from fragmenta.launch.limits import Meter
 from fragmenta.launch.runners import BlockRunner, ClusterRunner
+from fragmenta.launch.stepping import Recording, StepRunner
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
@@ -31,6 +32,7 @@ from fragmenta.simt.mode import Mode
 from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Launched, Place, Problems
 from fragmenta.units.machine import Machine
+from fragmenta.units.schedule import Given, Plan
 
 Runner: TypeAlias = Context | BlockRunner | ClusterRunner
 """What runs blocks, one after the other."""
@@ -83,8 +85,10 @@ class Launch:
         self.target = self.language = ""
         self.machine: Machine | None = None
         """What carries out events; None if there are none and nothing observes."""
+        self.recording: Recording = Recording(Plan())
+        """The turns of its warps."""
 
-    def attach_machine(self, schedule: str | int, strict: bool, seed: int = 0) -> None:
+    def attach_machine(self, schedule: Given, strict: bool, seed: int = 0) -> None:
         """Attach what carries out events, and the observer that the code was made for.
 
         The schedule says when asynchronous work is done.  ``seed`` says what undefined
@@ -95,6 +99,7 @@ class Launch:
 
         assert registry
         self.machine = Machine(self, schedule, Problems(), strict)
+        self.recording = Recording(self.machine.schedule.plan)
         if Mode(*self.compiled.mode).watch:
             from fragmenta.races.launch_watch import LaunchWatch
 
@@ -130,6 +135,8 @@ class Launch:
     def context(self) -> Runner:
         """A new runner: the context of a block, or those of a cluster."""
         if self.machine is not None:
+            if self.machine.schedule.plan.stepped:
+                return StepRunner(self)
             alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
             return BlockRunner(self) if alone else ClusterRunner(self)
         return Context(self.compiled, self.shape, self, self.dynamic)

@@ -15,7 +15,7 @@ from fragmenta.ptx.module import Function
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
-from fragmenta.units.schedule import Schedule
+from fragmenta.units.schedule import ADVERSARIAL, Given, read
 
 MOST_CLUSTER = 16
 """Blocks of a cluster, also of one that is not portable."""
@@ -188,14 +188,20 @@ def check_cluster(
     return found
 
 
-def check_schedules(schedule: str | int | Sequence[str | int]) -> list[str | int]:
-    """The schedules of a launch, at least one."""
+def check_schedules(schedule: Given | Sequence[Given]) -> list[Given]:
+    """The schedules of a launch, at least one.
+
+    >>> check_schedules(("eager", "adversarial"))[:2]
+    ['eager', 'lazy+in-steps']
+    """
+    named: list[Given] = [schedule]  # type: ignore[list-item]
     if isinstance(schedule, Sequence) and not isinstance(schedule, str):
-        chosen = list(schedule)
-    else:
-        chosen = [schedule]
+        named = list(schedule)
+    chosen: list[Given] = []
+    for each in named:
+        chosen += ADVERSARIAL if is_among(each, ("adversarial",)) else [each]
     if not chosen:
         raise BadCall("schedule is one schedule or several; given none")
     for each in chosen:
-        Schedule(each)  # refuses what is not a schedule
+        read(each)  # refuses what is not a schedule
     return chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,17 @@ class Result:
     """The problems of the run, before they are put into words."""
     recorded: list[Recorded] = field(default_factory=list, repr=False, compare=False)
     """What happened in some clusters: the first, and those with a problem."""
+    order: Callable[[], dict[str, Any]] = field(default=dict, repr=False, compare=False)
+    """Makes :attr:`schedule`."""
+
+    @once_property
+    def schedule(self) -> dict[str, Any]:
+        """The schedule of the first run, in plain types for JSON.
+
+        ``launch(schedule=result.schedule)`` repeats the run.  If an order of warps was
+        asked for, it has all turns: see :mod:`fragmenta.units.schedule`.
+        """
+        return self.order()
 
     @once_property
     def hazards(self) -> list[Problem]:

@@ -18,6 +18,8 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.naming import element
 from fragmenta.units.findings import Finding, Launched
+from fragmenta.units.schedule import Given
+from fragmenta.units.schedule import read as read_schedule
 
 if TYPE_CHECKING:
     from fragmenta.races.report.history import Recorded
@@ -33,7 +35,7 @@ LEAST = 1_000_000
 class Prepare(Protocol):
     """Makes a launch that is ready to run."""
 
-    def __call__(self, schedule: str | int, defined: int | None = None) -> Launch:
+    def __call__(self, schedule: Given, defined: int | None = None) -> Launch:
         """``defined`` is the seed of undefined bits, if they are followed."""
 
 
@@ -51,7 +53,7 @@ class ScheduledRuns:
         self,
         prepare: Prepare,
         run: Run,
-        schedules: list[str | int],
+        schedules: list[Given],
         reports: bool,
     ) -> None:
         self._prepare, self._run, self._schedules = prepare, run, schedules
@@ -83,13 +85,13 @@ class ScheduledRuns:
             _restore(self.launch, after)
         return output
 
-    def _one(self, launch: Launch, schedule: str | int, before: Images) -> str:
+    def _one(self, launch: Launch, schedule: Given, before: Images) -> str:
         try:
             return self._watched(launch, schedule, before)
         finally:
             launch.close()
 
-    def _watched(self, launch: Launch, schedule: str | int, before: Images) -> str:
+    def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
         try:
             output = self._run(launch)
@@ -107,7 +109,7 @@ class ScheduledRuns:
         return output
 
     def _follow(
-        self, launch: Launch, schedule: str | int, before: Images
+        self, launch: Launch, schedule: Given, before: Images
     ) -> list[tuple[Launched, Finding]]:
         """Run a launch again, if it read unwritten memory or registers.
 
@@ -187,16 +189,18 @@ class ScheduledRuns:
             if each.key not in known:
                 self.found.append((kept, each))
 
-    def _compare(self, launch: Launch, schedule: str | int, after: Images) -> None:
+    def _compare(self, launch: Launch, schedule: Given, after: Images) -> None:
         """Report the arrays that differ from those of the first run."""
-        first = self._schedules[0]
+        first, other = (
+            read_schedule(each).name for each in (self._schedules[0], schedule)
+        )
         for segment, wanted in zip(launch.places, after, strict=True):
             different = np.flatnonzero(segment.data != wanted)
             if not different.size:
                 continue
             where = element(segment.name, segment.elements, int(different[0]))
             message = (
-                f"the schedules {first!r} and {schedule!r} give different bits: "
+                f"the schedules {first!r} and {other!r} give different bits: "
                 f"{different.size:,} bytes of {segment.name} differ, the first is "
                 f"{where}"
             )

@@ -23,7 +23,7 @@ from fragmenta.simt.compiled import Compiled, compiled
 from fragmenta.simt.context import Shape
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import NOTHING, Probes
-from fragmenta.units.schedule import EAGER
+from fragmenta.units.schedule import EAGER, Given, read
 
 
 class Source:
@@ -131,7 +131,7 @@ class Source:
         cooperative: bool = False,
         watch: bool = False,
         strict: bool = False,
-        schedule: str | int = EAGER,
+        schedule: Given = EAGER,
         names: Sequence[str] = (),
         language: str = "",
         defined: int | None = None,
@@ -143,7 +143,9 @@ class Source:
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
+        plan = read(schedule)
+        late = plan.work != EAGER
+        mode = Mode(watch, clustered, late, defined is not None, plan.stepped)
         ready = self.compiled(name, target, contract, mode, meter)
         if self.before_running is not None:
             self.before_running()
@@ -162,7 +164,7 @@ class Source:
             cooperative,
         )
         launch.target, launch.language = target, language
-        if ready.events or clustered or watch or defined is not None:
+        if ready.events or clustered or watch or plan.stepped or defined is not None:
             launch.attach_machine(schedule, strict, defined or 0)
         return launch
 

@@ -1,11 +1,34 @@
-"""The instructions that can synchronise threads through a word in memory."""
+"""The instructions that can synchronise threads, and their scopes.
+
+A *scope* says for which threads an operation is meant: those of its block, its cluster,
+its GPU, or the system.  :data:`DEFAULTS` says which one counts if none is written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from fragmenta.ptx.module import Function, Instruction
+
+
+class Scope(IntEnum):
+    """The threads that an operation is meant for; a later one includes the others.
+
+    >>> Scope.CLUSTER.word, Scope.CTA < Scope.GPU
+    ('.cluster', True)
+    """
+
+    CTA = 0
+    CLUSTER = 1
+    GPU = 2
+    SYS = 3
+
+    @property
+    def word(self) -> str:
+        """How PTX writes it."""
+        return f".{self.name.lower()}"
 
 
 class Role(NamedTuple):
@@ -13,39 +36,106 @@ class Role(NamedTuple):
 
     fence: bool = False
     publishes: bool = False
+    """Whether it writes; after a fence that releases."""
     releases: bool = False
-    """Whether it publishes without a fence before it."""
+    """Whether it publishes without a fence; of a fence, whether it releases."""
+    reads: bool = False
     acquires: bool = False
-    cta: bool = False
-    """Whether its scope is the block."""
+    """Whether it acquires without a fence; of a fence, whether it acquires."""
+    replaces: bool = False
+    """Whether it writes without reading: what was published there is gone."""
+    scope: Scope = Scope.GPU
 
 
 _STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
 _ORDERED = frozenset({"acquire", "release", "acq_rel"})
 _NOT_SHARED = frozenset({"local", "param", "param::entry", "param::func", "const"})
+_SCOPES = {
+    "cta": Scope.CTA,
+    "cluster": Scope.CLUSTER,
+    "gpu": Scope.GPU,
+    "gl": Scope.GPU,
+    "sys": Scope.SYS,
+    "volatile": Scope.SYS,
+    "mmio": Scope.SYS,
+}
+"""The scope that a word says."""
+DEFAULTS = {
+    "atom": Scope.GPU,
+    "red": Scope.GPU,
+    "mbarrier": Scope.CTA,
+    "barrier": Scope.CLUSTER,
+}
+"""The scope of instructions that need not name one, by their first word.
+
+``ld``, ``st`` and ``fence`` have to name it.  That ``mbarrier`` means the block even
+with an address of the cluster is what ptxas 13.4 assembles: the machine code is that of
+``.release.cta``."""
+
+
+def written_scope(words: Sequence[str]) -> Scope | None:
+    """The scope that the words of an instruction name, if they name one.
+
+    >>> written_scope(("mbarrier", "arrive", "release", "cluster")).word
+    '.cluster'
+    >>> written_scope(("mbarrier", "arrive", "shared::cluster", "b64"))
+    """
+    # barrier.cluster and the like begin with a word that is no scope.
+    found = [_SCOPES[each] for each in words[1:] if each in _SCOPES]
+    named = words[0] != "barrier" and found
+    return found[0] if named else None
+
+
+def scope(words: Sequence[str]) -> Scope:
+    """The scope of an instruction: the one it names, or its default.
+
+    >>> scope(("atom", "add", "u32")).word, scope(("membar", "gl")).word
+    ('.gpu', '.gpu')
+    >>> scope(("ld", "volatile", "u32")).word
+    '.sys'
+    """
+    named = written_scope(words)
+    if named is not None:
+        return named
+    return DEFAULTS.get(words[0], Scope.GPU)
 
 
 def role(instruction: Instruction) -> Role | None:
     """How an instruction can synchronise; None if it cannot."""
     words = set(instruction.qualifiers)
-    opcode, cta = instruction.opcode, "cta" in words
-    if opcode == "membar":
-        return None if "proxy" in words else Role(fence=True, cta=cta)
-    if opcode == "fence":
+    opcode = instruction.opcode
+    level = scope((opcode, *instruction.qualifiers))
+    if opcode in ("membar", "fence"):
         if words & {"proxy", "mbarrier_init"}:
             return None
-        return Role(fence=True, cta=cta)
+        return fence_role((opcode, *instruction.qualifiers))
     if words & _NOT_SHARED or any(each.startswith("mbarrier") for each in words):
         return None
     releases = bool(words & {"release", "acq_rel"})
-    if opcode in ("atom", "red") and "async" not in words:
-        return Role(
-            publishes=True, releases=releases, acquires=opcode == "atom", cta=cta
-        )
-    if opcode in ("ld", "st") and words & _STRONG and "async" not in words:
+    acquires = bool(words & {"acquire", "acq_rel"})
+    if "async" in words:
+        return None
+    if opcode in ("atom", "red"):
+        reads = opcode == "atom"
+        return Role(False, True, releases, reads, acquires and reads, False, level)
+    if opcode in ("ld", "st") and words & _STRONG:
         stores = opcode == "st"
-        return Role(publishes=stores, releases=releases, acquires=not stores, cta=cta)
+        return Role(False, stores, releases, not stores, acquires, stores, level)
     return None
+
+
+def fence_role(words: Sequence[str]) -> Role:
+    """The role of a fence, which may only release or only acquire.
+
+    >>> fence_role(("fence", "acquire", "gpu")).releases
+    False
+    """
+    return Role(
+        fence=True,
+        releases="acquire" not in words,
+        acquires="release" not in words,
+        scope=scope(words),
+    )
 
 
 def orders(functions: Iterable[Function]) -> bool:

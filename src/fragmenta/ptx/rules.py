@@ -338,6 +338,13 @@ BAD_DESCRIPTOR = Rule(
     stops=True,
     consequence=True,
 )
+LAYOUT_MISMATCH = Rule(
+    "layout-mismatch",
+    ERROR,
+    "A tile is read in another layout than it was copied in.",
+    launch=True,
+    other="the copy",
+)
 TENSOR_MEMORY = Rule(
     "tensor-memory",
     ERROR,

@@ -122,7 +122,7 @@ class Foreign:
             np.zeros(shape, np.int32) if components is None else components
         )
         self.stamps = np.zeros((global_records.MOST_STAMPS + 1, 4), np.int32)
-        self._stamped: set[tuple[int, int]] = set()
+        self._stamped: set[tuple[int, int, bool]] = set()
         self.rows: dict[int, Clock] = {}
         """What it has learned of each group; such an array is never changed."""
 
@@ -136,9 +136,12 @@ class Foreign:
         self.rows[group] = row
         self.components[group] = row[0]
 
-    def stamp(self, agent: int, epoch: int, lanes: int) -> None:
-        """Note that lanes have acquired; the first time counts for each of them."""
-        key = (agent, lanes)
+    def stamp(self, agent: int, epoch: int, lanes: int, itself: bool = True) -> None:
+        """Note that lanes have acquired; the first time counts for each of them.
+
+        Without ``itself``, only those know it that come after them by a barrier.
+        """
+        key = (agent, lanes, itself)
         count = int(self.stamps[0, 0])
         if key in self._stamped or count < 0:
             return
@@ -148,7 +151,7 @@ class Foreign:
             return
         first = (lanes & -lanes).bit_length() - 1
         signed = lanes - (1 << 32) if lanes >> 31 else lanes
-        self.stamps[count + 1] = agent, epoch, signed, first
+        self.stamps[count + 1] = agent, epoch, signed if itself else 0, first
         self.stamps[0, 0] = count + 1
 
 
@@ -444,9 +447,10 @@ class GlobalWatch:
     def ordered(self, who: Who, before: Who, known: Knows) -> bool:
         """Whether an access is ordered after an earlier one."""
         both = bool(who.flags & before.flags & Flags.STRONG)
-        if before.group == who.group:
-            return both or known(before.agent, before.lane, before.epoch)
-        if both and not who.flags & before.flags & Flags.CTA:
+        if before.group == who.group:  # copies have the scope of the GPU
+            near = both and not before.flags & Flags.CTA
+            return near or known(before.agent, before.lane, before.epoch)
+        if both and not before.flags & (Flags.CTA | Flags.CLUSTER):
             return True
         if before.group >= self.groups or who.group not in self._foreign:
             return False

@@ -16,7 +16,7 @@ from fragmenta.races.mbarrier_clocks import MBARRIERS
 from fragmenta.races.observer import Observer
 from fragmenta.races.register_watch import kins_of
 from fragmenta.races.report.history import Note, Recorded
-from fragmenta.races.report.stories import Agent, Collision, Story
+from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, Plan
@@ -186,6 +186,8 @@ class LaunchWatch:
 
     def _shared(self, observer: Observer, found: Noted) -> Collision:
         story = observer.stories.of(found)
+        if found.case is Detected.SHARED_RACE:
+            story = story._replace(narrow=self._narrow(story.cluster, story.cluster))
         now = story.now
         rule, severity = found.case.rule, found.case.severity
         contested = not found.was_write or (
@@ -229,6 +231,9 @@ class LaunchWatch:
         now = self._who(finding.now)
         before = None if was is None else self._who(was)
         severity = case.severity
+        narrow = None
+        if was is not None and case.rule.race:
+            narrow = self._narrow(was.group, finding.now.group)
         if case is Detected.READ_WRITE and was is not None and not finding.apart:
             # Triton lets all lanes of a warp load what one of them stores afterwards.
             severity = INFO
@@ -244,8 +249,17 @@ class LaunchWatch:
             finding.count,
             apart=finding.apart,
             noted=finding,
-            story=Story(finding.now.group, now, before, None),
+            story=Story(finding.now.group, now, before, None, narrow),
         )
+
+    def _narrow(self, before: int, now: int) -> Narrow | None:
+        """A release of one group that the other has read, with too small a scope."""
+        every = self.locations.narrow
+        found = every.get((before, now)) or every.get((now, before))
+        if found is None:
+            return None
+        sites = self._site(found.release), self._site(found.acquire)
+        return found._replace(release=sites[0], acquire=sites[1])
 
     def _who(self, who: Moment) -> Agent:
         kind, rank, number = self.observers[0].order.describe(who.agent)

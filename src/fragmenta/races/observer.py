@@ -14,10 +14,11 @@ import numpy as np
 
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
-from fragmenta.ptx.ordering import Role
+from fragmenta.ptx.ordering import Role, Scope, fence_role
 from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
+from fragmenta.races.layout_watch import LayoutWatch, is_watched
 from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
 from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
@@ -44,7 +45,7 @@ from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
-from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.mbarriers import Mbarrier, reaches
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
@@ -133,6 +134,8 @@ class Observer(TensorObserver):
         """Where the mbarriers are, by rank and slot."""
         self.mbarrier_clocks = MbarrierClocks(self.order)
         self.cluster_clocks = ClusterClocks(self.order)
+        self._unacquired: dict[tuple[int, int], list[tuple[int, Clock]]] = {}
+        """What relaxed waits of a warp have seen, for its next fence."""
         self.ledgers = []
         self._epochs = [self.order.epochs(block.rank) for block in blocks]
         for block in blocks:
@@ -144,6 +147,10 @@ class Observer(TensorObserver):
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
+        self.layouts: LayoutWatch | None = None
+        """Where boxes are; None if no instruction copies any."""
+        if any(is_watched(each.words) for each in machine.events):
+            self.layouts = LayoutWatch(self)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
         if cluster.alone:  # compiled code goes from one block to the next
@@ -164,6 +171,9 @@ class Observer(TensorObserver):
             self.tasks = TaskWatch(self)
         if any(each.words[0] == "tensormap" for each in machine.events):
             found |= functions("maps")
+        if machine.strict and len(self.cluster.blocks) > 1:
+            # Python looks at the scope of each arrival at another block.
+            del found[fast.PORT_RELEASE]
         self.functions = found
         if not has_products:
             return
@@ -181,8 +191,9 @@ class Observer(TensorObserver):
 
     def close(self) -> None:
         """Free everything: the launch has ended."""
-        for each in (vars(self).get("units"), vars(self).get("tasks")):
-            if isinstance(each, UnitTable | TaskWatch):
+        for name in ("units", "tasks", "layouts"):
+            each = vars(self).get(name)
+            if isinstance(each, UnitTable | TaskWatch | LayoutWatch):
                 each.close()
         vars(self).clear()
 
@@ -208,9 +219,12 @@ class Observer(TensorObserver):
         self.running, self._before = True, len(self.machine.problems)
         self.history.begin()
         self.maps.begin()
+        if self.layouts is not None:
+            self.layouts.begin()
         self.registers_watch.begin()
         self.begin_tensor()
         self.offsets.clear()
+        self._unacquired.clear()
         self.cluster_clocks.begin()
         if len(self.ledgers) > 1:
             for ledger in self.ledgers:
@@ -336,18 +350,26 @@ class Observer(TensorObserver):
             return
         warp, event, lanes = step
         self._used(warp, event, lanes, barrier)
-        clock = self._released(step)
+        clock = self._released(step, barrier)
         # What lanes did before has an earlier epoch than this.
         self.note("arrive", warp, lanes, event, *_named(barrier), barrier.phase)
         if clock is not None:
             self.mbarrier_clocks.publish(barrier, clock)
 
-    def _released(self, step: Step) -> Clock | None:
-        """What lanes publish at a barrier; with ``.relaxed``, what a fence kept."""
+    def _released(self, step: Step, mbarrier: Mbarrier | None = None) -> Clock | None:
+        """What lanes publish at a barrier; with ``.relaxed``, what a fence kept.
+
+        Nothing if the scope leaves out those who wait there.
+        """
         warp, event, lanes = step
+        near = mbarrier is not None and mbarrier.block is warp.block
         if "relaxed" in event.words:
-            return self.order.fenced(warp.block.rank, warp.number)
-        return self._publish(warp, lanes)
+            needed = Scope.CTA if near else Scope.CLUSTER
+            return self.order.fenced(warp.block.rank, warp.number, needed)
+        clock = self._publish(warp, lanes)
+        if mbarrier is not None and not reaches(warp, event, mbarrier):
+            return None
+        return clock
 
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase."""
@@ -365,12 +387,13 @@ class Observer(TensorObserver):
         self._used(warp, event, lanes, mbarrier)
         mbarrier.observed = max(mbarrier.observed, phase)
         if phase >= 0:
-            self._learn(warp, lanes, mbarrier, phase)
+            clock = self.mbarrier_clocks.at_end(mbarrier, phase)
+            if "relaxed" in event.words:
+                kept = self._unacquired.setdefault((warp.block.rank, warp.number), [])
+                kept.append((lanes, clock.copy()))
+            else:
+                self.learn(warp, lanes, clock)
         self.note("wait", warp, lanes, event, *_named(mbarrier), phase)
-
-    def _learn(self, warp: Warp, lanes: int, mbarrier: Mbarrier, phase: int) -> None:
-        """Lanes know what came before the end of a phase."""
-        self.learn(warp, lanes, self.mbarrier_clocks.at_end(mbarrier, phase))
 
     # ── copies ──────────────────────────────────────────────────────────────
 
@@ -392,6 +415,8 @@ class Observer(TensorObserver):
                 self.issue_move(step, work)
             case Queued():
                 self.issue_queued(step, work)
+                if self.layouts is not None:
+                    self.layouts.queued(step, work)
 
     def issue_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
         """A copy is in flight."""
@@ -409,6 +434,8 @@ class Observer(TensorObserver):
             self._bulk_store(step, copy, copy.clock)
         if isinstance(copy, Copy) and copy.map_range is not None:
             self.maps.used(step, copy, copy.map_range, copy.clock)
+        if self.layouts is not None:
+            self.layouts.copied(step, copy)
 
     def _note_copy(self, step: Step, copy: Copy | WarpCopy) -> None:
         """Note a copy, with all agents that a problem may name it by."""
@@ -576,6 +603,9 @@ class Observer(TensorObserver):
                 self.shared.touch(
                     block.rank, some, 16, False, agent, work.group, event.site, known
                 )
+        if self.layouts is not None:
+            kin = self.launch_watch.kins.of(work.located).number
+            self.layouts.product(warp, kin, work.descriptors, event.site)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""
@@ -648,18 +678,33 @@ class Observer(TensorObserver):
                 self.order.fence_async(rank, warp.number, lanes, warp.live)
                 self.launch_watch.memory.fenced[self.cluster.number] = 1
         else:
-            narrow = "cta" in words
-            self.access(step, Role(fence=True, cta=narrow), [])
-            self.order.keep_fence(rank, warp.number, lanes)
+            role = fence_role(words)
+            if role.acquires:
+                self._acquire_waits(step)
+            self.access(step, role, [])
+            if role.releases:
+                self.order.keep_fence(rank, warp.number, lanes, role.scope)
+
+    def _acquire_waits(self, step: Step) -> None:
+        """Lanes learn what they have waited for by relaxed waits."""
+        warp, _, lanes = step
+        kept = self._unacquired.pop((warp.block.rank, warp.number), [])
+        for some, clock in kept:
+            if some & lanes:
+                self.learn(warp, some & lanes, clock)
+        left = [(some & ~lanes, clock) for some, clock in kept if some & ~lanes]
+        if left:
+            self._unacquired[warp.block.rank, warp.number] = left
 
     # ── words in memory ─────────────────────────────────────────────────────
 
     def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
         """A fence, or a strong access through which threads may synchronise."""
-        warp, _, lanes = step
-        agent = self.order.agent("warp", warp.block.rank, warp.number)
-        ledger = self.ledgers[warp.block.rank]
-        thread = Thread(self.cluster.number, agent, lanes, _Rows(self, warp), ledger)
+        warp, event, lanes = step
+        rank, group = warp.block.rank, self.cluster.number
+        agent = self.order.agent("warp", rank, warp.number)
+        clocks, ledger = _Rows(self, warp), self.ledgers[rank]
+        thread = Thread(group, agent, lanes, clocks, ledger, rank, event.site)
         self.launch_watch.locations.perform(thread, role, places)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.errors import BadCall, ShapeError, one_of
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
 from fragmenta.simt.compiled import aligned
@@ -304,15 +305,20 @@ class Order:
 
     # ── plain fences ────────────────────────────────────────────────────────
 
-    def keep_fence(self, rank: int, warp: int, lanes: int) -> None:
+    def keep_fence(
+        self, rank: int, warp: int, lanes: int, scope: Scope = Scope.SYS
+    ) -> None:
         """Keep what lanes know at a plain fence, for relaxed operations after it."""
         clock = self._fences[rank * self.plan.warps + warp]
         self._lanes("row", rank, warp, lanes, lanes, clock)
-        self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4] = 1
+        kept = layout.FENCED_BLOCK if scope is Scope.CTA else layout.FENCED_CLUSTER
+        self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4] = kept
 
-    def fenced(self, rank: int, warp: int) -> Clock | None:
-        """What the last plain fence of a warp has kept."""
-        if not self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4]:
+    def fenced(self, rank: int, warp: int, needed: Scope = Scope.CTA) -> Clock | None:
+        """What the last plain fence of a warp has kept, if its scope is enough."""
+        least = layout.FENCED_BLOCK if needed is Scope.CTA else layout.FENCED_CLUSTER
+        kept = self._state(rank, warp).view(np.int32)[layout.STATE_FENCED // 4]
+        if kept < least:
             return None
         found: Clock = self._fences[rank * self.plan.warps + warp]
         return found

@@ -138,6 +138,11 @@ class SharedShadow:
         found: NDArray[np.uint64] = every[every != 0]
         return found
 
+    def writes(self, rank: int) -> NDArray[np.uint64]:
+        """The records of the last writes, one for each word of a block."""
+        first = rank * self._words + layout.MARGIN
+        return self._records[first : first + self._order.plan.words - 2 * layout.MARGIN]
+
     def found(self) -> list[Noted]:
         """The problems that were found so far, in the order of their sites."""
         every = self.problems.found("shared")

@@ -1,9 +1,13 @@
 """Happens-before through words in memory: flags, counters and locks.
 
 A thread that writes to a word after a fence, or by a store or atomic operation with
-``.release``, publishes what it knew.  A thread that reads this word by a strong load or
-an atomic operation acquires all that was published there.  This is lenient in two ways:
-a strong load needs no fence after it, and what was published at a word stays there.
+``.release``, publishes what it knew.  A thread that reads this word acquires it, if the
+scopes of both include the other's thread.  A strong store without any of this ends what
+was published there: who reads its value observes nothing earlier.
+
+It is lenient in two ways.  A fence of another thread counts that happened before, for
+example before a barrier.  A relaxed read needs a fence after it only in its own thread:
+threads behind a barrier know what it has read, and so do those of its own cluster.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from fragmenta.ptx.ordering import Role
+from fragmenta.ptx.ordering import Role, Scope
 from fragmenta.races.global_watch import GlobalWatch, Ledger
 from fragmenta.races.order import Clock, covers, joined, knows_lanes
+from fragmenta.races.report.stories import Narrow
 from fragmenta.simt import layout
 
 
@@ -37,41 +42,13 @@ MOST_FENCES = 16
 """Fences of a warp that are remembered: others may know only of an earlier one."""
 
 
-class _Fence(NamedTuple):
+class Fence(NamedTuple):
     """What lanes of a warp knew at their last fence."""
 
     lanes: int
     epoch: int
     row: Clock
-    cta: bool
-
-
-class _Location:
-    """What was published at one word."""
-
-    def __init__(self) -> None:
-        self.own: dict[int, Clock] = {}
-        """By group, for that group itself."""
-        self.rows: dict[tuple[int, bool], tuple[int, Clock]] = {}
-        """What a group did, by group and whether the scope was the block: the version
-        of this word at which that was published last, and all that was."""
-        self.version = 0
-
-    def add(self, group: int, row: Clock, cta: bool) -> None:
-        """Publish what a group did, unless that is known."""
-        _, known = self.rows.get((group, cta), (0, None))
-        if known is row:
-            return
-        if known is not None:
-            if covers(known, row):
-                return
-            row = row if covers(row, known) else joined(known, row)
-        self.version += 1
-        self.rows[group, cta] = self.version, row
-
-    def others(self, group: int) -> bool:
-        """Whether another group was here."""
-        return any(each != group for each, _ in self.rows)
+    scope: Scope
 
 
 class Thread(NamedTuple):
@@ -82,6 +59,62 @@ class Thread(NamedTuple):
     lanes: int
     clocks: Clocks
     ledger: Ledger | None = None
+    rank: int = 0
+    """Its block in the group."""
+    site: int = -1
+
+
+class _Message(NamedTuple):
+    """What was published at a word."""
+
+    version: int
+    row: Clock
+    by: Thread
+    """Who did that last."""
+
+    def is_of(self, thread: Thread) -> bool:
+        """Whether lanes published it themselves."""
+        here = (self.by.group, self.by.agent) == (thread.group, thread.agent)
+        return here and bool(self.by.lanes & thread.lanes)
+
+
+class _Location:
+    """What was published at one word."""
+
+    def __init__(self) -> None:
+        self.own: dict[int, dict[tuple[int, Scope], _Message]] = {}
+        """By group, for that group itself: by block and scope."""
+        self.rows: dict[tuple[int, Scope], _Message] = {}
+        """What a group did, by group and scope: the version of this word at which that
+        was published last, and all that was."""
+        self.version = 0
+
+    def add(self, group: int, row: Clock, scope: Scope, by: Thread) -> None:
+        """Publish what a group did, unless that is known."""
+        known = self.rows.get((group, scope))
+        if known is not None:
+            if known.row is row or covers(known.row, row):
+                return
+            row = row if covers(row, known.row) else joined(known.row, row)
+        self.version += 1
+        self.rows[group, scope] = _Message(self.version, row, by)
+
+    def add_own(self, thread: Thread, row: Clock, scope: Scope) -> None:
+        """Publish what a group did to the group itself."""
+        every = self.own.setdefault(thread.group, {})
+        known = every.get((thread.rank, scope))
+        row = row if known is None else joined(known.row, row)
+        every[thread.rank, scope] = _Message(0, row, thread)
+
+    def others(self, group: int) -> bool:
+        """Whether another group was here."""
+        return any(each != group for each, _ in self.rows)
+
+    def forget(self, thread: Thread) -> None:
+        """Lanes store a value: only what they published themselves goes on with it."""
+        for every in (*self.own.values(), self.rows):
+            for key in [k for k, each in every.items() if not each.is_of(thread)]:
+                del every[key]
 
 
 class Locations:
@@ -90,10 +123,14 @@ class Locations:
     def __init__(self, watch: GlobalWatch) -> None:
         self._watch = watch
         self._words: dict[tuple[int, int], _Location] = {}
-        self._fences: dict[int, dict[int, list[_Fence]]] = {}
+        self._fences: dict[int, dict[int, list[Fence]]] = {}
         """By group and agent, the latest last."""
-        self._seen: dict[tuple[int, int, int, bool], int] = {}
+        self._seen: dict[tuple[int, int, int, Scope], int] = {}
         """The version of a word that a group saw last."""
+        self._relaxed: dict[tuple[int, int], int] = {}
+        """By group and agent, the lanes with relaxed reads of what others published."""
+        self.narrow: dict[tuple[int, int], Narrow] = {}
+        """Scopes that were too small, by the two groups; the first of each."""
 
     def perform(
         self, thread: Thread, what: Role, addresses: Iterable[tuple[int, int]]
@@ -103,9 +140,10 @@ class Locations:
         It acquires before it publishes: an atomic operation reads first.
         """
         if what.fence:
-            self.fence(thread, what.cta)
+            self.fence(thread, what)
             return
-        publishes = what.releases or (what.publishes and thread.group in self._fences)
+        fenced = what.publishes and thread.group in self._fences
+        publishes = what.releases or fenced
         if not publishes and not self._words:
             return
         lanes: dict[int, int] = {}
@@ -113,100 +151,147 @@ class Locations:
             lanes[address] = lanes.get(address, 0) | 1 << lane
         for address, mask in lanes.items():
             some = thread._replace(lanes=mask)
-            if what.acquires:
-                self.acquire(some, address, what.cta)
+            if what.reads:
+                self.acquire(some, address, what)
+            if what.replaces and _key(address, thread.group) in self._words:
+                self._words[_key(address, thread.group)].forget(some)
             if publishes:
-                self.release(some, address, what.releases, what.cta)
+                self.release(some, address, what)
 
-    def fence(self, thread: Thread, cta: bool = False) -> None:
-        """Lanes execute a fence: what they publish later is what they know now."""
+    def fence(self, thread: Thread, what: Role) -> None:
+        """Lanes execute a fence: what they publish later is what they know now.
+
+        What they have read before by relaxed operations they know from now on.
+        """
+        key = thread.group, thread.agent
+        read = self._relaxed.get(key, 0) & thread.lanes
+        if read and what.acquires and what.scope >= Scope.GPU:
+            self._relaxed[key] &= ~read
+            self._stamp(thread._replace(lanes=read), True)
         epoch = thread.clocks.epoch(thread.agent)
         row = thread.clocks.release(thread.agent, thread.lanes)
+        if not what.releases:
+            return
         fences = self._fences.setdefault(thread.group, {})
         kept = fences.setdefault(thread.agent, [])
-        kept.append(_Fence(thread.lanes, epoch, row, cta))
+        kept.append(Fence(thread.lanes, epoch, row, what.scope))
         del kept[:-MOST_FENCES]
 
-    def release(
-        self, thread: Thread, address: int, itself: bool = False, cta: bool = False
-    ) -> None:
-        """Lanes write to a word: ``itself`` with ``.release``, or after a fence."""
-        if itself:
-            row: Clock | None = thread.clocks.release(thread.agent, thread.lanes)
+    def release(self, thread: Thread, address: int, what: Role) -> None:
+        """Lanes write to a word: by themselves with ``.release``, or after a fence."""
+        if what.releases:
+            row = thread.clocks.release(thread.agent, thread.lanes)
+            rows = {what.scope: row}
         else:
-            row, cta = self._fenced(thread, cta)
-        if row is None:
+            rows = self._fenced(thread, what.scope)
+        if not rows:
             return
         place = self._words.setdefault(_key(address, thread.group), _Location())
-        known = place.own.get(thread.group)
-        place.own[thread.group] = row if known is None else joined(known, row)
+        for scope, row in rows.items():
+            self._publish(thread, place, scope, row)
+
+    def _publish(
+        self, thread: Thread, place: _Location, scope: Scope, row: Clock
+    ) -> None:
+        place.add_own(thread, row, scope)
         everyone = self._watch.everyone
         if everyone is not None:
-            everyone.put(thread.group, row)
+            if scope >= Scope.GPU:
+                everyone.put(thread.group, row)
             if len(place.rows) < 3:  # they say only that others were here
-                place.add(thread.group, row, cta)
+                place.add(thread.group, row, scope, thread)
             return
-        place.add(thread.group, row, cta)
+        place.add(thread.group, row, scope, thread)
         if self._watch.informed(thread.group):
             # What a group has learned of others is published, too.
             for other, learned in self._watch.foreign(thread.group).rows.items():
-                place.add(other, learned, cta)
+                place.add(other, learned, scope, thread)
 
-    def _fenced(self, thread: Thread, cta: bool) -> tuple[Clock | None, bool]:
-        """What lanes knew at fences, their own or others that they know of.
+    def _fenced(self, thread: Thread, scope: Scope) -> dict[Scope, Clock]:
+        """What lanes knew at fences, their own or others that they know of, by scope.
 
         All threads may execute a fence before a barrier, and one of them the atomic
         operation after it.
         """
+        found: dict[Scope, Clock] = {}
         fences = self._fences.get(thread.group)
         if fences is None:
-            return None, cta
-        found: Clock | None = None
+            return found
         known = thread.clocks.row(thread.agent, thread.lanes)[0]
-        narrow = True
         for agent, several in fences.items():
-            covered = 0
+            covered = dict.fromkeys(Scope, 0)
             for each in reversed(several):  # a later one says at least as much
-                if each.lanes & ~covered == 0:
+                level = min(scope, each.scope)
+                if each.lanes & ~covered[level] == 0:
                     continue
                 own = agent == thread.agent and each.lanes & thread.lanes
                 if own or knows_lanes(known, agent, each.lanes, each.epoch):
-                    covered |= each.lanes
-                    found = each.row if found is None else joined(found, each.row)
-                    narrow = narrow and each.cta
-        return found, cta or narrow
+                    for narrower in Scope:
+                        if narrower <= level:
+                            covered[narrower] |= each.lanes
+                    before = found.get(level)
+                    row = each.row if before is None else joined(before, each.row)
+                    found[level] = row
+        return found
 
-    def acquire(self, thread: Thread, address: int, cta: bool = False) -> None:
+    def acquire(self, thread: Thread, address: int, what: Role) -> None:
         """Lanes read a word by a strong access."""
         name = _key(address, thread.group)
         place = self._words.get(name)
         if place is None:
             return
-        own = place.own.get(thread.group)
-        if own is not None:
-            thread.clocks.acquire(thread.agent, thread.lanes, own)
-        key = (*name, thread.group, cta)
+        self._acquire_own(thread, place, what.scope)
+        key = (*name, thread.group, what.scope)
         seen = self._seen.get(key, 0)
         if seen < place.version:
             self._seen[key] = place.version
-            self._learn(thread.group, place, seen, cta)
-        if self._watch.informed(thread.group) and thread.ledger is not None:
-            foreign = self._watch.foreign(thread.group)
-            if place.others(thread.group):
-                epoch = thread.clocks.epoch(thread.agent)
-                foreign.stamp(thread.agent, epoch, thread.lanes)
-            thread.ledger.knows(thread.group, foreign)
+            self._learn(thread, place, seen, what.scope)
+        if not self._watch.informed(thread.group):
+            return
+        if place.others(thread.group) and what.scope >= Scope.GPU:
+            self._stamp(thread, what.acquires)
+            if not what.acquires:
+                agent = thread.group, thread.agent
+                self._relaxed[agent] = self._relaxed.get(agent, 0) | thread.lanes
+        if thread.ledger is not None:
+            thread.ledger.knows(thread.group, self._watch.foreign(thread.group))
 
-    def _learn(self, group: int, place: _Location, seen: int, cta: bool) -> None:
+    def _stamp(self, thread: Thread, itself: bool) -> None:
+        """Lanes know what their group has learned; or those after a barrier do."""
+        epoch = thread.clocks.epoch(thread.agent)
+        foreign = self._watch.foreign(thread.group)
+        foreign.stamp(thread.agent, epoch, thread.lanes, itself)
+
+    def _acquire_own(self, thread: Thread, place: _Location, scope: Scope) -> None:
+        """Lanes learn what their own group has published."""
+        for (rank, given), message in place.own.get(thread.group, {}).items():
+            near = rank == thread.rank
+            if near or min(scope, given) >= Scope.CLUSTER:
+                thread.clocks.acquire(thread.agent, thread.lanes, message.row)
+            else:
+                self._too_narrow(thread, thread.group, given, message, scope)
+
+    def _learn(self, thread: Thread, place: _Location, seen: int, scope: Scope) -> None:
         """A group learns what others have published since it was here."""
-        for (other, narrow), (version, row) in place.rows.items():
-            # Both must say .cta before it is sure that the scope is too small.
-            if other == group or version <= seen or (narrow and cta):
+        group = thread.group
+        for (other, given), message in place.rows.items():
+            if other == group or message.version <= seen:
+                continue
+            if min(given, scope) < Scope.GPU:
+                self._too_narrow(thread, other, given, message, scope)
                 continue
             foreign = self._watch.foreign(group)
             self._watch.fenced[group] = 0
             if self._watch.everyone is None:
-                foreign.put(other, row)
+                foreign.put(other, message.row)
+
+    def _too_narrow(
+        self, thread: Thread, other: int, given: Scope, message: _Message, scope: Scope
+    ) -> None:
+        """Remember a pair of scopes that do not include each other's thread."""
+        needed = Scope.CLUSTER if other == thread.group else Scope.GPU
+        found = Narrow(message.by.site, given, thread.site, scope, needed)
+        self.narrow.setdefault((other, thread.group), found)
 
 
 def _key(address: int, group: int) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Cluster, Machine, Warp
 from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import Columns, Port, Step, Waited
-from fragmenta.units.tcgen05 import Commit, Product, Queued
+from fragmenta.units.tcgen05 import Commit, Covered, Product, Queued
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_moves import Move
 
@@ -65,7 +65,7 @@ class TensorObserver(Port):
         """The epoch, the mbarrier and the phase of commits, by agent and lane."""
         self._idle: dict[int, tuple[int, int]] = {}
         """By block: the warp and the lane that last committed no work."""
-        self._last: tuple[list[Queued] | None, Clock | None] = (None, None)
+        self._last: tuple[tuple[Warp, int, Covered] | None, Clock | None] = (None, None)
         """The work of the last commit, and its clock."""
         self._group: tuple[str, int] | None = None
         """The first ``.cta_group``, and where it is."""
@@ -238,7 +238,7 @@ class TensorObserver(Port):
         """
         warp, mbarrier, lane = step.warp, arrival.mbarrier, first(step.lanes)
         work, clock = self._last
-        if work is not arrival.covers:
+        if work != (warp, lane, arrival.covers):
             agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
             clock = self.order.publish(
                 warp.block.rank, warp.number, 1 << lane, warp.live
@@ -247,10 +247,10 @@ class TensorObserver(Port):
             mine[:, 1, agent] = self._next_period("tcgen05", warp)
             mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
             self.order.merge(clock, mine)
-            self._last = arrival.covers, clock
+            self._last = (warp, lane, arrival.covers), clock
             made = epoch, mbarrier, mbarrier.phase
             self._commits.setdefault((agent, lane), []).append(made)
-            if not arrival.covers:
+            if not arrival.covers.some:
                 self._idle[warp.block.rank] = warp.number, lane
         arrival.clock = clock
 

@@ -340,7 +340,7 @@ class TensorFragment(Fragment):
         width = self.container.bits
         flat = unpack_words(whole, width) if width < 8 else whole.view(f"u{width // 8}")
         flat = flat.reshape(prod(batch), -1)
-        index = self._index(self._address(address))
+        index = self.slots(address)
         values = np.broadcast_to(slots, (*batch, *self.shape)).reshape(prod(batch), -1)
         for copy in index:  # one, two, four or eight
             flat[:, copy] = values
@@ -375,7 +375,7 @@ class TensorFragment(Fragment):
         else:
             slots = np.ascontiguousarray(words).view(f"u{width // 8}")
         flat = slots.reshape(*batch, prod(slots.shape[len(batch) :]))
-        index = self._index(self._address(address))[copy]
+        index = self.slots(address)[copy]
         bits = flat.take(index, axis=-1, mode="wrap").reshape(*batch, *self.shape)
         whole = self.container.width == self.container.bits
         return bits if whole else self.container.extract(bits)
@@ -389,11 +389,20 @@ class TensorFragment(Fragment):
         True
         """
         used = np.zeros(prod(self._memory), bool)
-        for copy in self._index(self._address(address)):
+        for copy in self.slots(address):
             used[copy // self.elements] = True
         return used.reshape(self._memory)
 
     # ── indices ─────────────────────────────────────────────────────────────
+
+    def slots(self, address: int | TensorAddress = 0) -> Index:
+        """The container of each element in a flat image, one row for each copy.
+
+        >>> import fragmenta as fm
+        >>> fm.tcgen05("m128n16k16", a="f16", d="f32").d.slots(8)[0, 14:18]
+        array([ 22,  23, 520, 521])
+        """
+        return self._index(self._address(address))
 
     @cached_property
     def _windows(self) -> tuple[Window, ...]:

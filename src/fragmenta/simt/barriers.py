@@ -180,6 +180,8 @@ def _arrive(
         for index in (ROUNDED, EXACT, YES, VOTERS):
             state[index] = lanes.lift(0)
         state[PHASE] = state[PHASE] + 1
+        wakes = field(code, block, layout.BLOCK_WAKES, I32)
+        wakes[0] = wakes[0] + 1
     passed = warps.to_word(mine != state[PHASE]) & lanes
     passed = lanes if mode == "arrive" else passed
     flags[0] = flags[0] & ~passed

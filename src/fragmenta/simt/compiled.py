@@ -212,6 +212,7 @@ class Code:
         where = library.address
         self.grid = ctypes.CFUNCTYPE(None, *kinds)(where("grid"))
         self.turns = ctypes.CFUNCTYPE(None, *kinds)(where("turns"))
+        self.steps = ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int32)(where("steps"))
         self.reset = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(where("reset"))
 
     @property

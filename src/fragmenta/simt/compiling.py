@@ -16,6 +16,7 @@ from fragmenta.simt import (  # noqa: F401 - some only register handlers of opco
     layout,
     library,
     matrices,
+    turns,
     warps,
 )
 from fragmenta.simt.admitting import admit
@@ -26,9 +27,10 @@ from fragmenta.simt.emitter import FULL, PARTIAL, Writer
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import NOTHING, Probes
 from fragmenta.simt.program import JUMPS, CodeBlock, meets, program, stays
+from fragmenta.simt.synchronisation import synchronises
 from fragmenta.simt.synchronising import meet
 
-_SCHEDULER = (warps.CHOOSE, warps.TURNS, warps.GRID, warps.RESET)
+_SCHEDULER = (warps.CHOOSE, warps.TURNS, warps.GRID, warps.RESET, turns.STEPS)
 _HEAD = (
     ("counts", layout.BLOCK_COUNTS),
     ("constants", layout.BLOCK_CONSTANTS),
@@ -60,7 +62,7 @@ def make(
     measure: Callable[[int], None] = lambda _: None,
 ) -> Made:
     """Compile a kernel."""
-    parts = program(module, name)
+    parts = program(module, name, Mode(*mode).stepped)
     admit(module, [unit.function for unit in parts.units.values()])
     writer = Writer(parts, target, Mode(*mode), probes, measure)
     text, rest = write(writer)
@@ -241,12 +243,17 @@ def _block(writer: Writer, block: CodeBlock, version: str) -> None:
     last = instructions[block.stop - 1] if block.stop > block.start else None
     if last is not None and last.opcode in JUMPS:
         return
+    lanes = writer.mask if last is not None and last.guard is not None else ""
     writer.mask = "" if version == FULL else writer.active()
     if block.stop >= len(instructions) and not block.returns_here:
         end = Instruction("ret", (), (), None, last.line if last else 0, 0)
         ret(writer, end)
         return
-    writer.goto(block.number + 1)
+    kind = synchronises(last) if last is not None and writer.mode.stepped else 0
+    if kind:
+        writer.end_turn(kind, lanes)
+    else:
+        writer.goto(block.number + 1)
 
 
 def _count(writer: Writer, number: int) -> None:

@@ -689,6 +689,26 @@ class Writer:
             self._spend(number)
         self.line(f"br label %{FULL}{number}")
 
+    def end_turn(self, kind: int, lanes: str) -> None:
+        """All lanes of the block go on behind it, in the next turn of the warp.
+
+        ``kind`` is what the event was that it ends with.  If no lane of ``lanes`` took
+        part in it, the turn does not end.
+        """
+        after = self.block.number + 1
+        if lanes:
+            some, on = self.new_label(), self.new_label()
+            took = self.value(f"icmp ne i32 {lanes}, 0")
+            self.line(f"br i1 {took}, label %{some}, label %{on}")
+            self.label(on)
+            self.goto(after)
+            self.label(some)
+        goal = f"i32 {after}"
+        self.call(warps.DIVERGE, "ptr %warp", "i32 -1", goal, goal)
+        here = f"i32 {self.block.number}"
+        self.call(warps.YIELD, "ptr %warp", here, f"i32 {kind}")
+        self.line("br label %stop")
+
     def _spend(self, number: int) -> None:
         """Stop if the turn of the warp is over."""
         left = self.value("load i32, ptr %budget")

@@ -76,6 +76,8 @@ LEADER = 1036  #: i32: the lane that had the right of way last
 GRANT = 1040  #: i32: for how many code blocks the next one has it, less FIRST_GRANT
 STUCK = 1044  #: i32: lanes that waited since the host last looked
 ASKED = 1048  #: i32: lanes that tested an mbarrier since then, without success
+CUT_AT = 1052  #: i32: the code block whose event ended the last turn
+CUT_KIND = 1056  #: i32: what that event was: ACTS, POLLS, ISSUES, WAITS
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -220,6 +222,7 @@ BLOCK_RESET = 256  #: pointer to a function that a new block begins with; or 0
 BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if none is
 BLOCK_UNITS = 272  #: pointer to the state of the units; 0 if there is none
 BLOCK_PARTIAL = 280  #: pointer to the code for a part of the lanes of a warp
+BLOCK_WAKES = 288  #: i32: how often a barrier let warps go on, or threads ended
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
@@ -247,6 +250,60 @@ class Status(IntEnum):
     SPENT = 3
     """Its turn is over; it may be waiting for something in memory."""
     FAULT = 4
+    YIELDED = 5
+    """Its turn ended at a synchronising event; it can go on."""
+
+
+# ── the order of warps ──────────────────────────────────────────────────────
+#
+# The warps of a cluster are numbered through: rank * warps of a block + warp.
+
+ORDER_POLICY = 0  #: i32: which warp is next
+ORDER_BLOCKS = 4  #: i32: the blocks of the cluster
+ORDER_WARPS = 8  #: i32: the warps of each
+ORDER_LAST = 12  #: i32: the warp that had its turn last
+ORDER_MOVED = 16  #: i32: whether anything happened since all warps were tried
+ORDER_STATUS = 20  #: i32: why the turns ended
+ORDER_SEED = 24  #: i64: the state of random choices
+ORDER_WAKES = 32  #: pointer to an i64: how often something let waiting lanes go on
+ORDER_CHANGES = 40  #: pointer to an i64: how often something happened to wait for
+ORDER_GIVEN = 48  #: pointer to i32: the warps whose turns are given
+ORDER_GIVEN_COUNT = 56  #: i32: how many these are
+ORDER_GIVEN_NEXT = 60  #: i32: the first that has not had its turn
+ORDER_ASKS = 64  #: i32: whether to stop after the given turns
+ORDER_TRACED = 68  #: i32: turns in the trace
+ORDER_TRACE = 72  #: pointer to (i32 warp, i32 event) for each turn; see ``turns``
+ORDER_ROOM = 80  #: i32: turns that the trace has room for
+ORDER_PEERS = 128  #: 16 pointers to the blocks
+MOST_WARPS = 512
+"""The warps of a cluster: 16 blocks of 32."""
+ORDER_STATES = 256  #: i32 for each warp: READY, TRIED or GONE
+ORDER_ROLES = ORDER_STATES + 4 * MOST_WARPS  #: i32 for each: what its events were
+ORDER_DID = ORDER_ROLES + 4 * MOST_WARPS  #: i32 for each: the same, since it was spent
+ORDER_SPENDS = ORDER_DID + 4 * MOST_WARPS  #: i32 for each: turns without an event
+ORDER_BYTES = ORDER_SPENDS + 4 * MOST_WARPS
+
+TRIED, GONE = 1, 2
+"""A warp that could not go on since something happened; one that has ended."""
+ACTS, POLLS, ISSUES, WAITS, FENCES = 1, 2, 4, 8, 16
+"""Events: others may wait for it; it may be repeated in a loop; it issues a copy; it
+waits for copies; it only orders."""
+
+
+class Policy(IntEnum):
+    """Which of the warps that can go on is next."""
+
+    IN_STEPS = 0
+    """The one after the last, in a circle."""
+    OLDEST_WAITS = 1
+    """The one with the highest number."""
+    YOUNGEST_WAITS = 2
+    """The one with the lowest number."""
+    PRODUCER_WAITS = 3
+    """One that has issued no copy, if there is one."""
+    CONSUMER_WAITS = 4
+    """One that has issued copies or has not waited for any, if there is one."""
+    RANDOM = 5
 
 
 class Fault(IntEnum):

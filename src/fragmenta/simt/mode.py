@@ -16,6 +16,8 @@ class Mode(NamedTuple):
     """Whether asynchronous copies are done when a schedule says so, not at once."""
     defined: bool = False
     """Whether each register has shadow bits that say which of its bits are defined."""
+    stepped: bool = False
+    """Whether the turn of a warp ends at every synchronising event."""
 
 
 PLAIN = Mode()

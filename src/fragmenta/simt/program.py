@@ -26,6 +26,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.placement import Space, callees, named_in, place_shared, reachable
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
+from fragmenta.simt.synchronisation import synchronises
 
 MOST_LOCAL = 512 << 10
 """Bytes of local memory of a thread, as CUDA's programming guide has them."""
@@ -66,6 +67,10 @@ def stays(instruction: Instruction) -> bool:
 
 def _calls(instruction: Instruction) -> bool:
     return instruction.opcode == "call"
+
+
+def _calls_or_synchronises(instruction: Instruction) -> bool:
+    return _calls(instruction) or synchronises(instruction) != 0
 
 
 @dataclass(frozen=True)
@@ -174,8 +179,11 @@ def register_bytes(register: Register) -> int:
     return type_bytes(register.type) * LANES
 
 
-def program(module: Module, name: str) -> Program:
-    """Lay out a kernel and the functions it may call."""
+def program(module: Module, name: str, stepped: bool = False) -> Program:
+    """Lay out a kernel and the functions it may call.
+
+    If it is stepped, code blocks end at every synchronising event.
+    """
     kernel = module.functions[name]
     names = _reachable(module, kernel)
     recursive = _recursive(module, names)
@@ -194,7 +202,7 @@ def program(module: Module, name: str) -> Program:
     addresses = _addresses(module, kernel) | shared.module
     blocks: list[CodeBlock] = []
     for unit in units.values():
-        _cut(unit, blocks)
+        _cut(unit, blocks, stepped)
     size = -(-place // 64) * 64
     return Program(
         module, kernel, units, blocks, size, shared.end, local.size, addresses
@@ -397,10 +405,11 @@ def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
 # ── code blocks ─────────────────────────────────────────────────────────────
 
 
-def _cut(unit: PlacedFunction, blocks: list[CodeBlock]) -> None:
+def _cut(unit: PlacedFunction, blocks: list[CodeBlock], stepped: bool) -> None:
     """Cut a function into code blocks."""
     instructions = unit.function.instructions
-    cut = flow.blocks(unit.function, ends=_calls, alone=stays)
+    ends = _calls_or_synchronises if stepped else _calls
+    cut = flow.blocks(unit.function, ends=ends, alone=stays)
     pieces = [(each.start, each.end) for each in cut]
     # An empty last block: the end of a function is a return.
     for start, stop in (*pieces, (len(instructions), len(instructions))):

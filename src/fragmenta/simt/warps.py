@@ -195,6 +195,8 @@ def _leave(code: Code, warp: Raw, block: Raw, lanes: Value) -> None:
     before = all_lanes(code, at)
     put_lanes(code, at, select(to_lanes(lanes), before.lift(layout.EXITED), before))
     field(code, block, layout.BLOCK_PROGRESS, I32)[0] = lanes.lift(1)
+    wakes = field(code, block, layout.BLOCK_WAKES, I32)
+    wakes[0] = wakes[0] + 1
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
     with code.when((live[0] == 0) & (lanes != 0)):
         alive = field(code, block, layout.BLOCK_ALIVE, I32)
@@ -222,6 +224,13 @@ def _spent(code: Code, warp: Raw) -> None:
     field(code, warp, layout.STATUS, I32)[0] = turn[0].lift(Status.SPENT)
     stuck[0] = stuck[0] | waiting[0]
     waiting[0] = ran[0] = turn[0].lift(0)
+
+
+def _yield(code: Code, warp: Raw, at: Value, kind: Value) -> None:
+    """End the turn of the warp at an event; nothing else changes."""
+    field(code, warp, layout.STATUS, I32)[0] = at.lift(Status.YIELDED)
+    field(code, warp, layout.CUT_AT, I32)[0] = at
+    field(code, warp, layout.CUT_KIND, I32)[0] = kind
 
 
 def _fault(code: Code, warp: Raw, kind: Value, number: Value, lanes: Value) -> None:
@@ -485,6 +494,7 @@ DIVERGE = routine("diverge", _diverge, [P, I32, I32, I32], None)
 STAY = routine("stay", _stay, [P, I32, I32, I32], None)
 LEAVE = routine("leave", _leave, [P, P, I32], None)
 SPENT = routine("spent", _spent, [P], None)
+YIELD = routine("yield", _yield, [P, I32, I32], None)
 FAULT = routine("fault", _fault, [P, I32, I32, I32], None)
 TICK = routine("tick", _tick, [P], None)
 FRAME = routine("frame", _frame, [P, P, I64], None)

@@ -101,3 +101,4 @@ class Barrier(Record):
             for warp in block.warps:
                 self.entry(block.rank, warp.number).arrived = 0
         cluster.changes += 1
+        cluster.wakes += 1

@@ -68,8 +68,10 @@ class EventTable:
                 _write(event, Record(record), found)
 
     def know_form(self, number: int, form: int) -> None:
-        """Note where there is more about an event."""
-        self.records[number].view(np.int64)[layout.EVENT_FORM >> 3] = form
+        """Note where there is more about an event; the first note stays."""
+        place = self.records[number].view(np.int64)[layout.EVENT_FORM >> 3 :][:1]
+        if not place[0]:
+            place[0] = form
 
 
 def _write(event: Event, record: Record, found: Handler) -> None:

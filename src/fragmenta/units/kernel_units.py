@@ -18,6 +18,8 @@ from fragmenta.units.known_maps import KnownMaps
 
 if TYPE_CHECKING:
     from fragmenta.simt.wgmma_operands import Located
+    from fragmenta.units.tensor_forms import TensorForms
+    from fragmenta.units.tensor_ways import KnownMoves
     from fragmenta.units.wgmma_forms import Forms
 
 WATCHED = frozenset(
@@ -51,6 +53,20 @@ class Sized:
 
         return Forms(self._target, self._shared)
 
+    @once_property
+    def tensor_forms(self) -> TensorForms:
+        """The forms of the products of ``tcgen05``."""
+        from fragmenta.units.tensor_forms import TensorForms
+
+        return TensorForms(self._target)
+
+    @once_property
+    def tensor_moves(self) -> KnownMoves:
+        """The loads and stores of tensor memory."""
+        from fragmenta.units.tensor_ways import KnownMoves
+
+        return KnownMoves()
+
     def table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
         key = None if observed is None else frozenset(observed)
@@ -63,7 +79,7 @@ class Sized:
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""
-        self._known[event.number] = form
+        self._known.setdefault(event.number, form)
         for table in tuple(self._tables.values()):
             table.know_form(event.number, form)
 

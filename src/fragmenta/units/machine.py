@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,12 +30,13 @@ from fragmenta.units.event_table import EventTable
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import task_layout as tasks
+from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
-from fragmenta.units.schedule import EAGER, LAZY, Schedule
+from fragmenta.units.schedule import EAGER, LAZY, Given, Schedule
 from fragmenta.units.tasks import Pool
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from fragmenta.units.findings import Problems
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
+    from fragmenta.units.tensor_forms import TensorForms
+    from fragmenta.units.tensor_ways import KnownMoves
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
@@ -159,6 +163,9 @@ class Block(Record):
         """Loads (``ld``) and stores (``st``) of tensor memory in flight, by warp."""
         self.queues: dict[tuple[int, int], TensorQueue] = {}
         """What each thread issued to the Tensor Cores, by warp and lane."""
+        self.stores = np.zeros(len(self.warps), np.int32)
+        """Python's stores to tensor memory that each warp has not waited for."""
+        self._threads = aligned(len(self.warps) * 32 * tasks.QUEUE_RECORD)
         self.tensor: TensorMemory | None = None
         """Its tensor memory, once it has allocated some."""
         self._write_state()
@@ -172,6 +179,8 @@ class Block(Record):
             (fast.STATE_SHARED_SIZE, self.shared.size),
             (fast.STATE_BLOCK, self.context.address),
             (fast.STATE_WARPGROUPS, address(self._warpgroup_records)),
+            (fast.STATE_STORES, address(self.stores)),
+            (fast.STATE_THREADS, address(self._threads)),
             (fast.STATE_QUEUES, address(self._queues)),
             (fast.STATE_LANE_QUEUES, address(self._lane_groups)),
         ):
@@ -199,6 +208,11 @@ class Block(Record):
             self._bulk[number] = BulkQueue(self.cluster, memory)
         return self._bulk[number]
 
+    def thread_memory(self, warp: int, lane: int) -> NDArray[np.uint8]:
+        """The record of what a thread issued to the Tensor Cores."""
+        size = tasks.QUEUE_RECORD
+        return self._threads[(warp * 32 + lane) * size :][:size]
+
     def warpgroup_memory(self, number: int) -> NDArray[np.uint8]:
         """The record of a warpgroup."""
         size = fast.GROUP_BYTES
@@ -219,6 +233,7 @@ class Block(Record):
             each.reset()
         self._forget_groups()
         self.tensor = None
+        self.longs[fast.STATE_TENSOR >> 3] = 0
 
     def _forget_groups(self) -> None:
         # Work names the queue that it is in: without this it would not be freed.
@@ -227,7 +242,8 @@ class Block(Record):
         for bulk in self._bulk.values():
             vars(bulk).clear()
         self._bulk.clear()
-        self._queues[:] = self._lane_groups[:] = 0
+        self._queues[:] = self._lane_groups[:] = self._threads[:] = 0
+        self.stores[:] = 0
         for moves in self.moves.values():
             moves.clear()
         self.groups.clear()
@@ -306,6 +322,8 @@ class Cluster(Record):
     """How many events there were."""
     changes = Long(fast.CLUSTER_CHANGES)
     """A count of what happened that lanes may wait for."""
+    wakes = Long(fast.CLUSTER_WAKES)
+    """A count of what let waiting lanes go on."""
     impatient = Flag(fast.CLUSTER_IMPATIENT)
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
@@ -340,7 +358,7 @@ class Cluster(Record):
         """Write down where compiled code finds everything."""
         machine, functions = self.machine, self.port.functions
         kinds = {EAGER: fast.EAGER, LAZY: fast.LAZY}
-        schedule = kinds.get(str(self.schedule.given), fast.RANDOM)
+        schedule = kinds.get(str(self.schedule.work), fast.RANDOM)
         self.words[fast.CLUSTER_SCHEDULE >> 2] = schedule
         self.words[fast.CLUSTER_BLOCKS >> 2] = len(self.blocks)
         first = fast.CLUSTER_PEERS >> 3
@@ -364,6 +382,11 @@ class Cluster(Record):
         for each in self.contexts:
             each.point(layout.BLOCK_EVENT, entry)
 
+    @cached_property
+    def scratch(self) -> NDArray[np.uint8]:
+        """Memory for the operands of products of ``tcgen05``."""
+        return aligned(tensors.SCRATCH)
+
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
         self.number = number
@@ -372,7 +395,7 @@ class Cluster(Record):
         self.pool.begin()
         self.barrier.reset()
         self.requests.clear()
-        self._pending = self.changes = self.time = self.ended_blocks = 0
+        self._pending = self.changes = self.time = self.ended_blocks = self.wakes = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
@@ -398,6 +421,7 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
+        self.wakes += 1
         self._ordinal += 1
         work.ordinal = self._ordinal
         if self.machine.notes:
@@ -414,6 +438,7 @@ class Cluster(Record):
         self.in_flight.pop(work, None)
         self._pending = len(self.in_flight)
         self.changes += 1
+        self.wakes += 1
         self.port.done(work)
 
     def wanted(self, mbarrier: Mbarrier) -> None:
@@ -444,9 +469,15 @@ class Cluster(Record):
         found += self.pool.in_flight()
         return sorted([*self.in_flight, *found], key=_ordinal)
 
+    @property
+    def ordinal(self) -> int:
+        """How many pieces of work were put in flight, in all clusters so far."""
+        return self._ordinal
+
     def ended(self, context: Context) -> None:
         """All threads of a block have ended: its shared memory is out of bounds."""
         self.changes += 1
+        self.wakes += 1
         rank = self.contexts.index(context)
         self.ended_blocks |= 1 << rank
         tensor = self.blocks[rank].tensor
@@ -517,7 +548,7 @@ class Machine:
     """Whether fast paths carry out what they can."""
 
     def __init__(
-        self, launch: Launch, schedule: str | int, problems: Problems, strict: bool
+        self, launch: Launch, schedule: Given, problems: Problems, strict: bool
     ) -> None:
         self.launch, self.strict = launch, strict
         self.schedule = Schedule(schedule)
@@ -561,6 +592,16 @@ class Machine:
     def forms(self) -> Forms:
         """The forms of the products of ``wgmma``."""
         return self._sized.forms
+
+    @property
+    def tensor_forms(self) -> TensorForms:
+        """The forms of the products of ``tcgen05``."""
+        return self._sized.tensor_forms
+
+    @property
+    def tensor_moves(self) -> KnownMoves:
+        """The loads and stores of tensor memory."""
+        return self._sized.tensor_moves
 
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from fragmenta.shared.box_layouts import BoxLayout
 from fragmenta.shared.boxes import OUTSIDE, slice_bytes
 from fragmenta.shared.swizzles import pattern
 from fragmenta.shared.tensor_map import BYTES, TensorMap
@@ -56,6 +57,8 @@ def written(data: bytes, map: TensorMap) -> Record:
         (at.MAP_FILL, OUTSIDE if map.fill == "nan" else 0),
     ):
         made.words[place >> 2] = word
+    layout = BoxLayout.of(map)
+    made.longs[at.MAP_LAYOUT >> 3] = layout.number if layout is not None else 0
     made.longs[at.MAP_ADDRESS >> 3] = map.address
     made.longs[at.MAP_WIDTH >> 3] = map.sizes[0] * map.element.bytes
     for place, numbers, rest in (

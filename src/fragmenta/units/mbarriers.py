@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fragmenta.ptx import rules
+from fragmenta.ptx.ordering import Scope, scope, written_scope
 from fragmenta.simt.layout import (
     RANK_BITS,
     SHARED_SLOT,
@@ -61,6 +62,8 @@ class Mbarrier(Record):
     """Where the observer's clock of this phase is."""
     clock_last = Long(layout.MBARRIER_CLOCK_LAST)
     """The same of the last phase."""
+    remote = Flag(layout.MBARRIER_REMOTE)
+    """Whether threads of other blocks of the cluster have arrived at it."""
     _place = Word(layout.MBARRIER_PLACE)
     _counted = Word(layout.MBARRIER_WORK)
     _copier = Word(layout.MBARRIER_COPIER)
@@ -177,6 +180,7 @@ class Mbarrier(Record):
             self.pending = self.expected
             self.block.cluster.port.done(self)
             self.block.cluster.changes += 1
+            self.block.cluster.wakes += 1
             if self.expected == 0:
                 break
         self.write()
@@ -317,6 +321,9 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
                 f"an arrival with .noComplete would complete phase {found.phase} of "
                 f"{found}",
             )
+        if found.block is not warp.block:
+            found.remote = True
+            _check_arrival_scope(warp, event, members, found)
         if drops:
             found.expected -= arrivals
         warp.block.cluster.port.release(Step(warp, event, members), found)
@@ -324,6 +331,50 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         result.put(warp, members, token)
         warp.block.cluster.changes += 1
     return lanes
+
+
+def reaches(warp: Warp, event: Event, found: Mbarrier) -> bool:
+    """Whether the scope of an arrival includes the block of the mbarrier.
+
+    Shipped kernels arrive at other blocks without a scope, which means ``.cta``, so
+    that only a scope that is written down is too small.
+    """
+    return found.block is warp.block or written_scope(event.words) is not Scope.CTA
+
+
+def _check_arrival_scope(warp: Warp, event: Event, lanes: int, found: Mbarrier) -> None:
+    """Report an arrival that hands nothing over to the block of the mbarrier."""
+    narrow = not reaches(warp, event, found)
+    strict = warp.block.cluster.machine.strict
+    if scope(event.words) >= Scope.CLUSTER or not (narrow or strict):
+        return
+    given = "has the scope .cta" if narrow else "names no scope, which means .cta,"
+    warp.report(
+        rules.MBARRIER,
+        event,
+        lanes,
+        f"{event.mnemonic} {given} and arrives at {found} of block "
+        f"{found.block.rank} of the cluster: what block {warp.block.rank} did before "
+        "is not ordered before what that block does after its wait",
+        "" if narrow else rules.WARNING,
+        repair="Write .release.cluster here, and .acquire.cluster at the wait.",
+    )
+
+
+def _check_wait_scope(warp: Warp, event: Event, lanes: int, found: Mbarrier) -> None:
+    """Report a wait that takes nothing over from other blocks that arrive."""
+    if not found.remote or written_scope(event.words) is not Scope.CTA:
+        return
+    warp.report(
+        rules.MBARRIER,
+        event,
+        lanes,
+        f"{event.mnemonic} has the scope .cta and waits for {found}, at which threads "
+        "of other blocks of the cluster arrive: what they did before is not ordered "
+        "before what comes after this wait",
+        rules.WARNING,
+        repair="Write .acquire.cluster here, and .release.cluster at the arrivals.",
+    )
 
 
 def possible(
@@ -412,6 +463,7 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             answer.put(warp, members, int(over))
             passed |= members
         if over:
+            _check_wait_scope(warp, event, members, found)
             found.waits(warp.number, None)
             step = Step(warp, event, members)
             cluster.port.acquire(step, Waited("mbarrier", wanted, found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fragmenta.ptx.ordering import Role
+from fragmenta.ptx.ordering import Role, Scope
 from fragmenta.simt import layout
 from fragmenta.units.events import Event, carries_out, first, numbers
 from fragmenta.units.machine import Warp
@@ -26,7 +26,7 @@ def location(warp: Warp, event: Event, lanes: int) -> int:
         every = at.lanes(warp).tolist()
         places = [(lane, every[lane] + window) for lane in numbers(lanes)]
     warp.block.cluster.port.access(Step(warp, event, lanes), role, places)
-    if role.acquires:
+    if role.reads:
         left = layout.BUDGET >> 2
         warp.words[left] = min(int(warp.words[left]), PATIENCE)
     return lanes
@@ -35,6 +35,8 @@ def location(warp: Warp, event: Event, lanes: int) -> int:
 @lru_cache(maxsize=256)
 def _meaning(words: tuple[str, ...]) -> tuple[Role, int]:
     """The role of an access, and what is added to its addresses."""
-    *flags, generic = words[1:]
-    role = Role(*(each == "1" for each in flags))
+    *flags, scope, generic = words[1:]
+    fence, publishes, releases, reads, acquires, replaces = (e == "1" for e in flags)
+    kind = Scope(int(scope))
+    role = Role(fence, publishes, releases, reads, acquires, replaces, kind)
     return role, 0 if generic else layout.SHARED_WINDOW

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class _Routines(NamedTuple):
     """The machine code that finishes tasks, and that reads their sources."""
 
-    finish: Callable[[int, int], None]
+    finish: Callable[[int, int], int]
     take: Callable[[int, int, int], None]
 
 
@@ -38,15 +38,22 @@ def _routines() -> _Routines:
 
     code, pointer = event_table.code(), ctypes.c_void_p
     return _Routines(
-        code.function(tasks.FINISH, pointer, pointer),
-        code.function(tasks.TAKE, pointer, pointer, pointer),
+        code.function(tasks.FINISH, pointer, pointer, returns=ctypes.c_int32),
+        code.function(tasks.TAKE, pointer, pointer, pointer, returns=None),
     )
 
 
-class _Entry(Record):
+class Entry(Record):
     """The record of a task."""
 
     state = Word(at.TASK_STATE)
+    kind = Word(at.TASK_KIND)
+    flags = Word(at.TASK_FLAGS)
+    event = Long(at.TASK_EVENT)
+    form = Long(at.TASK_FORM)
+    rank = Word(at.TASK_RANK)
+    number = Word(at.TASK_NUMBER)
+    arrivals = Word(at.TASK_ARRIVALS)
     ordinal = Long(at.TASK_ORDINAL)
     signals = Word(at.TASK_SIGNALS)
     mbarrier = Word(at.TASK_MBARRIER)
@@ -57,6 +64,10 @@ class _Entry(Record):
     shared = Word(at.TASK_SHARED)
     lines = Word(at.TASK_LINES)
     pitch = Word(at.TASK_PITCH)
+
+
+UNBLOCK: dict[int, Callable[[Cluster, Entry], None]] = {}
+"""What Python does with a task that machine code cannot finish, by its kind."""
 
 
 class Pool(Record):
@@ -70,10 +81,11 @@ class Pool(Record):
     _taken = Word(at.POOL_TAKEN)
     _used = Long(at.POOL_USED)
     _arena = Long(at.POOL_ARENA)
+    _blocked = Word(at.POOL_BLOCKED)
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(aligned(at.POOL_TASKS if cluster.alone else at.POOL_BYTES))
-        self._cluster = cluster.address
+        self._cluster, self._owner = cluster.address, cluster
         self._image_memory = aligned(0 if cluster.alone else at.ARENA_BYTES)
         self._records = self.raw[at.POOL_TASKS :].reshape(-1, at.TASK_RECORD)
         self._arena = address_of(self._image_memory)
@@ -96,10 +108,10 @@ class Pool(Record):
         if self.count:  # the last one failed
             self._empty()
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self) -> Iterator[Entry]:
         now = self._first
         while now >= 0:
-            entry = _Entry(self._records[now])
+            entry = Entry(self._records[now])
             now = entry.next
             yield entry
 
@@ -127,12 +139,32 @@ class Pool(Record):
             if each.queue == queue and each.group < bound
         ]
 
-    def finish(self, entry: _Entry) -> None:
+    def issued(self, thread: int) -> list[Task]:
+        """Products and commits of a thread, whose record is at this address."""
+        found = self._entries() if self.count else ()
+        return [
+            Task(self, each)
+            for each in found
+            if each.queue == thread or (each.kind == at.COMMIT and each.form == thread)
+        ]
+
+    def stores(self, rank: int, warp: int) -> list[Task]:
+        """Stores of a warp to tensor memory."""
+        found = self._entries() if self.count else ()
+        return [
+            Task(self, each)
+            for each in found
+            if each.kind == at.CELLS and (each.rank, each.number) == (rank, warp)
+        ]
+
+    def finish(self, entry: Entry) -> None:
         """Do what is left of a task."""
-        _routines().finish(self._cluster, entry.address)
+        while _routines().finish(self._cluster, entry.address):
+            blocked = Entry(self._records[self._blocked])
+            UNBLOCK[blocked.kind](self._owner, blocked)
         self.images.pop(entry.ordinal, None)
 
-    def take(self, entry: _Entry) -> None:
+    def take(self, entry: Entry) -> None:
         """Read the source of a task, if that was not done before."""
         size = entry.shared % at.PATTERN + entry.lines * entry.pitch
         made = self.images.setdefault(entry.ordinal, aligned(size))
@@ -142,7 +174,7 @@ class Pool(Record):
 class Task(Work):
     """A copy in flight that machine code issued."""
 
-    def __init__(self, pool: Pool, entry: _Entry) -> None:
+    def __init__(self, pool: Pool, entry: Entry) -> None:
         super().__init__(-1)
         self._pool, self._entry = pool, entry
         self.ordinal, self.group = entry.ordinal, entry.group

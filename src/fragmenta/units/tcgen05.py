@@ -7,10 +7,11 @@ signalled.  Their operands are read when they are done, not when they are issued
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,16 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
 from fragmenta.ptx.rules import Rule
 from fragmenta.registers.tensor_fragment import TensorAddress
+from fragmenta.simt.compiled import address_of
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.simt.naming import counted
 from fragmenta.units.copy_groups import Arrival
-from fragmenta.units.events import Event, Operand, carries_out, numbers
+from fragmenta.units.events import Event, Operand, carries_out, first, numbers
+from fragmenta.units.fast import layout
+from fragmenta.units.fast import task_layout as tasks
+from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Thread, Warp
+from fragmenta.units.machine import Cluster, Thread, Warp
 from fragmenta.units.mbarriers import (
     Mbarrier,
     find,
@@ -35,7 +40,10 @@ from fragmenta.units.mbarriers import (
     shared_address,
 )
 from fragmenta.units.port import Step
+from fragmenta.units.records import Flag, Record, Word
+from fragmenta.units.tasks import UNBLOCK, Entry
 from fragmenta.units.tcgen05_sources import sources
+from fragmenta.units.tensor_forms import Key, TensorForm, TensorProduct, multiply
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 from fragmenta.units.tmem_operands import (
     check_cells,
@@ -51,27 +59,65 @@ IN_TENSOR_MEMORY = ("d", "metadata", "scale_a", "scale_b")
 """Operands that are always addresses in tensor memory."""
 
 
-class Queue:
-    """What one thread has issued."""
+class Queue(Record):
+    """What one thread has issued.
 
-    def __init__(self) -> None:
-        self.waiting: deque[Queued] = deque()
-        """Work that is not done, the oldest first."""
-        self.uncommitted: list[Queued] = []
-        """Work that no commit covers yet."""
-        self.commits: list[Commit] = []
-        """Commits whose mbarriers are not signalled yet, the oldest first."""
+    ``waiting`` and ``commits`` are Python's.  What machine code issued is in the pool
+    of tasks, and older: machine code issues nothing while Python's work is in flight.
+    """
+
+    uncommitted = Flag(tasks.QUEUE_THERE)
+    """Whether there is work that no commit covers yet."""
+    _python = Word(tasks.QUEUE_WORK)
+
+    def __init__(self, warp: Warp, lane: int) -> None:
+        super().__init__(warp.block.thread_memory(warp.number, lane))
+        self._pool = warp.block.cluster.pool
+        self._waiting: deque[Queued] = deque()
+        self._commits: list[Commit] = []
 
     def run_before(self, last: Queued) -> None:
         """Finish all work before a piece of work, and take that from the queue."""
-        while self.waiting[0] is not last:
-            self.waiting[0].finish()
-        self.waiting.popleft()
+        for each in self._pool.issued(self.address):
+            each.finish()
+        while self._waiting[0] is not last:
+            self._waiting[0].finish()
+        self._waiting.popleft()
+        self._count()
+
+    def before(self) -> list[Work]:
+        """What a commit waits for; earlier commits of the thread signal before it."""
+        self._commits = [each for each in self._commits if not each.done]
+        tasks_ = self._pool.issued(self.address)
+        return [*tasks_, *self._commits, *self._waiting]
+
+    def add(self, work: Queued) -> None:
+        """Add a product or a copy."""
+        self._waiting.append(work)
+        self.uncommitted = True
+        self._count()
+
+    def commit(self, some: list[Commit]) -> None:
+        """Add commits."""
+        self._commits += some
+        self.uncommitted = False
+        self._count()
+
+    def committed(self) -> None:
+        """A commit has signalled."""
+        self._commits = [each for each in self._commits if not each.done]
+        self._count()
+
+    def _count(self) -> None:
+        self._python = len(self._waiting) + len(self._commits)
 
 
 def queue(warp: Warp, lane: int) -> Queue:
     """The queue of a thread."""
-    return warp.block.queues.setdefault((warp.number, lane), Queue())
+    found = warp.block.queues.get((warp.number, lane))
+    if found is None:
+        found = warp.block.queues[warp.number, lane] = Queue(warp, lane)
+    return found
 
 
 class Queued(Work):
@@ -84,19 +130,22 @@ class Queued(Work):
         self.thread, self.event, self.hides = Thread(warp, lane), event, False
         self.cluster, self.queue = warp.block.cluster, queue(warp, lane)
         self.blocks = pair(warp, event, 1 << lane)
-        for each in self.blocks:
-            if each.ended:
-                raise self.stop(
-                    rules.SHARED_RACE,
-                    f"{event.mnemonic} reaches into block {each.rank} of the cluster, "
-                    "whose threads have all ended",
-                )
         self.threads = 1
         """How many lanes issued work with this instruction at once."""
         self.reads: list[Cells] = []
         self.writes: list[Cells] = []
         self.sources: list[Range] = []
         """The shared memory that it reads."""
+
+    def check_blocks(self) -> None:
+        """Refuse work in a block whose threads have ended."""
+        for each in self.blocks:
+            if each.ended:
+                raise self.stop(
+                    rules.SHARED_RACE,
+                    f"{self.event.mnemonic} reaches into block {each.rank} of the "
+                    "cluster, whose threads have all ended",
+                )
 
     def poison(self) -> None:
         """Hide what it will write."""
@@ -167,14 +216,30 @@ class Product(Queued):
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         super().__init__(warp, event, lane)
+        self.check_blocks()
         given = operands(event, warp, lane)
+        self.idesc = given.pop("idesc")
         try:
-            self.op = complete(event.mnemonic, given.pop("idesc"))
+            self.op = complete(event.mnemonic, self.idesc)
         except Error as error:
             raise self.stop(rules.BAD_DESCRIPTOR, str(error)) from error
         check_target(warp, event, 1 << lane, self.op)
         self.given = given
         self.places()
+
+    @classmethod
+    def issued(
+        cls, warp: Warp, event: Event, lane: int, op: Op, given: dict[str, Any]
+    ) -> Product:
+        """A product that machine code issued."""
+        made = cls.__new__(cls)
+        Queued.__init__(made, warp, event, lane)
+        made.op, made.given, made.exact = op, given, True
+        made.places()
+        return made
+
+    exact = False
+    """Whether machine code could not compute it."""
 
     def places(self) -> None:
         """Find the cells that it reads and writes."""
@@ -200,7 +265,11 @@ class Product(Queued):
                 self.read_shared(name.upper(), self.given[name])
 
     def compute(self) -> None:
-        """Compute D = A B + D."""
+        """Compute D = A B + D, in machine code if that is possible."""
+        fast = self.cluster.machine.fast and not self.exact
+        record = self._record() if fast else None
+        if record is not None and multiply()(record.address) == tensors.DONE:
+            return
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
@@ -208,6 +277,57 @@ class Product(Queued):
             self.op, self.images(), a, b, smem=self.shared(), target=target, **given
         )
         self.put(found)
+
+    def form(self) -> TensorForm | None:
+        """The form of the instruction; None if it has operands that forms have not."""
+        rest = self.given.keys() - {"d", "a", "b", "enable_input_d", *SCALES}
+        if rest - {"disable_output_lane"} or any(self.given.get(each) for each in rest):
+            return None
+        of = {
+            name: TensorAddress.of(self.given[name])
+            for name in ("d", *SCALES)
+            if name in self.given
+        }
+        if isinstance(self.given["a"], TensorAddress):
+            of["a"] = self.given["a"]
+        lanes = tuple(of[name].lane if name in of else None for name in _ORDER)
+        return self.cluster.machine.tensor_forms.of(Key(self.op, self.idesc, lanes))
+
+    def make_known(self) -> None:
+        """Let fast paths find the form and the descriptors."""
+        form, machine = self.form(), self.cluster.machine
+        if form is not None and form.able:
+            machine.know_form(self.event, form.address)
+            for number, name in enumerate(_ORDER):
+                _place(form, number, self.given.get(name))
+
+    def _record(self) -> TensorProduct | None:
+        """The product as machine code takes it; None if it does not compute it."""
+        form = self.form()
+        if form is None or not form.able:
+            return None
+        warp, event = self.thread.warp, self.event
+        tensors_ = [memory(warp, event, each).address for each in self.blocks]
+        shared = [address_of(each.shared) for each in self.blocks]
+        places = [_place(form, n, self.given.get(e)) for n, e in enumerate(_ORDER)]
+        return TensorProduct(
+            form, places, self.given["enable_input_d"], tensors_, shared
+        )
+
+
+SCALES = ("scale_a", "scale_b")
+_ORDER = ("a", "b", "d", *SCALES)
+"""Operands in the order of their parts in a form."""
+
+
+def _place(form: TensorForm, number: int, given: int | TensorAddress | None) -> int:
+    """The column of an operand in tensor memory, or the address of its source."""
+    if given is None:
+        return 0
+    if form.key.lanes[number] is not None:
+        return TensorAddress.of(given).column
+    assert not isinstance(given, TensorAddress)  # or it had a lane
+    return form.source(number, given).address
 
 
 @lru_cache(maxsize=1024)
@@ -254,7 +374,9 @@ def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
 def mma(warp: Warp, event: Event, lanes: int) -> int:
     """Issue a product for each lane; usually there is one."""
     for lane in numbers(lanes):
-        issue(Product(warp, event, lane), lanes)
+        product = Product(warp, event, lane)
+        product.make_known()
+        issue(product, lanes)
     return lanes
 
 
@@ -263,13 +385,21 @@ def issue(task: Queued, lanes: int) -> None:
     warp, lane = task.thread
     task.threads = lanes.bit_count()
     check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
-    task.queue.waiting.append(task)
-    task.queue.uncommitted.append(task)
+    task.queue.add(task)
     task.cluster.port.issue(Step(warp, task.event, 1 << lane), task)
     task.cluster.start(task)
 
 
 # ── commit ──────────────────────────────────────────────────────────────────
+
+
+class Covered(NamedTuple):
+    """The work that commits of one instruction cover."""
+
+    some: bool
+    """Whether there is any."""
+    time: int
+    """The number of the event."""
 
 
 class Commit(Arrival):
@@ -284,16 +414,18 @@ class Commit(Arrival):
         lane: int,
         mbarrier: Mbarrier,
         before: Sequence[Work],
-        covers: list[Queued],
+        covers: Covered,
     ) -> None:
         super().__init__(event.site, Thread(warp, lane), mbarrier, 1, before)
         self.event, self.covers = event, covers
+        self.queue = queue(warp, lane)
 
     def signal(self) -> None:
         """Arrive, unless no arrival is pending; that is reported."""
         warp, lane = self.thread
         self.count = possible(warp, self.event, 1 << lane, self.mbarrier, 1)
         super().signal()
+        self.queue.committed()
 
 
 @carries_out("tcgen05.commit")
@@ -304,12 +436,9 @@ def commit(warp: Warp, event: Event, lanes: int) -> int:
     _check_arrivals(warp, event, lanes, mbarriers)
     for lane, found in mbarriers.items():
         mine = queue(warp, lane)
-        # Earlier commits of the thread signal before this one.
-        mine.commits = [each for each in mine.commits if not each.done]
-        before, covers = [*mine.commits, *mine.waiting], mine.uncommitted
-        mine.uncommitted = []
+        before, covers = mine.before(), Covered(mine.uncommitted, cluster.time)
         arrivals = [Commit(warp, event, lane, m, before, covers) for m in found]
-        mine.commits += arrivals
+        mine.commit(arrivals)
         for each in arrivals:
             cluster.port.issue(Step(warp, event, 1 << lane), each)
         for each in arrivals:
@@ -346,6 +475,48 @@ def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:
         offset = place & (1 << RANK_BITS) - 1
         goals = [rank << RANK_BITS | offset for rank in ranks(mask[0] & 0xFFFFFFFF)]
     return [find(warp, event, each, 1 << lane) for each in goals]
+
+
+# ── tasks of machine code ───────────────────────────────────────────────────
+
+
+def _issuer(cluster: Cluster, entry: Entry) -> tuple[Warp, int, Event]:
+    """The warp, the lane and the instruction that issued a task."""
+    warp = cluster.blocks[entry.rank].warps[entry.number]
+    number = ctypes.c_int32.from_address(entry.event + layout.EVENT_NUMBER).value
+    return warp, first(entry.lanes & 0xFFFFFFFF), cluster.machine.events[number]
+
+
+def _compute(cluster: Cluster, entry: Entry) -> None:
+    """Compute a product that machine code cannot compute."""
+    warp, lane, event = _issuer(cluster, entry)
+    record = Record(entry.raw[tasks.TASK_TENSOR :])
+    form = cluster.machine.tensor_forms.by_address[
+        int(record.longs[tensors.PRODUCT_FORM >> 3])
+    ]
+    given: dict[str, Any] = {}
+    for number, (name, own) in enumerate(zip(_ORDER, form.key.lanes, strict=True)):
+        place = int(record.longs[(tensors.PRODUCT_PLACES >> 3) + number])
+        if own is not None:
+            given[name] = TensorAddress(own, place)
+        elif name in ("a", "b"):
+            given[name] = form.word(number, place)
+    given["enable_input_d"] = int(record.longs[tensors.PRODUCT_ENABLE >> 3])
+    product = Product.issued(warp, event, lane, form.key.op, given)
+    product.write()
+    entry.flags |= tasks.COMPUTED
+
+
+def _signal(cluster: Cluster, entry: Entry) -> None:
+    """Report a commit that makes an arrival too many."""
+    warp, lane, event = _issuer(cluster, entry)
+    for rank in ranks(entry.signals):
+        mbarrier = cluster.blocks[rank].mbarriers[entry.mbarrier]
+        entry.arrivals = possible(warp, event, 1 << lane, mbarrier, entry.arrivals)
+
+
+UNBLOCK[tasks.PRODUCT] = _compute
+UNBLOCK[tasks.COMMIT] = _signal
 
 
 # ── fences ──────────────────────────────────────────────────────────────────

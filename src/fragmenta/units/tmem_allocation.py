@@ -13,6 +13,7 @@ from fragmenta.errors import Error
 from fragmenta.ptx import rules
 from fragmenta.simt.layout import RANK_BITS, SHARED_START, Fault
 from fragmenta.units.events import Event, carries_out, first
+from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.machine import Block, Warp
 from fragmenta.units.mbarriers import shared_address
@@ -40,7 +41,9 @@ class Request(NamedTuple):
 def _memory(block: Block) -> TensorMemory:
     """The tensor memory of a block; it is made at the first allocation."""
     if block.tensor is None:
-        block.tensor = TensorMemory(late=not block.cluster.schedule.eager)
+        cluster = block.cluster
+        block.tensor = TensorMemory(not cluster.schedule.eager, cluster.scratch)
+        block.longs[fast.STATE_TENSOR >> 3] = block.tensor.address
     return block.tensor
 
 
@@ -91,7 +94,7 @@ def _take(
 ) -> int | None:
     """Columns in all of some blocks, at the same address; None if there is no room."""
     try:
-        found = {_memory(each).allocator.allocate(columns) for each in blocks}
+        found = {_memory(each).allocate(columns) for each in blocks}
     except Error as error:
         raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
     if len(found) > 1:
@@ -154,13 +157,13 @@ def dealloc(warp: Warp, event: Event, lanes: int) -> int:
     of = memory(warp, event)
     pair(warp, event, lanes)
     try:
-        of.allocator.free(address, columns)
+        of.free(address, columns)
     except Error as error:
         raise Stop(rules.TENSOR_MEMORY, event.site, warp, lanes, str(error)) from error
-    of.takers.pop(address, None)
     cluster = warp.block.cluster
     cluster.port.change(Step(warp, event, lanes), Columns(address, columns))
     cluster.changes += 1
+    cluster.wakes += 1
     return lanes
 
 

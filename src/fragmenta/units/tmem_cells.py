@@ -17,9 +17,12 @@ from fragmenta.arrays.once import once_of
 from fragmenta.ptx import rules
 from fragmenta.registers.layout import Index
 from fragmenta.registers.tensor_fragment import COLUMNS, LANES
+from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.simt.layout import POISON
 from fragmenta.tensor_memory.allocator import Allocator
+from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.findings import Finding
+from fragmenta.units.records import Flag, Record, Word
 
 if TYPE_CHECKING:
     from fragmenta.units.machine import Block, Warp
@@ -56,13 +59,19 @@ def _lanes(lanes: tuple[int, ...]) -> Lanes:
     return np.array(lanes)
 
 
-class TensorMemory:
+class TensorMemory(Record):
     """The tensor memory of a block.
 
-    ``image`` is what the memory holds, 128 lanes of 512 words.
+    ``image`` is what the memory holds, 128 lanes of 512 words.  ``scratch`` is where
+    machine code puts operands of products.
     """
 
-    def __init__(self, late: bool) -> None:
+    late = Flag(at.TENSOR_LATE)
+    """Whether work may be in flight."""
+    _storing = Word(at.TENSOR_STORING)
+
+    def __init__(self, late: bool, scratch: NDArray[np.uint8]) -> None:
+        super().__init__(aligned(at.TENSOR_BYTES))
         self.image = np.full((LANES, COLUMNS), POISON, np.uint32)
         self.flat = self.image.reshape(-1)
         self.allocator = Allocator()
@@ -71,17 +80,32 @@ class TensorMemory:
         self.waiting: dict[int, int] = {}
         """How many columns warps wait for, by their number."""
         self.late = late
-        self._stores = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
-        self._queued = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
-        self._storing = 0
-
-    @property
-    def allocated(self) -> NDArray[np.bool_]:
+        self._stores = np.zeros((LANES, COLUMNS) if late else 1, np.uint16)
+        self._queued = np.zeros((LANES, COLUMNS) if late else 1, np.uint16)
+        self.allocated = np.zeros(COLUMNS, bool)
         """Which columns are allocated."""
-        found = np.zeros(COLUMNS, bool)
-        for first, columns in self.allocator.blocks.items():
-            found[first : first + columns] = True
+        self._scratch = scratch
+        for offset, memory in (
+            (at.TENSOR_IMAGE, self.image),
+            (at.TENSOR_STORES, self._stores),
+            (at.TENSOR_QUEUED, self._queued),
+            (at.TENSOR_ALLOCATED, self.allocated),
+            (at.TENSOR_SCRATCH, scratch),
+        ):
+            self.longs[offset >> 3] = address_of(memory)
+
+    def allocate(self, columns: int) -> int | None:
+        """The first of some columns that are taken; None if there is no room."""
+        found = self.allocator.allocate(columns)
+        if found is not None:
+            self.allocated[found : found + columns] = True
         return found
+
+    def free(self, address: int, columns: int) -> None:
+        """Give columns back."""
+        self.allocator.free(address, columns)
+        self.allocated[address : address + columns] = False
+        self.takers.pop(address, None)
 
     # ── what is hidden ──────────────────────────────────────────────────────
 

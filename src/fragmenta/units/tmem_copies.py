@@ -30,6 +30,7 @@ class Fill(Queued):
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         super().__init__(warp, event, lane)
+        self.check_blocks()
         self.op = named_op(event.mnemonic)
         address, self.descriptor = (each.value(warp, lane) for each in event.operands)
         self.at = TensorAddress.decode(address)

@@ -10,9 +10,6 @@ that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,45 +17,20 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import effect
-from fragmenta.registers.layout import Index
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.tensor_memory.moves import reduce
-from fragmenta.tensor_memory.reaching import WARPS, reached
+from fragmenta.tensor_memory.reaching import WARPS
 from fragmenta.units.events import Event, Operand, carries_out, numbers
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
+from fragmenta.units.tensor_ways import Way, way
 from fragmenta.units.tmem_cells import Cells
 from fragmenta.units.tmem_operands import check_cells, memory, named_op
 from fragmenta.units.wgmma_forms import Registers
 from fragmenta.units.work import Work
 
 ALL = 0xFFFFFFFF
-
-
-class Way(NamedTuple):
-    """Where a load or store goes in tensor memory."""
-
-    numbers: Index
-    """The number of each cell in an image: (registers, lanes, elements)."""
-    cells: tuple[tuple[tuple[int, ...], int, int], ...]
-    """For each access: the lanes, the first column, and how many columns."""
-
-
-@lru_cache(maxsize=512)
-def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
-    """The cells of an instruction; ``warp`` is the number in the warpgroup."""
-    found = reached(op, address, warp=warp, imm=imm)
-    halves = (found.lane, found.column)
-    parts = [halves]
-    if imm is not None:  # the second access belongs to the second half of the warp
-        parts = [tuple(each[i : i + 16] for each in halves) for i in (0, 16)]  # type: ignore[misc]
-    cells = []
-    for lane, column in parts:
-        lanes = tuple(np.unique(lane).tolist())
-        first, last = int(column.min()), int(column.max())
-        cells.append((lanes, first, last + 1 - first))
-    every = np.ascontiguousarray(found.flat.swapaxes(0, 1))
-    return Way(every, tuple(cells))
 
 
 class Move(Work):
@@ -203,6 +175,7 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     check_cells(warp, event, lanes, task.cells)
     kind = task.effect.kind
     block.moves.setdefault((kind, warp.number), []).append(task)
+    block.stores[warp.number] += kind == "st"
     cluster.port.issue(Step(warp, event, lanes), task)
     if kind == "ld":
         task.started = True
@@ -220,6 +193,8 @@ def load(warp: Warp, event: Event, lanes: int) -> int:
     reduced = rest.pop(0) if op.values.get("red") else None
     to = _way(warp, event, lanes, op, rest[0], rest[1:])
     results = _registers(warp, event, result)
+    if reduced is None:
+        _know(warp, event, op, rest[0], rest[1:], result)
     return _start(warp, event, lanes, Load(warp, event, op, to, results, reduced))
 
 
@@ -231,7 +206,31 @@ def store(warp: Warp, event: Event, lanes: int) -> int:
     to = _way(warp, event, lanes, op, address, rest)
     words = np.zeros(to.numbers.shape[:2], np.uint32)
     _given(warp, event, source, words)
+    _know(warp, event, op, address, rest, source)
     return _start(warp, event, lanes, Store(warp, event, op, to, words))
+
+
+def _know(
+    warp: Warp,
+    event: Event,
+    op: Op,
+    address: Operand,
+    rest: list[Operand],
+    registers: Operand,
+) -> None:
+    """Let fast paths find the cells of a load or a store of this warp."""
+    items = registers.items if registers.kind == "v" else (registers,)
+    machine = warp.block.cluster.machine
+    if any(each.kind != "r" for each in items) or any(e.kind != "i" for e in rest):
+        return
+    imm = rest[0].value(warp, 0) if rest else None
+    at = TensorAddress.decode(int(address.lanes(warp)[0]))
+    known = machine.tensor_moves.of(event.number, [each.place for each in items])
+    number = warp.number % WARPS
+    if not known.knows(number):
+        base = TensorAddress(at.lane, 0).encode()
+        known.know(number, at.lane, way(op, base, number, imm))
+    machine.know_form(event, known.address)
 
 
 def _given(
@@ -250,7 +249,12 @@ def _given(
 
 
 def _wait(warp: Warp, event: Event, lanes: int, kind: str) -> int:
-    for each in warp.block.moves.pop((kind, warp.number), []):
+    block = warp.block
+    found: list[Work] = [*block.moves.pop((kind, warp.number), [])]
+    if kind == "st":
+        found += block.cluster.pool.stores(block.rank, warp.number)
+        block.stores[warp.number] = 0
+    for each in sorted(found, key=lambda work: work.ordinal):
         each.finish()
     step = Step(warp, event, lanes)
     warp.block.cluster.port.acquire(step, Waited(f"wait::{kind}"))

@@ -11,10 +11,11 @@ from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.registers.tensor_fragment import TensorAddress, TensorFragment
+from fragmenta.registers.tensor_fragment import TensorAddress
 from fragmenta.units.events import Event
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Block, Warp
+from fragmenta.units.tensor_forms import footprint
 from fragmenta.units.tmem_cells import Cells, TensorMemory
 
 
@@ -114,29 +115,12 @@ def _ranges(columns: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:
 # ── what a product touches ──────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=4096)
-def _footprint(
-    op: Op, name: str, lane: int
-) -> tuple[tuple[int, tuple[int, ...], int, int], ...]:
-    """For each block of the pair: the lanes, the first column, how many there are."""
-    part = op.fragment(name)
-    assert isinstance(part, TensorFragment)
-    used = part.cells(address=TensorAddress(lane, 0))
-    found = []
-    for number, each in enumerate(used if used.ndim == 3 else used[None]):
-        lanes = tuple(np.flatnonzero(each.any(axis=1)).tolist())
-        columns = np.flatnonzero(each.any(axis=0))
-        first, last = int(columns[0]), int(columns[-1])
-        found.append((number, lanes, first, last + 1 - first))
-    return tuple(found)
-
-
 def operand_cells(
     op: Op, name: str, address: int, blocks: tuple[Block, ...]
 ) -> list[Cells]:
     """The cells of an operand of a product, in each block that has them."""
     at = TensorAddress.of(address)
-    shapes = _footprint(op, name, at.lane)
+    shapes = footprint(op, name, at.lane)
     several = shapes * len(blocks) if len(shapes) == 1 else shapes
     return [
         Cells(block.rank, lanes, at.column + first, columns)

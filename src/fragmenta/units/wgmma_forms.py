@@ -99,10 +99,15 @@ class Form(Record):
         return ""
 
 
+def known_places(word: int) -> list[int]:
+    """The places where machine code looks for a descriptor."""
+    start = (word * layout.HASH & (1 << 64) - 1) >> 56
+    return [(start + probe) % layout.KNOWN for probe in range(layout.PROBES)]
+
+
 def _remember(known: NDArray[np.int64], word: int) -> None:
     """Put a descriptor where machine code looks for it."""
-    start = (word * layout.HASH & (1 << 64) - 1) >> 56
-    places = [(start + probe) % layout.KNOWN for probe in range(layout.PROBES)]
+    places = known_places(word)
     there = known[places].tolist()
     if signed(word) not in there:
         known[places[there.index(0) if 0 in there else 0]] = signed(word)

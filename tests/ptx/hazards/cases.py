@@ -128,9 +128,9 @@ def made_map() -> Spec:
     return {**empty(32), "address": True}
 
 
-def box_map(of: int) -> Spec:
-    """A tensor map by value: boxes of 16 x 8 words of argument ``of``, 32 x 16."""
-    return {"kind": "map", "of": of}
+def box_map(of: int, box: tuple[int, ...] = (8, 16), swizzle: int = 0) -> Spec:
+    """A tensor map by value, of argument ``of``; the last dimension is the innermost."""
+    return {"kind": "map", "of": of, "box": box, "swizzle": swizzle}
 
 
 READ, WRITE, FENCE = (
@@ -139,6 +139,7 @@ READ, WRITE, FENCE = (
     "missing-proxy-fence",
 )
 SHARED, GLOBAL, BARRIER = "shared-race", "global-race", "mbarrier"
+LAYOUT = "layout-mismatch"
 FLIGHT, DEADLOCK, LEAK = "wgmma-registers-in-flight", "deadlock", "leak"
 UNSET, ALIGNED, BANKS = "uninitialised", "divergent-aligned", "bank-conflict"
 HANGS = Mistake((DEADLOCK,), also=(BARRIER, LEAK))

@@ -50,7 +50,17 @@ GIVEN: dict[str, Any] = {
     "int ": 40,
 }
 """What a kernel gets, by the type of its parameter."""
+HALVES = np.ones((64, 64), np.float16)
 SPECIAL = {
+    "layout-mismatch": Launch(
+        1,
+        128,
+        (
+            ptx.tensor_map(HALVES, (64, 64), swizzle=128),
+            ptx.tensor_map(HALVES[:8], (8, 64), swizzle=128),
+            GIVEN["float *"],
+        ),
+    ),
     "bad-tensor-map": Launch(
         1, 32, (OUT, OUT), (ptx.tensor_map(WORDS[:512].reshape(16, 32), (8, 16)), OUT)
     ),

@@ -57,7 +57,7 @@ def parameters(row: Row, given: list[Any], addresses: list[int]) -> list[bytes]:
     found = []
     for number, (spec, value) in enumerate(zip(row.arguments, given, strict=True)):
         if spec["kind"] == "map":
-            found.append(running.map_of(where[spec["of"]]).encode())
+            found.append(running.map_of(spec, given, where[spec["of"]]).encode())
         elif number in where:
             found.append(where[number].to_bytes(8, "little"))
         else:

@@ -17,16 +17,19 @@ from fragmenta.cuda.tools import compiler
 from fragmenta.evidence import arguments as inputs
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt.empties import empty
-from tests.ptx.hazards import tensor_results, tile_results
+from tests.ptx.hazards import layout_results, tensor_results, tile_results
 from tests.ptx.hazards.cases import EMPTY, SOURCES, Case, Row
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
-BOX, SIZE = (16, 8), (32, 16)
 TARGETS = {"plain": "sm_80", "tiles": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
 """What sources are compiled for, if it is not sm_90a."""
 STRICT = ("strict",)
 """Sources that are watched with watch="strict"."""
-RESULTS = {**tensor_results.RESULTS, **tile_results.RESULTS}
+RESULTS = {
+    **tensor_results.RESULTS,
+    **tile_results.RESULTS,
+    **layout_results.RESULTS,
+}
 """What kernels must leave in memory that compute with whole numbers, by name."""
 HEADERS = ("hopper.cuh", "blackwell.cuh")
 
@@ -88,9 +91,10 @@ def _one(spec: inputs.Spec, seed: int) -> Any:
     return empty(spec["shape"], np.uint32) if EMPTY in spec else inputs.make(spec, seed)
 
 
-def map_of(address: int = 0) -> TensorMap:
-    """The map of a tensor of 32 x 16 words."""
-    return TensorMap("u32", SIZE, (4 * SIZE[0],), BOX, address=address)
+def map_of(spec: inputs.Spec, given: list[Any], address: int = 0) -> TensorMap:
+    """A tensor map of an argument, which is at an address."""
+    array, swizzle = given[spec["of"]], spec["swizzle"]
+    return TensorMap.of(array, spec["box"], swizzle=swizzle, address=address)
 
 
 def for_launch(row: Row, given: list[Any]) -> list[Any]:
@@ -98,7 +102,8 @@ def for_launch(row: Row, given: list[Any]) -> list[Any]:
     found: list[Any] = []
     for spec, value in zip(row.arguments, given, strict=True):
         if spec["kind"] == "map":
-            found.append(ptx.tensor_map(given[spec["of"]], BOX[::-1]))
+            array, box = given[spec["of"]], spec["box"]
+            found.append(ptx.tensor_map(array, box, swizzle=spec["swizzle"]))
         elif isinstance(value, np.ndarray):
             found.append(value)
         else:

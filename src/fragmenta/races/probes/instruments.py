@@ -11,11 +11,12 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.module import Address, Function, Instruction
-from fragmenta.ptx.ordering import orders, role, synchronises
+from fragmenta.ptx.ordering import Scope, orders, role, scope, synchronises
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
 from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
+from fragmenta.races.shadow import layout as shadow
 from fragmenta.races.shadow.bank_counts import counted_banks
 from fragmenta.races.shadow.barrier_clocks import (
     BAR_AFTER,
@@ -25,6 +26,7 @@ from fragmenta.races.shadow.barrier_clocks import (
     MODES,
     WARP_SYNC,
 )
+from fragmenta.races.shadow.boxes import watched_rows
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
 from fragmenta.simt import layout
@@ -38,6 +40,7 @@ from fragmenta.simt.program import Program
 
 _STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
 _ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
+_BOXES: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
 _SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
 
 
@@ -72,17 +75,19 @@ class RaceProbes(Probes):
         # A store is compared with what is there; the registers of others are not read.
         places = [f"ptr {each}" for each in registers if kind.endswith("write")]
         _synchronises(writer, instruction)
+        of = scope((instruction.opcode, *instruction.qualifiers))
+        small = of is Scope.CTA and shadow.KINDS[kind] & shadow.STRONG
+        near_kind = f"narrow {kind}" if small else kind
         if what.space == "global":
-            cta = "cta" in words
             _link(writer, GLOBAL_SUPPORT)
-            writer.call(watched_global(what, kind, cta=cta), *given, *places)
+            writer.call(watched_global(what, kind, scope=of), *given, *places)
             if "global" in words:
                 return
-            _in_window(writer, what, at, offset, given, places, kind)
+            _in_window(writer, what, at, offset, given, places, near_kind)
             return
         near = what._replace(space="shared")
         _link(writer, SUPPORT)
-        writer.call(watched(near, kind), *given, *places)
+        writer.call(watched(near, near_kind), *given, *places)
         if banks and kind in ("read", "write") and what.space == "shared":
             writer.call(counted_banks(near), *given)
 
@@ -127,6 +132,8 @@ class RaceProbes(Probes):
             writer.call(watched(what, "write"), *given, f"ptr {values}")
         else:
             writer.call(watched(what, "read"), *given)
+        if width == ROW_BYTES and not stores and _copies_boxes(writer.program):
+            writer.call(watched_rows(at.bits), *given)
         if width == ROW_BYTES:  # which rows of 8 bytes one pass takes is not known
             words = what._replace(bits=32, register=32, elements=width // 4)
             writer.call(counted_banks(words), *given)
@@ -206,6 +213,17 @@ def _given(writer: Writer, at: Written, offset: int, lanes: str) -> tuple[str, .
 def _link(writer: Writer, support: tuple[Routine, ...]) -> None:
     """Link the routines that checks call."""
     writer.routines.update({each.name: each for each in support})
+
+
+def _copies_boxes(program: Program) -> bool:
+    """Whether any function copies boxes by tensor maps."""
+    if program not in _BOXES:
+        _BOXES[program] = any(
+            each.opcode == "cp" and "tensor" in each.qualifiers
+            for unit in program.units.values()
+            for each in unit.function.instructions
+        )
+    return _BOXES[program]
 
 
 def _in_window(

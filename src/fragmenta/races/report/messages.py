@@ -14,9 +14,10 @@ from fragmenta.errors import one_of, ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
 from fragmenta.ptx.module import Source
+from fragmenta.ptx.ordering import Scope, scope
 from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
 from fragmenta.races.report import phrases
-from fragmenta.races.report.stories import Agent, Collision, Wait
+from fragmenta.races.report.stories import Agent, Collision, Narrow, Wait
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.simt import layout
 from fragmenta.simt.naming import Names, block_words, counted, element, place
@@ -190,6 +191,8 @@ class Reporter:
             phrase = phrases.SAME_VALUE
         elif noted.case is Detected.ONE_STORE:
             phrase = phrases.ONE_STORE
+        elif noted.case is Detected.SCOPE:
+            phrase = self._scoped(found)
         other = self._agent(before, now)
         verb = "wrote" if noted.was_write else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
@@ -197,7 +200,45 @@ class Reporter:
             rest += phrases.wider(found.apart, now, before)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
+        if story.narrow is not None and noted.case is not Detected.SCOPE:
+            why, hint = self._narrow(story.narrow)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
+
+    def _words(self, site: int) -> str:
+        """The words of an instruction, all of them."""
+        found = self.names.instruction(site)
+        return "" if found is None else found.mnemonic
+
+    def _scoped(self, found: Collision) -> str:
+        """What is wrong between two strong accesses: a scope is too small."""
+        needed, story = _needed(found), found.story
+        assert story.before is not None
+        words = [self._words(each.site) for each in (story.now, story.before)]
+        some = [each for each in words if scope(each.split(".")) < needed]
+        phrase = phrases.SCOPED.replace(
+            "{narrow}", one_of(list(dict.fromkeys(some)), "and")
+        )
+        return phrase.replace("{needed}", needed.word).replace(
+            "{where}", _within(needed)
+        )
+
+    def _narrow(self, found: Narrow) -> tuple[str, str]:
+        """Why a release and an acquire do not order two accesses; what repairs it."""
+        given = found.given.word
+        if scope(self._words(found.release).split(".")) is not found.given:
+            given += " of the fence before it"
+        why = phrases.TOO_NARROW.format(
+            release=self._instruction(found.release),
+            given=given,
+            acquire=self._instruction(found.acquire),
+            taken=found.taken.word,
+            where=_within(found.needed),
+            needed=found.needed.word,
+        )
+        return why, phrases.WIDEN.format(needed=found.needed.word)
+
+    def _instruction(self, site: int) -> str:
+        return f"{self._words(site)} at {self.names.place(site)}"
 
     def _uses(self, found: Finding) -> str:
         """Where the value that was read is used, if that was followed."""
@@ -312,6 +353,8 @@ class Reporter:
             return ""
         if case is Detected.ONE_STORE:
             return phrases.ONE_LANE
+        if case is Detected.SCOPE:
+            return phrases.WIDEN.format(needed=_needed(found).word)
         mbarrier = ""
         if before.mbarrier is not None:
             offset = before.mbarrier[1]
@@ -327,6 +370,18 @@ class Reporter:
             parity=before.epoch & 1,
             readers=phrases.warps([number for _, number in before.warps]),
         )
+
+
+def _needed(found: Collision) -> Scope:
+    """The least scope that includes the threads of two blocks."""
+    now, before = found.noted.now, found.noted.before
+    near = before is not None and before.group == now.group
+    return Scope.CLUSTER if near else Scope.GPU
+
+
+def _within(least: Scope) -> str:
+    """What has two blocks in it: the cluster, or the grid."""
+    return "cluster" if least is Scope.CLUSTER else "grid"
 
 
 def _lanes(lanes: int) -> str:

@@ -31,6 +31,15 @@ ONE_STORE = (
 )
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
+SCOPED = (
+    "{other} {verb} it, and the scope of {narrow} leaves the other's block out: "
+    "between blocks of the {where}, both need at least {needed}"
+)
+TOO_NARROW = (
+    "what {release} released with the scope {given} was read by {acquire} with the "
+    "scope {taken}; between blocks of the {where}, both need at least {needed}"
+)
+WIDEN = "Write {needed} as the scope of both."
 NEW = (
     "{who} had waited at {where} for the phase before the first (parity 1), which "
     "every new mbarrier has behind it"

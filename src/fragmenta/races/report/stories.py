@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.report.history import Note, issuer, moment, waits_of
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.problem_table import Moment, Noted
@@ -70,6 +71,19 @@ class Agent(NamedTuple):
         return [(self.rank, self.number)]
 
 
+class Narrow(NamedTuple):
+    """A release that was read by a thread that it does not reach, or the reverse."""
+
+    release: int
+    """The site of the write."""
+    given: Scope
+    """Its scope, or that of the fence before it."""
+    acquire: int
+    """The site of the read."""
+    taken: Scope
+    needed: Scope
+
+
 class Story(NamedTuple):
     """Who took part in a problem, and what came before."""
 
@@ -78,6 +92,8 @@ class Story(NamedTuple):
     before: Agent | None
     wait: Wait | None
     """The last wait before the later access that the earlier one depends on."""
+    narrow: Narrow | None = None
+    """Scopes that were too small to order the two."""
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Memory, Value, convert, larger, select
-from fragmenta.races.shadow import lane_copies, layout, notes, shared_memory
+from fragmenta.races.shadow import boxes, lane_copies, layout, notes, shared_memory
 from fragmenta.races.shadow.changed_maps import Changed
 from fragmenta.races.shadow.global_copies import informed, rows_of
 from fragmenta.races.shadow.global_records import Flags
@@ -128,7 +128,32 @@ class _Copy:
             word(units.MBARRIER_COPY_SITE)[0] = seen.site
             self.access(agent, epoch, write=True)
             self.map.use(agent, epoch)
+            self._box()
         return done.value
+
+    def _box(self) -> None:
+        """Note which box it writes, if it has a tensor map."""
+        seen, code, b = self.seen, self.seen.code, self.seen.code.builder
+        form = seen.long(at.TASK_FORM)[0]
+        kind = code.variable(code.constant(0, I64))
+        with code.when(form != 0):
+            record = b.inttoptr(form.raw, POINTER)
+            kind.value = field(code, record, at.MAP_LAYOUT, I64)[0]
+        at_rank = convert(self.rank, I64) * layout.HEAD_BYTES
+        head = b.gep(seen.head.pointer(layout.HEAD_FIRST), [at_rank.raw])
+        issuer = seen.word(at.TASK_RANK)[0] << 16 | seen.word(at.TASK_NUMBER)[0]
+        words = at.TASK_SWIZZLE, at.TASK_PITCH
+        boxes.written(
+            code,
+            head,
+            seen.word(at.TASK_SHARED)[0].raw,
+            self.size.raw,
+            kind.value.raw,
+            *(seen.word(each)[0].raw for each in words),
+            seen.site.raw,
+            issuer.raw,
+            b.gep(seen.about, [ir.Constant(I64, at.TASK_COORDINATES)]),
+        )
 
     def store(self) -> Value:
         """Look at a store; whether that could be done here."""

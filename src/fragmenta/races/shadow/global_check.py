@@ -24,6 +24,7 @@ from fragmenta.races.shadow.global_records import (
     Flags,
 )
 from fragmenta.races.shadow.layout import (
+    HEAD_KINDS,
     HEAD_PROBLEMS,
     HEAD_WARPS,
     Apart,
@@ -250,6 +251,19 @@ def _informed(here: Here, lane: Value | None) -> Value:
     return result.value
 
 
+def _narrow(here: Here, entry: _Entry, flags: Value) -> Value:
+    """Whether the scope of an access or of an earlier one leaves out the other."""
+    either = flags | entry.flags
+    apart = _apart(here, entry)
+    group = (apart & int(Apart.GROUP)) != 0
+    # A copy's own agent is in no block; its scope is the GPU.
+    thread = entry.agent < here.head.word(HEAD_KINDS + 4)
+    block = (((apart & int(Apart.BLOCK)) != 0) & thread) | group
+    narrow = (_is(either, Flags.CTA) & block) | (_is(either, Flags.CLUSTER) & group)
+    found: Value = narrow
+    return found
+
+
 def _ordered(
     here: Here, number: Value, before: Value, lane: Value, own: Value, flags: Value
 ) -> Value:
@@ -270,7 +284,7 @@ def _ordered(
         entry = here.entry(number)
         same = entry.group == here.group()
         both = strong & _is(entry.flags, Flags.STRONG)
-        cta = _is(flags, Flags.CTA) & _is(entry.flags, Flags.CTA)
+        narrow = _narrow(here, entry, flags)
 
         def clocks() -> Value:
             thread = (entry.agent == here.agent) & (before == lane)
@@ -286,12 +300,57 @@ def _ordered(
             ~_is(flags, Flags.WRITE) & _is(entry.flags, Flags.ATOMIC)
         )
         wrong = select(both, found.lift(1), select(mixed, found.lift(3), 0))
-        scoped = both & cta & ~same
+        scoped = both & narrow
         return select(found == 1, found, select(scoped, found.lift(2), wrong))
 
     strong_self = (number == own) & strong
     simple = _one_of_both(code, number < FIRST_ID, special, line)
     return select(strong_self, simple.lift(1), simple)
+
+
+def _observed(
+    here: Here, write: Value, read: Value, reader: Value, lane: Value, verdict: Value
+) -> Value:
+    """1 if a strong read of what was written is ordered before an access.
+
+    Otherwise the verdict without it.  Both must be strong, and in each other's scope.
+    """
+    code = here.code
+
+    def look() -> Value:
+        wrote = here.entry(write)
+
+        def one() -> Value:
+            entry = here.entry(read)
+            either, apart = wrote.flags | entry.flags, wrote.agent != entry.agent
+            other = wrote.group != entry.group
+            narrow = _is(either, Flags.CTA) & (
+                other | (apart & _far(here, wrote, entry))
+            )
+            narrow = narrow | (_is(either, Flags.CLUSTER) & other)
+            return _word(_is(entry.flags, Flags.STRONG) & ~narrow)
+
+        def many() -> Value:
+            return _word(read == SEVERAL_STRONG)
+
+        good = _one_of_both(code, read >= FIRST_ID, one, many)
+        good = select(_is(wrote.flags, Flags.STRONG), good, 0)
+        zero = read.lift(0)
+
+        def after() -> Value:
+            return _ordered(here, read, reader, lane, zero, zero)
+
+        return _one_of_both(code, good != 0, after, lambda: _zero(code))
+
+    found = _one_of_both(code, write >= FIRST_ID, look, lambda: _zero(code))
+    return select(found == 1, found, verdict)
+
+
+def _far(here: Here, one: _Entry, other: _Entry) -> Value:
+    """Whether two warps of a group are in different blocks."""
+    warps = here.head.word(HEAD_WARPS)
+    apart: Value = one.agent // warps != other.agent // warps
+    return apart
 
 
 def _known_to_all(here: Here, entry: _Entry, match: Value) -> Value:
@@ -318,7 +377,7 @@ def _all_ordered(
         entry = here.entry(number)
         same = entry.group == here.group()
         both = strong & _is(entry.flags, Flags.STRONG)
-        cta = _is(flags, Flags.CTA) & _is(entry.flags, Flags.CTA)
+        narrow = _narrow(here, entry, flags)
 
         def others() -> Value:
             return _of_other(here, entry, number.lift(0), None)
@@ -326,7 +385,7 @@ def _all_ordered(
         found = _one_of_both(
             code, same, lambda: _word(_known_to_all(here, entry, match)), others
         )
-        return found | _word(both & (same | ~cta))
+        return found | _word(both & ~narrow)
 
     own_lane = (number == own) & ((match != 0) | strong)
     several = strong & (number == SEVERAL_STRONG)
@@ -346,13 +405,15 @@ def _second_read(here: Here, number: Value, match: Value, flags: Value) -> Value
     code = here.code
     strong = _is(flags, Flags.STRONG)
 
+    wide = (flags & int(Flags.CTA | Flags.CLUSTER)) == 0
+
     def special() -> Value:
-        kept = strong & (number == SEVERAL_STRONG)
+        kept = strong & wide & (number == SEVERAL_STRONG)
         return select(kept, number, number.lift(SEVERAL))
 
     def line() -> Value:
         entry = here.entry(number)
-        both = strong & _is(entry.flags, Flags.STRONG)
+        both = strong & _is(entry.flags, Flags.STRONG) & ~_narrow(here, entry, flags)
         several = select(both, number.lift(SEVERAL_STRONG), number.lift(SEVERAL))
 
         def inside() -> Value:
@@ -424,6 +485,7 @@ _CHECKS: dict[Check, list[Type]] = {
     _ordered: [I32] * 5,
     _all_ordered: [I32] * 4,
     _second_read: [I32] * 3,
+    _observed: [I32] * 5,
     _report: [I32] * 5 + [I64],
 }
 """The functions, and the types of their numbers."""

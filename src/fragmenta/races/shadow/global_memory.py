@@ -27,9 +27,16 @@ from fragmenta.jit.trace import (
     select,
     shift_unsigned,
 )
+from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow import global_check, global_records
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD, Flags
+from fragmenta.races.shadow.global_records import (
+    ID_SHIFT,
+    MASK_BITS,
+    SCOPES,
+    WORD,
+    Flags,
+)
 from fragmenta.races.shadow.problem_table import REPORT
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
@@ -98,21 +105,22 @@ class _Shadow(NamedTuple):
     unwritten: Value
 
 
-def watched_global(access: Access, kind: str, *, cta: bool = False) -> Routine:
+def watched_global(access: Access, kind: str, *, scope: Scope = Scope.GPU) -> Routine:
     """The routine that checks an access; it returns nothing.
 
     ``kind`` is a key of ``layout.KINDS``, but not ``cp.async``.
 
     It takes what the routine of the access takes, without the registers unless it is a
-    store.  ``cta`` says that the scope of the access is the block.  Lanes whose address
-    is not in a segment that can be written are left out.  :data:`GLOBAL_SUPPORT` must
-    be linked, too.
+    store.  ``scope`` counts if it is strong.  Lanes whose address is not in a segment
+    that can be written are left out.  :data:`GLOBAL_SUPPORT` must be linked, too.
     """
     stores = kind.endswith("write")
     access = access if stores else access.bare
-    flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
-    scope = ".cta" if cta else ""
-    name = f"watch.{kind.replace(' ', '.')}{scope}.{access.name}"
+    flags = _FLAGS[kind]
+    narrow = SCOPES.get(scope) if flags & Flags.STRONG else None
+    flags |= narrow or Flags(0)
+    word = "" if narrow is None else scope.word
+    name = f"watch.{kind.replace(' ', '.')}{word}.{access.name}"
 
     def trace(
         code: Code,
@@ -386,7 +394,7 @@ def _word(
     own_lane = convert(lane, I32)
     mine = site.own << ID_SHIFT | own_lane << MASK_BITS | mask
     if not site.flags & Flags.WRITE:
-        _compare(site, where, address, lane, wrote, mask, Detected.WRITE_READ)
+        _compare(site, where, address, lane, wrote, mask, Detected.WRITE_READ, has_read)
         state = code.variable(code.constant(0, I32))
         before = shift_unsigned(has_read, ID_SHIFT)
         with code.when((has_read != 0) & (before != site.own)):
@@ -399,7 +407,7 @@ def _word(
         new = select(now == 0, mine, select(now == 3, has_read, several))
         b.store(new.raw, read)
         return
-    _compare(site, where, address, lane, wrote, mask, Detected.WRITE_WRITE)
+    _compare(site, where, address, lane, wrote, mask, Detected.WRITE_WRITE, has_read)
     _compare(site, where, address, lane, has_read, mask, Detected.READ_WRITE)
     if site.flags & Flags.ATOMIC:
         _updated(site, has_read != 0)
@@ -429,8 +437,13 @@ def _compare(
     record: Value,
     mask: Value,
     case: Detected,
+    has_read: Value | None = None,
 ) -> None:
-    """Report an access that is not ordered after the one in a record."""
+    """Report an access that is not ordered after the one in a record.
+
+    ``has_read`` is the record of reads since then, if that is one of a write: who comes
+    after a strong read of what was written comes after the write.
+    """
     code = site.code
     before, earlier = shift_unsigned(record, ID_SHIFT), _lane_in(record)
     own_lane = convert(lane, I32)
@@ -444,6 +457,19 @@ def _compare(
             site.own,
             before.lift(int(site.flags)),
         )
+        unordered = code.variable(verdict)
+        if has_read is not None:
+            seen = ((record & mask) & ~has_read & 0b1111) == 0
+            with code.when((verdict != 1) & seen):
+                unordered.value = site.call(
+                    "observed",
+                    before,
+                    shift_unsigned(has_read, ID_SHIFT),
+                    _lane_in(has_read),
+                    own_lane,
+                    verdict,
+                )
+        verdict = unordered.value
         with code.when(verdict != 1):
             name = select(
                 verdict == 3, verdict.lift(Detected.MIXED), verdict.lift(case)

@@ -16,6 +16,8 @@ from enum import IntFlag
 
 import numpy as np
 
+from fragmenta.ptx.ordering import Scope
+
 WORD = 4
 LANE_BITS, MASK_BITS = 5, 4
 ID_SHIFT = LANE_BITS + MASK_BITS
@@ -55,7 +57,8 @@ ENTRY = np.dtype(
 """A line of the table of accesses."""
 
 STAMP_BYTES, MOST_STAMPS = 16, 15
-"""A stamp, i32 each: agent, epoch, its lanes and the first of them.  The number of
+"""A stamp, i32 each: agent, epoch, its lanes and the first of them.  There are no lanes
+if they have to pass a barrier before they are informed themselves.  The number of
 stamps is -1 if there were too many: then every thread counts as informed."""
 
 
@@ -70,6 +73,12 @@ class Flags(IntFlag):
     WRITE = 8
     ASYNC = 16
     """By the copy engine, or another agent that is not a thread."""
+    CLUSTER = 32
+    """Its scope is the cluster only."""
+
+
+SCOPES = {Scope.CTA: Flags.CTA, Scope.CLUSTER: Flags.CLUSTER}
+"""The flag of a scope that does not include the whole GPU."""
 
 
 def record(number: int, lane: int, mask: int) -> int:

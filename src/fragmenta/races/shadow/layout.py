@@ -56,6 +56,8 @@ class Lanes(IntEnum):
     """The lane that it names, by an atomic or another strong operation."""
     STRONG_ANY = 6
     """At least one lane, by strong operations."""
+    STRONG_BLOCK = 7
+    """The lane that it names, by a strong operation with the scope of its block."""
 
 
 class Record(NamedTuple):
@@ -130,6 +132,11 @@ KINDS = {
     "strong write": WRITES | STRONG,
     "cp.async": WRITES | COPY,
 }
+NARROW = 32
+"""Added to the bits of a strong access: its scope is the block."""
+KINDS |= {
+    f"narrow {kind}": bits | NARROW for kind, bits in KINDS.items() if bits & STRONG
+}
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
 another; ``strong write`` is also for an exchange whose old value is not used."""
 
@@ -189,7 +196,12 @@ HEAD_ASK_COPY = 248  #: pointer to Python: it observes the issue of a copy
 HEAD_TOLD = 256  #: pointer to a byte: whether the group knows of others
 HEAD_MAPS = 264  #: pointer to the tensor maps that the kernel has changed
 HEAD_PHASES = 272  #: pointer to the clocks of the cluster's barrier
-HEAD_BYTES = 320
+HEAD_BOXES = 280  #: pointer to the boxes of the block; 0: no copy writes any
+HEAD_JUDGED = 288  #: pointer to the operands that were judged; see box_layout.py
+HEAD_ASK_LAYOUT = 296  #: pointer to Python: it judges an operand
+HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
+HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
+HEAD_BYTES = 384
 
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch
@@ -197,8 +209,11 @@ STATE_ELECT = 4  #: i32: the lanes that know what the second row says
 STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
-STATE_FENCED = 20  #: i32: whether a plain fence has kept a row
+STATE_FENCED = 20  #: i32: whether a plain fence has kept a row, and for whom
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
+
+FENCED_BLOCK, FENCED_CLUSTER = 1, 2
+"""The scope of the fence that kept a row: the block, or at least the cluster."""
 
 # The clock of a barrier.
 CLOCK_PHASE = 0  #: i32: the phase it is about

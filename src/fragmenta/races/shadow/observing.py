@@ -162,19 +162,25 @@ def _release(seen: Seen) -> None:
     """Lanes arrive at an mbarrier, whose phase is not over yet."""
     code, head, known = seen.code, seen.head, seen.word(units.MBARRIER_KNOWN)
     mark_used(code, head, seen.about)
-    publish_at(seen, seen.row(units.MBARRIER_CLOCK), known)
+    near = (_place(seen) >> engine.RANK_BITS) == head.word(layout.HEAD_RANK)
+    publish_at(seen, seen.row(units.MBARRIER_CLOCK), known, near)
     # What lanes did before has an earlier epoch than this.
     phase = seen.long(units.MBARRIER_PHASE)[0]
     seen.note("arrive", seen.lanes, _place(seen), phase)
 
 
-def publish_at(seen: Seen, row: Memory, known: Memory) -> None:
-    """Lanes arrive at a barrier: add to its clock, which may hold nothing yet."""
+def publish_at(
+    seen: Seen, row: Memory, known: Memory, near: Value | None = None
+) -> None:
+    """Lanes arrive at a barrier: add to its clock, which may hold nothing yet.
+
+    ``near`` says that only lanes of their own block wait there.
+    """
     code, head = seen.code, seen.head
     flags = field(code, seen.event, units.EVENT_FLAGS, I32)[0]
     relaxed = (flags & units.RELAXED) != 0
     with code.when(relaxed):
-        _publish_fence(seen, row, known)
+        _publish_fence(seen, row, known, near)
     with code.when(~relaxed):
         first = known[0] == 0
         with code.when(first):
@@ -188,11 +194,17 @@ def publish_at(seen: Seen, row: Memory, known: Memory) -> None:
         known[0] = known[0].lift(1)
 
 
-def _publish_fence(seen: Seen, row: Memory, known: Memory) -> None:
-    """A relaxed arrival publishes what the last plain fence of the warp has kept."""
+def _publish_fence(seen: Seen, row: Memory, known: Memory, near: Value | None) -> None:
+    """A relaxed arrival publishes what the last plain fence of the warp has kept.
+
+    The scope of the fence has to include those who wait.
+    """
     code, head, b = seen.code, seen.head, seen.code.builder
     fenced = field(code, seen.clocks.state, layout.STATE_FENCED, I32)[0]
-    with code.when(fenced != 0):
+    enough = fenced >= layout.FENCED_CLUSTER
+    if near is not None:
+        enough = enough | (near & (fenced != 0))
+    with code.when(enough):
         number = convert(field(code, seen.warp, engine.WARP_NUMBER, I32)[0], I64)
         rows = field(code, head.pointer(layout.HEAD_FENCES), 0, I32)
         kept = b.gep(rows.raw, [(number * head.row_words()).raw])

@@ -21,7 +21,7 @@ from fragmenta.jit.trace import (
     select,
     smaller,
 )
-from fragmenta.races.shadow import layout, shared_memory
+from fragmenta.races.shadow import boxes, layout, shared_memory
 from fragmenta.races.shadow import product_layout as places
 from fragmenta.races.shadow.observing import Seen, observing
 from fragmenta.races.shadow.order import (
@@ -360,6 +360,8 @@ def _read(
             convert(first, I32).raw,
         ],
     )
+    number = field(code, seen.warp, engine.WARP_NUMBER, I32)[0]
+    boxes.look(code, seen.head.raw, of.raw, word.raw, seen.site.raw, number.raw)
 
 
 def _entry(seen: Seen, of: Value, key: Value) -> Value:
@@ -402,5 +404,5 @@ ROUTINES = {
     units.PORT_MULTIPLIED: observing("watch.port.multiplied", _multiplied),
 }
 """What answers the calls of the port."""
-LINKED = (shared_memory.TOUCH, *shared_memory.SUPPORT)
+LINKED = (shared_memory.TOUCH, *shared_memory.SUPPORT, boxes.LOOK, boxes.WRITTEN)
 """Routines that these call."""

@@ -139,8 +139,8 @@ def _after_write(
 ) -> None:
     """The bytes were written before."""
     agent = agent_of(write)
-    strong = now.has(layout.STRONG) & is_strong(lanes_of(write))
-    ordered = known(now.viewer, write, lane_in(write), overlap) | strong
+    ordered = known(now.viewer, write, lane_in(write), overlap)
+    ordered = _or_observed(code, head, now, word, write, overlap, ordered)
     with code.when(~ordered):
         late = _is(head, agent, "cp.async") | _is(head, agent, "mbarrier")
         rule = select(
@@ -169,6 +169,48 @@ def _after_write(
                 _report(code, head, now, word, rule, write, overlap, WAS_WRITE)
 
 
+def _in_scope(head: Head, agent: Value, lanes: Value, record: Value) -> Value:
+    """Whether a record is strong, and it and a strong access include each other."""
+    before, block = lanes_of(record), int(Lanes.STRONG_BLOCK)
+    warps = head.word(layout.HEAD_WARPS)
+    apart = agent // warps != agent_of(record) // warps
+    narrow = ((lanes == block) | (before == block)) & apart
+    both: Value = is_strong(before) & ~narrow
+    return both
+
+
+def _or_observed(
+    code: Code,
+    head: Head,
+    now: Now,
+    word: Word,
+    write: Value,
+    overlap: Value,
+    ordered: Value,
+) -> Value:
+    """Whether an access is ordered after a write, or both are strong.
+
+    Who comes after a strong read of what a strong operation wrote comes after that.
+    """
+    strong = now.has(layout.STRONG) & _in_scope(head, now.agent, now.lanes, write)
+    found = code.variable(convert(ordered | strong, I32, signed=False))
+    reads = word.reads[word.number]
+    seen = (overlap & ~mask_of(reads)) == 0
+    with code.when((found.value == 0) & seen & is_strong(lanes_of(write))):
+
+        def visit(entry: Value) -> None:
+            lane = lane_in(reads)
+            covers = (overlap & ~mask_of(entry)) == 0
+            read = _in_scope(head, agent_of(write), lanes_of(write), entry)
+            before = known(now.viewer, entry, lane, overlap)
+            good = convert(covers & read & before, I32, signed=False)
+            found.value = found.value | good
+
+        each_reader(code, head, reads, visit)
+    good: Value = found.value != 0
+    return good
+
+
 def _after_reads(
     code: Code, head: Head, now: Now, word: Word, reads: Value, overlap: Value
 ) -> None:
@@ -177,7 +219,7 @@ def _after_reads(
 
     def visit(entry: Value) -> None:
         common = overlap & mask_of(entry)
-        strong = now.has(layout.STRONG) & is_strong(lanes_of(entry))
+        strong = now.has(layout.STRONG) & _in_scope(head, now.agent, now.lanes, entry)
         ordered = known(now.viewer, entry, lane, common) | strong
         with code.when((common != 0) & ~ordered):
             agent = agent_of(entry)
@@ -216,7 +258,8 @@ def _written(now: Now, old: Value, new: Value) -> Value:
     # Others that use atomics may know nothing of a lane's plain store before its own.
     plain = (lanes_of(old) == int(Lanes.ONE)) & (lane_in(old) == now.lane)
     covers = (mask_of(new) & ~mask_of(old)) == 0
-    kept = same & there & plain & covers & (now.lanes == int(Lanes.STRONG_ONE))
+    strong = _is_one(now.lanes) & is_strong(now.lanes)
+    kept = same & there & plain & covers & strong
     return select(kept, old, made)
 
 
@@ -298,7 +341,10 @@ def _moments(head: Head, now: Now, before: Value) -> tuple[MomentValues, MomentV
 
 def _is_one(lanes: Value) -> Value:
     """Whether a record is about one lane, which it names."""
-    one: Value = (lanes == int(Lanes.ONE)) | (lanes == int(Lanes.STRONG_ONE))
+    named = (Lanes.ONE, Lanes.STRONG_ONE, Lanes.STRONG_BLOCK)
+    one: Value = lanes == int(named[0])
+    for each in named[1:]:
+        one = one | (lanes == int(each))
     return one
 
 

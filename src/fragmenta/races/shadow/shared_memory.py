@@ -124,7 +124,9 @@ def _now(
     several = ones(lanes) > 1
     own = select(several, lanes.lift(0), lanes)
     plain = select(several, lanes.lift(int(Lanes.SEVERAL)), int(Lanes.ONE))
-    strong = select(several, lanes.lift(int(Lanes.STRONG_ANY)), int(Lanes.STRONG_ONE))
+    narrow = (kind & layout.NARROW) != 0
+    one = select(narrow, lanes.lift(int(Lanes.STRONG_BLOCK)), int(Lanes.STRONG_ONE))
+    strong = select(several, lanes.lift(int(Lanes.STRONG_ANY)), one)
     copy = (kind & layout.COPY) != 0
     agent, epoch = _copier(code, head, warp, number, copy)
     return Now(

@@ -85,6 +85,7 @@ def _settle_all(code: Code, cluster: Raw, barrier: Raw) -> None:
         for count in (
             field(code, barrier, at.BARRIER_PHASE, I64),
             field(code, cluster, layout.CLUSTER_CHANGES, I64),
+            field(code, cluster, layout.CLUSTER_WAKES, I64),
         ):
             count[0] = count[0] + 1
         field(code, barrier, at.BARRIER_ARRIVED, I32)[0] = code.constant(0, I32)

@@ -14,10 +14,10 @@ from fragmenta.units.fast import layout
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.step import Step, fast_path, observe
 from fragmenta.units.fast.tasks import (
-    FINISH,
     TAKE,
     Task,
     call,
+    call_finish,
     each_rank,
     image_bytes,
     task_at,
@@ -100,7 +100,7 @@ def _finish(code: Code, cluster: Raw, queue: Raw, bound: Value, read: Value) -> 
         with code.when(read != 0):
             call(code, TAKE, cluster, task.record, nothing)
         with code.when(read == 0):
-            call(code, FINISH, cluster, task.record)
+            call_finish(code, cluster, task.record)
 
     _each_task(code, cluster, queue, bound, one)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.simt.library import Routine
 from fragmenta.units.fast import (
     cluster_barrier,
@@ -17,7 +18,10 @@ from fragmenta.units.fast import (
     mbarriers,
     task_layout,
     tasks,
+    tensor_issue,
     tensor_maps,
+    tensor_moves,
+    tensor_products,
     wgmma,
 )
 from fragmenta.units.fast.copy_forms import Form, form
@@ -46,6 +50,7 @@ Finder = Callable[[tuple[str, ...], int], "Handler | None"]
 def _flags(words: tuple[str, ...]) -> int:
     shared = any(word.startswith("shared") for word in words)
     found = 0 if shared else mbarriers.GENERIC
+    found |= mbarriers.NARROW * (written_scope(words) is Scope.CTA)
     return found | layout.RELAXED * ("relaxed" in words)
 
 
@@ -70,6 +75,8 @@ def _expect(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _wait(words: tuple[str, ...], count: int) -> Handler | None:
+    if "relaxed" in words:
+        return None
     flags = _flags(words)
     flags |= mbarriers.PARITY * ("parity" in words)
     flags |= mbarriers.TESTS * ("test_wait" in words)
@@ -222,6 +229,50 @@ def _products_wait(words: tuple[str, ...], count: int) -> Handler | None:
     return Handler(wgmma.WAIT, 0, (0,), (layout.PORT_MULTIPLIED,))
 
 
+# ── tensor memory ───────────────────────────────────────────────────────────
+
+_UNUSUAL_PRODUCTS = ("sp", "ashift", "decompress")
+"""How words of products begin that are left to Python."""
+
+
+def _tensor_product(words: tuple[str, ...], count: int) -> Handler | None:
+    scaled = "block_scale" in words
+    unusual = any(word.startswith(_UNUSUAL_PRODUCTS) for word in words)
+    if unusual or count != 5 + 2 * scaled:
+        return None
+    last = count - 1
+    order = (0, 1, 2, 3, last, 4, 5) if scaled else (0, 1, 2, 3, last)
+    return Handler(tensor_issue.MMA, 0, order, (layout.PORT_TENSOR,))
+
+
+def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
+    shared = any(word.startswith("shared") for word in words)
+    flags = tensor_issue.GENERIC * (not shared) | tensor_issue.MULTICAST * (count == 2)
+    calls = layout.PORT_COMMIT, layout.PORT_USED, layout.PORT_SIGNAL, layout.PORT_PHASE
+    return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls)
+
+
+def _tensor_fence(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = tensor_issue.BEFORE * ("fence::before_thread_sync" in words)
+    return Handler(tensor_issue.FENCE, flags, (), (layout.PORT_TENSOR_FENCE,))
+
+
+def _tensor_load(words: tuple[str, ...], count: int) -> Handler | None:
+    if "red" in words:
+        return None
+    return Handler(tensor_moves.LOAD, 0, (1,), (layout.PORT_MOVE,))
+
+
+def _tensor_store(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = tensor_moves.STORES
+    return Handler(tensor_moves.STORE, flags, (0,), (layout.PORT_MOVE,))
+
+
+def _tensor_wait(words: tuple[str, ...], count: int) -> Handler | None:
+    flags = tensor_moves.STORES * ("wait::st" in words)
+    return Handler(tensor_moves.WAIT, flags, (), (layout.PORT_MOVED,))
+
+
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("fence",): _fence,
     ("tensormap", "replace"): _replace,
@@ -245,6 +296,14 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
     ("wgmma", "fence"): _products_fence,
     ("wgmma", "commit_group"): _products_commit,
     ("wgmma", "wait_group"): _products_wait,
+    ("tcgen05", "mma"): _tensor_product,
+    ("tcgen05", "commit"): _tensor_commit,
+    ("tcgen05", "fence::before_thread_sync"): _tensor_fence,
+    ("tcgen05", "fence::after_thread_sync"): _tensor_fence,
+    ("tcgen05", "ld"): _tensor_load,
+    ("tcgen05", "st"): _tensor_store,
+    ("tcgen05", "wait::ld"): _tensor_wait,
+    ("tcgen05", "wait::st"): _tensor_wait,
 }
 """By the words with which instructions begin; the longest that fits counts."""
 
@@ -261,6 +320,9 @@ ROUTINES = (
     *groups.ROUTINES,
     *lane_copies.ROUTINES,
     *cluster_barrier.ROUTINES,
+    *tensor_products.ROUTINES,
+    *tensor_issue.ROUTINES,
+    *tensor_moves.ROUTINES,
     wgmma.RUN,
     wgmma.ISSUE,
     wgmma.FENCE,

@@ -9,9 +9,10 @@ from fragmenta.units.fast import layout
 from fragmenta.units.fast.step import Mbarrier, Step, fast_path, shift
 from fragmenta.units.fast.tasks import WANTED, call
 
-EXPECTS, PARITY, TESTS, GENERIC, COUNTED = 1, 2, 4, 8, 16
+EXPECTS, PARITY, TESTS, GENERIC, COUNTED, NARROW = 1, 2, 4, 8, 16, 64
 """Words of the instruction: ``.expect_tx``, ``.parity``, ``test_wait``; whether the
-address is generic, and whether there is a count of arrivals."""
+address is generic, whether there is a count of arrivals, and whether it names the scope
+of the block."""
 
 
 def _found(step: Step, operand: int) -> tuple[Value, Mbarrier]:
@@ -35,7 +36,10 @@ def _arrive(step: Step) -> Value:
     """
     threads = step.threads
     expects = (step.flags & EXPECTS) != 0
-    _, mbarrier = _found(step, 1)
+    address, mbarrier = _found(step, 1)
+    # Python reports a scope that leaves out the block of the mbarrier.
+    near = shift(address, RANK_BITS) == step.rank
+    step.require(near | ((step.flags & NARROW) == 0))
     given = step.value(2)
     step.require((given >= 0) & (given <= layout.MOST))
     count = convert(given, I32)
@@ -44,6 +48,8 @@ def _arrive(step: Step) -> Value:
     arrivals = select(counted, count, 1) * threads
     pending = mbarrier.word(layout.MBARRIER_PENDING)
     step.require((arrivals > 0) & (arrivals <= pending[0]))
+    remote = mbarrier.word(layout.MBARRIER_REMOTE)
+    remote[0] = select(near, remote[0], 1)
     token = mbarrier.phase[0] << 32 | convert(pending[0], I64)
     mbarrier.word(layout.MBARRIER_TX)[0] = bytes_
     step.observe(layout.PORT_RELEASE, mbarrier.record)
@@ -71,6 +77,8 @@ def _wait(step: Step) -> Value:
     code = step.code
     address, mbarrier = _found(step, 1)
     step.require(shift(address, RANK_BITS) == step.rank)
+    alone = (step.flags & NARROW) == 0
+    step.require(alone | (mbarrier.word(layout.MBARRIER_REMOTE)[0] == 0))
     given, phase = step.value(2), mbarrier.phase[0]
     parity = (step.flags & PARITY) != 0
     named = phase - ((phase ^ given) & 1)
@@ -79,7 +87,9 @@ def _wait(step: Step) -> Value:
     step.require((wanted < phase) | (mbarrier.word(layout.MBARRIER_WORK)[0] == 0))
     with code.when((wanted >= phase) & (mbarrier.word(layout.MBARRIER_TASKS)[0] > 0)):
         offset = address & (1 << RANK_BITS) - 1
-        call(code, WANTED, step.cluster, step.rank.raw, offset.raw)
+        who = step.cluster, step.rank.raw, offset.raw
+        failed = Value(code.builder, call(code, WANTED, *who, returns=I32))
+        step.require(failed == 0)  # Python finishes the others
     over = wanted < mbarrier.phase[0]
     waiting = mbarrier.word(layout.MBARRIER_WAITING)
     own = convert(step.number, I64)

@@ -115,6 +115,10 @@ class Step:
         changes = self.long(self.cluster, layout.CLUSTER_CHANGES)
         changes[0] = changes[0] + 1
 
+    def woke(self) -> None:
+        """Lanes that wait may go on."""
+        woke(self.code, self.cluster)
+
     def tested(self) -> None:
         """The lanes tested something without success."""
         asked = self.word(self.warp, engine.ASKED)
@@ -273,7 +277,14 @@ class Mbarrier(NamedTuple):
             pending[0] = self.word(layout.MBARRIER_EXPECTED)[0]
             step.observe(layout.PORT_PHASE, self.record)
             step.changed()
+            step.woke()
         self.bits[0] = self.packed()
+
+
+def woke(code: Code, cluster: Raw) -> None:
+    """Lanes of a cluster that wait may go on."""
+    wakes = field(code, cluster, layout.CLUSTER_WAKES, I64)
+    wakes[0] = wakes[0] + 1
 
 
 def shift(number: Value, by: int) -> Value:

@@ -22,7 +22,7 @@ from typing import Final
 # ── a task ──────────────────────────────────────────────────────────────────
 
 TASK_STATE: Final = 0  #: i32: FREE, IN_FLIGHT, or TAKEN: its source has been read
-TASK_KIND: Final = 4  #: i32: LOAD, STORE, EXCHANGE, LANE_COPY or ARRIVAL
+TASK_KIND: Final = 4  #: i32: LOAD, STORE, ... COMMIT
 TASK_ORDINAL: Final = 8  #: i64: its number among all work of the cluster
 TASK_EVENT: Final = 16  #: pointer to the record of its instruction
 TASK_BLOCK: Final = 24  #: pointer to the memory of the block that issued it
@@ -57,22 +57,24 @@ TASK_SKIP: Final = 208  #: i64: how far into the box the first row is, unswizzle
 TASK_JUMPS: Final = 216  #: 4 x i64: how far apart rows are there
 
 TASK_MAP: Final = 248  #: i64: the address of the tensor map; 0: there is none
-TASK_FORM: Final = 256  #: pointer to what is known of the map; of an ARRIVAL, to groups
+TASK_FORM: Final = 256  #: pointer to what is known of the map; of arrivals, to groups
 TASK_COORDINATES: Final = 264  #: 5 x i64
 TASK_IMAGE: Final = 304  #: pointer to the window of shared memory that a TAKEN one read
 TASK_OBSERVED: Final = 320  #: 8 x i64: the observer's
 
+TASK_TENSOR: Final = 384  #: the product, or the store to tensor memory
 TASK_GOALS: Final = 384  #: 32 x i32: of a LANE_COPY, where each lane writes
 TASK_COUNTED: Final = 512  #: 32 x i32: how many bytes it reads
 TASK_SOURCES: Final = 640  #: 32 x i64: where it reads
 TASK_RECORD: Final = 1024
 
 FREE, IN_FLIGHT, TAKEN = range(3)
-LOAD, STORE, EXCHANGE, LANE_COPY, ARRIVAL = range(5)
+LOAD, STORE, EXCHANGE, LANE_COPY, ARRIVAL, CELLS, PRODUCT, COMMIT = range(8)
 """Global to shared memory, shared to global, shared to shared memory of another block,
-``cp.async``, and ``cp.async.mbarrier.arrive``."""
-TENSOR, REPEATS = 1, 2
-"""A copy by a tensor map; another lane issued an equal one with the instruction."""
+``cp.async``, ``cp.async.mbarrier.arrive``; ``tcgen05.st``, ``.mma`` and ``.commit``."""
+TENSOR, REPEATS, COMPUTED = 1, 2, 4
+"""A copy by a tensor map; another lane issued an equal one with the instruction; the
+result of a product has been written."""
 OPERATION_AT: Final = 8
 OPERATIONS = ("", "add", "min", "max", "inc", "dec", "and", "or", "xor")
 """Reductions, by their number in the flags; 0: bytes are moved as they are."""
@@ -86,6 +88,7 @@ POOL_COUNT: Final = 12  #: i32: how many are in flight
 POOL_ARENA: Final = 16  #: pointer to memory for images
 POOL_USED: Final = 24  #: i64: how much of it is used
 POOL_TAKEN: Final = 32  #: i32: how many tasks have an image
+POOL_BLOCKED: Final = 36  #: i32: the task that only Python can finish
 POOL_TASKS: Final = 64  #: the records of tasks
 TASKS: Final = 256
 ARENA_BYTES: Final = 1 << 20
@@ -99,6 +102,9 @@ QUEUE_WAITED: Final = 8  #: i32: the first group that was not waited for
 QUEUE_WORK: Final = 12  #: i32: Python's work in them; 1 if it keeps all
 QUEUE_RECORD: Final = 16
 QUEUES: Final = 32  #: of each warp: one for the bulk copies of each lane
+
+# The record of what a thread issued to the Tensor Cores is like these: whether there is
+# work that it has not committed, and how much of it is Python's.
 
 # ── groups of cp.async ──────────────────────────────────────────────────────
 # They begin like the others; the epoch there is the number of groups.
@@ -136,6 +142,7 @@ MAP_SIZES: Final = 208  #: 4 x i64: the sizes of these dimensions
 MAP_STEPS: Final = 240  #: 4 x i64: their element strides
 MAP_STRIDES: Final = 272  #: 4 x i64: their strides in bytes
 MAP_REDUCE: Final = 304  #: 9 pointers: the code of each reduction; 0: not known yet
+MAP_LAYOUT: Final = 376  #: i64: the number of the layout of its boxes; 0: none
 MAP_RECORD: Final = 384
 PATTERN: Final = 1024
 """A swizzle repeats after so many bytes of shared memory."""

@@ -30,9 +30,10 @@ from fragmenta.simt.layout import POISON
 from fragmenta.simt.library import POINTER, Routine, field, pointer_at
 from fragmenta.simt.memory import Where, inside, segment
 from fragmenta.simt.warps import P, clear_memory, repeat, routine
-from fragmenta.units.fast import layout
+from fragmenta.units.fast import layout, tensor_cells
 from fragmenta.units.fast import task_layout as at
-from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift
+from fragmenta.units.fast.step import Mbarrier, Step, declared, observe, shift, woke
+from fragmenta.units.fast.tensor_products import MULTIPLY
 
 UNIT = 16
 WIDE = ir.VectorType(I16, UNIT // 2)
@@ -408,9 +409,19 @@ def _move(code: Code, cluster: Raw, record: Raw) -> None:
         (at.STORE, _store),
         (at.EXCHANGE, _exchange),
         (at.LANE_COPY, _lane_copy),
+        (at.CELLS, _cells),
     ):
         with code.when(kind == number):
             do(code, task)
+
+
+def _cells(code: Code, task: Task) -> None:
+    """The registers of a warp to cells of tensor memory."""
+    tensor_cells.write(code, _tensor(code, task), task.pointer(at.TASK_IMAGE))
+
+
+def _tensor(code: Code, task: Task) -> Raw:
+    return code.builder.gep(task.record, [ir.Constant(I32, at.TASK_TENSOR)])
 
 
 MOVE = routine("units.task.move", _move, [P, P], None)
@@ -449,6 +460,16 @@ def _poison(code: Code, cluster: Raw, record: Raw) -> None:
 
     with code.when(kind == at.LANE_COPY):
         _each_lane(code, task, lane)
+    _hide(code, task, 1)
+
+
+def _hide(code: Code, task: Task, by: int) -> None:
+    """Hide the cells that a task will write, or show them again."""
+    kind = task.word(at.TASK_KIND)[0]
+    with code.when(kind == at.CELLS):
+        tensor_cells.hide_store(code, _tensor(code, task), by)
+    with code.when(kind == at.PRODUCT):
+        tensor_cells.hide_product(code, _tensor(code, task), by)
 
 
 POISONED = routine("units.task.poison", _poison, [P, P], None)
@@ -462,7 +483,9 @@ def _complete(code: Code, cluster: Raw, record: Raw) -> None:
     task = Task(code, cluster, record)
     changes = field(code, cluster, layout.CLUSTER_CHANGES, I64)
     changes[0] = changes[0] + 1
-    task.observe(layout.PORT_COPIED)
+    woke(code, cluster)
+    with code.when(task.word(at.TASK_KIND)[0] < at.CELLS):
+        task.observe(layout.PORT_COPIED)
     call(code, MOVE, cluster, record)
 
     def one(rank: Value) -> None:
@@ -502,7 +525,11 @@ def _issue(code: Code, cluster: Raw, record: Raw) -> None:
     task.in_pool(at.POOL_FREE)[0] = task.word(at.TASK_NEXT)[0]
     ordinal[0] = ordinal[0] + 1
     task.long(at.TASK_ORDINAL)[0] = ordinal[0]
-    task.word(at.TASK_STATE)[0] = code.constant(at.IN_FLIGHT, I32)
+    # A store to tensor memory has read its registers.
+    cells = task.word(at.TASK_KIND)[0] == at.CELLS
+    task.word(at.TASK_STATE)[0] = select(
+        cells, code.constant(at.TAKEN, I32), at.IN_FLIGHT
+    )
 
     def counted(rank: Value) -> None:
         word = task.mbarrier(rank).word(layout.MBARRIER_TASKS)
@@ -513,7 +540,8 @@ def _issue(code: Code, cluster: Raw, record: Raw) -> None:
     with b.if_then(b.icmp_unsigned("!=", queue, ir.Constant(POINTER, None))):
         field(code, queue, at.QUEUE_THERE, I32)[0] = code.constant(1, I32)
         task.word(at.TASK_GROUP)[0] = field(code, queue, at.QUEUE_EPOCH, I32)[0]
-    task.observe(layout.PORT_COPY)
+    with code.when(task.word(at.TASK_KIND)[0] < at.CELLS):
+        task.observe(layout.PORT_COPY)
     eager = field(code, cluster, layout.CLUSTER_SCHEDULE, I32)[0] == layout.EAGER
     with code.when(eager):
         call(code, COMPLETE, cluster, record)
@@ -563,26 +591,92 @@ def _finish_before(code: Code, arrival: Task) -> None:
         now.value = task.word(at.TASK_NEXT)[0]
         mine = task.long(at.TASK_QUEUE)[0] == queue
         with code.when(mine & (task.long(at.TASK_ORDINAL)[0] < own)):
-            call(code, FINISH, arrival.cluster, task.record)
+            call_finish(code, arrival.cluster, task.record)
         again(now.value >= 0)
 
 
-def _finish(code: Code, cluster: Raw, record: Raw) -> None:
-    """Do what is left of a task that is in flight; nothing if it is done."""
+def _finish_queue(code: Code, last: Task, queue: Value) -> Value:
+    """Finish what a thread issued to the Tensor Cores before a task; 0 if it is done.
+
+    Only a commit waits for earlier commits.
+    """
+    own = last.long(at.TASK_ORDINAL)[0]
+    commits = last.word(at.TASK_KIND)[0] == at.COMMIT
+    failed = code.variable(code.constant(0, I32))
+    now = code.variable(last.in_pool(at.POOL_FIRST)[0])
+    with repeat(code) as again:  # the task itself is in the list
+        task = last.other(now.value)
+        now.value = task.word(at.TASK_NEXT)[0]
+        signals = task.word(at.TASK_KIND)[0] == at.COMMIT
+        mine = (task.long(at.TASK_QUEUE)[0] == queue) | (
+            commits & signals & (task.long(at.TASK_FORM)[0] == queue)
+        )
+        older = task.long(at.TASK_ORDINAL)[0] < own
+        with code.when(mine & older):
+            failed.value = call_finish(code, last.cluster, task.record)
+        again((now.value >= 0) & older & (failed.value == 0))
+    return failed.value
+
+
+def call_finish(code: Code, cluster: Raw, record: Raw) -> Value:
+    """Finish a task; 0 if that could be done."""
+    return Value(code.builder, call(code, FINISH, cluster, record, returns=I32))
+
+
+def _ready(code: Code, task: Task) -> Value:
+    """Do what must be done before a task, and compute a product; 0 if that is done.
+
+    Otherwise the pool says which task Python has to look at.
+    """
+    kind = task.word(at.TASK_KIND)[0]
+    failed = code.variable(code.constant(0, I32))
+    own = code.variable(code.constant(0, I32))
+    with code.when(kind == at.ARRIVAL):
+        _finish_before(code, task)
+    with code.when(kind == at.PRODUCT):
+        failed.value = _finish_queue(code, task, task.long(at.TASK_QUEUE)[0])
+        computed = (task.word(at.TASK_FLAGS)[0] & at.COMPUTED) != 0
+        with code.when((failed.value == 0) & ~computed):
+            product = _tensor(code, task)
+            own.value = Value(code.builder, call(code, MULTIPLY, product, returns=I32))
+    with code.when(kind == at.COMMIT):
+        failed.value = _finish_queue(code, task, task.long(at.TASK_FORM)[0])
+        with code.when(failed.value == 0):
+
+            def pending(rank: Value) -> None:
+                left = task.mbarrier(rank).word(layout.MBARRIER_PENDING)[0]
+                few = left < task.word(at.TASK_ARRIVALS)[0]
+                own.value = convert(few, I32, signed=False)
+
+            each_rank(code, task.word(at.TASK_SIGNALS)[0], pending)
+    with code.when(own.value != 0):
+        task.in_pool(at.POOL_BLOCKED)[0] = task.word(at.TASK_INDEX)[0]
+    return failed.value | own.value
+
+
+def _finish(code: Code, cluster: Raw, record: Raw) -> Value:
+    """Do what is left of a task that is in flight; nothing if it is done.
+
+    The result is 0, or 1 if Python has to do something first.
+    """
     task = Task(code, cluster, record)
+    failed = code.variable(code.constant(0, I32))
     with code.when(task.word(at.TASK_STATE)[0] != at.FREE):
-        with code.when(task.word(at.TASK_KIND)[0] == at.ARRIVAL):
-            _finish_before(code, task)
-        _unlink(code, task)
-        call(code, COMPLETE, cluster, record)
+        failed.value = _ready(code, task)
+        with code.when(failed.value == 0):
+            _unlink(code, task)
+            _hide(code, task, -1)
+            call(code, COMPLETE, cluster, record)
+    return failed.value
 
 
-FINISH = routine("units.task.finish", _finish, [P, P], None)
+FINISH = routine("units.task.finish", _finish, [P, P], I32)
 
 
-def _wanted(code: Code, cluster: Raw, rank: Value, offset: Value) -> None:
-    """Finish all tasks that an mbarrier counts, the oldest first."""
+def _wanted(code: Code, cluster: Raw, rank: Value, offset: Value) -> Value:
+    """Finish all tasks that an mbarrier counts, the oldest first; 0 if that is done."""
     pool = pointer_at(code, cluster, layout.CLUSTER_TASKS)
+    failed = code.variable(code.constant(0, I32))
     with repeat(code) as again:
         # A task that is done may have finished others.
         now = code.variable(field(code, pool, at.POOL_FIRST, I32)[0])
@@ -595,11 +689,13 @@ def _wanted(code: Code, cluster: Raw, rank: Value, offset: Value) -> None:
             now.value = task.word(at.TASK_NEXT)[0]
             more((now.value >= 0) & (found.value < 0))
         with code.when(found.value >= 0):
-            call(code, FINISH, cluster, task_at(code, cluster, found.value).record)
-        again(found.value >= 0)
+            record = task_at(code, cluster, found.value).record
+            failed.value = call_finish(code, cluster, record)
+        again((found.value >= 0) & (failed.value == 0))
+    return failed.value
 
 
-WANTED = routine("units.task.wanted", _wanted, [P, I32, I32], None)
+WANTED = routine("units.task.wanted", _wanted, [P, I32, I32], I32)
 
 
 def image_bytes(task: Task) -> Value:

@@ -451,6 +451,7 @@ def _issue(step: Step) -> Value:
     last = issued[0] == WARPS
     with code.when(last):
         _start(step, group, product)
+        step.woke()
     step.changed()
     observed = _there(code, pointer_at(code, step.cluster, layout.CLUSTER_PORT))
     # Hold it: accesses of a warp that is ahead would seem to come before.

@@ -1,0 +1,1 @@
+"""Explores every order in which the threads of a launch can synchronise."""

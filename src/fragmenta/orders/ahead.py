@@ -1,0 +1,702 @@
+"""What the others can do while some actors are held: the base of the reduction.
+
+:class:`Ahead` runs all actors that are not held as far as they could come in any order.
+It never misses an event that is possible, and may include some that are not: arrivals
+count for every phase, words hold every value that was ever written, and every branch is
+taken.  In a pipeline the others soon wait for those that are held, so this is short.
+
+:func:`rivals` says which actors have an event ahead that does not commute with the next
+event of an actor that is held.  If there are none, no order of the others matters for
+it, and it can be carried out first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TypeAlias
+
+from fragmenta.orders.program import (
+    Arrive,
+    Atomic,
+    Await,
+    Choose,
+    ClusterArrive,
+    ClusterBarrier,
+    ClusterWait,
+    Commit,
+    CompleteTx,
+    Condition,
+    Event,
+    Exit,
+    ExpectTx,
+    GroupWait,
+    Issue,
+    Load,
+    MbarrierArrive,
+    MbarrierInit,
+    MbarrierInval,
+    MbarrierRaise,
+    MbarrierTest,
+    MbarrierWait,
+    ReadDone,
+    Store,
+    Sync,
+    UnitWait,
+)
+from fragmenta.orders.state import (
+    MOST,
+    GroupObject,
+    Machine,
+    MbarrierObject,
+    State,
+    computed,
+    contribution,
+    wrapped,
+)
+from fragmenta.orders.tree import Node
+
+ENDLESS = 1 << 40
+"""A number of phases that is more than any."""
+MOST_VALUES = 64
+"""More values of a word than this count as any value."""
+
+
+class Front:
+    """How far an actor can come, on one of its branches."""
+
+    __slots__ = ("begun", "node", "number", "parked", "phases", "root", "taken")
+
+    def __init__(self, root: int, number: int, node: Node, parked: bool) -> None:
+        self.root = root
+        """The actor of the state that this one comes from; a unit's issuer, if it was
+        not issued yet."""
+        self.number = number
+        self.node = node
+        self.parked = parked
+        self.phases: dict[Hashable, int] = {}
+        """Phases of objects that must be over when it is here, counted from now."""
+        self.taken: set[int] = set()
+        """Values whose branches it has taken."""
+        self.begun = False
+        """Whether its arrival at the barrier where it waits is counted."""
+
+    def fork(self, node: Node) -> Front:
+        """The same actor, further on."""
+        other = Front(self.root, self.number, node, False)
+        other.phases = self.phases.copy()
+        return other
+
+
+class MbarrierAhead:
+    """What can happen to an mbarrier."""
+
+    __slots__ = (
+        "arrivals",
+        "bare",
+        "bytes",
+        "drops",
+        "never_last",
+        "roots",
+        "watchers",
+        "wild",
+    )
+
+    def __init__(self) -> None:
+        self.roots: set[int] = set()
+        """Who changes it."""
+        self.watchers: set[int] = set()
+        """Who looks at its phase."""
+        self.arrivals: list[tuple[int, int]] = []
+        """Counts, and bytes that are expected with them."""
+        self.bare: int = 0
+        """Bytes that are expected without an arrival."""
+        self.bytes = 0
+        self.drops = 0
+        self.never_last = False
+        """Whether an arrival is ``.noComplete``."""
+        self.wild = False
+        """Whether it can be initialised, invalidated or raised."""
+
+
+class WordAhead:
+    """What can happen to a word."""
+
+    __slots__ = ("atomics", "readers", "reds", "values", "writers")
+
+    def __init__(self, value: int) -> None:
+        self.values: set[int] | None = {value}
+        """What it can hold; None: anything."""
+        self.atomics: list[tuple[Atomic, Condition | None, int]] = []
+        """With the condition under which they write, and the word of their result."""
+        self.writers: set[int] = set()
+        self.readers: set[int] = set()
+        self.reds: set[int] = set()
+        """Those writers that only add, and return nothing."""
+
+
+Word: TypeAlias = Load | Store | Atomic | Await
+
+
+class Ahead:
+    """Runs the actors that are not held as far as they could come."""
+
+    def __init__(self, machine: Machine, state: State, held: Iterable[int]) -> None:
+        self.machine, self.state = machine, state
+        self.held = frozenset(held)
+        self.unknown = False
+        """Whether an actor reaches a branch that is not known yet."""
+        self.mbarriers: dict[int, MbarrierAhead] = {}
+        self.meetings: dict[int, list[tuple[int, int]]] = {}
+        """Arrivals at barriers: the root, and the threads."""
+        self.mixed: set[int] = set()
+        """Barriers at which the arrivals ahead have different counts."""
+        self.clusters: dict[int, list[tuple[int, int]]] = {}
+        self.words: dict[int, WordAhead] = {}
+        self.groups: dict[int, set[int]] = {}
+        """Who issues to, commits or waits for the groups of a shared name."""
+        self.done: dict[int, int] = {}
+        """Units that come to their end, and their roots."""
+        self.read: dict[int, int] = {}
+        self.exits: dict[int, int] = {}
+        self.moved: set[int] = set()
+        """Roots that do anything at all."""
+        self._issued: set[int] = set()
+        self._forked: set[int] = set()
+        self._commits: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        self._open: dict[tuple[int, int], list[int]] = {}
+        self.fronts = [
+            Front(number, number, actor.node, actor.parked)
+            for number, actor in state.actors.items()
+            if number not in self.held and not actor.node.cut
+        ]
+        self._run()
+
+    def _run(self) -> None:
+        changed = True
+        while changed and not self.unknown:
+            changed = False
+            index = 0
+            while index < len(self.fronts):
+                front = self.fronts[index]
+                index += 1
+                while self._pass(front):
+                    changed = True
+                    if self.unknown:
+                        return
+            self.fronts = [each for each in self.fronts if each.node is not _ENDED]
+
+    # ── one event ───────────────────────────────────────────────────────────
+
+    def _pass(self, front: Front) -> bool:
+        """Carry out the next event of a front, if it may be possible."""
+        node = front.node
+        if node is _ENDED or node.cut:
+            return False
+        if front.parked and front.number >= self.machine.agents:
+            return self._begin(front)
+        event = node.event
+        if event is None:
+            self.done[front.number] = front.root
+            return self._ends(front)
+        self.moved.add(front.root)
+        if isinstance(event, Sync | Arrive):
+            return self._meet(front, event)
+        if isinstance(event, MbarrierWait | MbarrierTest):
+            return self._look(front, event)
+        if isinstance(event, Load | Store | Atomic | Await):
+            return self._word(front, event)
+        if isinstance(event, MbarrierArrive | ExpectTx | CompleteTx):
+            self._count(front, event)
+        elif isinstance(event, MbarrierInit | MbarrierInval | MbarrierRaise):
+            thing = self.mbarrier(node.key)
+            thing.wild = True
+            thing.roots.add(front.root)
+        elif isinstance(event, Choose):
+            return self._branches(front, set(event.values))
+        elif isinstance(event, Exit):
+            self.exits[front.number] = front.root
+            return self._ends(front)
+        elif not self._others(front, event):
+            return False
+        return self._next(front)
+
+    def _others(self, front: Front, event: Event) -> bool:
+        """Units, groups and the barrier of a cluster; False: it waits."""
+        node = front.node
+        if isinstance(event, Issue):
+            self._issue(front, event)
+        elif isinstance(event, ReadDone):
+            self.read[front.number] = front.root
+        elif isinstance(event, Commit):
+            self._shared(front, event.group, node.key)
+            mine = (front.root, node.key)
+            units = tuple(self._open.pop(mine, ()))
+            self._commits.setdefault(mine, []).append(units)
+        elif isinstance(event, GroupWait):
+            if not self._groups_over(front, event):
+                return False
+            self._shared(front, event.group, node.key)
+        elif isinstance(event, UnitWait):
+            return self._over(self._named(event.units))
+        elif isinstance(event, ClusterArrive):
+            arrivals = self.clusters.setdefault(node.key, [])
+            arrivals.append((front.root, event.threads))
+            front.phases["arrived", node.key] = front.phases.get(node.key, 0)
+        elif isinstance(event, ClusterWait):
+            return self._cluster_wait(front, event)
+        return True
+
+    def _next(self, front: Front) -> bool:
+        node = front.node
+        if node.branches is not None:  # an event whose value is not followed
+            return self._branches(front, None)
+        assert node.next is not None
+        front.node = node.next
+        return True
+
+    def _ends(self, front: Front) -> bool:
+        self.moved.add(front.root)
+        front.node = _ENDED
+        return True
+
+    def _branches(self, front: Front, values: set[int] | None) -> bool:
+        """Take the branches of values; None: of all values."""
+        node = front.node
+        if node.branches is None:
+            assert node.next is not None
+            front.node = node.next
+            return True
+        known = node.branches
+        grows = self.machine.tree.grows
+        if values is None:
+            two = isinstance(node.event, MbarrierTest) and len(known) == 2
+            self.unknown |= grows and not two
+            values = set(known)
+        new = values - front.taken
+        front.taken |= new
+        for value in new:
+            if value in known:
+                self._forked.add(front.number)
+                self.fronts.append(front.fork(known[value]))
+            else:
+                self.unknown |= grows
+        return bool(new)
+
+    # ── units ───────────────────────────────────────────────────────────────
+
+    def _begin(self, front: Front) -> bool:
+        unit = self.machine.tree.units[front.number - self.machine.agents]
+        if not self._over(self._named(unit.after)):
+            return False
+        front.parked = False
+        return True
+
+    def _named(self, names: tuple[Hashable, ...]) -> list[int]:
+        """The units of names that are certain to have been issued."""
+        return self.machine.issued(self.state, names)
+
+    def _over(self, units: Iterable[int]) -> bool:
+        return all(each in self.state.done or each in self.done for each in units)
+
+    def _issue(self, front: Front, event: Issue) -> None:
+        made = front.node.result
+        unit = event.unit
+        if unit.group is not None:
+            key = self.machine.tree.number(("group", unit.group))
+            self._shared(front, unit.group, key)
+            self._open.setdefault((front.root, key), []).append(made)
+        if made in self._issued:
+            return
+        self._issued.add(made)
+        first = self.machine.tree.first[made - self.machine.agents]
+        self.fronts.append(Front(front.root, made, first, bool(unit.after)))
+
+    def _shared(self, front: Front, group: Hashable, key: int) -> None:
+        if not self.machine.tree.private(group):
+            self.groups.setdefault(key, set()).add(front.root)
+
+    def _groups_over(self, front: Front, event: GroupWait) -> bool:
+        """Whether the groups may be complete that a front waits for at least."""
+        node, state = front.node, self.state
+        thing = state.objects.get(node.key)
+        groups = list(thing.groups) if isinstance(thing, GroupObject) else []
+        if self.machine.tree.private(event.group):
+            still = thing.open if isinstance(thing, GroupObject) else ()
+            own = self._commits.get((front.root, node.key), [])
+            if own:
+                own = [(*still, *own[0]), *own[1:]]
+            if front.number not in self._forked:  # else another branch may have
+                groups += own
+        count = max(len(groups) - event.pending, 0)
+        units = [unit for each in groups[:count] for unit in each]
+        if event.read:
+            units = [u for u in units if u not in self.read and u not in state.read]
+        return self._over(units)
+
+    # ── barriers ────────────────────────────────────────────────────────────
+
+    def _meet(self, front: Front, event: Sync | Arrive) -> bool:
+        key = front.node.key
+        if not front.begun and not front.parked:
+            front.begun = True
+            arrivals = self.meetings.setdefault(key, [])
+            arrivals.append((front.root, event.threads))
+            if self.meeting_count(key, event) != event.count:
+                self.mixed.add(key)
+        if isinstance(event, Sync):
+            phase = front.phases.get(key, 0) + 1
+            if self.meetings_over(key, event) < phase:
+                return False
+            front.phases[key] = phase
+        front.begun = front.parked = False
+        return self._next(front)
+
+    def meeting_count(self, key: int, event: Sync | Arrive) -> int | None:
+        """The count of those who have arrived at a barrier, or of an event."""
+        thing = self.machine.meeting(self.state, key)
+        return thing.size if thing.arrived else event.count
+
+    def meetings_over(self, key: int, event: Sync | Arrive) -> int:
+        """How often a barrier may be complete."""
+        if key in self.mixed:
+            return ENDLESS
+        thing = self.machine.meeting(self.state, key)
+        threads = thing.threads + sum(t for _, t in self.meetings.get(key, ()))
+        count = self.meeting_count(key, event)
+        if count is None:
+            machine = self.machine
+            live = machine.live(self.state, event.barrier.block)
+            count = sum(machine.threads[n] for n in live if n not in self.exits)
+            if count == 0:
+                return ENDLESS
+        return threads // count
+
+    def _cluster_wait(self, front: Front, event: ClusterWait) -> bool:
+        key = front.node.key
+        mark: Hashable = ("arrived", key)
+        if mark in front.phases:
+            phase = front.phases[mark] + 1
+        else:
+            local = dict(self.state.actors[front.number].local)
+            arrived = local.get(("cluster", key))
+            now = self.machine.cluster(self.state, key).phase
+            if arrived is None or arrived < now:
+                return True
+            phase = 1
+        if self.clusters_over(key, event.barrier) < phase:
+            return False
+        front.phases.pop(mark, None)
+        front.phases[key] = max(front.phases.get(key, 0), phase)
+        return True
+
+    def clusters_over(self, key: int, barrier: ClusterBarrier) -> int:
+        """How many phases of a cluster's barrier may be complete."""
+        machine, state = self.machine, self.state
+        thing = machine.cluster(state, key)
+        live = machine.live_in_cluster(state, barrier.cluster)
+        left = [n for n in live if n not in self.exits]
+        if not left:
+            return ENDLESS
+        arrivals = [root for root, _ in self.clusters.get(key, ())]
+        counts = [arrivals.count(n) + (n in thing.arrived) for n in left]
+        return min(counts)
+
+    # ── mbarriers ───────────────────────────────────────────────────────────
+
+    def mbarrier(self, key: int) -> MbarrierAhead:
+        """What can happen to an mbarrier."""
+        return self.mbarriers.setdefault(key, MbarrierAhead())
+
+    def _count(self, front: Front, event: Event) -> None:
+        thing = self.mbarrier(front.node.key)
+        thing.roots.add(front.root)
+        arrivals, expected, arrived = contribution(event)
+        thing.bytes += arrived
+        if arrivals:
+            thing.arrivals.append((arrivals, expected))
+        else:
+            thing.bare += expected
+        if isinstance(event, MbarrierArrive):
+            thing.never_last |= event.no_complete
+            if event.drop:
+                thing.drops += arrivals
+            if event.token is not None:
+                mark = ("token", event.token)
+                front.phases[mark] = front.phases.get(front.node.key, 0)
+
+    def phases_over(self, key: int) -> int:
+        """How many phases of an mbarrier may be complete."""
+        now = self.state.objects.get(key)
+        thing = self.mbarriers.get(key)
+        if thing is None or (not isinstance(now, MbarrierObject) and not thing.wild):
+            return 0
+        if thing.wild or not isinstance(now, MbarrierObject):
+            return ENDLESS
+        total = sum(count for count, _ in thing.arrivals)
+        if total < now.pending:
+            return 0
+        reload = now.expected - thing.drops
+        most = 1 + (total - now.pending) // reload if reload > 0 else ENDLESS
+        if now.tx + thing.bare + sum(e for _, e in thing.arrivals) < 0:
+            return 0
+        single = all(count == 1 for count, _ in thing.arrivals)
+        bytes_each = sorted(each for _, each in thing.arrivals)
+        for phase in range(1, min(most, len(thing.arrivals) + 1) + 1):
+            needed = now.pending + (phase - 1) * max(reload, 0)
+            least = sum(bytes_each[:needed]) if single else 0
+            if now.tx + least > thing.bytes:
+                return phase - 1
+        return most
+
+    def _look(self, front: Front, event: MbarrierWait | MbarrierTest) -> bool:
+        key = front.node.key
+        thing = self.mbarrier(key)
+        thing.watchers.add(front.root)
+        now = self.state.objects.get(key)
+        if not isinstance(now, MbarrierObject):
+            if not thing.wild:
+                return False  # misuse, or it waits for the mbarrier
+            return self._next_any(front, event)
+        over, least = self.phases_over(key), front.phases.get(key, 0)
+        parity = None
+        if event.token is None:
+            parity = event.parity & 1
+        elif ("token", event.token) in front.phases:
+            least = max(least, front.phases["token", event.token] + 1)
+        else:
+            parity = self.machine.parity(self.state.actors[front.number], event)
+        if over == ENDLESS:
+            return self._next_any(front, event)
+        if parity is not None:
+            least += ((now.phase + least) & 1) == parity
+        if isinstance(event, MbarrierWait):
+            if least > over:
+                return False
+            front.phases[key] = least
+            return self._next(front)
+        values = {1} if least <= over else set()
+        first = front.phases.get(key, 0)
+        if parity is None or any(
+            ((now.phase + each) & 1) == parity
+            for each in (first, first + 1)
+            if each <= over
+        ):
+            values.add(0)
+        return self._branches(front, values)
+
+    def _next_any(self, front: Front, event: MbarrierWait | MbarrierTest) -> bool:
+        if isinstance(event, MbarrierTest):
+            return self._branches(front, {0, 1})
+        return self._next(front)
+
+    # ── words ───────────────────────────────────────────────────────────────
+
+    def word(self, node: Node, key: int) -> WordAhead:
+        """What can happen to a word."""
+        found = self.words.get(key)
+        if found is None:
+            event = node.event
+            assert isinstance(event, Load | Store | Atomic | Await)
+            word = event.word
+            if key == node.result and isinstance(event, Atomic) and event.result:
+                word = event.result
+            value = self.machine.word(self.state, key, word).value
+            found = self.words[key] = WordAhead(value)
+        return found
+
+    def _word(self, front: Front, event: Word) -> bool:
+        node = front.node
+        thing = self.word(node, node.key)
+        values = thing.values
+        if isinstance(event, Await):
+            if values is not None:
+                values = {each for each in values if event.condition.holds(each)}
+                if not values:
+                    return False
+            if event.update is not None:
+                self._atomic(thing, event.update, event.condition, -1)
+                thing.writers.add(front.root)
+            thing.readers.add(front.root)
+        elif isinstance(event, Load):
+            thing.readers.add(front.root)
+        elif isinstance(event, Store):
+            thing.writers.add(front.root)
+            self._can_hold(thing, {wrapped(event.value, event.word)})
+        else:
+            thing.writers.add(front.root)
+            if commutes(self.machine, node):
+                thing.reds.add(front.root)
+            else:
+                thing.readers.add(front.root)
+            if event.result is not None:
+                self.word(node, node.result).writers.add(front.root)
+            self._atomic(thing, event, None, node.result)
+        return self._branches(front, values)
+
+    def _atomic(
+        self, thing: WordAhead, atomic: Atomic, when: Condition | None, result: int
+    ) -> None:
+        if (atomic, when, result) not in thing.atomics:
+            thing.atomics.append((atomic, when, result))
+        self._can_hold(thing, set())
+
+    def _can_hold(self, thing: WordAhead, values: set[int] | None) -> None:
+        """Add values, and what atomic operations make of them."""
+        found = (
+            None if values is None or thing.values is None else thing.values | values
+        )
+        size = -1
+        while found is not None and size != len(found):
+            size = len(found)
+            for atomic, when, _ in thing.atomics:
+                found |= {
+                    computed(atomic, each)
+                    for each in found
+                    if when is None or when.holds(each)
+                }
+            if len(found) > MOST_VALUES:
+                found = None
+        thing.values = found
+        for atomic, _, result in thing.atomics:
+            if result < 0 or atomic.result is None:
+                continue
+            other, held = self.words[result], found
+            if held is not None:
+                held = {wrapped(each, atomic.result) for each in held}
+            if other.values is not None and (held is None or held - other.values):
+                self._can_hold(other, held)
+
+
+_ENDED = Node(-1, -1, None)
+_ENDED.cut = "ended"
+
+
+def commutes(machine: Machine, node: Node) -> bool:
+    """Whether an event is a ``red.add`` that nothing else can tell from another.
+
+    Two of them in either order leave the same value and hand over the same.
+    """
+    event = node.event
+    if not isinstance(event, Atomic) or event.operation != "add" or event.returns:
+        return False
+    if event.order.acquires or event.result is not None or node.branches is not None:
+        return False
+    access = node.write_bit.bit_length() - 1
+    machine.tree.relied.add(("red", access))
+    return not machine.tree.accesses.collides[access]
+
+
+# ── what does not commute ───────────────────────────────────────────────────
+
+
+def rivals(ahead: Ahead, number: int) -> set[int]:
+    """Actors with an event ahead that does not commute with one that is held."""
+    machine, state = ahead.machine, ahead.state
+    actor = state.actors[number]
+    node, event = actor.node, actor.node.event
+    if actor.parked and number >= machine.agents:
+        units = machine.predecessors(state, number)
+        return _finishing(ahead, units, ())
+    if isinstance(event, Sync | Arrive):
+        return _meeting_rivals(ahead, number, event)
+    if isinstance(event, ClusterArrive | ClusterWait):
+        return _cluster_rivals(ahead, number)
+    if isinstance(event, GroupWait):
+        units = machine.group(state, node)
+        found = _finishing(ahead, units, state.read if event.read else ())
+        return found | ahead.groups.get(node.key, set())
+    if isinstance(event, Commit):
+        return ahead.groups.get(node.key, set())
+    if isinstance(event, Issue):
+        key = machine.tree.objects.get(("group", event.unit.group), -1)
+        return ahead.groups.get(key, set())
+    if isinstance(event, UnitWait):
+        return _finishing(ahead, machine.issued(state, event.units), ())
+    if isinstance(event, Load | Store | Atomic | Await):
+        return _word_rivals(ahead, node, event)
+    if node.key in ahead.mbarriers:
+        return _mbarrier_rivals(ahead, number, node)
+    return set()
+
+
+def _finishing(ahead: Ahead, units: Iterable[int], read: Iterable[int]) -> set[int]:
+    """The units that are waited for, and can come to their end now."""
+    left = [u for u in units if u not in ahead.state.done and u not in read]
+    return {u for u in left if u in ahead.moved}
+
+
+def _meeting_rivals(ahead: Ahead, number: int, event: Sync | Arrive) -> set[int]:
+    key = ahead.state.actors[number].node.key
+    arrivals = ahead.meetings.get(key, [])
+    roots = {root for root, _ in arrivals}
+    if ahead.state.actors[number].parked:
+        over = ahead.meetings_over(key, event) > 0
+        return roots | set(ahead.exits.values()) if over else set()
+    if not arrivals:
+        return set()
+    thing = ahead.machine.meeting(ahead.state, key)
+    again = any(who == number for who, _ in thing.arrived)
+    count = ahead.meeting_count(key, event)
+    if again or key in ahead.mixed or count is None or count != event.count:
+        return roots
+    total = thing.threads + event.threads + sum(each for _, each in arrivals)
+    return roots if total > count else set()
+
+
+def _cluster_rivals(ahead: Ahead, number: int) -> set[int]:
+    actor = ahead.state.actors[number]
+    event, key = actor.node.event, actor.node.key
+    if isinstance(event, ClusterWait) and not ahead.machine.enabled(
+        ahead.state, number
+    ):
+        if ahead.clusters_over(key, event.barrier) > 0:
+            roots = {root for root, _ in ahead.clusters.get(key, ())}
+            return roots | set(ahead.exits.values())
+    return set()
+
+
+def _word_rivals(ahead: Ahead, node: Node, event: Word) -> set[int]:
+    found: set[int] = set()
+    for key in {node.key, node.result} - {-1}:
+        thing = ahead.words.get(key)
+        if thing is None:
+            continue
+        reads_only = isinstance(event, Load) or (
+            isinstance(event, Await) and event.update is None
+        )
+        if isinstance(event, Await) and thing.values is not None:
+            value = ahead.machine.word(ahead.state, node.key, event.word).value
+            holds = event.condition.holds
+            if not holds(value) and not any(holds(each) for each in thing.values):
+                continue
+        found |= thing.writers
+        if not reads_only:
+            found |= thing.readers
+            if commutes(ahead.machine, node) and not thing.readers:
+                found -= thing.reds if thing.writers == thing.reds else set()
+    return found
+
+
+def _mbarrier_rivals(ahead: Ahead, number: int, node: Node) -> set[int]:
+    thing, event = ahead.mbarriers[node.key], node.event
+    now = ahead.state.objects.get(node.key)
+    everyone = thing.roots | thing.watchers
+    if thing.wild or isinstance(event, MbarrierInit | MbarrierInval | MbarrierRaise):
+        return everyone
+    if not isinstance(now, MbarrierObject):
+        return set()  # misuse, whatever the others do
+    if isinstance(event, MbarrierWait | MbarrierTest):
+        return thing.roots if ahead.phases_over(node.key) else set()
+    arrivals, expected, arrived = contribution(event)
+    total = arrivals + sum(count for count, _ in thing.arrivals)
+    bytes_ = thing.bytes + arrived
+    wanted = expected + thing.bare + sum(each for _, each in thing.arrivals)
+    if abs(now.tx) + bytes_ + wanted > MOST or total > now.pending:
+        return everyone
+    if total < now.pending:
+        return set()
+    strict = isinstance(event, MbarrierArrive) and event.no_complete
+    bare = thing.bare or (expected and not arrivals)
+    if strict or thing.never_last or bare or now.tx + wanted < bytes_:
+        return everyone
+    return thing.watchers if now.tx + wanted == bytes_ else set()

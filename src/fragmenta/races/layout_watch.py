@@ -1,0 +1,412 @@
+"""The detector of tiles that are read in another layout than they were copied in.
+
+It remembers for each block which box of a tensor map is where in shared memory, and
+judges each operand of a product once for all blocks and stages with the same boxes:
+:func:`fragmenta.shared.copied_operands.mismatch`.  What threads have stored since is
+not judged: the shadow of shared memory knows who wrote last.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.once import once
+from fragmenta.isa.instruction import Instruction
+from fragmenta.ptx import rules
+from fragmenta.races.report import layout_words
+from fragmenta.races.shadow import box_layout as at
+from fragmenta.races.shadow import layout as heads
+from fragmenta.races.task_copies import TaskCopy
+from fragmenta.registers.tensor_fragment import TensorAddress
+from fragmenta.shared.box_layouts import BoxLayout, numbered
+from fragmenta.shared.copied_operands import Box, Mismatch, Reading, mismatch
+from fragmenta.shared.descriptor import (
+    MAJORS,
+    UNIT,
+    Descriptor,
+    Family,
+    MajorAxis,
+)
+from fragmenta.shared.operands import major_of
+from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
+from fragmenta.simt.compiled import address_of, aligned, callback_address
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.loaded import Loaded
+from fragmenta.units.fast import task_layout as tasks
+from fragmenta.units.findings import Finding
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.machine import Warp
+from fragmenta.units.port import Step
+from fragmenta.units.tcgen05 import Product, Queued
+from fragmenta.units.tma_copies import TensorLoad
+from fragmenta.units.work import Copy, Range, ranks
+
+if TYPE_CHECKING:
+    from fragmenta.races.observer import Observer
+
+_LONG, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
+_ASK = ctypes.CFUNCTYPE(None, *5 * (_LONG,))
+_ASK_ROWS = ctypes.CFUNCTYPE(None, *3 * (_LONG,), _POINTER)
+_MATRIX = 8
+"""Rows of one matrix of ``ldmatrix``."""
+ALL = 0xFFFFFFFF
+_NEAR = 8
+"""How many boxes a descriptor is compared with that might be meant."""
+_START = 0x3FFF
+"""The bits of a descriptor that have the start address, in units."""
+
+
+@once
+def noting() -> Callable[..., None]:
+    """The function that notes a box, loaded once."""
+    # Tracing takes a while to import.
+    from fragmenta.races.shadow import boxes
+
+    kinds = (_POINTER, _WORD, _WORD, _LONG, *4 * (_WORD,), _POINTER)
+    return Loaded([boxes.WRITTEN]).function(boxes.WRITTEN, *kinds)
+
+
+class Noted(NamedTuple):
+    """A box in shared memory."""
+
+    box: Box
+    site: int
+    coordinates: tuple[int, ...]
+
+
+class _Operand(NamedTuple):
+    """An operand of an instruction, and its descriptor as a word."""
+
+    op: Instruction
+    name: str
+    major: MajorAxis
+    family: Family
+    word: int
+
+    @property
+    def start(self) -> int:
+        """Where the operand begins, in repeats of every swizzle."""
+        return (self.word & _START) * UNIT // REPEAT
+
+    @property
+    def near(self) -> _Operand:
+        """The same operand in the first repeat."""
+        return self._replace(word=self.word - self.start * (REPEAT // UNIT))
+
+    @property
+    def reading(self) -> Reading:
+        """What is read."""
+        given = Descriptor.decode(self.word, self.family)
+        return Reading(self.op, self.name, given, self.major)
+
+
+@lru_cache(maxsize=4096)
+def _judged(of: _Operand, boxes: tuple[tuple[int, int], ...]) -> Mismatch | None:
+    """What is wrong with an operand; boxes are numbers of layouts, and lines."""
+    made = [Box(numbered(kind), line * at.LINE) for kind, line in boxes]
+    return mismatch(of.reading, made)
+
+
+@lru_cache(maxsize=4096)
+def _lines(of: _Operand) -> NDArray[np.int64]:
+    """The lines of 128 bytes that an operand is in."""
+    return np.unique(of.reading.addresses() // at.LINE)
+
+
+class LayoutWatch:
+    """The boxes in the shared memory of a cluster, and who reads them."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        order, blocks = observer.order, observer.cluster.blocks
+        count = -(-blocks[0].shared.size // at.LINE)
+        shape = len(blocks), count
+        self._lines = np.zeros(shape, np.int32)
+        self._records = np.zeros((*shape, at.BOX_BYTES), np.uint8)
+        self._states = aligned(len(blocks) * at.BOXES_BYTES).view(np.int64)
+        self._states = self._states.reshape(len(blocks), -1)
+        self._judged = np.zeros(at.JUDGED, np.int64)
+        sites = len(observer.machine.launch.compiled.places)
+        self._looked = np.zeros(max(sites, 1), np.uint8)
+        self._functions = _ASK(self._asked), _ASK_ROWS(self._rows)
+        self._written = noting()
+        ask, rows = (callback_address(each) for each in self._functions)
+        for rank in range(len(blocks)):
+            state, head = self._states[rank], order.head(rank, np.int64)
+            state[at.BOXES_LINES >> 3] = address_of(self._lines[rank])
+            state[at.BOXES_RECORDS >> 3] = address_of(self._records[rank])
+            state[at.BOXES_COUNT >> 3] = count
+            for offset, address in (
+                (heads.HEAD_BOXES, address_of(state)),
+                (heads.HEAD_JUDGED, address_of(self._judged)),
+                (heads.HEAD_ASK_LAYOUT, ask),
+                (heads.HEAD_ASK_ROWS, rows),
+                (heads.HEAD_ROWS, address_of(self._looked)),
+            ):
+                head[offset // 8] = address
+
+    def close(self) -> None:
+        """Free everything: the functions and this object refer to one another."""
+        vars(self).clear()
+
+    def begin(self) -> None:
+        """A new cluster begins: nothing was copied yet."""
+        used = self._states[:, at.BOXES_USED >> 3]
+        for rank in np.flatnonzero(used):
+            self._lines[rank] = 0
+            self._records[rank] = 0
+            self._states[rank, at.BOXES_SIGNATURE >> 3] = 0
+        used[:] = 0
+
+    # ── copies ──────────────────────────────────────────────────────────────
+
+    def copied(self, step: Step, copy: Copy | WarpCopy) -> None:
+        """A copy that Python observes is in flight."""
+        if isinstance(copy, TensorLoad):
+            layout = BoxLayout.of(copy.map, len(copy.boxes))
+            self._note(step, copy.ranks, copy.at, layout, copy.coordinates, copy.goals)
+        elif isinstance(copy, TaskCopy) and copy.record.kind == tasks.LOAD:
+            record = copy.record
+            (form,) = record.long(tasks.TASK_FORM)
+            number = 0
+            if form:
+                number = _LONG.from_address(form + tasks.MAP_LAYOUT).value
+            layout = numbered(number) if number else None
+            place = tuple(record.long(tasks.TASK_COORDINATES, 5))
+            where = ranks(record.ranks)
+            self._note(step, where, record.shared, layout, place, copy.goals)
+        else:
+            self._note(step, [], 0, None, (), copy.goals)
+
+    def _note(
+        self,
+        step: Step,
+        where: list[int],
+        start: int,
+        layout: BoxLayout | None,
+        coordinates: tuple[int, ...],
+        goals: list[Range],
+    ) -> None:
+        """Note a box in some blocks; without a layout, that there are other bytes."""
+        warp, site = step.warp, step.event.site
+        copier = warp.block.rank << 16 | warp.number
+        places = np.zeros(5, np.int64)
+        places[: len(coordinates)] = coordinates[:5]
+        if layout is not None:
+            swizzle = pattern(layout.swizzle).changed
+            about = layout.number, swizzle, layout.pitch, site, copier
+            for rank in where:
+                self._call(rank, start, layout.bytes, about, places)
+            return
+        for each in goals:
+            if each.space == "shared":
+                for first in each.starts.tolist():
+                    about = 0, 0, 16, site, copier
+                    self._call(each.rank, first, each.size, about, places)
+
+    def _call(
+        self,
+        rank: int,
+        start: int,
+        size: int,
+        about: tuple[int, int, int, int, int],
+        places: NDArray[np.int64],
+    ) -> None:
+        head = self._observer.order.address(rank)
+        self._written(head, start, size, *about, address_of(places))
+
+    def _box(self, rank: int, line: int) -> Noted:
+        """The box that begins at a line."""
+        record = self._records[rank, line]
+        longs, words = record.view(np.int64), record.view(np.int32)
+        layout = numbered(int(longs[at.BOX_LAYOUT >> 3]))
+        first = at.BOX_COORDINATES >> 3
+        places = tuple(longs[first : first + len(layout.counts)].tolist())
+        box = Box(layout, line * at.LINE)
+        return Noted(box, int(words[at.BOX_SITE >> 2]), places)
+
+    def _begins(self, rank: int, lines: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """The boxes that some lines are in: the layout, and the line of its begin."""
+        inside = lines[(lines >= 0) & (lines < self._lines.shape[1])]
+        kinds = self._records[rank].view(np.int64)[:, at.BOX_LAYOUT >> 3]
+        begins = sorted({each - 1 for each in self._lines[rank, inside].tolist()})
+        return [
+            (int(kinds[line]), line) for line in begins if line >= 0 and kinds[line]
+        ]
+
+    def _alike(self, rank: int, begins: list[tuple[int, int]]) -> list[Box]:
+        """Boxes of the same kind near some boxes."""
+        kinds = self._records[rank].view(np.int64)[:, at.BOX_LAYOUT >> 3]
+        wanted, first = {kind for kind, _ in begins}, begins[0][1]
+        found = [int(line) for line in np.flatnonzero(kinds) if kinds[line] in wanted]
+        found.sort(key=lambda line: abs(line - first))
+        return [self._box(rank, line).box for line in found[:_NEAR]]
+
+    # ── products ────────────────────────────────────────────────────────────
+
+    def _asked(self, rank: int, of: int, word: int, site: int, number: int) -> None:
+        """Machine code asks about an operand of ``wgmma``."""
+        observer = self._observer
+        warp = observer.cluster.blocks[rank].warps[number]
+        try:
+            kin, operand = divmod(of - 2, 2)
+            located = observer.launch_watch.kins.all[kin].of
+            trans = located.ways.trans_b if operand else located.ways.trans_a
+            word &= (1 << 64) - 1
+            given = _Operand(located.op, "AB"[operand], MAJORS[trans], "wgmma", word)
+            self._read(given, warp, site)
+        except BaseException as error:  # an interrupt, too: compiled code drops it
+            observer.machine.failed(error, warp, site, ALL)
+
+    def product(self, warp: Warp, kin: int, words: tuple[int, ...], site: int) -> None:
+        """Python observes a product of ``wgmma``."""
+        if self._states[warp.block.rank, at.BOXES_SIGNATURE >> 3]:
+            for operand, word in zip((1, 0), reversed(words), strict=False):
+                self._asked(
+                    warp.block.rank, 2 * kin + 2 + operand, word, site, warp.number
+                )
+
+    def queued(self, step: Step, task: Queued) -> None:
+        """A thread issues ``tcgen05.mma``."""
+        if not isinstance(task, Product):
+            return
+        for name in ("A", "B"):
+            word = task.given[name.lower()]
+            if isinstance(word, TensorAddress):
+                continue
+            given = _Operand(task.op, name, major_of(task.op, name), "tcgen05", word)
+            for block in task.blocks:
+                if self._states[block.rank, at.BOXES_SIGNATURE >> 3]:
+                    site = step.event.site
+                    self._read(given, step.warp, site, step.lanes, block.rank)
+
+    def _read(
+        self,
+        given: _Operand,
+        warp: Warp,
+        site: int,
+        lanes: int = ALL,
+        rank: int | None = None,
+    ) -> None:
+        """Judge an operand, with the boxes that it is in."""
+        rank = warp.block.rank if rank is None else rank
+        near, first = given.near, given.start * (REPEAT // at.LINE)
+        begins = self._begins(rank, _lines(near) + first)
+        found = _judged(near, tuple((kind, line - first) for kind, line in begins))
+        if found is None:
+            return
+        boxes = [self._box(rank, line) for _, line in begins]
+        reading = given.reading
+        if self._goes_on(found, boxes):
+            return
+        if not self._copied_last(rank, reading.addresses(), boxes):
+            return
+        places = [each.coordinates for each in boxes]
+        parts = [each.box for each in boxes]
+        others = [each for each in self._alike(rank, begins) if each not in parts]
+        message, repair = layout_words.of_product(reading, parts, found, places, others)
+        self._report(warp, site, lanes, message, boxes[found.box].site, repair)
+
+    def _goes_on(self, found: Mismatch, boxes: list[Noted]) -> bool:
+        """Whether the next box is the continuation of the one that was left."""
+        if found.leaves is None:
+            return False
+        old, new = boxes[found.leaves], boxes[found.box]
+        layout = old.box.layout
+        if layout != new.box.layout or not layout.steps:
+            return True
+        last = max(n for n, count in enumerate(layout.counts) if count > 1)
+        wanted = list(old.coordinates)
+        wanted[last] += layout.counts[last] * layout.steps[last]
+        return tuple(wanted) == new.coordinates
+
+    def _copied_last(
+        self, rank: int, addresses: NDArray[np.int64], boxes: list[Noted]
+    ) -> bool:
+        """Whether the copies were the last to write all that is in their boxes."""
+        writes = self._observer.shared.writes(rank)
+        for each in boxes:
+            line, _ = each.box.layout.find(each.box.at, addresses)
+            words = (addresses[line >= 0].reshape(-1, 1) // 4 + np.arange(UNIT // 4)).T
+            record = writes[words.reshape(-1)]
+            sites = record >> np.uint64(heads.SITE_AT)
+            if (sites != min(each.site, heads.LAST_SITE)).any():
+                return False
+        return True
+
+    def _report(
+        self, warp: Warp, site: int, lanes: int, message: str, other: int, repair: str
+    ) -> None:
+        block = warp.block
+        made = Finding(
+            rules.LAYOUT_MISMATCH,
+            site,
+            message,
+            block.index,
+            warp.number,
+            lanes,
+            other=other,
+            repair=repair or None,
+        )
+        block.cluster.machine.problems.put(made)
+
+    # ── ldmatrix ────────────────────────────────────────────────────────────
+
+    def _rows(self, rank: int, number: int, site: int, where: int) -> None:
+        """Machine code asks about rows of ``ldmatrix`` that are not below each other.
+
+        It is a mistake only if another swizzle explains the addresses.
+        """
+        warp = self._observer.cluster.blocks[rank].warps[number]
+        try:
+            memory = (ctypes.c_int64 * LANES).from_address(where)
+            every = np.array(memory, np.int64).reshape(-1, _MATRIX)
+            for matrix, rows in enumerate(every):
+                if self._matrix(warp, site, matrix, rows):
+                    return
+        except BaseException as error:  # an interrupt, too: compiled code drops it
+            self._observer.machine.failed(error, warp, site, ALL)
+
+    def _matrix(
+        self, warp: Warp, site: int, number: int, rows: NDArray[np.int64]
+    ) -> bool:
+        """Report a matrix whose rows are at different bytes of the lines of a box."""
+        begins = self._begins(warp.block.rank, rows // at.LINE)
+        if len(begins) != 1:
+            return False
+        boxes = [self._box(warp.block.rank, line) for _, line in begins]
+        layout, start = boxes[0].box
+        line, byte = layout.find(start, rows)
+        if (line < 0).any() or len(set(byte.tolist())) == 1:
+            return False
+        for swizzle in WGMMA_SWIZZLES:
+            if swizzle == layout.swizzle:
+                continue
+            other = layout._replace(swizzle=swizzle)
+            if other.pitch != layout.pitch:
+                continue
+            meant, place = other.find(start, rows)
+            same = len(set(place.tolist())) == 1 and len(set(meant.tolist())) == _MATRIX
+            if same and self._copied_last(warp.block.rank, rows, boxes):
+                message, repair = layout_words.of_rows(
+                    boxes[0].box, number, rows, swizzle, boxes[0].coordinates
+                )
+                self._report(warp, site, ALL, message, boxes[0].site, repair)
+                return True
+        return False
+
+
+def is_watched(words: tuple[str, ...]) -> bool:
+    """Whether an instruction copies boxes to shared memory.
+
+    >>> is_watched(("cp", "async", "bulk", "tensor", "2d", "shared::cta", "global"))
+    True
+    """
+    spaces = [each for each in words if each == "global" or each.startswith("shared")]
+    return words[:4] == ("cp", "async", "bulk", "tensor") and spaces[:1] != ["global"]

@@ -1,0 +1,1 @@
+"""Litmus tests of the memory model: tiny programs, and the verdict on each."""
