@@ -837,9 +837,7 @@ def _use_word(machine: Machine, state: State, number: int, node: Node) -> int | 
     assert isinstance(event, Load | Store | Atomic | Await)
     thing = machine.word(state, node.key, event.word)
     by = machine.home(number), event.scope
-    if thing.by is not None and not reaches(
-        min(thing.by[1], by[1]), thing.by[0], by[0]
-    ):
+    if thing.by is not None and not reaches(min(thing.by[1], by[1]), thing.by[0], by[0]):
         thing = WordObject(thing.value)  # it is read, but that orders nothing
     if not isinstance(event, Store):
         machine.observe(state, number, thing.released, event.order, event.scope)
