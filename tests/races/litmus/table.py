@@ -553,6 +553,30 @@ litmus(
     weak=FORBIDDEN,
 )
 litmus(
+    "CoRRW-weak-between",
+    "grid",
+    """
+    st.release.gpu x 1 | ld.relaxed.gpu x == 1
+                       | ld x
+                       | st x 2
+    """,
+    ORDERED,
+    "a weak load between the two does not end it",
+    weak=FORBIDDEN,
+)
+litmus(
+    "CoRRW-shared",
+    "warps",
+    """
+    st.relaxed.cta sx 1 | ld.relaxed.cta sx == 1
+                        | ld sx
+                        | st sx 2
+    """,
+    ORDERED,
+    "the same in shared memory",
+    weak=FORBIDDEN,
+)
+litmus(
     "CoRW",
     "grid",
     """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.arrays import threads
+from fragmenta.launch import grid
 from fragmenta.ptx.rules import INFO
 from tests.ptx.hazards import cases
 from tests.races.litmus import notation, table
@@ -18,7 +18,7 @@ from tests.races.litmus.table import ORDERED, TESTS, Litmus
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run one after the other, so that results are always the same."""
-    monkeypatch.setattr(threads, "cores", lambda: 1)
+    monkeypatch.setattr(grid, "cores", lambda: 1)
 
 
 WORDS = notation.LINE // 4 * len(notation.GLOBALS)
