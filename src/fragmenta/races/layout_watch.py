@@ -9,8 +9,8 @@ not judged: the shadow of shared memory knows who wrote last.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
