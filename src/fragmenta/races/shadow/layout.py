@@ -201,7 +201,8 @@ HEAD_JUDGED = 288  #: pointer to the operands that were judged; see box_layout.p
 HEAD_ASK_LAYOUT = 296  #: pointer to Python: it judges an operand
 HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
 HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
-HEAD_COLLIDED = 320  #: 5 x i32: what collides, the barrier, warps, count and site
+HEAD_TENSOR = 320  #: pointer to what is known of tensor memory; see tensor_layout.py
+HEAD_COLLIDED = 328  #: 5 x i32: what collides, the barrier, warps, count and site
 HEAD_BYTES = 384
 
 # The clocks of a warp.
