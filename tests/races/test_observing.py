@@ -27,9 +27,11 @@ from tests.thinning import some
 
 SCHEDULES = ("eager", "lazy", 1)
 ASYNCHRONOUS = [e for e in cases() if running.target(e.row.source) != "sm_80"]
+WHOLE = ("maps", "layouts")
+"""Sources of which every case runs."""
 CASES = [
-    *some([each for each in ASYNCHRONOUS if each.row.source != "maps"], 15),
-    *[each for each in ASYNCHRONOUS if each.row.source == "maps"],
+    *some([each for each in ASYNCHRONOUS if each.row.source not in WHOLE], 15),
+    *[each for each in ASYNCHRONOUS if each.row.source in WHOLE],
 ]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role, Scope, fence_role
+from fragmenta.races.barrier_watch import report_collision
 from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
@@ -671,6 +672,8 @@ class Observer(TensorObserver):
             self.registers_watch.fence(step)
         elif words[0] == "tcgen05":
             self.tensor_fence(step)
+        elif words[0] == "collides":
+            report_collision(step, self.order.head(rank, np.int32))
         elif "mbarrier_init" in words:
             own = self.order.agent("warp", rank, warp.number)
             made = [e for e in warp.block.mbarriers.values() if e.birth[0] == own]

@@ -187,7 +187,7 @@ def mismatch(reading: Reading, boxes: Sequence[Box]) -> Mismatch | None:
         step = step or _again(found, number, origins[number])
         if step is not None:
             return step
-    elsewhere = _beside(found, boxes, origins) or _elsewhere(reading, found, boxes)
+    elsewhere = _beside(found, boxes) or _elsewhere(reading, found, boxes)
     return elsewhere or _left(found, boxes)
 
 
@@ -333,20 +333,19 @@ def _at_step(found: _Places, atom: tuple[int, int], number: int) -> Mismatch:
     return _at(found, atom, _first_in(found, atom, number), number, None)
 
 
-def _beside(
-    found: _Places, boxes: Sequence[Box], origins: Sequence[_Origins]
-) -> Mismatch | None:
+def _beside(found: _Places, boxes: Sequence[Box]) -> Mismatch | None:
     """Boxes of a kind that are side by side begin with the same line."""
     begun: dict[BoxLayout, int] = {}  # however many lines a box has
-    for number, (box, own) in enumerate(zip(boxes, origins, strict=True)):
-        there = np.flatnonzero(own.there[0])
-        if not there.size:
+    seen: set[int] = set()
+    for along in range(found.shape[1]):
+        number, line = (int(each[0, along, 0]) for each in (found.box, found.line))
+        if number < 0 or number in seen:
             continue
-        atom = 0, int(there[0])
-        line = int(own.line[atom])
-        kind = box.layout._replace(counts=box.layout.counts[:1], steps=())
+        seen.add(number)
+        layout = boxes[number].layout
+        kind = layout._replace(counts=layout.counts[:1], steps=())
         if begun.setdefault(kind, line) != line:
-            return _at_step(found, atom, number)
+            return _at(found, (0, along), 0, number, None)
     return None
 
 
@@ -419,16 +418,18 @@ def _nearby(
 ) -> Iterator[tuple[tuple[str, ...], Reading]]:
     """Descriptors with one other field, then with two."""
     of = reading.descriptor
-    choices: dict[str, list[int | Swizzle]] = {
-        "swizzle": _swizzles(reading, boxes),
-        "stride": _offsets(reading, boxes),
-        "leading": _offsets(reading, boxes),
-        "base_offset": [0, *range(1, 8)] if of.swizzle else [],
-        "start": _starts(reading, boxes),
-    }
+    offsets = _offsets(reading, boxes)
+    choices: list[tuple[str, Sequence[int | Swizzle]]] = [
+        ("swizzle", _swizzles(reading, boxes)),
+        ("stride", offsets[:1]),
+        ("leading", offsets),
+        ("base_offset", range(8) if of.swizzle else ()),
+        ("start", _starts(reading, boxes)),
+        ("stride", offsets[1:]),  # few kernels step over lines
+    ]
     single = [
         ((name,), {name: value})
-        for name, values in choices.items()
+        for name, values in choices
         for value in values
         if value != getattr(of, name)
     ]

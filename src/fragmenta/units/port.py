@@ -121,7 +121,10 @@ class Port:
         """Lanes have waited for something, and go on."""
 
     def fence(self, step: Step) -> None:
-        """A fence, or an instruction that all lanes of a warp execute together."""
+        """A fence, or an instruction that all lanes of a warp execute together.
+
+        Also an arrival at a barrier that another group of warps may be using.
+        """
 
     def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
         """A strong access, through which threads may synchronise.

@@ -21,7 +21,13 @@ from tests.ptx.hazards import layout_results, tensor_results, tile_results
 from tests.ptx.hazards.cases import EMPTY, SOURCES, Case, Row
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
-TARGETS = {"plain": "sm_80", "tiles": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
+TARGETS = {
+    "plain": "sm_80",
+    "tiles": "sm_80",
+    "tensor": "sm_100a",
+    "tensor_layouts": "sm_100a",
+    "strict": "sm_100a",
+}
 """What sources are compiled for, if it is not sm_90a."""
 STRICT = ("strict",)
 """Sources that are watched with watch="strict"."""

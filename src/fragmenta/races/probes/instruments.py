@@ -27,6 +27,7 @@ from fragmenta.races.shadow.barrier_clocks import (
     MODES,
     WARP_SYNC,
 )
+from fragmenta.races.shadow.barrier_roles import COLLIDES
 from fragmenta.races.shadow.boxes import watched_rows
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
@@ -138,6 +139,14 @@ class RaceProbes(Probes):
         if width == ROW_BYTES:  # which rows of 8 bytes one pass takes is not known
             words = what._replace(bits=32, register=32, elements=width // 4)
             writer.call(counted_banks(words), *given)
+
+    def named_barrier(self, writer: Writer, number: str, count: str) -> None:
+        """Find warps that use the barrier of others."""
+        lanes, site = f"i32 {writer.lanes()}", f"i32 {writer.site()}"
+        given = f"ptr {number}", f"ptr {count}", lanes, site
+        found = writer.call(COLLIDES, *MEMORY, *given, returns="i32")
+        with if_some(writer, found):
+            notify(writer, ["collides"], [], found)
 
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Publish what the lanes know to the barrier."""
