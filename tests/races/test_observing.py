@@ -18,6 +18,7 @@ from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.races.launch_watch import LaunchWatch
 from fragmenta.races.shadow.global_records import FIRST_ID, ID_SHIFT
 from fragmenta.races.task_watch import TaskWatch
+from fragmenta.races.tmem_shadow import Watch
 from fragmenta.units.machine import Machine
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import Case, cases
@@ -46,6 +47,15 @@ def _named(memory: GlobalWatch) -> list[Any]:
     return found
 
 
+def _tensor(watch: Watch) -> list[Any]:
+    """What is known of tensor memory."""
+    lists = (watch.writes, watch.reads, watch.commits)
+    rows = [each.rows[: each.count].tobytes() for each in lists]
+    arrays = (watch.periods, watch.numbers, watch.cells)
+    idle = [watch.idle(rank) for rank in range(len(watch.cells))]
+    return [*rows, *(each.tobytes() for each in arrays), idle, watch.group]
+
+
 class Kept:
     """What watches of launches have when they end."""
 
@@ -70,6 +80,7 @@ class Kept:
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),
                         "maps": observer.maps.all,
+                        "tensor": _tensor(observer.watch),
                     }
                 )
             self.states.append({"global": _named(watch.memory)})

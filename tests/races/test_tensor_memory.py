@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fragmenta.races.tmem_shadow import Access, Region, TensorCells, pipelined
+from fragmenta.races.tmem_shadow import Access, Region, TensorCells, Watch, pipelined
 from fragmenta.races.tmem_watch import TensorObserver
 from fragmenta.units.tmem_cells import Cells
 
@@ -38,7 +38,7 @@ def cells(chosen: random.Random) -> Cells:
 @pytest.mark.parametrize("seed", range(20))
 def test_conflicts_are_those_of_each_cell(seed: int) -> None:
     chosen = random.Random(seed)
-    memory = TensorCells(1)
+    memory = TensorCells(Watch(1, 4))
     written: dict[tuple[int, int], Access] = {}
     read: dict[tuple[int, int], list[Access]] = {}
     for number in range(1, 60):
@@ -68,7 +68,7 @@ def test_conflicts_are_those_of_each_cell(seed: int) -> None:
 
 
 def test_columns_that_are_given_back_are_forgotten() -> None:
-    memory, every = TensorCells(1), tuple(range(128))
+    memory, every = TensorCells(Watch(1, 4)), tuple(range(128))
     memory.record(access("st", 0, 5, 1), [], [Cells(0, every, 0, 64)])
     memory.record(access("ld", 1, 5, 2), [Cells(0, every, 32, 4)], [])
     memory.forget(Cells(0, every, 32, 32))
@@ -115,7 +115,9 @@ def test_another_cta_group_is_reported() -> None:
     machine = SimpleNamespace(
         strict=False, launch=SimpleNamespace(compiled=SimpleNamespace(dirty=0))
     )
-    observer = TensorObserver(machine, SimpleNamespace(blocks=[None]))
+    observer = TensorObserver(
+        machine, SimpleNamespace(blocks=[SimpleNamespace(warps=[None])])
+    )
     warp = SimpleNamespace(report=lambda rule, *rest, **more: said.append(rule.name))
     for word in ("cta_group::1", "cta_group::1", "cta_group::2"):
         event = SimpleNamespace(words=("tcgen05", "mma", word), site=3)

@@ -62,8 +62,8 @@ ALL = 0xFFFFFFFF
 def functions(part: str) -> dict[int, int]:
     """What answers the calls of fast paths, by ``PORT_...``: where each function is.
 
-    A part is ``mbarriers``, ``clusters``, ``products``, ``copies`` or ``maps``.  It is
-    loaded once: see ``order.functions``.
+    A part is ``mbarriers``, ``clusters``, ``products``, ``copies``, ``maps`` or
+    ``tensors``.  It is loaded once: see ``order.functions``.
     """
     # Tracing takes a while to import.
     from fragmenta.races.shadow import (
@@ -72,6 +72,7 @@ def functions(part: str) -> dict[int, int]:
         copies,
         observing,
         products,
+        tensor_memory,
     )
 
     routines, linked = {
@@ -80,6 +81,7 @@ def functions(part: str) -> dict[int, int]:
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
         "maps": (changed_maps.ROUTINES, ()),
+        "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
     }[part]
     loaded = Loaded([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}
@@ -147,6 +149,7 @@ class Observer(TensorObserver):
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
+            head[heads.HEAD_TENSOR // 8] = self.watch.address
         self.layouts: LayoutWatch | None = None
         """Where boxes are; None if no instruction copies any."""
         if any(is_watched(each.words) for each in machine.events):
@@ -166,9 +169,12 @@ class Observer(TensorObserver):
             found |= functions("clusters")
         if has_products and not machine.strict:
             found |= functions("products")
-        if any(each.words[:2] in _COPIES for each in machine.events):
+        has_tensors = machine.tensor and not machine.strict
+        if has_tensors or any(each.words[:2] in _COPIES for each in machine.events):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
+        if has_tensors:
+            found |= functions("tensors")
         if any(each.words[0] == "tensormap" for each in machine.events):
             found |= functions("maps")
         if machine.strict and len(self.cluster.blocks) > 1:

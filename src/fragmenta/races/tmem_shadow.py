@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from fragmenta.errors import ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import LINES, in_order
 from fragmenta.races.order import Clock, knows
+from fragmenta.races.shadow import tensor_layout as layout
+from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.units.records import Record, Word
 from fragmenta.units.tmem_cells import Cells
 
 LANES, COLUMNS = 128, 512
@@ -106,15 +109,6 @@ class Region(NamedTuple):
     start: int
     stop: int
 
-    def meets(self, other: Region) -> bool:
-        """Whether there are common cells."""
-        return (
-            self.rank == other.rank
-            and self.start < other.stop
-            and other.start < self.stop
-            and bool(self.lanes & other.lanes)
-        )
-
     def words(self, rank: int) -> str:
         """Where they are; the block is named if its rank is another one."""
         lanes = [each for each in range(LANES) if self.lanes >> each & 1]
@@ -137,34 +131,127 @@ Form: TypeAlias = tuple[int, int, tuple[Region, ...]]
 """What two products must have in common to follow one another: M, N, and D."""
 
 
-class Memory:
-    """The accesses of the cells of one block."""
+class Listed:
+    """Records in memory that compiled code adds to; there is always more room."""
 
-    def __init__(self) -> None:
-        self.writes: NDArray[np.int32] = np.zeros((LANES, COLUMNS), np.int32)
+    def __init__(self, watch: Watch, first: int, of: np.dtype[np.void]) -> None:
+        self._watch, self._first = watch, first
+        self.rows = np.zeros(layout.ROOM, of)
+        self._write()
+
+    def _write(self) -> None:
+        longs, place = self._watch.longs, self._first >> 3
+        longs[place], longs[place + 2] = address_of(self.rows), self.rows.size
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._watch.longs[(self._first >> 3) + 1])
+
+    @count.setter
+    def count(self, number: int) -> None:
+        self._watch.longs[(self._first >> 3) + 1] = number
+
+    def make_room(self) -> None:
+        """Make room for some more, where compiled code would need it."""
+        if self.count + layout.MARGIN >= self.rows.size:
+            more = np.zeros(2 * self.rows.size, self.rows.dtype)
+            more[: self.rows.size] = self.rows
+            self.rows = more
+            self._write()
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """Add a record."""
+        self.make_room()
+        self.rows[self.count] = row
+        self.count += 1
+
+
+class Watch(Record):
+    """What is known of the tensor memories of a cluster, as compiled code finds it."""
+
+    _group = Word(layout.WATCH_GROUP)
+    _group_site = Word(layout.WATCH_GROUP_SITE)
+
+    def __init__(self, blocks: int, warps: int) -> None:
+        super().__init__(aligned(layout.WATCH_BYTES))
+        self._warps = warps
+        self.periods = np.zeros((len(layout.AGENTS), blocks, warps), np.int32)
+        """The present epoch of each agent of a warp."""
+        self.numbers = np.zeros((blocks, warps), np.int32)
+        """How many accesses each warp has issued."""
+        # Memory that is never touched costs nothing.
+        self.cells = np.zeros((blocks, LANES, COLUMNS), np.int32)
         """The number of the last write of each cell; 0: there was none."""
-        self.reads: dict[tuple[int, int, Region], Access] = {}
-        """The last read of each agent and lane, by the cells."""
+        self._idle = np.zeros(blocks, np.int32)
+        self.writes = Listed(self, layout.WATCH_WRITES, layout.ACCESS)
+        self.reads = Listed(self, layout.WATCH_READS, layout.READ)
+        self.commits = Listed(self, layout.WATCH_COMMITS, layout.COMMIT)
+        for offset, memory in (
+            (layout.WATCH_PERIODS, self.periods),
+            (layout.WATCH_NUMBERS, self.numbers),
+            (layout.WATCH_CELLS, self.cells),
+            (layout.WATCH_IDLE, self._idle),
+        ):
+            self.longs[offset >> 3] = address_of(memory)
 
-    def clear(self) -> None:
+    def begin(self) -> None:
         """A new cluster begins."""
-        self.writes[:] = 0
-        self.reads.clear()
+        if self.writes.count:
+            self.cells[:] = 0
+        self.writes.count = self.reads.count = self.commits.count = 0
+        self.periods[:] = self.numbers[:] = self._idle[:] = 0
 
-    def writers(self, cells: Cells) -> list[int]:
-        """The numbers of the last writes of some cells."""
-        found = self.writes[cells.index]
-        first = int(found.flat[0]) if found.size else 0
-        if (found == first).all():  # usually: faster
-            return [first]
-        return [int(each) for each in np.unique(found)]
+    def idle(self, rank: int) -> tuple[int, int] | None:
+        """The warp and the lane of a block that last committed no work."""
+        number = int(self._idle[rank]) - 1
+        return None if number < 0 else divmod(number, 32)
 
-    def forget(self, gone: Region) -> None:
-        """Forget the accesses of columns that are freed."""
-        self.writes[:, gone.start : gone.stop] = 0
-        self.reads = {
-            key: each for key, each in self.reads.items() if not key[2].meets(gone)
-        }
+    def is_idle(self, rank: int, warp: int, lane: int) -> None:
+        """A thread commits no work."""
+        self._idle[rank] = warp * 32 + lane + 1
+
+    @property
+    def group(self) -> tuple[str, int] | None:
+        """The first ``.cta_group``, and where it is."""
+        return (f"cta_group::{self._group}", self._group_site) if self._group else None
+
+    @group.setter
+    def group(self, given: tuple[str, int]) -> None:
+        self._group, self._group_site = int(given[0][-1]), given[1]
+
+
+# ── records ─────────────────────────────────────────────────────────────────
+
+_NOWHERE = (0, 0, 0, 0, (0, 0))
+_HALF = (1 << 64) - 1
+
+
+def _packed_region(of: Region) -> tuple[Any, ...]:
+    halves = of.lanes & _HALF, of.lanes >> 64
+    return of.rank, of.start, of.stop, 1, halves
+
+
+def _region(rank: int, start: int, stop: int, _: int, lanes: Any) -> Region:
+    low, high = (int(each) for each in lanes)
+    return Region(rank, high << 64 | low, start, stop)
+
+
+def _packed(access: Access) -> tuple[Any, ...]:
+    """An access as a record."""
+    m, n, cells = access.form or (0, 0, ())
+    form = [_packed_region(each) for each in cells]
+    form += [_NOWHERE] * (2 - len(form))
+    kind, *who, _, threads = access
+    return layout.KINDS.index(str(kind)), *who, threads, m, n, (0, 0, 0), form
+
+
+def _access(record: np.void) -> Access:
+    """An access of which this is the record."""
+    fields: tuple[Any, ...] = record.tolist()  # type: ignore[assignment]
+    kind, *who, threads, m, n, _, form = fields
+    made = (m, n, tuple(_region(*each) for each in form if each[3])) if m else None
+    return Access._make((layout.KINDS[kind], *who, made, threads))
 
 
 class Conflict(NamedTuple):
@@ -184,15 +271,25 @@ class Conflict(NamedTuple):
 class TensorCells:
     """The tensor memory of all blocks of a cluster."""
 
-    def __init__(self, blocks: int) -> None:
-        self._memories = [Memory() for _ in range(blocks)]
-        self._writes: list[Access] = []
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
 
-    def begin(self) -> None:
-        """A new cluster begins."""
-        self._writes.clear()
-        for each in self._memories:
-            each.clear()
+    def _writers(self, cells: Cells) -> list[int]:
+        """The numbers of the last writes of some cells."""
+        found = self._watch.cells[cells.rank][cells.index]
+        first = int(found.flat[0]) if found.size else 0
+        if (found == first).all():  # usually: faster
+            return [first]
+        return [int(each) for each in np.unique(found)]
+
+    def _reads(self, here: Region) -> NDArray[np.intp]:
+        """The numbers of the reads that have common cells with a region."""
+        where = self._watch.reads.rows[: self._watch.reads.count]["where"]
+        low, high = (np.uint64(here.lanes >> at & _HALF) for at in (0, 64))
+        lanes = where["lanes"]
+        common = (lanes[:, 0] & low) | (lanes[:, 1] & high)
+        columns = (where["start"] < here.stop) & (where["stop"] > here.start)
+        return np.flatnonzero((where["rank"] == here.rank) & columns & (common != 0))
 
     def conflicts(
         self, new: Access, row: Clock, reads: Iterable[Cells], writes: Iterable[Cells]
@@ -208,16 +305,14 @@ class TensorCells:
             *((e, True) for e in writes),
         ):
             here = region(cells)
-            memory = self._memories[here.rank]
             own = write or here in goals
-            for number in memory.writers(cells):
+            for number in self._writers(cells):
                 if number:
-                    old = self._writes[number - 1]
+                    old = _access(self._watch.writes.rows[number - 1])
                     self._judge(found, old, new, here, True, write, own, row)
-            if write:
-                for (_, _, where), old in memory.reads.items():
-                    if where.meets(here):
-                        self._judge(found, old, new, here, False, True, own, row)
+            for place in self._reads(here) if write else ():
+                old = _access(self._watch.reads.rows[place]["access"])
+                self._judge(found, old, new, here, False, True, own, row)
         return list(found.values())
 
     def _judge(
@@ -245,26 +340,41 @@ class TensorCells:
     def unwritten(self, reads: Iterable[Cells]) -> Region | None:
         """Cells that are read, and were not written."""
         for cells in reads:
-            memory = self._memories[cells.rank]
-            if 0 in memory.writers(cells):
+            if 0 in self._writers(cells):
                 return region(cells)
         return None
 
     def record(
         self, new: Access, reads: Iterable[Cells], writes: Iterable[Cells]
     ) -> None:
-        """Record an access."""
+        """Record an access; of reads of an agent, only the last of each region."""
         goals = {region(each) for each in writes}
+        listed = self._watch.reads
+        listed.make_room()
+        self._watch.writes.make_room()
         for cells in reads:
             here = region(cells)
-            if here not in goals:
-                key = new.agent, new.lane, here
-                self._memories[here.rank].reads[key] = new
+            if here in goals:
+                continue
+            row = _packed(new), _packed_region(here)
+            for place in self._reads(here):
+                old = listed.rows[place]
+                who = int(old["access"]["agent"]), int(old["access"]["lane"])
+                same = _region(*old["where"].tolist()) == here
+                if same and who == (new.agent, new.lane):
+                    listed.rows[place] = row
+                    break
+            else:
+                listed.add(row)
         if goals:
-            self._writes.append(new)
+            self._watch.writes.add(_packed(new))
         for cells in writes:
-            self._memories[cells.rank].writes[cells.index] = len(self._writes)
+            self._watch.cells[cells.rank][cells.index] = self._watch.writes.count
 
     def forget(self, gone: Cells) -> None:
         """Forget the accesses of columns of a block that are freed."""
-        self._memories[gone.rank].forget(region(gone))
+        here, listed = region(gone), self._watch.reads
+        self._watch.cells[gone.rank][:, here.start : here.stop] = 0
+        left = np.delete(listed.rows[: listed.count], self._reads(here))
+        listed.rows[: left.size] = left
+        listed.count = left.size

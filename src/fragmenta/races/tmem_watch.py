@@ -20,6 +20,7 @@ import numpy as np
 from fragmenta.ptx import rules
 from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.report import phrases
+from fragmenta.races.shadow.tensor_layout import AGENTS
 from fragmenta.races.shared_shadow import SharedShadow
 from fragmenta.races.tmem_fences import Fences
 from fragmenta.races.tmem_registers import LoadedRegisters
@@ -32,11 +33,12 @@ from fragmenta.races.tmem_shadow import (
     Conflict,
     Form,
     TensorCells,
+    Watch,
     region,
 )
+from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Cluster, Machine, Warp
-from fragmenta.units.mbarriers import Mbarrier
 from fragmenta.units.port import Columns, Port, Step, Waited
 from fragmenta.units.tcgen05 import Commit, Covered, Product, Queued
 from fragmenta.units.tmem_cells import Cells
@@ -55,28 +57,17 @@ class TensorObserver(Port):
         self.machine, self.cluster = machine, cluster
         dirty = machine.launch.compiled.dirty if machine.strict else 0
         self.loaded = LoadedRegisters(dirty)
-        self._cells = TensorCells(len(cluster.blocks))
+        self.watch = Watch(len(cluster.blocks), len(cluster.blocks[0].warps))
+        self._cells = TensorCells(self.watch)
         self._fences = Fences()
-        self._periods: dict[tuple[str, int, int], int] = {}
-        """The present epoch of each agent of a warp."""
-        self._numbers: dict[tuple[int, int], int] = {}
-        """How many accesses each warp has issued."""
-        self._commits: dict[tuple[int, int], list[tuple[int, Mbarrier, int]]] = {}
-        """The epoch, the mbarrier and the phase of commits, by agent and lane."""
-        self._idle: dict[int, tuple[int, int]] = {}
-        """By block: the warp and the lane that last committed no work."""
         self._last: tuple[tuple[Warp, int, Covered] | None, Clock | None] = (None, None)
-        """The work of the last commit, and its clock."""
-        self._group: tuple[str, int] | None = None
-        """The first ``.cta_group``, and where it is."""
+        """Who committed last, and what; and the clock of that."""
 
     def begin_tensor(self) -> None:
         """A new cluster begins."""
-        self._cells.begin()
+        self.watch.begin()
         self._fences.begin()
         self.loaded.begin()
-        for each in (self._periods, self._numbers, self._commits, self._idle):
-            each.clear()
         self._last = (None, None)
 
     def note(
@@ -91,12 +82,11 @@ class TensorObserver(Port):
         """The present epoch of an agent."""
         if kind == "warp":
             return int(self.order.epoch(warp.block.rank, warp.number))
-        return self._periods.get((kind, warp.block.rank, warp.number), 0)
+        return int(self.watch.periods[_period_of(kind, warp)])
 
     def _next_period(self, kind: str, warp: Warp) -> int:
-        key = kind, warp.block.rank, warp.number
-        self._periods[key] = self._periods.get(key, 0) + 1
-        return self._periods[key]
+        self.watch.periods[_period_of(kind, warp)] += 1
+        return self._period(kind, warp)
 
     def _agent(self, kind: str, warp: Warp) -> int:
         return int(self.order.agent(kind, warp.block.rank, warp.number))
@@ -111,7 +101,7 @@ class TensorObserver(Port):
         form: Form | None = None,
     ) -> Access:
         who = warp.block.rank, warp.number
-        self._numbers[who] = self._numbers.get(who, 0) + 1
+        self.watch.numbers[who] += 1
         return Access(
             kind,
             *who,
@@ -120,7 +110,7 @@ class TensorObserver(Port):
             self._period(agent, warp),
             self._agent("warp", warp),
             self._period("warp", warp),
-            self._numbers[who],
+            int(self.watch.numbers[who]),
             event.site,
             form,
         )
@@ -248,10 +238,10 @@ class TensorObserver(Port):
             mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
             self.order.merge(clock, mine)
             self._last = (warp, lane, arrival.covers), clock
-            made = epoch, mbarrier, mbarrier.phase
-            self._commits.setdefault((agent, lane), []).append(made)
+            place = mbarrier.block.rank << RANK_BITS | mbarrier.offset
+            self.watch.commits.add((agent, lane, epoch, place, mbarrier.phase))
             if not arrival.covers.some:
-                self._idle[warp.block.rank] = warp.number, lane
+                self.watch.is_idle(warp.block.rank, warp.number, lane)
         arrival.clock = clock
 
     def tensor_fence(self, step: Step) -> None:
@@ -259,7 +249,7 @@ class TensorObserver(Port):
         warp, event, lanes = step
         who = warp.block.rank, warp.number
         if "fence::before_thread_sync" in event.words:
-            self._know(warp, lanes, "tcgen05.fence", self._numbers.get(who, 0) + 1)
+            self._know(warp, lanes, "tcgen05.fence", int(self.watch.numbers[who]) + 1)
         else:
             self._fences.after[who] = self._row(warp, lanes)
 
@@ -293,9 +283,9 @@ class TensorObserver(Port):
     def _same_group(self, warp: Warp, event: Event, lanes: int) -> None:
         """All ``tcgen05`` of a kernel have one ``.cta_group``."""
         mine = next(each for each in event.words if each.startswith("cta_group"))
-        if self._group is None:
-            self._group = mine, event.site
-        other, site = self._group
+        if self.watch.group is None:
+            self.watch.group = mine, event.site
+        other, site = self.watch.group or ("", 0)
         if mine != other:
             warp.report(
                 rules.TENSOR_MEMORY,
@@ -312,10 +302,9 @@ class TensorObserver(Port):
         if old.kind not in QUEUED:
             return self._unwaited(old, new, late)
         why, repair = self._uncommitted(old)
-        made = self._commits.get((old.agent, old.lane), [])
-        found = next((each for each in made if each[0] >= old.epoch), None)
+        found = self._commit_of(old)
         if found is not None:
-            _, mbarrier, phase = found
+            mbarrier, phase = found
             repair = phrases.UNSEEN.format(phase=phase, mbarrier=mbarrier)
             why = (
                 f"its tcgen05.commit signals phase {phase} of {mbarrier}, and warp "
@@ -332,9 +321,20 @@ class TensorObserver(Port):
             why = "only products with one D and one shape follow one another"
         return late + why, repair
 
+    def _commit_of(self, old: Access) -> tuple[str, int] | None:
+        """The mbarrier and the phase of the commit that covers an access."""
+        listed = self.watch.commits
+        rows = listed.rows[: listed.count]
+        mine = (rows["agent"] == old.agent) & (rows["lane"] == old.lane)
+        found = rows[mine & (rows["epoch"] >= old.epoch)]
+        if not found.size:
+            return None
+        offset = int(found[0]["place"]) & (1 << RANK_BITS) - 1
+        return f"the mbarrier at {offset:#x}", int(found[0]["phase"])
+
     def _uncommitted(self, old: Access) -> tuple[str, str]:
         """What to say about work that its thread has not committed."""
-        idle = self._idle.get(old.rank)
+        idle = self.watch.idle(old.rank)
         if idle is None or idle == (old.warp, old.lane):
             return "no tcgen05.commit of its thread came after it", phrases.UNCOMMITTED
         why = "the tcgen05.commit of warp {} lane {} does not cover it, since ".format(
@@ -343,8 +343,8 @@ class TensorObserver(Port):
         return why + phrases.COVERS, phrases.OWN_COMMIT
 
     def _unwaited(self, old: Access, new: Access, late: str) -> tuple[str, str]:
-        key = f"tcgen05.{old.kind}", old.rank, old.warp
-        if old.epoch < self._periods.get(key, 0):
+        kind = AGENTS.index(f"tcgen05.{old.kind}")
+        if old.epoch < self.watch.periods[kind, old.rank, old.warp]:
             loads = old.kind == "ld" and new.kind in QUEUED
             repair = phrases.UNSEEN_LOAD if loads else phrases.UNORDERED
             return ", and nothing orders the two", repair
@@ -352,6 +352,11 @@ class TensorObserver(Port):
         others = "" if same else ", and let a barrier come between the two"
         repair = phrases.UNWAITED.format(kind=old.kind, others=others)
         return f"{late}its warp has not executed tcgen05.wait::{old.kind}", repair
+
+
+def _period_of(kind: str, warp: Warp) -> tuple[int, int, int]:
+    """Where the epoch of an agent of a warp is."""
+    return AGENTS.index(kind), warp.block.rank, warp.number
 
 
 def _start(found: Conflict) -> str:

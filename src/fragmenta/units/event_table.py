@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ def code() -> Loaded:
     return Loaded([DISPATCH, *ROUTINES])
 
 
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint32, *3 * (ctypes.c_void_p,), ctypes.c_uint32)
+"""The type of a fast path."""
 _KINDS = {
     "_": layout.NOTHING,
     "i": layout.CONSTANT,
@@ -66,6 +69,15 @@ class EventTable:
             found = handler(event.words, len(event.operands))
             if found is not None and (there is None or there.issuperset(found.calls)):
                 _write(event, Record(record), found)
+
+    def call(self, event: Event, block: int, warp: int, lanes: int) -> int | None:
+        """Carry out an event in its fast path; None if it has none."""
+        record = Record(self.records[event.number])
+        where = int(record.longs[layout.EVENT_HANDLER >> 3])
+        if not where:
+            return None
+        found: int = _HANDLER(where)(block, warp, record.address, lanes)
+        return found
 
     def know_form(self, number: int, form: int) -> None:
         """Note where there is more about an event; the first note stays."""

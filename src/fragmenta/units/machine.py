@@ -75,6 +75,7 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
+        self.address = address(memory)
         self.registers: dict[int, Registers] = {}
         """The registers of loads and stores of tensor memory, by event."""
 
@@ -168,6 +169,8 @@ class Block(Record):
         self._threads = aligned(len(self.warps) * 32 * tasks.QUEUE_RECORD)
         self.tensor: TensorMemory | None = None
         """Its tensor memory, once it has allocated some."""
+        self.last_tensor: TensorMemory | None = None
+        """That of the last block that has allocated some."""
         self._write_state()
 
     def _write_state(self) -> None:
@@ -350,6 +353,8 @@ class Cluster(Record):
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
+        self._trying = False
+        """Whether a fast path tries again."""
         self.port = machine.port(self)
         self.pool = Pool(self)
         self._write_state()
@@ -401,6 +406,21 @@ class Cluster(Record):
             block.begin(index)
             block.context.join(self.contexts, block.rank)
         self.port.begin()
+
+    def again(self, warp: Warp, event: Event, lanes: int) -> int | None:
+        """Let a fast path try again, of whose instruction Python knows more now.
+
+        The result are the lanes that may go on; None if there is no fast path, or if
+        this is its second try.
+        """
+        table = self.machine.present_table
+        if table is None or self._trying or self.schedule.random is not None:
+            return None
+        self._trying = True
+        try:
+            return table.call(event, warp.block.context.address, warp.address, lanes)
+        finally:
+            self._trying = False
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
         """Carry out an event, and return the lanes that may go on."""
@@ -556,6 +576,7 @@ class Machine:
         self.kernel = kernel_units(launch.compiled)
         self.events = self.kernel.events
         self.maps = self.kernel.maps
+        self._table: EventTable | None = None
         self.blocks: dict[int, Block] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
@@ -581,7 +602,13 @@ class Machine:
 
     def event_table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
-        return self._sized.table(observed)
+        self._table = self._sized.table(observed)
+        return self._table
+
+    @property
+    def present_table(self) -> EventTable | None:
+        """The events in memory, if fast paths are used."""
+        return self._table
 
     @property
     def tensor(self) -> bool:

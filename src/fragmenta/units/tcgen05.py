@@ -293,13 +293,15 @@ class Product(Queued):
         lanes = tuple(of[name].lane if name in of else None for name in _ORDER)
         return self.cluster.machine.tensor_forms.of(Key(self.op, self.idesc, lanes))
 
-    def make_known(self) -> None:
-        """Let fast paths find the form and the descriptors."""
+    def make_known(self) -> bool:
+        """Let fast paths find the form and the descriptors; whether they can."""
         form, machine = self.form(), self.cluster.machine
-        if form is not None and form.able:
-            machine.know_form(self.event, form.address)
-            for number, name in enumerate(_ORDER):
-                _place(form, number, self.given.get(name))
+        if form is None or not form.able:
+            return False
+        machine.know_form(self.event, form.address)
+        for number, name in enumerate(_ORDER):
+            _place(form, number, self.given.get(name))
+        return True
 
     def _record(self) -> TensorProduct | None:
         """The product as machine code takes it; None if it does not compute it."""
@@ -375,7 +377,10 @@ def mma(warp: Warp, event: Event, lanes: int) -> int:
     """Issue a product for each lane; usually there is one."""
     for lane in numbers(lanes):
         product = Product(warp, event, lane)
-        product.make_known()
+        if product.make_known() and not lanes & (lanes - 1):
+            passed = warp.block.cluster.again(warp, event, lanes)
+            if passed is not None:
+                return passed
         issue(product, lanes)
     return lanes
 

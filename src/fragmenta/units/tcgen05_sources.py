@@ -26,7 +26,7 @@ def sources(op: Op, name: str, word: int, blocks: tuple[Block, ...]) -> list[Ran
 
     A descriptor that reads outside shared memory is refused.
     """
-    every, first, end = _read(op, name, word)
+    every, first, end = read_ranges(op, name, word)
     found: list[Range] = []
     for block in blocks:
         size = block.shared.size
@@ -40,7 +40,7 @@ def sources(op: Op, name: str, word: int, blocks: tuple[Block, ...]) -> list[Ran
 
 
 @lru_cache(maxsize=4096)
-def _read(op: Op, name: str, word: int) -> tuple[list[Range], int, int]:
+def read_ranges(op: Op, name: str, word: int) -> tuple[list[Range], int, int]:
     """All pieces, the first byte, and the one past the last."""
     starts = _units(op, name, word)
     every = pieces("shared", 0, starts, UNIT)

@@ -34,7 +34,9 @@ from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.records import Record
 from fragmenta.units.records import signed as signed_word
+from fragmenta.units.tcgen05_sources import read_ranges
 from fragmenta.units.wgmma_forms import known_places, signed
+from fragmenta.units.work import Range
 
 Places = NDArray[np.int64]
 _CELL = 4
@@ -151,13 +153,25 @@ def _apart(word: int) -> tuple[Descriptor, int]:
 class Source(Record):
     """What a descriptor says about A or B."""
 
-    def __init__(self, word: int, table: Table, start: int) -> None:
+    def __init__(
+        self, word: int, table: Table, start: int, reads: Sequence[Range]
+    ) -> None:
         super().__init__(aligned(at.SOURCE_BYTES))
         self._table = table
+        self._starts = [each.starts.astype(np.uint32) for each in reads]
+        self._ranges = np.array(
+            [
+                (address_of(starts), starts.size, each.size)
+                for starts, each in zip(self._starts, reads, strict=True)
+            ],
+            np.int64,
+        )
         for offset, number in (
             (at.SOURCE_WORD, signed(word)),
             (at.SOURCE_TABLE, address_of(table.places)),
             (at.SOURCE_START, start),
+            (at.SOURCE_READS, address_of(self._ranges)),
+            (at.SOURCE_READS_COUNT, len(self._ranges)),
         ):
             self.longs[offset >> 3] = number
         self.words[at.SOURCE_UNIT >> 2] = table.unit
@@ -215,6 +229,7 @@ class TensorForm(Record):
         self._lock = Lock()
         self.words[at.FORM_PAIR >> 2] = op.cta_group == 2
         self.words[at.FORM_IDESC >> 2] = signed_word(key.idesc)
+        self.words[at.FORM_SHAPE >> 2 : (at.FORM_SHAPE >> 2) + 2] = op.shape[:2]
         for number in range(2):
             place = (at.FORM_SOURCES >> 3) + number
             self.longs[place] = address_of(self._known[number])
@@ -297,12 +312,14 @@ class TensorForm(Record):
 
     def _make(self, number: int, word: int) -> Source:
         base, first = _apart(word)
-        table = _in_shared(self.key.op, _NAMES[number], base, self._order)
-        made = Source(word, table, first)
+        op, name = self.key.op, _NAMES[number]
+        table = _in_shared(op, name, base, self._order)
+        made = Source(word, table, first, read_ranges(op, name, word)[0])
         known = self._known[number]
-        free = next((e for e in known_places(word) if not known[e]), None)
-        if free is not None:  # or machine code does not find it
-            known[free] = made.address
+        places = known_places(word)
+        # What was there before is kept: another thread may read it just now.
+        free = next((e for e in places if not known[e]), places[0])
+        known[free] = made.address
         return made
 
 

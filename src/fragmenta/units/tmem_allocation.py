@@ -42,7 +42,12 @@ def _memory(block: Block) -> TensorMemory:
     """The tensor memory of a block; it is made at the first allocation."""
     if block.tensor is None:
         cluster = block.cluster
-        block.tensor = TensorMemory(not cluster.schedule.eager, cluster.scratch)
+        made = block.last_tensor
+        if made is None:
+            made = TensorMemory(not cluster.schedule.eager, cluster.scratch)
+        else:
+            made.begin()
+        block.tensor = block.last_tensor = made
         block.longs[fast.STATE_TENSOR >> 3] = block.tensor.address
     return block.tensor
 

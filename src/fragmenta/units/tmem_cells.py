@@ -72,7 +72,7 @@ class TensorMemory(Record):
 
     def __init__(self, late: bool, scratch: NDArray[np.uint8]) -> None:
         super().__init__(aligned(at.TENSOR_BYTES))
-        self.image = np.full((LANES, COLUMNS), POISON, np.uint32)
+        self.image = np.empty((LANES, COLUMNS), np.uint32)
         self.flat = self.image.reshape(-1)
         self.allocator = Allocator()
         self.takers: dict[int, tuple[Warp, int]] = {}
@@ -93,6 +93,20 @@ class TensorMemory(Record):
             (at.TENSOR_SCRATCH, scratch),
         ):
             self.longs[offset >> 3] = address_of(memory)
+        self.begin()
+
+    def begin(self) -> None:
+        """A block begins: nothing is allocated, written or in flight."""
+        self.image.fill(POISON)
+        self.allocator = Allocator()
+        self.takers.clear()
+        self.waiting.clear()
+        self.allocated[:] = False
+        if self._storing or self._stores.any():
+            self._stores[:] = 0
+        if self._queued.any():
+            self._queued[:] = 0
+        self._storing = 0
 
     def allocate(self, columns: int) -> int | None:
         """The first of some columns that are taken; None if there is no room."""

@@ -82,6 +82,7 @@ _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
     "phase": _mbarrier,
     "product": _product,
     "copy": _copy,
+    "tensor": lambda _, agent, epoch, *rest: ([(agent, epoch)],),
     "done": lambda _, copy, *rest: (copy,),
     "waited": lambda _, until, how, *rest: (
         "cp.async" if how == log.LANES_WAITED else "bulk",

@@ -31,7 +31,7 @@ _ASK = ir.FunctionType(ir.VoidType(), [POINTER])
 _BULK = [layout.AGENT_KINDS.index(each) for each in ("bulk-read", "bulk-write")]
 
 
-def _row(seen: Seen) -> Memory:
+def task_row(seen: Seen) -> Memory:
     """What the issuer of a task knew."""
     b, head = seen.code.builder, seen.head
     rows = field(seen.code, head.pointer(layout.HEAD_TASKS), 0, I32)
@@ -48,7 +48,7 @@ class _Copy:
     """A copy of the usual kind: one box, one block, no reduction."""
 
     def __init__(self, seen: Seen) -> None:
-        self.seen, self.clock = seen, _row(seen)
+        self.seen, self.clock = seen, task_row(seen)
         self.rows = rows_of(seen, self.clock)
         self.size = seen.word(at.TASK_LINES)[0] * seen.word(at.TASK_PITCH)[0]
         self.lane = first_lane(seen.lanes)
@@ -211,7 +211,7 @@ def _mbarrier(seen: Seen, rank: Value) -> Raw:
 def _copy(seen: Seen) -> None:
     """A copy is in flight: its accesses may happen at any time from now on."""
     code, b = seen.code, seen.code.builder
-    row_now(seen.clocks, seen.lanes, _row(seen))
+    row_now(seen.clocks, seen.lanes, task_row(seen))
     done = code.variable(code.constant(0, I32))
     copy = _Copy(seen)
     with code.when(copy.is_usual(at.LOAD) & (seen.word(at.TASK_SIGNALS)[0] != 0)):
@@ -220,10 +220,10 @@ def _copy(seen: Seen) -> None:
         done.value = copy.store()
     kind = seen.word(at.TASK_KIND)[0]
     with code.when(kind == at.LANE_COPY):
-        done.value = lane_copies.copied(seen, _row(seen))
+        done.value = lane_copies.copied(seen, task_row(seen))
     with code.when(kind == at.ARRIVAL):
         rank = first_lane(seen.word(at.TASK_SIGNALS)[0])
-        lane_copies.arrives(seen, _row(seen), _mbarrier(seen, rank))
+        lane_copies.arrives(seen, task_row(seen), _mbarrier(seen, rank))
         done.value = code.constant(1, I32)
     with code.when(done.value == 0):
         function = seen.head.pointer(layout.HEAD_ASK_COPY)
@@ -248,9 +248,9 @@ def _signal(seen: Seen) -> None:
     goal = Memory(b, b.inttoptr(where.raw, I32.as_pointer()), I32)
     first = known[0] == 0
     with code.when(first):
-        copy(code, head, goal, _row(seen))
+        copy(code, head, goal, task_row(seen))
     with code.when(~first):
-        merge(code, head, goal, _row(seen))
+        merge(code, head, goal, task_row(seen))
     known[0] = known[0].lift(1)
 
 

@@ -201,6 +201,7 @@ HEAD_JUDGED = 288  #: pointer to the operands that were judged; see box_layout.p
 HEAD_ASK_LAYOUT = 296  #: pointer to Python: it judges an operand
 HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
 HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
+HEAD_TENSOR = 320  #: pointer to what is known of tensor memory; see tensor_layout.py
 HEAD_BYTES = 384
 
 # The clocks of a warp.

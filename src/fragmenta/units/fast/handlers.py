@@ -242,13 +242,20 @@ def _tensor_product(words: tuple[str, ...], count: int) -> Handler | None:
         return None
     last = count - 1
     order = (0, 1, 2, 3, last, 4, 5) if scaled else (0, 1, 2, 3, last)
-    return Handler(tensor_issue.MMA, 0, order, (layout.PORT_TENSOR,))
+    calls = layout.PORT_TENSOR, layout.PORT_TENSOR_ISSUED
+    return Handler(tensor_issue.MMA, 0, order, calls)
 
 
 def _tensor_commit(words: tuple[str, ...], count: int) -> Handler | None:
     shared = any(word.startswith("shared") for word in words)
     flags = tensor_issue.GENERIC * (not shared) | tensor_issue.MULTICAST * (count == 2)
-    calls = layout.PORT_COMMIT, layout.PORT_USED, layout.PORT_SIGNAL, layout.PORT_PHASE
+    calls = (
+        layout.PORT_COMMIT_ROOM,
+        layout.PORT_COMMIT,
+        layout.PORT_USED,
+        layout.PORT_SIGNAL,
+        layout.PORT_PHASE,
+    )
     return Handler(tensor_issue.COMMIT, flags, (0, 1)[:count], calls)
 
 

@@ -165,6 +165,7 @@ def _mma(step: Step) -> Value:
     )
     issue.words({tasks.TASK_BYTES: 0, tasks.TASK_RANKS: 0})
     issue.task.word(tasks.TASK_FLAGS)[0] = flags.value
+    step.observe(layout.PORT_TENSOR_ISSUED, record)
     return issue.issue()
 
 
@@ -203,6 +204,7 @@ def _commit(step: Step) -> Value:
         step.require((schedule != layout.EAGER) | (pending >= 1))
 
     each_rank(code, goals, ready)
+    step.require(step.observe(layout.PORT_COMMIT_ROOM, step.state) != 0)
     issue = Issue(step, tasks.COMMIT)
     issue.words(
         {
@@ -216,8 +218,10 @@ def _commit(step: Step) -> Value:
     issue.longs(
         {tasks.TASK_FIRST: 0, tasks.TASK_FORM: Value(b, b.ptrtoint(queue, I64))}
     )
-    step.observe(layout.PORT_COMMIT, issue.task.record)
-    step.word(queue, tasks.QUEUE_THERE)[0] = goals.lift(0)
+    covers = step.word(queue, tasks.QUEUE_THERE)
+    some = convert(covers[0], I64)
+    step.observe(layout.PORT_COMMIT, issue.task.record, some)
+    covers[0] = goals.lift(0)
     return issue.issue()
 
 

@@ -38,8 +38,8 @@ FORM_ROOM: Final = 40  #: 6 x i64: where parts are in the scratch memory
 FORM_IDESC: Final = 88  #: i32: the instruction descriptor
 FORM_SCALED: Final = 92  #: i32: whether there are scales
 FORM_SOURCES: Final = 96  #: 2 pointers to KNOWN pointers: sources of A and B; 0: none
+FORM_SHAPE: Final = 112  #: 2 x i32: M and N
 FORM_PARTS: Final = 128  #: A, B, D, the scales of A and of B
-FORM_OBSERVER: Final = 488  #: i64: the observer's
 FORM_BYTES: Final = 512
 
 ROOM_A, ROOM_B, ROOM_D, ROOM_SCALE_A, ROOM_SCALE_B, ROOM_WORK = range(6)
@@ -66,9 +66,14 @@ SOURCE_TABLE: Final = 8  #: pointer to i32
 SOURCE_START: Final = 16  #: i64: added to each place
 SOURCE_UNIT: Final = 24  #: i32: bytes of a unit of the table
 SOURCE_COUNT: Final = 28  #: i32: how many units
-SOURCE_READS: Final = 32  #: pointer to u32: the units of 16 bytes that it reads
+SOURCE_READS: Final = 32  #: pointer to ranges of bytes that it reads
 SOURCE_READS_COUNT: Final = 40  #: i64: how many these are
 SOURCE_BYTES: Final = 64
+
+RANGE_STARTS: Final = 0  #: pointer to u32: where pieces of the same size begin
+RANGE_COUNT: Final = 8  #: i64: how many these are
+RANGE_SIZE: Final = 16  #: i64: bytes of a piece
+RANGE_BYTES: Final = 24
 
 # ── a product ───────────────────────────────────────────────────────────────
 
