@@ -31,7 +31,6 @@ from fragmenta.orders.program import (
     Proxy,
     ProxyFence,
     ReadDone,
-    Scope,
     Span,
     Step,
     Steps,
@@ -49,6 +48,7 @@ from fragmenta.orders.verdict import (
     MeetingState,
     WordState,
 )
+from fragmenta.ptx.ordering import Scope
 from tests.orders.pipelines import pipeline
 
 FULL, EMPTY = Mbarrier(0, 0), Mbarrier(0, 8)

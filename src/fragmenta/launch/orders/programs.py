@@ -17,7 +17,8 @@ from fragmenta.errors import ranges
 from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
 from fragmenta.orders import program as said
-from fragmenta.orders.program import Order, Program, Proxy, Scope, Steps
+from fragmenta.orders.program import Order, Program, Proxy, Steps
+from fragmenta.ptx.ordering import Scope
 from fragmenta.ptx.ordering import scope as scope_of
 from fragmenta.races.recording.log import (
     Arrives,
