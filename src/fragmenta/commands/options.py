@@ -82,6 +82,7 @@ OPTIONS = {
     "--no-contract": Option("", "do not fuse products and sums"),
     "--num": Option("CHOICE", "how many matrices an ldmatrix loads"),
     "--operand": Option("CHOICE", "the operand that a matrix is"),
+    "--orders": Option("", "explore all orders of a launch"),
     "--output": Option("FILE", "where the result is written"),
     "--pack": Option("FILE", "the codes to pack into words"),
     "--packed": Option("", "write the bytes that cuBLAS takes"),

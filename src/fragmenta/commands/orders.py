@@ -41,9 +41,9 @@ from fragmenta.ptx.rules import ERROR
 
 @command(
     "orders",
-    "fragmenta orders kernel.ptx --block 128 --arg ones:f32:64",
-    "fragmenta orders kernel.ptx gemm --grid 2 --cluster 2 --block 160 --json",
-    "fragmenta orders kernel.ptx --block 128 --limit 20000 --sarif k.sarif",
+    "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32",
+    "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --json",
+    "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --limit 20000",
 )
 def orders(
     file: Annotated[

@@ -683,8 +683,12 @@ class _Walk:
         lanes = entry.lanes.bit_count()
         if lanes > 1 and site in self.builder.deciding:
             self.builder.limits.append(f"lanes {site}")
-        for event in _word_events(word, action, lanes, (order, scope, site)):
-            for each in agents[:1] if writes or waits else agents:
+        # Each group releases what it did itself; what is no sum, one does for all.
+        sums = action.operation in ("add", "inc", "dec") or action.opcode == "st"
+        alone = waits or (writes and not sums)
+        for each in agents[:1] if alone else agents:
+            share = lanes if alone else (each.who.lanes & entry.lanes).bit_count()
+            for event in _word_events(word, action, share, (order, scope, site)):
                 self._put(each, event)
                 if site in self.builder.deciding and isinstance(event, _OBSERVING):
                     each.branches.append((len(each.events), action.found))
