@@ -150,9 +150,10 @@ class World:
         event = runner.event()
         if runner.parked or runner.stopped or runner.cut or event is None:
             return False
-        if runner.unit is not None and runner.index == 0:
-            if any(each not in self.done for each in self.units(runner.unit.after)):
-                return False
+        begins = runner.unit is not None and runner.index == 0
+        before = self.units(runner.unit.after) if runner.unit is not None else []
+        if begins and any(each not in self.done for each in before):
+            return False
         if isinstance(event, MbarrierWait):
             barrier = self.mbarriers.get(event.mbarrier)
             return barrier is None or self.passed(key, event)
@@ -543,10 +544,12 @@ class World:
         for reader, writes in self.observed.items():
             for write in writes:
                 found.append((write, "self", reader, "out"))
-                for giver in self.releases(write):
-                    for taker in self.acquires(reader):
-                        if self.strong(giver, taker):
-                            found.append((giver, "out", taker, "out"))
+                found += [
+                    (giver, "out", taker, "out")
+                    for giver in self.releases(write)
+                    for taker in self.acquires(reader)
+                    if self.strong(giver, taker)
+                ]
         for waiter, arrivals in self.waited.items():
             cluster = isinstance(self.log[waiter][2], ClusterWait)
             for arrival in arrivals:
@@ -572,6 +575,40 @@ class World:
         return found
 
     def races(self) -> set[tuple[frozenset[Any], bool]]:
+        sides = [
+            (me, *side)
+            for me, (_, _, event, _) in enumerate(self.log)
+            for side in accesses(event)
+        ]
+        pairs = [
+            (first, second)
+            for first in sides
+            for second in sides
+            if first[0] < second[0] and self.collide(first, second)
+        ]
+        if not pairs:
+            return set()
+        before = self.graph()
+        known: dict[Any, frozenset[Any]] = {}
+
+        def reached(node: Any) -> frozenset[Any]:
+            if node not in known:
+                found = {node}
+                for each in before.get(node, ()):
+                    found |= reached(each)
+                known[node] = frozenset(found)
+            return known[node]
+
+        races = set()
+        for first, second in pairs:
+            verdict = self.ordered(first, second, reached)
+            if verdict != "ordered":
+                names = [(self.log[e[0]][3], e[1]) for e in (first, second)]
+                races.add((frozenset(names), verdict == "fence"))
+        return races
+
+    def graph(self) -> dict[Any, list[Any]]:
+        """What is directly before each side of each event, in each plane."""
         before: dict[Any, list[Any]] = {}
         for a, side, b, other in [*self.edges, *self.synchronised()]:
             for plane in "ga":
@@ -584,30 +621,7 @@ class World:
                 into.append((me, "in", plane))
             if isinstance(event, ProxyFence):
                 before[me, "out", "a"].append((me, "in", "g"))
-        known: dict[Any, frozenset[Any]] = {}
-
-        def reached(node: Any) -> frozenset[Any]:
-            if node not in known:
-                found = {node}
-                for each in before.get(node, ()):
-                    found |= reached(each)
-                known[node] = frozenset(found)
-            return known[node]
-
-        sides = [
-            (me, *side)
-            for me, (_, _, event, _) in enumerate(self.log)
-            for side in accesses(event)
-        ]
-        races = set()
-        for first in sides:
-            for second in sides:
-                if first[0] < second[0] and self.collide(first, second):
-                    verdict = self.ordered(first, second, reached)
-                    if verdict != "ordered":
-                        names = [(self.log[e[0]][3], e[1]) for e in (first, second)]
-                        races.add((frozenset(names), verdict == "fence"))
-        return races
+        return before
 
     def collide(self, first: Any, second: Any) -> bool:
         """Whether two sides of events share a byte, and may not."""
@@ -698,8 +712,8 @@ def conclude(world: World, found: Answer) -> None:
     found.races |= world.races()
     left = list(world.runners.values())
     found.cut |= any(each.cut for each in left)
-    if any(each.unit is None for each in left):
-        if not any(each.cut or each.stopped for each in left):
-            found.hangs.add(frozenset(each.where() for each in left))
-            if found.shortest is None or len(world.log) < found.shortest:
-                found.shortest = len(world.log)
+    ended = any(each.cut or each.stopped for each in left)
+    if any(each.unit is None for each in left) and not ended:
+        found.hangs.add(frozenset(each.where() for each in left))
+        if found.shortest is None or len(world.log) < found.shortest:
+            found.shortest = len(world.log)

@@ -53,14 +53,14 @@ def pipeline(
         producer.append(MbarrierWait(empty[stage], parity=(turn & 1) ^ 1))
         producer.append(MbarrierArrive(full[stage], expect=512 * copies))
         for part, span in enumerate(parts):
-            read = Access(reads=(Span("global", 0, 64),), proxy=Proxy.ASYNC)
+            source = Access(reads=(Span("global", 0, 64),), proxy=Proxy.ASYNC)
             write = Access(writes=(span,), proxy=Proxy.ASYNC)
-            events = (read, ReadDone(), write, CompleteTx(full[stage], 512))
+            events = (source, ReadDone(), write, CompleteTx(full[stage], 512))
             producer.append(Issue(Unit((each, part), "cp.async.bulk", events)))
         for one in others:
             one.append(MbarrierWait(full[stage], parity=(turn & 1) ^ flip))
-            steps = [Access(reads=tuple(parts)), MbarrierArrive(empty[stage])]
-            one += reversed(steps) if early else steps
+            read, release = Access(reads=tuple(parts)), MbarrierArrive(empty[stage])
+            one += [release, read] if early else [read, release]
     agents = [Agent("warp 0", 0, 32, Steps([*producer, Exit(32)]))]
     for number, one in enumerate(others, 1):
         agents.append(Agent(f"warp {number}", 0, 32, Steps([*one, Exit(32)])))

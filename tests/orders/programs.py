@@ -49,7 +49,7 @@ from fragmenta.orders.program import (
     Word,
 )
 
-SHARED = [Span("shared:0", 0, 8), Span("shared:0", 4, 12), Span("shared:0", 64, 72)]
+SHARED = [Span("shared:0", *each) for each in ((0, 8), (0, 8), (4, 12), (64, 72))]
 WORDS = [Word("global", 0), Word("global", 4), Word("shared:0", 64)]
 MBARRIERS = [Mbarrier(0, 0), Mbarrier(0, 8)]
 GROUPS = {"cp.async": Proxy.CP_ASYNC, "bulk": Proxy.ASYNC, "wgmma": Proxy.ASYNC}
@@ -62,8 +62,14 @@ class Maker:
         self.random = Random(seed)
         r = self.random
         self.count = r.choice((2, 2, 2, 3))
-        self.length = r.choice((2, 3, 4)) if self.count == 2 else r.choice((1, 2, 2))
+        self.lengths = [r.choice((2, 3, 4))] * 2
+        if self.count == 3:
+            self.lengths = r.sample((1, 2, 2), 3)
         self.themes = r.sample(sorted(THEMES), r.choice((1, 1, 2)))
+        self.recipes = [r.randrange(1 << 30) for _ in range(r.choice((2, 3, 4)))]
+        """Seeds of a few events, so that agents do things that belong together."""
+        if r.random() < 0.3:
+            self.recipes = []
         self.mbarriers = MBARRIERS[: r.choice((1, 1, 2))]
         self.words = WORDS[: r.choice((1, 1, 2, 3))]
         self.blocks = r.choice(((0, 0, 0), (0, 0, 0), (0, 1, 1), (0, 0, 1)))
@@ -88,7 +94,8 @@ class Maker:
         agents = []
         for number in range(self.count):
             block = self.blocks[number]
-            steps = self.steps(number, self.length)
+            self.tokens, self.names = set(), []
+            steps = self.steps(number, self.lengths[number])
             steps.events[:0] = begin[number]
             cluster = self.clusters[block]
             agents.append(Agent(f"a{number}", block, self.threads, steps, cluster))
@@ -108,21 +115,31 @@ class Maker:
             if roll < 0.36:
                 steps.events.append(r.choice((ProxyFence(), self.fence())))
                 continue
-            made = THEMES[r.choice(self.themes)](self, agent)
+            made = self.make(agent)
             steps.events += made
             branching = isinstance(made[-1], MbarrierTest | Load | Atomic | Choose)
             if branching and self.branches and r.random() < 0.7:
                 self.branches -= 1
-                values = (0, 1, 2) if not isinstance(made[-1], MbarrierTest) else (0, 1)
+                tests = isinstance(made[-1], MbarrierTest)
+                values: tuple[int, ...] = (0, 1) if tests else (0, 1, 2)
                 if r.random() < 0.2:
                     values = values[:-1]
-                before = set(self.tokens)
+                before = set(self.tokens), list(self.names)
                 for value in values:
-                    self.tokens = set(before)
+                    self.tokens, self.names = set(before[0]), list(before[1])
                     steps.after[value] = self.steps(agent, min(length, 1))
                 return steps
         steps.events.append(Exit(self.threads))
         return steps
+
+    def make(self, agent: int) -> list[Event]:
+        """Some events of a theme, by a recipe if there are any."""
+        chosen = self.random
+        if self.recipes:
+            self.random = Random(chosen.choice(self.recipes))
+        made = THEMES[self.random.choice(self.themes)](self, agent)
+        self.random = chosen
+        return made
 
     # ── the parts ───────────────────────────────────────────────────────────
 
@@ -181,7 +198,8 @@ class Maker:
         barrier = ClusterBarrier(self.clusters[self.blocks[agent]])
         arrive = ClusterArrive(barrier, 32, self.order(Order.RELEASE))
         wait = ClusterWait(barrier, self.order(Order.ACQUIRE))
-        return r.choice(([arrive, wait], [arrive, wait], [arrive], [wait]))
+        roll = r.random()
+        return [arrive, wait] if roll < 0.5 else [arrive] if roll < 0.75 else [wait]
 
     def mbarrier(self, agent: int) -> list[Event]:
         """Something about an mbarrier."""

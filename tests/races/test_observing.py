@@ -79,8 +79,8 @@ class Kept:
                         "shadow": observer.shared.memory.tobytes(),
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),
-                        "tensor": _tensor(observer.watch),
                         "maps": observer.maps.all,
+                        "tensor": _tensor(observer.watch),
                     }
                 )
             self.states.append({"global": _named(watch.memory)})

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
+from fragmenta.orders.machine import MOST, Machine, computed, contribution, wrapped
 from fragmenta.orders.program import (
     Arrive,
     Atomic,
@@ -43,16 +44,7 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
-from fragmenta.orders.state import (
-    MOST,
-    GroupObject,
-    Machine,
-    MbarrierObject,
-    State,
-    computed,
-    contribution,
-    wrapped,
-)
+from fragmenta.orders.state import GroupObject, MbarrierObject, State
 from fragmenta.orders.tree import Node
 
 ENDLESS = 1 << 40
@@ -121,11 +113,15 @@ class MbarrierAhead:
 class WordAhead:
     """What can happen to a word."""
 
-    __slots__ = ("atomics", "readers", "reds", "values", "writers")
+    __slots__ = ("added", "atomics", "readers", "reds", "stored", "values", "writers")
 
     def __init__(self, value: int) -> None:
         self.values: set[int] | None = {value}
         """What it can hold; None: anything."""
+        self.stored: set[int] | None = {value}
+        """The same, without atomic operations."""
+        self.added: set[tuple[int, int]] = set()
+        """Who has done an atomic operation, and at which node: each is done once."""
         self.atomics: list[tuple[Atomic, Condition | None, int]] = []
         """With the condition under which they write, and the word of their result."""
         self.writers: set[int] = set()
@@ -134,7 +130,7 @@ class WordAhead:
         """Those writers that only add, and return nothing."""
 
 
-Word: TypeAlias = Load | Store | Atomic | Await
+WordEvent: TypeAlias = Load | Store | Atomic | Await
 
 
 class Ahead:
@@ -148,8 +144,8 @@ class Ahead:
         self.mbarriers: dict[int, MbarrierAhead] = {}
         self.meetings: dict[int, list[tuple[int, int]]] = {}
         """Arrivals at barriers: the root, and the threads."""
-        self.mixed: set[int] = set()
-        """Barriers at which the arrivals ahead have different counts."""
+        self.sizes: dict[int, set[int | None]] = {}
+        """The counts that these arrivals name."""
         self.clusters: dict[int, list[tuple[int, int]]] = {}
         self.words: dict[int, WordAhead] = {}
         self.groups: dict[int, set[int]] = {}
@@ -341,8 +337,7 @@ class Ahead:
             front.begun = True
             arrivals = self.meetings.setdefault(key, [])
             arrivals.append((front.root, event.threads))
-            if self.meeting_count(key, event) != event.count:
-                self.mixed.add(key)
+            self.sizes.setdefault(key, set()).add(event.count)
         if isinstance(event, Sync):
             phase = front.phases.get(key, 0) + 1
             if self.meetings_over(key, event) < phase:
@@ -356,9 +351,15 @@ class Ahead:
         thing = self.machine.meeting(self.state, key)
         return thing.size if thing.arrived else event.count
 
+    def mixed(self, key: int, event: Sync | Arrive) -> bool:
+        """Whether different counts may meet at a barrier."""
+        thing = self.machine.meeting(self.state, key)
+        counts = {event.count, *self.sizes.get(key, ())}
+        return len(counts | ({thing.size} if thing.arrived else set())) > 1
+
     def meetings_over(self, key: int, event: Sync | Arrive) -> int:
         """How often a barrier may be complete."""
-        if key in self.mixed:
+        if self.mixed(key, event):
             return ENDLESS
         thing = self.machine.meeting(self.state, key)
         threads = thing.threads + sum(t for _, t in self.meetings.get(key, ()))
@@ -504,7 +505,7 @@ class Ahead:
             found = self.words[key] = WordAhead(value)
         return found
 
-    def _word(self, front: Front, event: Word) -> bool:
+    def _word(self, front: Front, event: WordEvent) -> bool:
         node = front.node
         thing = self.word(node, node.key)
         values = thing.values
@@ -514,7 +515,7 @@ class Ahead:
                 if not values:
                     return False
             if event.update is not None:
-                self._atomic(thing, event.update, event.condition, -1)
+                self._atomic(front, thing, event.update, event.condition)
                 thing.writers.add(front.root)
             thing.readers.add(front.root)
         elif isinstance(event, Load):
@@ -530,41 +531,66 @@ class Ahead:
                 thing.readers.add(front.root)
             if event.result is not None:
                 self.word(node, node.result).writers.add(front.root)
-            self._atomic(thing, event, None, node.result)
+            self._atomic(front, thing, event, None)
         return self._branches(front, values)
 
     def _atomic(
-        self, thing: WordAhead, atomic: Atomic, when: Condition | None, result: int
+        self, front: Front, thing: WordAhead, atomic: Atomic, when: Condition | None
     ) -> None:
-        if (atomic, when, result) not in thing.atomics:
-            thing.atomics.append((atomic, when, result))
+        mark = (front.number, id(front.node))
+        if mark in thing.added:
+            return
+        thing.added.add(mark)
+        thing.atomics.append((atomic, when, front.node.result))
         self._can_hold(thing, set())
 
     def _can_hold(self, thing: WordAhead, values: set[int] | None) -> None:
         """Add values, and what atomic operations make of them."""
-        found = (
-            None if values is None or thing.values is None else thing.values | values
-        )
-        size = -1
-        while found is not None and size != len(found):
-            size = len(found)
-            for atomic, when, _ in thing.atomics:
-                found |= {
-                    computed(atomic, each)
-                    for each in found
-                    if when is None or when.holds(each)
-                }
-            if len(found) > MOST_VALUES:
-                found = None
-        thing.values = found
+        before = thing.stored
+        thing.stored = None if values is None or before is None else before | values
+        thing.values = found = reachable(thing.stored, thing.atomics)
         for atomic, _, result in thing.atomics:
             if result < 0 or atomic.result is None:
                 continue
             other, held = self.words[result], found
             if held is not None:
                 held = {wrapped(each, atomic.result) for each in held}
-            if other.values is not None and (held is None or held - other.values):
+            if other.stored is not None and (held is None or held - other.stored):
                 self._can_hold(other, held)
+
+
+Updates: TypeAlias = list[tuple[Atomic, Condition | None, int]]
+
+
+def reachable(stored: set[int] | None, atomics: Updates) -> set[int] | None:
+    """The values that atomic operations make of others; None: more than are kept.
+
+    Each operation is done at most once.  Additions may come in any order, so a pass
+    over them finds all sums; other operations are repeated until nothing is new.
+
+    >>> from fragmenta.orders.program import Word
+    >>> add = Atomic(Word("global", 0), "add", 1)
+    >>> sorted(reachable({0}, [(add, None, -1)] * 3))
+    [0, 1, 2, 3]
+    """
+    if stored is None:
+        return None
+    found = set(stored)
+    once = all(each.operation == "add" and when is None for each, when, _ in atomics)
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for atomic, when, _ in atomics:
+            found |= {
+                computed(atomic, each)
+                for each in found
+                if when is None or when.holds(each)
+            }
+            if len(found) > MOST_VALUES:
+                return None
+        if once:
+            break
+    return found
 
 
 _ENDED = Node(-1, -1, None)
@@ -599,6 +625,9 @@ def rivals(ahead: Ahead, number: int) -> set[int]:
         return _finishing(ahead, units, ())
     if isinstance(event, Sync | Arrive):
         return _meeting_rivals(ahead, number, event)
+    if isinstance(event, Exit):
+        plain = machine.tree.plain(machine.homes[number].block)
+        return set() if plain else _all_arrivals(ahead)
     if isinstance(event, ClusterArrive | ClusterWait):
         return _cluster_rivals(ahead, number)
     if isinstance(event, GroupWait):
@@ -625,19 +654,25 @@ def _finishing(ahead: Ahead, units: Iterable[int], read: Iterable[int]) -> set[i
     return {u for u in left if u in ahead.moved}
 
 
+def _all_arrivals(ahead: Ahead) -> set[int]:
+    return {root for each in ahead.meetings.values() for root, _ in each}
+
+
 def _meeting_rivals(ahead: Ahead, number: int, event: Sync | Arrive) -> set[int]:
     key = ahead.state.actors[number].node.key
     arrivals = ahead.meetings.get(key, [])
     roots = {root for root, _ in arrivals}
+    exits = set(ahead.exits.values())
     if ahead.state.actors[number].parked:
-        over = ahead.meetings_over(key, event) > 0
-        return roots | set(ahead.exits.values()) if over else set()
+        return roots | exits if ahead.meetings_over(key, event) > 0 else set()
+    if not ahead.machine.tree.plain(event.barrier.block):
+        return roots | exits
     if not arrivals:
         return set()
     thing = ahead.machine.meeting(ahead.state, key)
     again = any(who == number for who, _ in thing.arrived)
     count = ahead.meeting_count(key, event)
-    if again or key in ahead.mixed or count is None or count != event.count:
+    if again or ahead.mixed(key, event) or count is None:
         return roots
     total = thing.threads + event.threads + sum(each for _, each in arrivals)
     return roots if total > count else set()
@@ -646,16 +681,15 @@ def _meeting_rivals(ahead: Ahead, number: int, event: Sync | Arrive) -> set[int]
 def _cluster_rivals(ahead: Ahead, number: int) -> set[int]:
     actor = ahead.state.actors[number]
     event, key = actor.node.event, actor.node.key
-    if isinstance(event, ClusterWait) and not ahead.machine.enabled(
-        ahead.state, number
-    ):
-        if ahead.clusters_over(key, event.barrier) > 0:
-            roots = {root for root, _ in ahead.clusters.get(key, ())}
-            return roots | set(ahead.exits.values())
-    return set()
+    if not isinstance(event, ClusterWait) or ahead.machine.enabled(ahead.state, number):
+        return set()
+    if ahead.clusters_over(key, event.barrier) == 0:
+        return set()
+    roots = {root for root, _ in ahead.clusters.get(key, ())}
+    return roots | set(ahead.exits.values())
 
 
-def _word_rivals(ahead: Ahead, node: Node, event: Word) -> set[int]:
+def _word_rivals(ahead: Ahead, node: Node, event: WordEvent) -> set[int]:
     found: set[int] = set()
     for key in {node.key, node.result} - {-1}:
         thing = ahead.words.get(key)

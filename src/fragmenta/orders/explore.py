@@ -18,13 +18,13 @@ from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import bits, overlap
 from fragmenta.orders.ahead import Ahead, rivals
 from fragmenta.orders.hangs import describe
+from fragmenta.orders.machine import Machine
 from fragmenta.orders.program import (
     Access,
     Choose,
     ClusterArrive,
     ClusterWait,
     Commit,
-    Event,
     Exit,
     Extend,
     Fence,
@@ -37,7 +37,7 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
-from fragmenta.orders.state import Machine, State
+from fragmenta.orders.state import State
 from fragmenta.orders.tree import Node, Tree
 from fragmenta.orders.verdict import Coverage, Kind, Misuse, Order, Race, Verdict
 from fragmenta.progress import Progress, clock, ignore_progress
@@ -50,9 +50,8 @@ ALWAYS = (
     UnitWait,
     ClusterArrive,
     ClusterWait,
-    Exit,
 )
-"""Events that commute with everything that others can do first, once they can happen."""
+"""Events that commute with all that others can do first, once they can happen."""
 
 
 def explore(
@@ -122,6 +121,8 @@ class Search:
         self.steps = 0
         self.reasons: dict[str, None] = {}
         self.complete = True
+        self.shortest = False
+        """Whether no hang is shorter than the one that is known."""
         self.hang: tuple[int, int] | None = None
         """The depth and the number of the shortest state in which all wait."""
         self.races: dict[Hashable, tuple[int, int, int, bool, Place]] = {}
@@ -137,10 +138,17 @@ class Search:
         stack: list[tuple[int, State, float]] = []
         self._visit(state, stack, 1.0)
         done = 0.0
-        while stack:
+        later: list[tuple[int, State, float]] = []
+        while stack or later:
+            if not stack:
+                self.shortest = True  # what is left is longer than a hang
+                stack, later = later, []
             if self._spent():
                 return
             number, state, share = stack.pop()
+            if not self.shortest and self._longer(number):
+                later.append((number, state, share))
+                continue
             self.here = number
             made = list(self._successors(state))
             before = len(stack)
@@ -151,6 +159,11 @@ class Search:
                 self._end(number, state)
             done += share * (1 - (len(stack) - before) / max(len(made), 1))
             self.progress(done)
+        self.shortest = True
+
+    def _longer(self, number: int) -> bool:
+        """Whether no hang from a state on is shorter than one that is known."""
+        return self.hang is not None and self.depths[number] >= self.hang[0]
 
     def _spent(self) -> bool:
         if self.limit is not None and len(self.parents) >= self.limit:
@@ -217,6 +230,8 @@ class Search:
             return self.machine.enabled(state, number)
         if isinstance(event, Sync):
             return self.tree.whole(event.barrier)
+        if isinstance(event, Exit):
+            return self.tree.plain(self.machine.homes[number].block)
         if isinstance(event, Commit | GroupWait):
             return self.tree.private(event.group) and self.machine.enabled(
                 state, number
@@ -266,29 +281,23 @@ class Search:
         before = self.depths[self.here] if self.here >= 0 else 0
         return self.here, tuple(state.log), before + len(state.log)
 
-    def _found(self, state: State, node: Node, others: int, fence: bool) -> None:
+    def _found(self, state: State, own: int, others: int, fence: bool) -> None:
         """An access races with others; the log does not have it yet."""
         depth = (self.depths[self.here] if self.here >= 0 else 0) + len(state.log)
-        own = (node.write_bit or node.read_bit).bit_length() - 1
-        sides = self.tree.accesses.sides
         for other in bits(others):
-            collide = self.tree.accesses.collides[other]
-            mine = [b for b in (node.write_bit, node.read_bit) if b & collide]
-            own = mine[0].bit_length() - 1 if mine else own
-            first = self.tree.sources[other]
-            key: Hashable = frozenset((other, own)), fence
-            if _place_of(first) is not None and _place_of(node) is not None:
-                pair = frozenset(
-                    (
-                        (_place_of(first), first.unit is None, sides[other].writes),
-                        (_place_of(node), node.unit is None, sides[own].writes),
-                    )
-                )
-                key = pair, fence
+            key: Hashable = frozenset((self._site(other), self._site(own))), fence
             known = self.races.get(key)
-            if known is None or known[4][2] > depth:
+            if known is None or known[2] > depth:
                 place = self.here, tuple(state.log), depth
                 self.races[key] = other, own, depth, fence, place
+
+    def _site(self, access: int) -> Hashable:
+        """What tells an access from others: its place, or else its number."""
+        node = self.tree.sources[access]
+        assert node.event is not None
+        if node.event.place is None:
+            return access
+        return node.event.place, self.tree.accesses.sides[access].writes
 
     def _unknown(self, state: State, node: Node, value: int) -> Node:
         name = self.tree.program.agents[node.agent].name
@@ -346,7 +355,7 @@ class Search:
             self._paths(),
             len(self.parents),
             self.steps,
-            self.complete,
+            self.hang is None or self.shortest,
         )
 
     def _races(self) -> Iterator[Race]:
@@ -377,8 +386,3 @@ class Search:
 
 Place = tuple[int, tuple[tuple[int, Node, int | None], ...], int]
 """The state that was left, what was done since, and the number of events in all."""
-
-
-def _place_of(node: Node) -> Hashable:
-    event: Event | None = node.event
-    return None if event is None else event.place

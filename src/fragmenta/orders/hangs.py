@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fragmenta.orders.machine import Machine, meeting_size
 from fragmenta.orders.program import (
     Arrive,
     Atomic,
@@ -23,7 +24,7 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
-from fragmenta.orders.state import Machine, MbarrierObject, State, meeting_size
+from fragmenta.orders.state import MbarrierObject, State
 from fragmenta.orders.tree import Node
 from fragmenta.orders.verdict import (
     Hang,
@@ -94,9 +95,9 @@ def _to_event(machine: Machine, state: State, number: int) -> None:
 def _ends(machine: Machine, state: State) -> None:
     """Units that have no more events are done."""
     for number in list(state.actors):
-        if number >= machine.agents and state.actors[number].node.event is None:
-            if machine.enabled(state, number):
-                machine.step(state, number)
+        ended = number >= machine.agents and state.actors[number].node.event is None
+        if ended and machine.enabled(state, number):
+            machine.step(state, number)
 
 
 def _phase(state: State, machine: Machine, key: int) -> int:
@@ -188,9 +189,10 @@ def first_counting(machine: Machine, start: Node, key: int) -> Event | None:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if key in (node.key, node.result) and isinstance(node.event, COUNTING):
-            if not (isinstance(node.event, Await) and node.event.update is None):
-                return node.event
+        reads = isinstance(node.event, Await) and node.event.update is None
+        counts = isinstance(node.event, COUNTING) and not reads
+        if counts and key in (node.key, node.result):
+            return node.event
         if isinstance(node.event, Issue):
             nodes.append(machine.tree.first[node.result - machine.agents])
         if node.next is not None:

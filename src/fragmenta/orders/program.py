@@ -29,19 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import TypeAlias
 
+from fragmenta.ptx.ordering import Scope as Scope
+
 # ── what is synchronised on ─────────────────────────────────────────────────
-
-
-class Scope(IntEnum):
-    """The threads that a strong operation orders: those of a block, of a cluster, …"""
-
-    CTA = 0
-    CLUSTER = 1
-    GPU = 2
-    SYS = 3
 
 
 class Order(Enum):
@@ -294,8 +287,9 @@ class Unit:
     """The instruction, for the story: ``cp.async``, ``wgmma.mma_async``."""
     events: tuple[UnitEvent, ...] = ()
     after: tuple[Hashable, ...] = ()
-    """Names of units that are done before this one begins: the products before a
-    ``tcgen05.commit``, the copies before a ``cp.async.mbarrier.arrive``."""
+    """Names of units of the same agent that are done before this one begins: the
+    products before a ``tcgen05.commit``, the copies before a
+    ``cp.async.mbarrier.arrive``."""
     group: Hashable = None
     """Which :class:`Commit` puts it into a group; None: none does."""
 
@@ -340,7 +334,7 @@ class GroupWait:
 
 @dataclass(frozen=True, slots=True)
 class UnitWait:
-    """Wait for units by name: ``tcgen05.wait::ld``, ``cp.async.wait_all``."""
+    """Wait for units of this agent: ``tcgen05.wait::ld``, ``cp.async.wait_all``."""
 
     units: tuple[Hashable, ...]
     place: Place = None

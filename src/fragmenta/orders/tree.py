@@ -20,6 +20,7 @@ from fragmenta.orders.program import (
     Arrive,
     Atomic,
     Await,
+    Barrier,
     ClusterArrive,
     Commit,
     Event,
@@ -119,6 +120,7 @@ class Tree:
         self.relied: set[tuple[str, Hashable]] = set()
         """What decisions relied on, and added events may change."""
         self._whole: dict[Hashable, bool] = {}
+        self._plain: dict[int, bool] = {}
         self._stale = True
         self.roots = [self._agent(n, each) for n, each in enumerate(program.agents)]
 
@@ -131,6 +133,7 @@ class Tree:
         """The nodes of some steps; the first of them."""
         self._stale = True
         self._whole.clear()
+        self._plain.clear()
         top = last = self._node(agent, agent, None)
         pending = [(top, steps, observed)]
         while pending:
@@ -266,8 +269,27 @@ class Tree:
         while node.next is not None:
             node = node.next
             node.unit = unit
+        self._own(agent, unit.after)
         self.waited.update(unit.after)
         return actor
+
+    def _own(self, agent: int, names: tuple[Hashable, ...]) -> None:
+        """Check that units were issued before, by the same agent."""
+        for name in names:
+            issuers = {
+                self.issuers[n - len(self.homes)] for n in self.names.get(name, ())
+            }
+            if issuers != {agent}:
+                mine = [
+                    unit.name
+                    for unit, one in zip(self.units, self.issuers, strict=True)
+                    if one == agent
+                ]
+                raise BadCall(
+                    f"{self.program.agents[agent].name} waits for the unit {name!r}, "
+                    "which it has not issued before; "
+                    f"it has issued {one_of(map(repr, mine)) or 'none'}"
+                )
 
     def _used(self, agent: int, event: Event) -> None:
         if isinstance(event, Sync | Arrive):
@@ -278,6 +300,7 @@ class Tree:
         elif isinstance(event, Issue):
             self.users.setdefault(event.unit.group, set()).add(agent)
         elif isinstance(event, UnitWait):
+            self._own(agent, event.units)
             self.waited.update(event.units)
 
     # ── what is ahead ───────────────────────────────────────────────────────
@@ -305,12 +328,33 @@ class Tree:
             self.relied.add(("whole", barrier))
         return found
 
+    def plain(self, block: int) -> bool:
+        """Whether no barrier of a block has both a count and all threads as its size.
+
+        Else an exit changes whether the two agree.
+        """
+        found = self._plain.get(block)
+        if found is None:
+            found = self._plain[block] = self._is_plain(block)
+        if found and self.grows:
+            self.relied.add(("plain", block))
+        return found
+
+    def _is_plain(self, block: int) -> bool:
+        return not any(
+            None in (counts := {count for _, _, count, _ in uses}) and len(counts) > 1
+            for barrier, uses in self.meetings.items()
+            if isinstance(barrier, Barrier) and barrier.block == block
+        )
+
     def changed(self) -> bool:
         """Whether added events contradict what decisions relied on."""
         for kind, thing in self.relied:
             if kind == "private" and len(self.users.get(thing, ())) > 1:
                 return True
             if kind == "whole" and not whole(self.meetings[thing]):
+                return True
+            if kind == "plain" and not self._is_plain(thing):  # type: ignore[arg-type]
                 return True
             if kind == "red" and self.accesses.collides[thing]:  # type: ignore[call-overload]
                 return True

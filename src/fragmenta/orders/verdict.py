@@ -158,7 +158,7 @@ class Verdict:
     steps: int
     """How many events were carried out."""
     shortest: bool = True
-    """Whether no order that hangs is shorter."""
+    """Whether no order that hangs is shorter than ``hang``."""
 
     @property
     def clean(self) -> bool:

@@ -318,10 +318,13 @@ class LayoutWatch:
         if found.leaves is None:
             return False
         old, new = boxes[found.leaves], boxes[found.box]
-        layout = old.box.layout
-        if layout != new.box.layout or not layout.steps:
+        layout, other = old.box.layout, new.box.layout
+        if not layout.steps or not other.steps:
             return True
         last = max(n for n, count in enumerate(layout.counts) if count > 1)
+        same = layout._replace(counts=layout.counts[:last])
+        if same != other._replace(counts=other.counts[:last]):
+            return False
         wanted = list(old.coordinates)
         wanted[last] += layout.counts[last] * layout.steps[last]
         return tuple(wanted) == new.coordinates

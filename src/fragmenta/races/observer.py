@@ -80,8 +80,8 @@ def functions(part: str) -> dict[int, int]:
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
-        "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
         "maps": (changed_maps.ROUTINES, ()),
+        "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
     }[part]
     loaded = Loaded([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tensor_forms import TensorForms
+    from fragmenta.units.tensor_ways import KnownMoves
     from fragmenta.units.tmem_allocation import Request
     from fragmenta.units.tmem_cells import TensorMemory
     from fragmenta.units.tmem_moves import Move
@@ -352,8 +353,6 @@ class Cluster(Record):
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
-        self._table: EventTable | None = None
-        """The events in memory, if fast paths are used."""
         self._trying = False
         """Whether a fast path tries again."""
         self.port = machine.port(self)
@@ -379,7 +378,6 @@ class Cluster(Record):
         fast_paths = machine.fast and not machine.notes  # which Python writes
         if functions is not None and not self.alone and fast_paths:
             table = machine.event_table(functions.keys() if functions else None)
-            self._table = table
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
             if functions:
@@ -415,12 +413,12 @@ class Cluster(Record):
         The result are the lanes that may go on; None if there is no fast path, or if
         this is its second try.
         """
-        table, block = self._table, warp.block.context.address
+        table = self.machine.present_table
         if table is None or self._trying or self.schedule.random is not None:
             return None
         self._trying = True
         try:
-            return table.call(event.number, block, warp.address, lanes)
+            return table.call(event, warp.block.context.address, warp.address, lanes)
         finally:
             self._trying = False
 
@@ -443,7 +441,6 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
-        self.wakes += 1
         self._ordinal += 1
         work.ordinal = self._ordinal
         if self.machine.notes:
@@ -578,6 +575,7 @@ class Machine:
         self.kernel = kernel_units(launch.compiled)
         self.events = self.kernel.events
         self.maps = self.kernel.maps
+        self._table: EventTable | None = None
         self.blocks: dict[int, Block] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
@@ -603,7 +601,13 @@ class Machine:
 
     def event_table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
-        return self._sized.table(observed)
+        self._table = self._sized.table(observed)
+        return self._table
+
+    @property
+    def present_table(self) -> EventTable | None:
+        """The events in memory, if fast paths are used."""
+        return self._table
 
     @property
     def tensor(self) -> bool:

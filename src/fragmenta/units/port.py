@@ -106,6 +106,14 @@ class Port:
     def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
         """Lanes arrive at a barrier, whose phase is not over yet."""
 
+    def counts(
+        self, step: Step, mbarrier: Mbarrier, arrivals: int, expected: int, drops: bool
+    ) -> None:
+        """Lanes count arrivals and expected bytes at an mbarrier, all together.
+
+        ``drops``: also for the phases that follow.  Fast paths do not call this.
+        """
+
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase that is not over."""
 

@@ -15,6 +15,7 @@ from fragmenta.ptx.ordering import Scope, orders, role, scope, synchronises
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
+from fragmenta.races.probes.synchronisation import OrderProbes
 from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
 from fragmenta.races.shadow import layout as shadow
 from fragmenta.races.shadow.bank_counts import counted_banks
@@ -198,6 +199,8 @@ class DefinednessProbes(Probes):
 
 def probes(mode: Mode) -> Probes:
     """The instrument that a mode asks for."""
+    if mode.recorded:
+        return OrderProbes()
     return DefinednessProbes() if mode.defined else RaceProbes()
 
 

@@ -1,0 +1,266 @@
+"""Each rule of the reduction, with a small program that needs it.
+
+In each of them a race is in some orders only.  An explorer that takes too much to
+commute runs the others; the oracle runs all.
+"""
+
+from functools import cache
+
+import pytest
+
+from fragmenta.orders import ahead, machine, state, tree
+from fragmenta.orders.program import (
+    Access,
+    Agent,
+    Arrive,
+    Atomic,
+    Await,
+    Barrier,
+    ClusterArrive,
+    ClusterBarrier,
+    ClusterWait,
+    Commit,
+    CompleteTx,
+    Condition,
+    Event,
+    Exit,
+    ExpectTx,
+    GroupWait,
+    Issue,
+    Load,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierInit,
+    MbarrierTest,
+    MbarrierWait,
+    Order,
+    Program,
+    Span,
+    Steps,
+    Store,
+    Sync,
+    Unit,
+    UnitWait,
+    Word,
+)
+from tests.orders.compare import explored
+from tests.orders.oracle import Answer, answer
+
+MOST = 20_000
+FLAG, OTHER, THIRD = (Word("flags", 4 * each) for each in range(3))
+FULL = Mbarrier(0, 0)
+TILE = Span("shared:0", 0, 8)
+READ, WRITE = Access(reads=(TILE,)), Access(writes=(TILE,))
+ONE = Barrier(0, 1)
+CLUSTER = ClusterBarrier(0)
+
+
+def agent(*events: Event, after: dict[int, Steps] | None = None) -> Agent:
+    """An agent that exits, or that branches on the last of its events."""
+    if after is None:
+        return Agent("", 0, 32, Steps([*events, Exit(32)]))
+    return Agent("", 0, 32, Steps(list(events), after))
+
+
+def branching(*events: Event) -> Agent:
+    """It writes the tile if the last event observes 0."""
+    return agent(*events, after={0: Steps([WRITE, Exit(32)]), 1: Steps([Exit(32)])})
+
+
+SLOW = Unit("slow", "cp.async", (Store(THIRD, 1),), group="g")
+ENABLING: dict[str, tuple[list[Event], list[Event], list[Event]]] = {
+    "cluster": (
+        [ClusterArrive(CLUSTER, 32)],
+        [ClusterArrive(CLUSTER, 32), ClusterWait(CLUSTER)],
+        [ClusterArrive(CLUSTER, 32)],
+    ),
+    "barrier": ([], [Sync(ONE, 32, 64)], [Arrive(ONE, 32, 64)]),
+    "word": ([], [Await(OTHER, Condition("eq", 1))], [Store(OTHER, 1)]),
+    "addition": (
+        [],
+        [Await(OTHER, Condition("ge", 2))],
+        [Atomic(OTHER, "add", 1, returns=False)] * 2,
+    ),
+    "result": (
+        [],
+        [Await(OTHER, Condition("eq", 1))],
+        [Store(THIRD, 1), Atomic(THIRD, "exch", 0, result=OTHER)],
+    ),
+    "exits": ([], [Sync(Barrier(0, 0), 32)], []),
+    "unit": ([], [Issue(SLOW), UnitWait(("slow",))], []),
+    "group": ([], [Issue(SLOW), Commit("g"), GroupWait("g")], []),
+}
+
+
+def enabling(name: str) -> Program:
+    """One waits for another, and then looks at a flag that a third one sets.
+
+    The third one may be first.  It may also be after both others: it is not enough to
+    hold it and the one that waits.
+    """
+    first, waits, wakes = ENABLING[name]
+    return Program(
+        [
+            agent(*first, Store(FLAG, 1), READ),
+            branching(*waits, Load(FLAG)),
+            agent(Load(THIRD), *wakes),
+        ]
+    )
+
+
+def mbarrier(*events: Event) -> Program:
+    """An mbarrier for two; the second agent looks at its phase."""
+    begin = (MbarrierInit(FULL, 1), Sync(Barrier(0, 0), 32))
+    test = branching(Sync(Barrier(0, 0), 32), MbarrierTest(FULL, 0))
+    return Program([agent(*begin, *events, READ), test])
+
+
+def copied(*events: Event, bytes_: int) -> Program:
+    """A copy's bytes, and what the agent does to the same mbarrier meanwhile."""
+    copy = Unit("copy", "cp.async.bulk", (CompleteTx(FULL, bytes_),))
+    return Program([agent(MbarrierInit(FULL, 1), Issue(copy), *events)])
+
+
+ADD = Atomic(FLAG, "add", 1, returns=False)
+SHARED_GROUP = Unit("copy", "cp.async", (WRITE,), group="g")
+COUNT = Atomic(OTHER, "add", 1, returns=False)
+RELEASING = agent(WRITE, Store(FLAG, 1, Order.RELEASE), COUNT)
+RELAXED = agent(Store(FLAG, 1), COUNT)
+TAKING = agent(Await(OTHER, Condition("eq", 2)), Load(FLAG, Order.ACQUIRE), READ)
+MEET = Sync(ONE, 32, 64)
+
+PROGRAMS = {
+    **{f"enabling by {name}": enabling(name) for name in ENABLING},
+    "arrival and test": mbarrier(MbarrierArrive(FULL)),
+    "bytes and test": mbarrier(
+        MbarrierArrive(FULL, expect=16), CompleteTx(FULL, 16, Order.RELAXED)
+    ),
+    "bytes before they are expected": copied(
+        ExpectTx(FULL, 16), MbarrierArrive(FULL), MbarrierWait(FULL, 0), bytes_=16
+    ),
+    "bytes that are not expected": copied(
+        MbarrierArrive(FULL), MbarrierWait(FULL, 0), bytes_=16
+    ),
+    "other bytes": copied(
+        MbarrierArrive(FULL, expect=16),
+        CompleteTx(FULL, 16),
+        MbarrierWait(FULL, 0),
+        bytes_=32,
+    ),
+    "a phase too many": Program(
+        [
+            agent(
+                MbarrierInit(FULL, 1),
+                Sync(Barrier(0, 0), 32),
+                MbarrierArrive(FULL),
+                MbarrierArrive(FULL),
+            ),
+            agent(Sync(Barrier(0, 0), 32), MbarrierWait(FULL, 0)),
+        ]
+    ),
+    "arrival that must not be the last": Program(
+        [
+            agent(
+                MbarrierInit(FULL, 2),
+                Sync(Barrier(0, 0), 32),
+                MbarrierArrive(FULL, no_complete=True),
+            ),
+            agent(Sync(Barrier(0, 0), 32), MbarrierArrive(FULL)),
+        ]
+    ),
+    "additions that are observed": Program(
+        [agent(ADD), agent(ADD, Access(writes=(Span("flags", 0, 4),)))]
+    ),
+    "a shared group": Program(
+        [agent(Issue(SHARED_GROUP), Commit("g")), agent(GroupWait("g"), READ)]
+    ),
+    "equal values, released or not": Program([RELEASING, RELAXED, TAKING]),
+    "equal values, not released or released": Program([RELAXED, RELEASING, TAKING]),
+    "three at a barrier of two": Program(
+        [agent(WRITE, MEET), agent(MEET, READ), agent(MEET)]
+    ),
+    "arrived twice": Program(
+        [agent(Arrive(ONE, 32, 64), Arrive(ONE, 32, 64)), agent(MEET, MEET)]
+    ),
+    "an exit between counts": Program(
+        [
+            agent(Load(FLAG)),
+            agent(Sync(ONE, 32)),
+            agent(Sync(ONE, 32, 64)),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_answers_are_equal(name: str) -> None:
+    assert not differs(name)
+    assert expected(name).interleavings > 1
+
+
+def nothing(*_: object) -> set[int]:
+    return set()
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+def without_clocks(here: state.State) -> object:
+    actors = frozenset((n, a.node, a.parked) for n, a in here.actors.items())
+    words = frozenset(
+        (n, tuple(each)[:1])
+        for n, each in here.objects.items()
+        if not isinstance(each, state.GroupObject)
+    )
+    return actors, words, frozenset(here.done)
+
+
+def only_the_present(stored: set[int] | None, _: object) -> set[int] | None:
+    return stored
+
+
+def adds(_: machine.Machine, node: tree.Node) -> bool:
+    event = node.event
+    return isinstance(event, Atomic) and event.operation == "add" and not event.returns
+
+
+WEAKER = {
+    "no rivals at mbarriers": (ahead, "_mbarrier_rivals", nothing),
+    "no phase is over": (ahead.Ahead, "phases_over", lambda *_: 0),
+    "no rivals at barriers": (ahead, "_meeting_rivals", nothing),
+    "no rivals at clusters": (ahead, "_cluster_rivals", nothing),
+    "no rivals at words": (ahead, "_word_rivals", nothing),
+    "units do not finish": (ahead, "_finishing", nothing),
+    "atomics change nothing": (ahead, "reachable", only_the_present),
+    "all additions commute": (ahead, "commutes", adds),
+    "no arrivals matter to exits": (ahead, "_all_arrivals", nothing),
+    "all groups are private": (tree.Tree, "private", always),
+    "all barriers are whole": (tree.Tree, "whole", always),
+    "all barriers are plain": (tree.Tree, "plain", always),
+    "states without clocks": (state.State, "key", without_clocks),
+}
+
+
+@pytest.mark.parametrize("name", WEAKER)
+def test_every_rule_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rule left out, some of these programs has another answer."""
+    where, what, weaker = WEAKER[name]
+    monkeypatch.setattr(where, what, weaker)
+    assert any(differs(each) for each in PROGRAMS)
+
+
+@cache
+def expected(name: str) -> Answer:
+    return answer(PROGRAMS[name], MOST)
+
+
+def differs(name: str) -> bool:
+    try:
+        got, _ = explored(PROGRAMS[name])
+    except (AssertionError, KeyError):
+        return True
+    return any(
+        getattr(got, each) != getattr(expected(name), each)
+        for each in ("hangs", "shortest", "races", "misuses")
+    )
