@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -147,6 +148,15 @@ def launch(
     ] = False,
     schedule: ScheduleText = None,
     schedules: ScheduleTexts = None,
+    save_schedule: Annotated[
+        str | None,
+        typer.Option(
+            "--save-schedule",
+            metavar="FILE",
+            help="Write the turns of the run to a .json file; --schedule repeats it.",
+            show_default=False,
+        ),
+    ] = None,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not look for problems; faster.")
     ] = False,
@@ -166,7 +176,7 @@ def launch(
         bool,
         typer.Option(
             "--orders",
-            help="Also explore all orders of the synchronisation; see fragmenta orders.",
+            help="Also explore all orders of synchronisation; see fragmenta orders.",
         ),
     ] = False,
     sarif_file: SarifFile = None,
@@ -212,6 +222,8 @@ def launch(
     _check_timeline(timeline, no_check, force)
     if orders and isolated:
         raise BadCall("--orders cannot be combined with --isolated")
+    if save_schedule is not None:
+        check_output(save_schedule, force, ".json", option="--save-schedule")
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
     watch = Watch("report" if timeline else problems, strict)
@@ -240,10 +252,12 @@ def launch(
                     *sizes, values, orders=explored, progress=progress, **options
                 )
     except KernelError as fault:
+        _save_schedule(save_schedule, fault, force)
         write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
         if sarif_file != "-":
             print_fault(file, fault, as_json)
         raise typer.Exit(NOTHING) from None
+    _save_schedule(save_schedule, result, force)
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
@@ -271,6 +285,12 @@ def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:
             )
         picture_format(timeline)
         check_output(timeline, force, option="--timeline")
+
+
+def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> None:
+    """Write the schedule of a run, also of one that failed."""
+    if path is not None:
+        save_bytes(path, json.dumps(of.schedule).encode(), force)
 
 
 @contextmanager

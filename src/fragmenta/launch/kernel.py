@@ -293,6 +293,7 @@ def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
             return spread.run(launch, limit)
         run(launch, limit)
     except KernelFault as fault:
+        fault.order = launch.recording.to_json
         fault.output = launch.host.text if spread is None else spread.output
         if fault.output:
             fault.add_note(f"The kernel had printed:\n{fault.output}")

@@ -128,6 +128,7 @@ def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazar
     first = wrong[0]
     made = KernelHazard(first_errors(wrong), first.rule, problems)
     made.output, made.result = result.output if result else "", result
+    made.order = result.order if result else dict
     made.line, made.block = first.line, first.block
     made.source, made.place = str(first.source or ""), first.source
     return made

@@ -128,6 +128,8 @@ class ScheduledRuns:
 
         if not suspected(launch):
             return []
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
         after = copies(launch)
         most = 2 * total(launch.compiled, launch.counts) + LEAST
 
