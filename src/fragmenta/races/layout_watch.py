@@ -57,6 +57,8 @@ _ASK_ROWS = ctypes.CFUNCTYPE(None, *3 * (_LONG,), _POINTER)
 _MATRIX = 8
 """Rows of one matrix of ``ldmatrix``."""
 ALL = 0xFFFFFFFF
+_SOURCES = 1 << 20
+"""Addresses of sources are larger than numbers of operands."""
 _NEAR = 8
 """How many boxes a descriptor is compared with that might be meant."""
 _START = 0x3FFF
@@ -257,8 +259,15 @@ class LayoutWatch:
     # ── products ────────────────────────────────────────────────────────────
 
     def _asked(self, rank: int, of: int, word: int, site: int, number: int) -> None:
-        """Machine code asks about an operand of ``wgmma``."""
+        """Machine code asks about an operand of a product.
+
+        ``of`` is the number of an operand of ``wgmma``, or the address of a source of
+        ``tcgen05.mma``; then the lane and the rank of the issuer are in ``number``.
+        """
         observer = self._observer
+        if of >= _SOURCES:
+            self._asked_tensor(rank, of, site, number)
+            return
         warp = observer.cluster.blocks[rank].warps[number]
         try:
             kin, operand = divmod(of - 2, 2)
@@ -269,6 +278,17 @@ class LayoutWatch:
             self._read(given, warp, site)
         except BaseException as error:  # an interrupt, too: compiled code drops it
             observer.machine.failed(error, warp, site, ALL)
+
+    def _asked_tensor(self, rank: int, source: int, site: int, issuer: int) -> None:
+        observer = self._observer
+        lane, own, number = issuer >> 24, issuer >> 16 & 0xFF, issuer & 0xFFFF
+        warp = observer.cluster.blocks[own].warps[number]
+        try:
+            op, name, word = observer.machine.tensor_forms.named(source)
+            given = _Operand(op, name, major_of(op, name), "tcgen05", word)
+            self._read(given, warp, site, 1 << lane, rank)
+        except BaseException as error:  # an interrupt, too: compiled code drops it
+            observer.machine.failed(error, warp, site, 1 << lane)
 
     def product(self, warp: Warp, kin: int, words: tuple[int, ...], site: int) -> None:
         """Python observes a product of ``wgmma``."""

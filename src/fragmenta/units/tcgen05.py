@@ -505,7 +505,7 @@ def _compute(cluster: Cluster, entry: Entry) -> None:
         if own is not None:
             given[name] = TensorAddress(own, place)
         elif name in ("a", "b"):
-            given[name] = form.word(number, place)
+            given[name] = form.sources[place][1]
     given["enable_input_d"] = int(record.longs[tensors.PRODUCT_ENABLE >> 3])
     product = Product.issued(warp, event, lane, form.key.op, given)
     product.write()

@@ -225,6 +225,8 @@ class TensorForm(Record):
         self._order = tuple(chosen)
         self._known = np.zeros((2, fast.KNOWN), np.int64)
         self._made: dict[tuple[int, int], Source] = {}
+        self.sources: dict[int, tuple[str, int]] = {}
+        """The operand and the descriptor of each source, by its address."""
         self._kept: list[object] = []
         self._lock = Lock()
         self.words[at.FORM_PAIR >> 2] = op.cta_group == 2
@@ -291,15 +293,6 @@ class TensorForm(Record):
             region = self.raw[place : place + at.REGION_BYTES]
             write_region(region, lanes, first, columns)
 
-    def word(self, number: int, address: int) -> int:
-        """The descriptor of a source at an address."""
-        found = (
-            w
-            for (n, w), e in self._made.items()
-            if n == number and e.address == address
-        )
-        return next(found)
-
     def source(self, number: int, word: int) -> Source:
         """What a descriptor of A or B says; it must be right for this instruction."""
         found = self._made.get((number, word))
@@ -316,6 +309,7 @@ class TensorForm(Record):
         table = _in_shared(op, name, base, self._order)
         made = Source(word, table, first, read_ranges(op, name, word)[0])
         known = self._known[number]
+        self.sources[made.address] = name, word
         places = known_places(word)
         # What was there before is kept: another thread may read it just now.
         free = next((e for e in places if not known[e]), places[0])
@@ -331,6 +325,13 @@ class TensorForms:
         self._made: dict[Key, TensorForm] = {}
         self.by_address: dict[int, TensorForm] = {}
         self._lock = Lock()
+
+    def named(self, source: int) -> tuple[Op, str, int]:
+        """The instruction, the operand and the descriptor of a source at an address."""
+        for form in tuple(self.by_address.values()):
+            if source in form.sources:
+                return form.key.op, *form.sources[source]
+        raise AssertionError("sources are kept as long as their forms")
 
     def of(self, key: Key) -> TensorForm:
         """The form of an instruction."""

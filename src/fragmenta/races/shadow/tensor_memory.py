@@ -24,7 +24,7 @@ from fragmenta.jit.trace import (
     select,
 )
 from fragmenta.ptx.effects import in_order
-from fragmenta.races.shadow import layout, shared_memory
+from fragmenta.races.shadow import boxes, layout, shared_memory
 from fragmenta.races.shadow import tensor_layout as at
 from fragmenta.races.shadow.copies import task_row
 from fragmenta.races.shadow.observing import Seen, mark_used, observing
@@ -600,6 +600,15 @@ def _touch(
     touch = declared(b.module, shared_memory.TOUCH.name, shared_memory.TOUCHES)
     kind = ir.Constant(I32, layout.READS | shared_memory.ASYNC)
     agent, epoch, lane = who
+    watch = product.watch
+    boxes.look(
+        code,
+        head,
+        b.ptrtoint(source, I64),
+        field(code, source, tensors.SOURCE_WORD, I64)[0].raw,
+        seen.site.raw,
+        (lane << 24 | watch.rank << 16 | watch.number).raw,
+    )
     with code.loop(count) as number:
         one = b.gep(ranges, [(number * tensors.RANGE_BYTES).raw])
         b.call(
@@ -675,5 +684,5 @@ ROUTINES = {
     units.PORT_TENSOR_FENCE: observing("watch.port.tensor_fence", _fence),
 }
 """What answers the calls of the port."""
-LINKED = (shared_memory.TOUCH, *shared_memory.SUPPORT)
+LINKED = (shared_memory.TOUCH, *shared_memory.SUPPORT, boxes.LOOK)
 """Routines that these call."""
