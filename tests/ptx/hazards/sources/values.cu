@@ -1,0 +1,94 @@
+// What is written without an order: the same value in every byte and lane, or not.
+#include "hopper.cuh"
+
+// All lanes of a warp store to one word.
+// row: "one_word", 32, out(32), wrong={1: SHARED, 2: SHARED}, leaves=[np.full(32, 77)]
+KERNEL one_word(u32 *out)
+{
+    __shared__ u32 word;
+    u32 last = threadIdx.x == 31;
+    put(&word, BUG == 1 ? threadIdx.x : BUG == 2 ? 77 + last : 77);
+    __syncwarp();
+    out[threadIdx.x] = get(&word);
+}
+
+// Two warps store to the same words; with 1, all but one of the lanes store another value.
+// row: "two_warps", 64, out(32), wrong={1: SHARED, 2: SHARED},
+//      leaves=[np.arange(32)]
+KERNEL two_warps(u32 *out)
+{
+    __shared__ u32 tile[32];
+    u32 apart = BUG == 1 ? lane() > 0 : BUG == 2 ? lane() == 17 : 0;
+    put(&tile[lane()], lane() + warp() * apart);
+    __syncthreads();
+    if (warp() == 0)
+        out[lane()] = get(&tile[lane()]);
+}
+
+// The same in global memory.
+// row: "two_warps_global", 64, out(32), wrong={1: GLOBAL, 2: GLOBAL},
+//      leaves=[np.arange(32)]
+KERNEL two_warps_global(u32 *out)
+{
+    u32 apart = BUG == 1 ? lane() > 0 : BUG == 2 ? lane() == 17 : 0;
+    out[lane()] = lane() + warp() * apart;
+}
+
+// An atomic operation leaves what depends on the order, even if it is the value of the store.
+// row: "counted", 64, out(32), zero(32), wrong={1: (SHARED,), 2: (GLOBAL,)},
+//      leaves=[np.full(32, 2), np.full(32, 2)]
+KERNEL counted(u32 *out, u32 *counts)
+{
+    __shared__ u32 tile[32];
+    if (warp() == 0)
+        put(&tile[lane()], 0);
+    __syncthreads();
+    if (BUG == 1 && warp() == 0)
+        put(&tile[lane()], 1);
+    else
+        atomicAdd(&tile[lane()], 1);
+    if (BUG == 2 && warp() == 0)
+        counts[lane()] = 1;
+    else
+        atomicAdd(&counts[lane()], 1);
+    __syncthreads();
+    if (warp() == 0)
+        out[lane()] = get(&tile[lane()]);
+}
+
+// Two warps store one tile with bulk copies, each from its own buffer.
+// row: "tile_twice", 64, out(64), wrong={1: GLOBAL, 2: GLOBAL},
+//      leaves=[np.arange(64) % 32]
+KERNEL tile_twice(u32 *out)
+{
+    __shared__ alignas(128) u32 tile[2][32];
+    u32 apart = BUG == 1 ? lane() == 31 : 0;
+    put(&tile[warp()][lane()], lane() + (warp() * apart << 24));
+    fence_async_shared();
+    __syncthreads();
+    if (elect()) {
+        store(out, tile[warp()], 128);
+        store(out + 32, tile[BUG == 2 ? 0 : warp()] + (BUG == 2 ? 16 * warp() : 0),
+              BUG == 2 ? 64 : 128);
+        commit_stores();
+        wait_read<0>();
+    }
+}
+
+// Two warps store one box of a tensor, each from its own buffer.
+// row: "box_twice", 64, box_map(1), out(16, 32), wrong={1: GLOBAL},
+//      leaves=[np.pad(np.arange(128).reshape(8, 16), ((0, 8), (0, 16)),
+//                     constant_values=0xA5A5A5A5)]
+KERNEL box_twice(const __grid_constant__ Map map, u32 *tensor)
+{
+    __shared__ alignas(128) u32 tile[2][128];
+    for (int i = lane(); i < 128; i += 32)
+        put(&tile[warp()][i], i + warp() * (BUG == 1 && i == 100));
+    fence_async_shared();
+    __syncthreads();
+    if (elect()) {
+        store_box(&map, 0, 0, tile[warp()]);
+        commit_stores();
+        wait_read<0>();
+    }
+}
