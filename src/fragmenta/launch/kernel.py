@@ -177,7 +177,9 @@ class Kernel:
         if how is not None and not reports:
             self._refuse_errors(where)
 
-        def prepared(schedule: Given, defined: int | None = None) -> Launch:
+        def prepared(
+            schedule: Given, defined: int | None = None, raced: bool = False
+        ) -> Launch:
             launch = self.loaded.launch(
                 self.name,
                 shape,
@@ -186,6 +188,7 @@ class Kernel:
                 strict=how is not None and how.strict,
                 schedule=schedule,
                 defined=defined,
+                raced=raced,
                 names=self.names,
                 language=self.language,
                 meter=meter,

@@ -35,8 +35,13 @@ LEAST = 1_000_000
 class Prepare(Protocol):
     """Makes a launch that is ready to run."""
 
-    def __call__(self, schedule: Given, defined: int | None = None) -> Launch:
-        """``defined`` is the seed of undefined bits, if they are followed."""
+    def __call__(
+        self, schedule: Given, defined: int | None = None, raced: bool = False
+    ) -> Launch:
+        """``defined`` is the seed of undefined bits, if they are followed.
+
+        With ``raced``, what racy loads read is among them.
+        """
 
 
 class Run(Protocol):
@@ -103,6 +108,7 @@ class ScheduledRuns:
                 self._found_before(launch, fault)
                 raise
             self._fatal(launch, fault)
+        self._follow_races(launch, schedule, before)
         more = self._follow(launch, schedule, before)
         self._gather(launch)
         self.found += more
@@ -152,6 +158,32 @@ class ScheduledRuns:
         for run in (again, *others):
             run.close()
         return kept
+
+    def _follow_races(self, launch: Launch, schedule: Given, before: Images) -> None:
+        """Run a launch again, if loads race: those that nobody uses are notes."""
+        if not before or launch.machine is None:
+            return
+        from fragmenta.races.definedness_watch import DefinedWatch
+        from fragmenta.races.unused_reads import is_short, judge, racy_reads, writers
+
+        found, count = racy_reads(launch), total(launch.compiled, launch.counts)
+        if not is_short(count, found):
+            return
+        after = _copies(launch)
+        _restore(launch, before)
+        again = self._prepare(schedule, defined=0, raced=True)
+        assert again.machine is not None
+        observer = again.machine.watching
+        assert isinstance(observer, DefinedWatch)
+        observer.raced = writers(launch, found)
+        try:
+            self._run(again, 2 * count + LEAST)
+            judge(again, launch, found)
+        except KernelFault:  # what happens then is not known
+            pass
+        finally:
+            _restore(launch, after)
+            again.close()
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
         """Attach earlier errors to a fault: one of them may be its cause."""

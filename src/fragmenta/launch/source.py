@@ -135,17 +135,20 @@ class Source:
         names: Sequence[str] = (),
         language: str = "",
         defined: int | None = None,
+        raced: bool = False,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
-        With ``defined``, undefined bits are followed; it says what they are.
+        With ``defined``, undefined bits are followed; it says what they are.  With
+        ``raced``, the loads of global memory ask whether what they read is undefined.
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
         plan = read(schedule)
         late = plan.work != EAGER
-        mode = Mode(watch, clustered, late, defined is not None, plan.stepped)
+        follows = defined is not None
+        mode = Mode(watch, clustered, late, follows, plan.stepped, raced)
         ready = self.compiled(name, target, contract, mode, meter)
         if self.before_running is not None:
             self.before_running()

@@ -226,6 +226,11 @@ class GlobalWatch:
         return list(self._shadows.values())
 
     @property
+    def records(self) -> dict[int, NDArray[np.int32]]:
+        """The records of writes, by slot."""
+        return {slot: each.writes for slot, each in self._shadows.items()}
+
+    @property
     def full(self) -> bool:
         """Whether some accesses were left out, because there were too many."""
         return self._full or any(

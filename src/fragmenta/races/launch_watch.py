@@ -119,6 +119,11 @@ class LaunchWatch:
         self._told.append(told)
         self.banks.take(told.banks)
 
+    @property
+    def spread(self) -> bool:
+        """Whether other processes ran some of the clusters."""
+        return bool(self._told)
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
         for each in self.observers:

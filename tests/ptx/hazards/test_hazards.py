@@ -137,3 +137,15 @@ def races(case: Case) -> bool:
     """Whether a mistake is a race in shared memory."""
     rules = {*case.row.mistakes[case.bug].rules}
     return bool(rules & {SHARED, READ, WRITE}) and GLOBAL not in rules
+
+
+def test_a_racy_load_that_nobody_uses_is_a_note() -> None:
+    kernel = running.loaded("values", 0).kernels["replicated"]
+    x, out = np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    result = kernel.launch(1, 64, [x, out], watch="report")
+    (said,) = result.problems
+    assert (said.rule, said.severity, said.hint) == (GLOBAL, INFO, "")
+    assert "nobody uses the value that was read" in said.message
+    # The run that follows the value leaves memory as the launch left it.
+    assert (x == 1).all()
+    assert (out == 7).all()

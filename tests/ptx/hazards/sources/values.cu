@@ -92,3 +92,38 @@ KERNEL box_twice(const __grid_constant__ Map map, u32 *tensor)
         wait_read<0>();
     }
 }
+
+DEVICE u32 loaded(const u32 *place)
+{
+    u32 value;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(place)) : "memory");
+    return value;
+}
+
+// Both warps load what the first one stores; the second one does not use it.
+// row: "replicated", 64, zero(32), out(32), wrong={1: GLOBAL, 2: GLOBAL, 3: GLOBAL},
+//      leaves=[np.full(32, 1), np.full(32, 7)]
+KERNEL replicated(u32 *x, u32 *out)
+{
+    u32 value = loaded(x + lane()), kept = 7;
+    if (BUG == 1)
+        kept += value; // it is stored
+    if (BUG == 2 && __shfl_sync(-1, value, 3) > 5)
+        kept = 8; // it decides what is stored
+    u32 at = BUG == 3 ? lane() ^ (value & 1) : lane(); // it is part of an address
+    if (warp() == 0)
+        x[lane()] = value + 1;
+    else
+        out[at] = kept;
+}
+
+// All threads load the first element, which one of them overwrites.
+// row: "first_of_all", 64, full("u32", 64, value=6), wrong={1: GLOBAL},
+//      leaves=[np.full(64, 12)]
+KERNEL first_of_all(u32 *x)
+{
+    u32 first = loaded(x);
+    if (BUG == 0)
+        __syncthreads();
+    x[threadIdx.x] += first;
+}
