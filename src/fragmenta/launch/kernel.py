@@ -225,6 +225,7 @@ class Kernel:
             runs.found,
             runs.recorded,
             runs.launch.recording.to_json,
+            complete=runs.complete,
         )
         if not reports:
             made.raise_errors()

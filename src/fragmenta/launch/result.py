@@ -62,6 +62,12 @@ class Result:
     """What happened in some clusters: the first, and those with a problem."""
     order: Callable[[], dict[str, Any]] = field(default=dict, repr=False, compare=False)
     """Makes :attr:`schedule`."""
+    complete: bool = True
+    """Whether the launch came to its end, so that its results can be used.
+
+    With ``watch="report"``, a fault stops the launch and is the last of its problems:
+    then it is not complete.  What a GPU survives is reported, and the launch goes on.
+    """
 
     @once_property
     def schedule(self) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class ScheduledRuns:
         """What happened in some clusters of each run."""
         self._used: set[tuple[str, int]] = set()
         """Where unwritten registers were used: function and instruction."""
+        self.complete = True
+        """Whether all runs came to their end."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -98,6 +100,8 @@ class ScheduledRuns:
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
+        if launch.machine is not None:
+            launch.machine.goes_on = self._reports
         try:
             output = self._run(launch)
         except LimitReached as fault:
@@ -136,6 +140,7 @@ class ScheduledRuns:
             _restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
+            again.machine.goes_on = self._reports
             observer = again.machine.watching
             assert isinstance(observer, DefinedWatch)
             try:
@@ -173,6 +178,7 @@ class ScheduledRuns:
         _restore(launch, before)
         again = self._prepare(schedule, defined=0, raced=True)
         assert again.machine is not None
+        again.machine.goes_on = self._reports
         observer = again.machine.watching
         assert isinstance(observer, DefinedWatch)
         observer.raced = writers(launch, found)
@@ -199,6 +205,7 @@ class ScheduledRuns:
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
         """Report a run that could not go on as a problem like the others."""
+        self.complete = False
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])

@@ -37,6 +37,7 @@ def result_json(result: records.Result) -> Json:
         "target": result.target,
         "written_for": result.written_for,
         "watched": result.watched,
+        "complete": result.complete,
         "hazards": [problem_json(each) for each in result.hazards],
         "problems": [problem_json(each) for each in result.problems],
     }
@@ -52,6 +53,7 @@ def result_of(given: Json) -> Result:
         str(given["target"]),
         str(given["written_for"]),
         bool(given["watched"]),
+        complete=bool(given["complete"]),
     )
     for name in ("hazards", "problems"):
         made.__dict__[name] = [problem_of(each) for each in given[name]]

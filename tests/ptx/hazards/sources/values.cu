@@ -127,3 +127,32 @@ KERNEL first_of_all(u32 *x)
         __syncthreads();
     x[threadIdx.x] += first;
 }
+
+// A block arrives at the mbarrier of another one, which may have ended.
+// row: "late_arrival", 32, zero(1), out(32), grid=2, cluster=2,
+//      wrong={1: Mistake((SHARED,), also=(BARRIER,))},
+//      leaves=[np.full(1, 1), np.arange(32)]
+KERNEL __cluster_dims__(2, 1, 1) late_arrival(u32 *flag, u32 *out)
+{
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) {
+        init(&bar, 1);
+        fence_init();
+    }
+    cluster_arrive();
+    cluster_wait();
+    if (rank() == 1) {
+        if (threadIdx.x == 0) {
+            while (load_acquire(flag) == 0) {} // let block 0 leave
+            arrive_remote(remote(&bar, 0));
+        }
+        __syncwarp();
+        out[threadIdx.x] = threadIdx.x;
+    } else if (threadIdx.x == 0)
+        store_release(flag, 1);
+    __syncwarp();
+    if (BUG == 0) {
+        cluster_arrive();
+        cluster_wait();
+    }
+}
