@@ -6,7 +6,7 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 
@@ -173,6 +173,16 @@ class KernelError(Error):
         """What was seen to be wrong before."""
         self.before = ""
         """The first of them in words."""
+        self.order: Callable[[], dict[str, object]] = dict
+        """Makes :attr:`schedule`."""
+
+    @property
+    def schedule(self) -> dict[str, object]:
+        """The schedule of the run that failed; ``launch(schedule=)`` repeats it.
+
+        It is empty if nothing ran.
+        """
+        return self.order()
 
     @property
     def message(self) -> str:

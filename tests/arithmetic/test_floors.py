@@ -27,8 +27,15 @@ MODELS = {
     "scales": model("sm_120a", "e4m3", "e4m3", *F32, 32, **MX),
     "sparse": model("sm_90", "f16", "f16", *F32, 32, sparse=True),
     "sparse bf16": model("sm_90", "bf16", "bf16", *F32, 32, sparse=True),
+    "sparse e4m3": model("sm_90a", "e4m3", "e4m3", *F32, 64, unit="wgmma", sparse=True),
 }
-SIZES = ((1, 1, 1, 1), (2, GROUP + 1, 9, 3), (1, 37, 24, 2), (1, 5, 8, 40))
+SIZES = (
+    (1, 1, 1, 1),
+    (2, GROUP + 1, 9, 3),
+    (1, 37, 24, 2),
+    (1, 19, 47, 5),  # sparse: panels of sixteen columns, more of k than is packed
+    (1, 5, 8, 40),
+)
 every_model = pytest.mark.parametrize("name", MODELS)
 
 

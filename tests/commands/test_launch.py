@@ -197,6 +197,31 @@ def test_a_limit_ends_what_never_ends() -> None:
     assert "more than 1,000 warp instructions" in result.stderr
 
 
+def test_a_schedule_is_saved_and_repeated() -> None:
+    words = ("launch", *ASKED, *ARGS, "--arg", "i32:6")
+    first = ("--schedule", "lazy+oldest-waits", "--save-schedule", "first.json")
+    answer(*words, *first)
+    answer(*words, "--schedule", "first.json", "--save-schedule", "second.json")
+    found = json.loads(Path("first.json").read_text())
+    assert found["turns"] == {"0": [[0, 0]], "1": [[0, 0]]}
+    assert json.loads(Path("second.json").read_text()) == found
+    failing = ("launch", "more.ptx", "forever", "--block", "1", "--limit", "1000")
+    ask(*failing, "--schedule", "in-steps", "--save-schedule", "third.json")
+    assert json.loads(Path("third.json").read_text())["turns"]["0"][0] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "No such file"), ("{", "is not JSON"), ("[]", "has no schedule")],
+)
+def test_a_file_without_a_schedule(content: str | None, said: str) -> None:
+    if content is not None:
+        Path("turns.json").write_text(content)
+    result = ask("launch", *ASKED, *ARGS, "--arg", "i32:6", "--schedule", "turns.json")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
 # ── refusals ────────────────────────────────────────────────────────────────
 
 

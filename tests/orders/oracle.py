@@ -38,7 +38,6 @@ from fragmenta.orders.program import (
     Proxy,
     ProxyFence,
     ReadDone,
-    Scope,
     Span,
     Steps,
     Store,
@@ -47,6 +46,7 @@ from fragmenta.orders.program import (
     UnitWait,
 )
 from fragmenta.orders.verdict import Kind
+from fragmenta.ptx.ordering import Scope
 
 LARGEST = 1048575
 

@@ -37,7 +37,6 @@ from fragmenta.orders.program import (
     Proxy,
     ProxyFence,
     ReadDone,
-    Scope,
     Span,
     Steps,
     Store,
@@ -48,6 +47,7 @@ from fragmenta.orders.program import (
     WarpBarrier,
     Word,
 )
+from fragmenta.ptx.ordering import Scope
 
 SHARED = [Span("shared:0", *each) for each in ((0, 8), (0, 8), (4, 12), (64, 72))]
 WORDS = [Word("global", 0), Word("global", 4), Word("shared:0", 64)]

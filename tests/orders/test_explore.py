@@ -31,7 +31,6 @@ from fragmenta.orders.program import (
     Proxy,
     ProxyFence,
     ReadDone,
-    Scope,
     Span,
     Step,
     Steps,
@@ -39,6 +38,7 @@ from fragmenta.orders.program import (
     Sync,
     Unit,
     UnitWait,
+    WarpBarrier,
     Word,
 )
 from fragmenta.orders.verdict import (
@@ -48,6 +48,7 @@ from fragmenta.orders.verdict import (
     MeetingState,
     WordState,
 )
+from fragmenta.ptx.ordering import Scope
 from tests.orders.pipelines import pipeline
 
 FULL, EMPTY = Mbarrier(0, 0), Mbarrier(0, 8)
@@ -335,6 +336,17 @@ def test_a_missing_proxy_fence_is_told_apart() -> None:
     (race,) = explore(bulk_store(GroupWait("bulk"), fence=False)).races
     assert race.fence
     assert race.second.unit == "store"
+
+
+def test_waits_for_one_group_commute() -> None:
+    """Four warps wait for the products that one of them has issued."""
+    meet = Sync(WarpBarrier(0, 0, 0, "after"), 32, 128)
+    product = Unit("wgmma", "wgmma.mma_async", (READ,), group="wgmma")
+    agents = [agent(Issue(product), Commit("wgmma"), meet, GroupWait("wgmma"), WRITE)]
+    agents += [agent(meet, GroupWait("wgmma"), READ) for _ in range(3)]
+    verdict = explore(Program(agents))
+    assert verdict.orders == 1
+    assert len(verdict.races) == 3  # the write is ordered after the product only
 
 
 def test_bytes_that_are_not_expected_in_their_phase() -> None:

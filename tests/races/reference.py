@@ -21,6 +21,8 @@ class Past(NamedTuple):
     writes: bool
     strong: bool
     generic: bool
+    observed: tuple[Past, ...] = ()
+    """The strong writes whose values it has read, if it is strong."""
 
 
 class Race(NamedTuple):
@@ -85,12 +87,26 @@ class Reference:
         for byte in bytes_:
             for old in self.past[byte]:
                 self._compare(byte, old, now, clock)
-            self.past[byte].append(now)
+            self.past[byte].append(now._replace(observed=self._read(byte, now)))
+
+    def _read(self, byte: int, now: Past) -> tuple[Past, ...]:
+        """The strong writes that a strong read observes, through atomic ones, too."""
+        writes = [old for old in self.past[byte] if old.writes]
+        if not (now.strong and writes and writes[-1].strong):
+            return ()
+        return (writes[-1], *writes[-1].observed)
 
     def _compare(self, byte: int, old: Past, now: Past, clock: Both) -> None:
         if not (old.writes or now.writes) or (old.strong and now.strong):
             return
         if clock.generic.get(old.thread, 0) < old.stamp:
+            if any(
+                old.thread == seen.thread and old.stamp == seen.stamp
+                for each in self.past[byte]
+                if clock.generic.get(each.thread, 0) >= each.stamp
+                for seen in each.observed
+            ):
+                return
             self.races.append(Race(byte, now.site, old.agent, False))
             return
         crosses = old.writes and old.generic and not now.generic

@@ -104,6 +104,8 @@ class Reference:
             if wrote and not self._after(block, wrote, read, now):
                 name = "MIXED" if wrote.atomic else "WRITE_READ"
                 self.found.add((name, now.site, wrote.site))
+            elif wrote and not self._ordered(block, wrote, now):
+                return  # a strong read that orders it is worth more
             self.reads[word] = self._second(block, read, now)
             return
         if wrote and not self._after(block, wrote, read, now):

@@ -27,9 +27,11 @@ from tests.thinning import some
 
 SCHEDULES = ("eager", "lazy", 1)
 ASYNCHRONOUS = [e for e in cases() if running.target(e.row.source) != "sm_80"]
+WHOLE = ("maps", "layouts")
+"""Sources of which every case runs."""
 CASES = [
-    *some([each for each in ASYNCHRONOUS if each.row.source != "maps"], 15),
-    *[each for each in ASYNCHRONOUS if each.row.source == "maps"],
+    *some([each for each in ASYNCHRONOUS if each.row.source not in WHOLE], 15),
+    *[each for each in ASYNCHRONOUS if each.row.source in WHOLE],
 ]
 
 
@@ -79,8 +81,8 @@ class Kept:
                         "shadow": observer.shared.memory.tobytes(),
                         "problems": observer.problems.memory.tobytes(),
                         "used": watch.used.tobytes(),
-                        "maps": observer.maps.all,
                         "tensor": _tensor(observer.watch),
+                        "maps": observer.maps.all,
                     }
                 )
             self.states.append({"global": _named(watch.memory)})

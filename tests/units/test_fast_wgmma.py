@@ -258,6 +258,28 @@ def test_registers_of_d_in_any_order(
     assert in_place == {False, True}
 
 
+@pytest.mark.parametrize("known", [1, 2, 4])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_some_forms_are_known_when_a_warpgroup_begins(
+    schedule: str | int, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two blocks run at the same time: one begins when the other is half through."""
+    forms = [Form(PLAIN.text, first, 4) for first in (0, 4, 0, 4, 8, 0)]
+    lines = [
+        each.line(f"x{1 + number % 3}", str(number % 2))
+        for number, each in enumerate(forms)
+    ]
+    made = kernel(
+        loop("\n".join([FENCE, *lines, COMMIT, WAIT.format(1)]))
+        + "\n".join([WAIT.format(0), stored(0)])
+    )
+    plan = property(lambda self: wgmma_forms.Plan(tuple(self._made.values())[:known]))
+    monkeypatch.setattr(wgmma_forms.Forms, "plan", plan)
+    same(made, schedule)  # all forms are known after this
+    ran, _ = same(made, schedule)
+    assert not ran.said
+
+
 def test_more_forms_than_there_is_memory_for_at_first() -> None:
     forms = [
         Form(PLAIN.text, first, 4).line("x1", scale)

@@ -24,7 +24,6 @@ from fragmenta.arithmetic.blocks import (
 )
 from fragmenta.arithmetic.constants import (
     SCALE_PARTS,
-    TWICE,
     fused_constants,
     grouped_variant,
     rounding,
@@ -175,22 +174,20 @@ def grouped_products(given: Operands) -> Bits:
     assert given.scale_a is not None
     assert given.scale_b is not None
     scale_a, scale_b = given.scale_a, given.scale_b
-    twice = TWICE.astype(np.float32)
     d = np.empty(given.shape, np.uint32)
     run = grouped.grouped_kernel(grouped_variant(model))
 
     def work(block: Block) -> None:
-        bits_a, bits_b = block.of_a(given.a), to_panels(block.of_b(given.b))
-        x, y = twice.take(bits_a), twice.take(bits_b)
-        sx = np.ascontiguousarray(block.of_a(scale_a))
-        sy = to_panels(block.of_b(scale_b))
+        x, some_x = _e2m1("A", block.of_a(given.a), grouped.unpack_rows)
+        panels = to_panels(block.of_b(given.b))
+        y, some_y = _e2m1("B", panels, grouped.unpack_columns)
+        sx, sy = block.of_a(scale_a), to_panels(block.of_b(scale_b))
         c = to_panels(_accumulators(given, block))
         offsets = row_offsets(given, block, 0, given.instructions)
         sizes = sizes_of(given, block, given.instructions, x, y, offsets)
         numbers = (model.scale_vec, stride(sx), stride(sy), *rounding(model))
-        table = SCALE_PARTS[model.scale or ""]
-        scales = (part[each] for each in (sx, sy) for part in table)
-        masks = (_NONE,) * 2 if model.sparse else map(_not_zero, (bits_a, bits_b))
+        scales = (*_scale_parts("A", sx, model), *_scale_parts("B", sy, model))
+        masks = (_NONE,) * 2 if model.sparse else (some_x, some_y)
         run(x, offsets, y, *scales, *masks, c, *sizes, *numbers)
         d[block] = _result(from_panels(c, block.shape[2]), "f32")
 
@@ -201,11 +198,23 @@ def grouped_products(given: Operands) -> Bits:
 _NONE = np.zeros(1, np.uint16)
 
 
-def _not_zero(elements: Bits) -> Bits:
-    """For every 16 e2m1 along the third axis, which are not zero: a bit for each."""
-    packed = np.packbits(elements & 7, axis=2)
-    low, high = packed[:, :, ::2], packed[:, :, 1::2]
-    return np.ascontiguousarray(low | (high.astype(np.uint16) << 8))
+def _e2m1(name: str, elements: Bits, unpack: Traced) -> tuple[Floats, Bits]:
+    """The doubled values of e2m1 numbers, and which of sixteen along k are not zero."""
+    source = np.ascontiguousarray(elements)
+    values = scratch(f"{name} e2m1", source.shape, np.float32)
+    masks = scratch(f"{name} masks", (source.size // grouped.MASKED,), np.uint16)
+    unpack(source, values, masks, source.size)
+    return values, masks
+
+
+def _scale_parts(name: str, scales: Bits, model: Model) -> tuple[Floats, Bits]:
+    """The values and exponents of scales."""
+    source = np.ascontiguousarray(scales)
+    values = scratch(f"{name} scales", source.shape, np.float64)
+    exponents = scratch(f"{name} powers", source.shape, np.int32)
+    table = SCALE_PARTS[model.scale or ""]
+    grouped.unpack_scales(source, *table, values, exponents, source.size)
+    return values, exponents
 
 
 # -- IEEE 754 -----------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The products of one instruction, as chains of fused multiply-adds that round down.
 
-:mod:`fragmenta.arithmetic.floors` describes the steps.  Here they compute one
+:mod:`fragmenta.arithmetic.floor_steps` describes the steps.  Here they compute one
 instruction: all rows of A are packed first, then each panel of eight columns of B is
 packed and multiplied by every group of four rows.  A *tile* is a group of rows and a
 panel.
@@ -28,7 +28,7 @@ from fragmenta.arithmetic.elements import (
     wide_value,
 )
 from fragmenta.arithmetic.floating import FusedNumbers, Products, fused_instruction
-from fragmenta.arithmetic.floors import (
+from fragmenta.arithmetic.floor_steps import (
     FloorNumbers,
     FloorVariant,
     Panel,
@@ -145,8 +145,9 @@ def instruction_kernels(model: Model) -> dict[str, Traced]:
     forms = found.a, found.b
     wide = max(form.exponent_bits for form in forms) == 8
     variant = FloorVariant.of(model, wide)
+    sixteens = model.stored % (2 * LANES) == 0
     rows, columns = (
-        Packing(of, form, variant.values, False, model.sparse)
+        Packing(of, form, variant.values, False, model.sparse, LANES, sixteens)
         for of, form in zip(sources(model), forms, strict=True)
     )
     sizes = (size_of(of) for of in sources(model))
@@ -340,10 +341,9 @@ def _tile(
     zero = code.constant(0, I64)
     first = _first(given, panel, group)
     w.sums[0] = _read(given, first, GROUP, of.steps.half)
+    step, at = Step(code, of.steps, numbers, w), Panel(zero, zero, zero, zero)
     with code.loop(of.stored, step=of.steps.products) as product:
-        add_step(
-            Step(code, of.steps, numbers, w), Panel(zero, zero, zero, zero), product
-        )
+        add_step(step, at, product)
     with code.when(w.special[0] == 0):
         _write(given, first, w.sums.lanes(0, _ALL), of.steps.half)
 

@@ -10,17 +10,14 @@ import numpy as np
 
 from fragmenta.arithmetic.blocks import Block, scratch
 from fragmenta.arithmetic.constants import fused_constants
-from fragmenta.arithmetic.floors import (
-    COLUMNS,
-    FloorVariant,
-    floor_kernel,
-    ordinary_adder,
-    work_bytes,
-)
+from fragmenta.arithmetic.floor_steps import COLUMNS, FloorVariant, work_bytes
+from fragmenta.arithmetic.floors import floor_kernel, ordinary_adder
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.packing import (
     DEPTH,
+    WIDE,
+    WIDE_DEPTH,
     Packing,
     column_packer,
     row_packer,
@@ -93,15 +90,16 @@ def _has_fma() -> bool:
 
 
 @cache
-def _kernels(model: Model) -> _Kernels:
+def _kernels(model: Model, across: int = LANES) -> _Kernels:
     found = fused_constants(model)
     forms = (found.a, found.b)
     sources = tuple(type_of(dtype(name).bits_dtype) for name in (model.a, model.b))
     scaled = model.scale is not None
     wide = scaled or max(form.exponent_bits for form in forms) == 8
-    variant = FloorVariant.of(model, wide)
+    variant = FloorVariant.of(model, wide, across)
+    sixteens = model.stored % (2 * LANES) == 0
     packings = [
-        Packing(source, form, variant.values, scaled, model.sparse)
+        Packing(source, form, variant.values, scaled, model.sparse, across, sixteens)
         for source, form in zip(sources, forms, strict=True)
     ]
     return _Kernels(
@@ -191,7 +189,8 @@ def _numbers(
 
 def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     """The result, and the blocks of it that must be computed in another way."""
-    model, kernels = given.model, _kernels(given.model)
+    model = given.model
+    kernels = _kernels(model, _panel_width(given))
     rows, columns = _block_size(given)
     sizes = _Sizes(given.rows, given.columns, given.instructions, rows, columns)
     across, down = sizes.across, sizes.down
@@ -240,6 +239,14 @@ def _in_order(given: Operands) -> tuple[Bits, Bits, Bits | None]:
     if index is not None:
         return a, b, np.ascontiguousarray(index[..., along])
     return a, np.ascontiguousarray(b[:, along]), None
+
+
+def _panel_width(given: Operands) -> int:
+    """The columns of a panel; wide ones where few of them would be empty."""
+    if not given.model.sparse or given.model.k > WIDE_DEPTH:
+        return LANES
+    narrow, wide = (-(-given.columns // each) * each for each in (LANES, WIDE))
+    return WIDE if wide - narrow <= narrow // LANES else LANES
 
 
 def _block_size(given: Operands) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from fragmenta.jit.compiler import Traced, kernel, pointer
 from fragmenta.jit.trace import (
     F32,
     F64,
+    I8,
     I16,
     I32,
     I64,
@@ -33,7 +34,9 @@ from fragmenta.jit.trace import (
     Value,
     any_lane,
     convert,
+    each_lane,
     fma,
+    half_of,
     larger,
     picked,
     select,
@@ -42,6 +45,9 @@ from fragmenta.jit.trace import (
 
 # Elements are doubled, so products are in quarters: 2**-2.
 _QUARTERS = 2
+
+#: Elements along k that share a mask.
+MASKED = 16
 
 
 class GroupedVariant(NamedTuple):
@@ -270,3 +276,78 @@ def _float_sum(
         product = of.a[at.a + q] * rows(q, 0)
         sizes.value = sizes.value + abs(product)
     return whole.value, (whole.value != 0) | (sizes.value != 0)
+
+
+# -- operands -----------------------------------------------------------------
+#
+# An e2m1 is an f16 with another bias, shifted to the left.  Elements are doubled.
+
+_SHIFT, _SIGN = 9, 12
+_SCALE = 2.0**15
+
+
+def _doubled(raw: Value) -> Value:
+    """The doubled values of e2m1 numbers, as float32."""
+    bits = convert(raw, I16, signed=False)
+    return half_of(((bits & 7) << _SHIFT) | ((bits & 8) << _SIGN)) * _SCALE
+
+
+def _some(raw: Value, bits: Value) -> Value:
+    """Bits, where an e2m1 is not zero."""
+    return select((convert(raw, I16, signed=False) & 7) != 0, bits, 0)
+
+
+@kernel(bits=pointer(I8), values=pointer(F32), masks=pointer(I16), count=I64)
+def unpack_rows(
+    code: Code, bits: Memory, values: Memory, masks: Memory, count: Value
+) -> None:
+    """The values of e2m1 numbers, and which of sixteen are not zero: a bit for each."""
+    powers = code.table([1 << lane for lane in range(LANES)], I16)
+    with code.loop(count, step=MASKED) as q:
+        found = []
+        for start in (0, LANES):
+            raw = bits.lanes(q + start)
+            values[q + start] = _doubled(raw)
+            some = _some(raw, powers.lanes(0) << start)
+            for half in (4, 2, 1):
+                some = picked(some, range(half)) | picked(some, range(half, 2 * half))
+            found.append(each_lane(some)[0])
+        masks[q // MASKED] = found[0] | found[1]
+
+
+@kernel(bits=pointer(I8), values=pointer(F32), masks=pointer(I16), count=I64)
+def unpack_columns(
+    code: Code, bits: Memory, values: Memory, masks: Memory, count: Value
+) -> None:
+    """The same for panels of eight columns: sixteen numbers of a column have a mask."""
+    with code.loop(count, step=MASKED * LANES) as q:
+        found = code.constant(0, I16).in_all_lanes()
+        for k in range(MASKED):
+            raw = bits.lanes(q + k * LANES)
+            values[q + k * LANES] = _doubled(raw)
+            found = found | _some(raw, found.lift(1 << k))
+        masks[q // MASKED] = found
+
+
+@kernel(
+    bits=pointer(I8),
+    each_value=pointer(F64),
+    each_exponent=pointer(I32),
+    values=pointer(F64),
+    exponents=pointer(I32),
+    count=I64,
+)
+def unpack_scales(
+    code: Code,
+    bits: Memory,
+    each_value: Memory,
+    each_exponent: Memory,
+    values: Memory,
+    exponents: Memory,
+    count: Value,
+) -> None:
+    """The values and exponents of scales, from tables of all of them."""
+    with code.loop(count) as number:
+        raw = convert(bits[number], I64, signed=False)
+        values[number] = each_value[raw]
+        exponents[number] = each_exponent[raw]

@@ -1,4 +1,4 @@
-"""Packs rows of A and columns of B for the steps of :mod:`fragmenta.arithmetic.floors`.
+"""Packs rows of A and columns of B for the steps of ``floor_steps``.
 
 A packed element has four parts:
 
@@ -14,11 +14,16 @@ clipped; the steps detect it where it matters.
 
 Products are taken in pairs along k, for eight columns: sixteen lanes.  The columns of B
 lie in panels of eight.  The exponents of A are repeated for each lane.
+
+Each row of a sparse A takes other rows of B, so a pair of B has a place of its own for
+each pair of A.  In panels of sixteen columns there is nothing to pair: a vector has one
+product of each column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from fragmenta.arithmetic.elements import (
@@ -30,6 +35,7 @@ from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced, kernel, pointer
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
+    I1,
     I8,
     I16,
     I32,
@@ -47,6 +53,8 @@ from fragmenta.jit.trace import (
     larger,
     ones,
     picked,
+    recast,
+    scalar_type,
     select,
     shift_unsigned,
     smaller,
@@ -55,8 +63,11 @@ from fragmenta.jit.trace import (
 #: The most products along k that are packed at a time; a power of two.
 DEPTH = 256
 
-#: Rows of A in a group, which share the loads of B.
+#: Rows of A in a group, which share the loads of B, for panels of eight columns.
 GROUP = 4
+
+#: Columns in a panel for a sparse A, and the most of k that is packed at a time.
+WIDE, WIDE_DEPTH = 2 * LANES, 128
 
 #: Exponents are clipped to this many below their base; the exponent of zero.
 CLIP, NOTHING = -63, -128
@@ -67,6 +78,8 @@ _LOW_CLIP, _NEVER = -100, 127
 # Less than every exponent.
 _LOWEST = -8192
 
+_SIXTEEN = range(2 * LANES)
+
 
 class Packing(NamedTuple):
     """What must be known to compile a packer."""
@@ -76,6 +89,23 @@ class Packing(NamedTuple):
     values: Type
     scaled: bool  #: whether elements have ue8m0 scales
     sparse: bool  #: whether the products of a row are at any k
+    across: int = LANES  #: columns in a panel
+    sixteens: bool = False  #: whether rows have whole sixteens of elements
+
+    @property
+    def single(self) -> bool:
+        """Whether products are taken one by one, not in pairs along k."""
+        return self.across == WIDE
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row of A to the next."""
+        return WIDE_DEPTH // 2 if self.single else DEPTH
+
+    @property
+    def group(self) -> int:
+        """Rows in a group: a group and a panel have as many sums in any case."""
+        return GROUP * LANES // self.across
 
     @property
     def lanes(self) -> Type:
@@ -88,51 +118,114 @@ class Packing(NamedTuple):
         """Whether exponents need a base."""
         return self.form.exponent_bits == 8 or self.scaled
 
+    @property
+    def at_once(self) -> int:
+        """How many elements of a row are taken apart at a time."""
+        return 2 * LANES if self.as_bytes else LANES
 
-class Element(NamedTuple):
-    """Some elements, taken apart; exponents are 16-bit or 32-bit integers."""
+    @property
+    def as_bytes(self) -> bool:
+        """Whether sixteen elements are taken apart at a time, in 8-bit integers."""
+        return self.sixteens and not self.wide
 
-    value: Value
+
+class Parts(NamedTuple):
+    """Some elements, taken apart; exponents are integers of any width."""
+
     power: Value
     low: Value
     zero: Value
     negative: Value
     special: Value  #: whether it is infinite or NaN
+    magnitude: Value  #: all bits but the sign
 
 
-def _element(raw: Value, of: Packing, scale: Value | None) -> Element:
-    """Take raw bits apart."""
-    form = of.form
-    lanes = of.lanes
-    bits = convert(raw, lanes, signed=False)
-    if of.source == I32:  # tf32: the lowest bits are not used
-        bits = shift_unsigned(bits, 13)
-    spare = lanes.width - 1 - form.exponent_bits - form.fraction_bits
-    magnitude = bits & ((1 << (lanes.width - 1 - spare)) - 1)
-    negative = (bits << spare) < 0
+class Element(NamedTuple):
+    """Some elements with their values."""
+
+    values: list[Value]
+    parts: Parts
+
+
+def _parts(bits: Value, form: Format) -> Parts:
+    """Take raw bits apart, in integers that hold them."""
+    width = scalar_type(bits.type).width
+    spare = width - 1 - form.exponent_bits - form.fraction_bits
+    magnitude = bits & ((1 << (width - 1 - spare)) - 1)
     field = magnitude >> form.fraction_bits
     fraction = magnitude & ((1 << form.fraction_bits) - 1)
     significand = select(field > 0, fraction | (1 << form.fraction_bits), fraction)
     normal = larger(field, 1)
-    trailing = ones((significand - 1) & ~significand)
     bias = (1 << (form.exponent_bits - 1)) - 1
-    power, low = normal - bias, normal + trailing - (bias + form.fraction_bits)
+    power = normal - bias
     if form.least != 1 - bias:  # converted to another type, where it is normal
         top = significand | (significand >> 1)
         for distance in (2, 4, 8):
-            top = top | (top >> distance)
+            if distance < width:
+                top = top | (top >> distance)
         power = normal + ones(top) - (bias + form.fraction_bits + 1)
-    special = magnitude >= min(form.special, (1 << (lanes.width - 1)) - 1)
-    value = _value(bits, magnitude, negative, of)
+    return Parts(
+        power,
+        normal + _trailing(significand) - (bias + form.fraction_bits),
+        magnitude == 0,
+        (bits << spare) < 0,
+        magnitude >= min(form.special, (1 << (width - 1)) - 1),
+        magnitude,
+    )
+
+
+def _trailing(x: Value) -> Value:
+    """How many zeros an integer ends with; all its bits if it is zero."""
+    return ones((x - 1) & ~x)
+
+
+def _half_parts(bits: Value) -> Parts:
+    """Take f16 numbers apart: their upper and lower halves, in 8-bit integers."""
+    lanes = range(2 * bits.type.count)
+    lower, upper = (picked(recast(bits, I8), lanes[side::2]) for side in (0, 1))
+    magnitude = upper & 0x7F
+    field, fraction = magnitude >> 2, upper & 3
+    significand = select(field > 0, fraction | 4, fraction)
+    normal = larger(field, 1)
+    more = select(lower == 0, _trailing(significand), 0)
+    return Parts(
+        normal - 15,
+        normal + (_trailing(lower) + more) - 25,
+        (magnitude | lower) == 0,
+        upper < 0,
+        field == 31,
+        magnitude,
+    )
+
+
+def _element(raw: Value, of: Packing, scale: Value | None = None) -> Element:
+    """Take elements apart: eight, or sixteen in 8-bit integers."""
+    if of.as_bytes:
+        parts = _half_parts(raw) if of.source == I16 else _parts(raw, of.form)
+        halves = (range(start, start + LANES) for start in (0, LANES))
+        values = [_value(_wider(picked(raw, half), of), of) for half in halves]
+        return Element(values, parts)
+    bits = _wider(raw, of)
+    parts, value = _parts(bits, of.form), _value(bits, of)
     if scale is not None:
-        shift = convert(scale, lanes) - 127
-        special = special | (shift == SPECIAL - 127)
+        shift = convert(scale, of.lanes) - 127
         value = value * power_of_two(convert(shift, I32))
-        power, low = power + shift, low + shift
-    return Element(value, power, low, magnitude == 0, negative, special)
+        parts = parts._replace(
+            power=parts.power + shift,
+            low=parts.low + shift,
+            special=parts.special | (shift == SPECIAL - 127),
+        )
+    return Element([value], parts)
 
 
-def _value(bits: Value, magnitude: Value, negative: Value, of: Packing) -> Value:
+def _wider(raw: Value, of: Packing) -> Value:
+    """Raw bits as integers of 16 or 32 bits."""
+    bits = convert(raw, of.lanes, signed=False)
+    # The lowest bits of tf32 are not used.
+    return shift_unsigned(bits, 13) if of.source == I32 else bits
+
+
+def _value(bits: Value, of: Packing) -> Value:
     """The value of elements that are not infinite or NaN."""
     form = of.form
     if of.source == I32:
@@ -140,14 +233,17 @@ def _value(bits: Value, magnitude: Value, negative: Value, of: Packing) -> Value
     if form.exponent_bits == 8:
         return convert(float_of(convert(bits, I32, signed=False) << 16), of.values)
     # The same number as f16, with another bias.
-    half = magnitude << (10 - form.fraction_bits)
-    half = half | (select(negative, bits.lift(-1 << 15), 0))
+    size = form.exponent_bits + form.fraction_bits
+    half = bits
+    if size < 15:
+        half = (bits & ((1 << size) - 1)) << (10 - form.fraction_bits)
+        half = half | ((bits >> size) << 15)
     bias = (1 << (form.exponent_bits - 1)) - 1
     value = convert(half_of(half), of.values)
     return value if bias == 15 else value * 2.0 ** (15 - bias)
 
 
-def _relative(found: Element, base: Value | None) -> tuple[Value, Value]:
+def _relative(found: Parts, base: Value | None) -> tuple[Value, Value]:
     """The exponents of elements and of their lowest bits, as 8-bit integers."""
     power, low = found.power, found.low
     if base is not None:
@@ -165,8 +261,10 @@ def column_packer(of: Packing) -> Traced:
 
     ``lows`` has, for each pair along k, four vectors of sixteen lanes: those for a pair
     of A with the signs ``++``, ``-+``, ``+-`` and ``--``.  A lane whose product is not
-    negative never loses bits there.  If A is sparse, each k has two vectors of eight
-    lanes: for a positive and for a negative element of A.
+    negative never loses bits there.  If A is sparse, each k has two vectors, as wide as
+    the panel: for a positive and for a negative element of A.
+
+    Eight columns of a wider panel are packed at a time.
     """
 
     @kernel(
@@ -214,44 +312,89 @@ def column_packer(of: Packing) -> Traced:
                 scale = convert(row(scales, k // per_scale), I32, signed=False)
             return _element(row(bits, k), of, scale)
 
-        wrong = code.variable(code.constant(0, of.lanes).in_all_lanes() != 0)
+        def pair(k: Value) -> tuple[list[Value], list[Parts]]:
+            if of.as_bytes:
+                both = picked(row(bits, k), range(2 * LANES), row(bits, k + 1))
+                found = _element(both, of)
+                return found.values, [found.parts]
+            two = [element(k + number) for number in range(2)]
+            return [each.values[0] for each in two], [each.parts for each in two]
+
+        wrong = code.variable(code.constant(0, I1).in_all_lanes())
         most = None
         if of.wide:
             largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
             with code.loop(count) as k:
-                each = element(k)
+                each = element(k).parts
                 power = select(each.zero, _LOWEST, each.power)
                 largest.value = larger(largest.value, power)
             most = select(largest.value == _LOWEST, 0, largest.value)
             base[0] = convert(most, I16)
         with code.loop(count, step=2) as k:
-            both = [element(k + number) for number in range(2)]
-            signed = []
-            for number, found in enumerate(both):
-                at = (k + number) * LANES
-                power, low = _relative(found, most)
-                values[at] = found.value
-                powers[at] = power
-                minus = select(found.negative, low, _NEVER)
-                plus = select(found.negative, low.lift(_NEVER), low)
-                signed.append((minus, plus))
-                wrong.value = wrong.value | found.special
-            first = k * ((1 if of.sparse else 2) * 2 * LANES)
-            for number, vector in enumerate(_pairs(signed, of.sparse)):
-                lows[first + number * 2 * LANES] = vector
+            found, parts = pair(k)
+            for number, value in enumerate(found):
+                values[(k + number) * of.across] = value
+            power, minus, plus = (_both(each) for each in _signed(parts, most))
+            for each in parts:
+                wrong.value = wrong.value | _any_half(each.special)
+            if of.single:
+                _put_halves(powers, k * WIDE, WIDE, [power])
+                _put_halves(lows, k * (2 * WIDE), 2 * WIDE, [minus, plus])
+            else:
+                powers[k * LANES] = power
+                first = k * ((1 if of.sparse else 2) * 2 * LANES)
+                for number, vector in enumerate(_pairs(minus, plus, of.sparse)):
+                    lows[first + number * 2 * LANES] = vector
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
     return pack_columns
 
 
-def _pairs(signed: list[tuple[Value, Value]], sparse: bool) -> Iterable[Value]:
+def _signed(parts: list[Parts], base: Value | None) -> Iterable[list[Value]]:
+    """The exponents of elements, and of lowest bits by the sign of an element of A."""
+    found = []
+    for each in parts:
+        power, low = _relative(each, base)
+        minus = select(each.negative, low, _NEVER)
+        plus = select(each.negative, low.lift(_NEVER), low)
+        found.append((power, minus, plus))
+    return map(list, zip(*found, strict=True))
+
+
+def _both(halves: list[Value]) -> Value:
+    """Sixteen lanes: eight for each of two k."""
+    return halves[0] if len(halves) == 1 else picked(halves[0], _SIXTEEN, halves[1])
+
+
+def _half(x: Value, which: int) -> Value:
+    """The lanes of the first or the second k."""
+    return picked(x, range(which * LANES, (which + 1) * LANES))
+
+
+def _any_half(x: Value) -> Value:
+    """Conditions of eight columns, from those of one k or of two."""
+    return x if x.type.count == LANES else _half(x, 0) | _half(x, 1)
+
+
+def _put_halves(to: Memory, first: Value, step: int, vectors: list[Value]) -> None:
+    """Write eight columns of a wider panel, for two k."""
+    for which in range(2):
+        for number, vector in enumerate(vectors):
+            to[first + (which * step + number * WIDE)] = _half(vector, which)
+
+
+def _pairs(minus: Value, plus: Value, sparse: bool) -> Iterable[Value]:
     """The vectors of two k."""
-    first, second = signed
-    every = range(2 * LANES)
+    first, second = [*range(LANES)], [*range(LANES, 2 * LANES)]
+    other = 2 * LANES  # where the lanes of the other vector begin
     if sparse:
-        return [picked(minus, every, plus) for minus, plus in signed]
-    return [picked(x, every, y) for y in second for x in first]
+        return [
+            picked(minus, half + [other + lane for lane in half], plus)
+            for half in (first, second)
+        ]
+    crossed = first + [other + lane for lane in second]
+    return [minus, picked(plus, crossed, minus), picked(minus, crossed, plus), plus]
 
 
 # -- rows ---------------------------------------------------------------------
@@ -263,7 +406,7 @@ def row_packer(of: Packing) -> Traced:
 
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
-    ``places`` says where the eight columns of B for each element are in a panel, and
+    ``places`` says where the columns of B for each element are in a panel, and
     ``signs`` where their lowest bits are.
     """
 
@@ -301,57 +444,118 @@ def row_packer(of: Packing) -> Traced:
         *numbers: Value,
     ) -> None:
         p = _RowNumbers(*numbers)
-        wrong = code.variable(code.constant(0, of.lanes).in_all_lanes() != 0)
-        with code.loop(GROUP) as row:
+        wrong = code.variable(code.constant(0, I1).in_all_lanes())
+        to = _RowMemories(values, powers, lows, signs, places)
+
+        def element(row: Value, q: Value) -> Element:
             m = smaller(row, p.left - 1)
-            start = m * p.depth
+            scale = None
+            if of.scaled:
+                at = m * p.scales_depth + q // p.per_scale
+                scale = convert(scales[at], I32, signed=False).in_all_lanes()
+            return _element(bits.lanes(m * p.depth + q, of.at_once), of, scale)
 
-            def element(q: Value, start: Value = start, m: Value = m) -> Element:
-                scale = None
-                if of.scaled:
-                    at = m * p.scales_depth + q // p.per_scale
-                    scale = convert(scales[at], I32, signed=False).in_all_lanes()
-                return _element(bits.lanes(start + q), of, scale)
+        def put(row: Value, q: Value, most: Value | None) -> None:
+            found = element(row, q)
+            wrong.value = wrong.value | _any_half(found.parts.special)
+            _put_row(of, to, row, q, found, most)
+            if of.sparse:
+                start = smaller(row, p.left - 1) * p.depth + q
+                _put_places(of, to, row, q, found, index.lanes(start, of.at_once), p)
 
-            most = None
-            if of.wide:
-                least = code.constant(_LOWEST, of.lanes).in_all_lanes()
-                largest = code.variable(least)
-                with code.loop(p.length, step=LANES) as q:
-                    each = element(q)
-                    power = select(each.zero, _LOWEST, each.power)
-                    largest.value = larger(largest.value, power)
-                found = _largest_lane(largest.value)
-                most = select(found == _LOWEST, 0, found)
-                base[row] = convert(most, I16)
-            with code.loop(p.length, step=LANES) as q:
-                each = element(q)
-                power, low = _relative(each, most)
-                values[row * DEPTH + q] = each.value
-                wrong.value = wrong.value | each.special
-                negative = convert(each.negative, I32, signed=False)
-                for pair in range(LANES // 2):
-                    twice = [2 * pair] * LANES + [2 * pair + 1] * LANES
-                    at = ((q // 2 + pair) * GROUP + row) * (2 * LANES)
-                    powers[at] = picked(power, twice)
-                    lows[at] = picked(low, twice)
-                if of.sparse:
-                    place = convert(index.lanes(start + q), I32, signed=False)
-                    first = convert(q // p.stored * p.k, I32)
-                    eight = (place + first) * LANES
-                    places[row * DEPTH + q] = eight
-                    signs[row * DEPTH + q] = eight * 2 + negative * LANES
-                else:
-                    even, odd = (
-                        picked(negative, range(side, LANES, 2)) for side in range(2)
-                    )
-                    which = (even + odd * 2 + _pair_numbers(odd) * 4) * (2 * LANES)
-                    start_pair = convert(q, I32) * (4 * LANES)
-                    signs[(row * DEPTH + q) // 2] = which + start_pair
+        if of.as_bytes:  # one loop: rows may be short
+            row, q = (code.variable(code.constant(0, I64)) for _ in range(2))
+            with code.loop(p.length * of.group, step=of.at_once):
+                put(row.value, q.value, None)
+                following = q.value + of.at_once
+                last = following == p.length
+                row.value = row.value + select(last, following.lift(1), 0)
+                q.value = select(last, 0, following)
+        else:
+            with code.loop(of.group) as m:
+                most = None
+                if of.wide:
+                    most = _largest(code, of, partial(element, m), p.length)
+                    base[m] = convert(most, I16)
+                with code.loop(p.length, step=LANES) as start:
+                    put(m, start, most)
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
     return pack_rows
+
+
+class _RowMemories(NamedTuple):
+    """Where the parts of packed rows are written."""
+
+    values: Memory
+    powers: Memory
+    lows: Memory
+    signs: Memory
+    places: Memory
+
+
+def _largest(
+    code: Code, of: Packing, element: Callable[[Value], Element], length: Value
+) -> Value:
+    """The largest exponent of a row."""
+    largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
+    with code.loop(length, step=LANES) as q:
+        each = element(q).parts
+        power = select(each.zero, _LOWEST, each.power)
+        largest.value = larger(largest.value, power)
+    found = _largest_lane(largest.value)
+    return select(found == _LOWEST, 0, found)
+
+
+def _put_row(
+    of: Packing,
+    to: _RowMemories,
+    row: Value,
+    q: Value,
+    found: Element,
+    most: Value | None,
+) -> None:
+    """Write elements of a row, and the signs of their pairs if A is not sparse."""
+    power, low = _relative(found.parts, most)
+    for number, value in enumerate(found.values):
+        to.values[row * of.stride + q + number * LANES] = value
+    for number, chosen in enumerate(_repeated(of)):
+        vectors = q * of.across // (2 * LANES) + number
+        at = (vectors * of.group + row) * (2 * LANES)
+        to.powers[at] = picked(power, chosen)
+        to.lows[at] = picked(low, chosen)
+    if not of.sparse:
+        narrow = I8 if of.as_bytes else I32
+        negative = convert(found.parts.negative, narrow, signed=False)
+        even, odd = (picked(negative, range(side, of.at_once, 2)) for side in (0, 1))
+        which = convert(even + odd * 2, I32) + _numbers(odd) * 4
+        start = convert(q, I32) * (4 * LANES)
+        to.signs[(row * DEPTH + q) // 2] = which * (2 * LANES) + start
+
+
+def _put_places(
+    of: Packing,
+    to: _RowMemories,
+    row: Value,
+    q: Value,
+    found: Element,
+    index: Value,
+    p: _RowNumbers,
+) -> None:
+    """Write where the columns of B for each element are in a panel."""
+    negative = convert(found.parts.negative, I32, signed=False)
+    first = convert(q // p.stored * p.k, I32)
+    there = (convert(index, I32, signed=False) + first) * of.across
+    to.places[row * of.stride + q] = there
+    to.signs[row * of.stride + q] = there * 2 + negative * of.across
+
+
+def _repeated(of: Packing) -> list[list[int]]:
+    """Which of some elements along k are in the lanes of each vector."""
+    if of.single:
+        return [[lane] * (2 * LANES) for lane in range(of.at_once)]
+    return [[lane] * LANES + [lane + 1] * LANES for lane in range(0, of.at_once, 2)]
 
 
 class _RowNumbers(NamedTuple):
@@ -366,10 +570,10 @@ class _RowNumbers(NamedTuple):
     k: Value
 
 
-def _pair_numbers(like: Value) -> Value:
-    """0, 1, 2, 3 in lanes."""
+def _numbers(like: Value) -> Value:
+    """0, 1, 2, ... in lanes."""
     b = like.builder
-    return joined([Value(b, I32(number)) for number in range(LANES // 2)])
+    return joined([Value(b, I32(number)) for number in range(like.type.count)])
 
 
 def _largest_lane(x: Value) -> Value:

@@ -60,6 +60,9 @@ COMMANDS = {
     "launch": Listed(
         "launch", "Run a kernel of a PTX file on the CPU, with the bits of a GPU."
     ),
+    "orders": Listed(
+        "orders", "Explore all orders of a launch: does one of them hang or race?"
+    ),
     "serve": Listed(
         "serve", "Launch kernels for other programs, which ask by JSON lines."
     ),

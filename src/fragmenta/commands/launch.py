@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, NamedTuple
@@ -82,6 +84,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
 )
 def launch(
     file: Annotated[
@@ -145,6 +148,15 @@ def launch(
     ] = False,
     schedule: ScheduleText = None,
     schedules: ScheduleTexts = None,
+    save_schedule: Annotated[
+        str | None,
+        typer.Option(
+            "--save-schedule",
+            metavar="FILE",
+            help="Write the turns of the run to a .json file; --schedule repeats it.",
+            show_default=False,
+        ),
+    ] = None,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not look for problems; faster.")
     ] = False,
@@ -160,6 +172,13 @@ def launch(
             help="With report, the arrays are shown and saved in spite of errors.",
         ),
     ] = "raise",
+    orders: Annotated[
+        bool,
+        typer.Option(
+            "--orders",
+            help="Also explore all orders of synchronisation; see fragmenta orders.",
+        ),
+    ] = False,
     sarif_file: SarifFile = None,
     timeline: Annotated[
         str | None,
@@ -201,6 +220,10 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
+    if orders and isolated:
+        raise BadCall("--orders cannot be combined with --isolated")
+    if save_schedule is not None:
+        check_output(save_schedule, force, ".json", option="--save-schedule")
     sizes = sides(grid, "--grid"), block_of(found, block)
     target = target_of(target)
     watch = Watch("report" if timeline else problems, strict)
@@ -218,18 +241,23 @@ def launch(
     values = for_kernel([each.value for each in given])
     picture = ""
     try:
-        with _patience(f"launching {found.name}") as progress:
+        with patience(f"launching {found.name}") as progress:
             if isolated:
                 from fragmenta.commands.isolated import launch as ask
 
                 result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
-                result = found.launch(*sizes, values, progress=progress, **options)
+                explored = "all" if orders else None
+                result = found.launch(
+                    *sizes, values, orders=explored, progress=progress, **options
+                )
     except KernelError as fault:
+        _save_schedule(save_schedule, fault, force)
         write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
         if sarif_file != "-":
-            _print_fault(file, fault, as_json)
+            print_fault(file, fault, as_json)
         raise typer.Exit(NOTHING) from None
+    _save_schedule(save_schedule, result, force)
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
@@ -259,8 +287,14 @@ def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:
         check_output(timeline, force, option="--timeline")
 
 
+def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> None:
+    """Write the schedule of a run, also of one that failed."""
+    if path is not None:
+        save_bytes(path, json.dumps(of.schedule).encode(), force)
+
+
 @contextmanager
-def _patience(title: str) -> Iterator[Progress]:
+def patience(title: str) -> Iterator[Progress]:
     """Show progress after a second: a bar in a terminal, else a line."""
     if sys.stderr is not None and sys.stderr.isatty():
         with bar(title) as progress:
@@ -386,6 +420,12 @@ class _Done(NamedTuple):
         others = len(result.problems) > len(self.shown)
         return [one_of(said, "and") + (f"; see fragmenta check {file}" * others)]
 
+    def _orders(self) -> list[str]:
+        """What all orders show, if they were explored."""
+        if self.result.orders is None:
+            return []
+        return textwrap.wrap(self.result.orders.summary, width() - 14)
+
     def to_text(self) -> str:
         """A short table, and what the kernel printed."""
         result = self.result
@@ -404,6 +444,7 @@ class _Done(NamedTuple):
             ("fidelity", sure),
             ("opcodes", often[:MOST_OPCODES]),
             ("problems", self._problems()),
+            ("orders", self._orders()),
         ]
         lines = [
             f"{title if not number else '':<14}{text}"
@@ -450,7 +491,7 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
-def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
+def print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     """Print a fault as compilers print errors, or as JSON."""
     if as_json:
         emit_json({"file": file, **fault_fields(fault)})

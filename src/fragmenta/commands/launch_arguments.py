@@ -7,11 +7,13 @@ machine makes the same bytes.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Annotated, NamedTuple, TypedDict
 
 import numpy as np
@@ -37,6 +39,7 @@ from fragmenta.launch.kernel import load as load_ptx
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.registers.dtype import nearest_type
+from fragmenta.units.schedule import Given as Schedule
 
 # ── options ─────────────────────────────────────────────────────────────────
 
@@ -73,7 +76,9 @@ ScheduleText = Annotated[
     typer.Option(
         "--schedule",
         metavar="WHEN",
-        help="When asynchronous work is done: eager (by default), lazy, or a seed.",
+        help="When asynchronous work is done: eager (by default), lazy, or a seed; "
+        "then which warp is next, as in lazy+oldest-waits, or a .json file with a "
+        "recorded schedule.",
         show_default=False,
     ),
 ]
@@ -82,7 +87,8 @@ ScheduleTexts = Annotated[
     typer.Option(
         "--schedules",
         metavar="WHEN,...",
-        help="Several, such as eager,lazy,1: all must give the same bits.",
+        help="Several, such as eager,lazy,1 or eager,adversarial: all must give the "
+        "same bits.",
         show_default=False,
     ),
 ]
@@ -118,7 +124,7 @@ def sides(text: str, option: str) -> tuple[int, ...]:
 class ScheduleOptions(TypedDict, total=False):
     """The schedule, if one is given, or several."""
 
-    schedule: str | int | list[str | int]
+    schedule: Schedule | list[Schedule]
 
 
 class LaunchOptions(ScheduleOptions):
@@ -142,12 +148,27 @@ def schedule_options(one: str | None, several: str | None) -> ScheduleOptions:
     if one is not None and several is not None:
         raise BadCall("--schedule and --schedules cannot both be given")
 
-    def read(text: str) -> str | int:
+    def read(text: str) -> Schedule:
+        if text.endswith(".json"):
+            return _recorded(text)
         return int(text) if text.isdecimal() and len(text) < 10 else text
 
     if several is not None:
         return {"schedule": [read(each.strip()) for each in several.split(",")]}
     return {} if one is None else {"schedule": read(one)}
+
+
+def _recorded(path: str) -> Mapping[str, object]:
+    """A schedule that ``--save-schedule`` has written."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except OSError as why:
+        raise BadFile(f"{path} cannot be read: {why.strerror}") from why
+    except ValueError as why:
+        raise BadFile(f"{path} is not JSON: {why}") from why
+    if not isinstance(found, dict):
+        raise BadFile(f"{path} has no schedule; --save-schedule writes one")
+    return found
 
 
 def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:

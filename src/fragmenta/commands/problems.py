@@ -86,6 +86,7 @@ def result_fields(result: Result) -> dict[str, object]:
         "fidelity": result.fidelity,
         "counts": result.counts,
         "problems": [each.to_dict() for each in result.problems],
+        **({} if result.orders is None else {"orders": result.orders.to_dict()}),
         "output": result.output,
     }
 

@@ -35,6 +35,7 @@ from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Pointer, pointer
+from fragmenta.units.schedule import EAGER
 
 PARTS = ("index", "texts", "changes")
 """The parts of a recording's archive; ``data`` may be missing."""
@@ -386,7 +387,11 @@ def replay(found: Launches) -> Iterator[Replayed]:
 
 
 def replay_one(
-    found: Launches, launch: RecordedLaunch, *, watch: bool = True
+    found: Launches,
+    launch: RecordedLaunch,
+    *,
+    watch: bool = True,
+    schedule: str | int = EAGER,
 ) -> Replayed:
     """Launch one kernel here and compare every byte."""
     kernel = found.kernel(launch)
@@ -397,7 +402,12 @@ def replay_one(
     fault, output, hazards = "", "", []
     try:
         result = kernel.launch(
-            *sizes, given, shared=launch.shared, target=target, watch=watch
+            *sizes,
+            given,
+            shared=launch.shared,
+            target=target,
+            watch=watch,
+            schedule=schedule,
         )
         output = result.output
     except KernelHazard as why:

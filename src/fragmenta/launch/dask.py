@@ -40,7 +40,7 @@ from fragmenta.simt import empties
 from fragmenta.simt.arguments import Received, Segment
 from fragmenta.simt.context import Shape
 from fragmenta.simt.mode import Mode
-from fragmenta.units.schedule import EAGER
+from fragmenta.units.schedule import EAGER, Given
 
 _PORTIONS = 4
 """Portions of the grid for each worker."""
@@ -83,7 +83,7 @@ class Recipe(TypedDict):
     limits: Limits
     watch: bool
     strict: bool
-    schedule: str | int
+    schedule: Given
     defined: int | None
     language: str
 
@@ -207,7 +207,7 @@ class Spread:
             "limits": self.limits,
             "watch": mode.watch,
             "strict": machine is not None and machine.strict,
-            "schedule": EAGER if machine is None else machine.schedule.given,
+            "schedule": EAGER if machine is None else machine.schedule.spelled,
             "defined": getattr(watching, "seed", None),
             "language": launch.language,
         }
@@ -216,6 +216,8 @@ class Spread:
 def _refuse(launch: Launch) -> None:
     """Refuse what cannot be spread."""
     named = demangled(launch.compiled.kernel)
+    if launch.recording.plan.chooser is not None:
+        raise BadCall("who decides every turn is asked here; launch without client=")
     if launch.compiled.ordered:
         raise BadCall(
             f"the blocks of {named} may influence one another, by atomics with "

@@ -27,22 +27,24 @@ from fragmenta.launch.options import (
     check_cluster,
     check_cooperative,
     check_dynamic,
+    check_orders,
     check_schedules,
     check_shape,
     check_watch,
 )
 from fragmenta.launch.result import Result, counted, hazard
-from fragmenta.launch.scheduled_runs import ScheduledRuns
+from fragmenta.launch.scheduled_runs import Prepare, ScheduledRuns
 from fragmenta.launch.source import Source
 from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, demangled
 from fragmenta.simt.arguments import as_list
-from fragmenta.units.schedule import EAGER, Given
+from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
     from fragmenta.launch.dask import Spread
+    from fragmenta.launch.orders.exploring import Explored
     from fragmenta.ptx.checking.problem import Problem
 
 
@@ -93,6 +95,7 @@ class Kernel:
         contract: bool = True,
         schedule: Given | Sequence[Given] = EAGER,
         watch: bool | str | Watch = True,
+        orders: str | int | None = None,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
         progress: Progress = ignore_progress,
@@ -125,6 +128,11 @@ class Kernel:
         without being watched, such as tensor memory that is never freed, is raised
         even if ``watch`` is false.
 
+        With ``orders="all"``, what synchronises the threads is recorded in a run of its
+        own, and all orders in which it can happen are explored: ``result.orders`` says
+        whether one of them hangs or races, step by step, and how much that is about.
+        A number is the most states that are looked at.
+
         >>> import numpy as np
         >>> from fragmenta import ptx
         >>> kernel = ptx.parse('''
@@ -156,6 +164,7 @@ class Kernel:
         check_flags(contract=contract)
         how = check_watch(watch)
         several = check_schedules(schedule)
+        states = check_orders(orders, how, client)
         limits = check_limits(limits)
         meter = Meter(limits)
         where = (
@@ -178,7 +187,10 @@ class Kernel:
             self._refuse_errors(where)
 
         def prepared(
-            schedule: Given, defined: int | None = None, raced: bool = False
+            schedule: Given,
+            defined: int | None = None,
+            recorded: bool = False,
+            raced: bool = False,
         ) -> Launch:
             launch = self.loaded.launch(
                 self.name,
@@ -188,6 +200,7 @@ class Kernel:
                 strict=how is not None and how.strict,
                 schedule=schedule,
                 defined=defined,
+                recorded=recorded,
                 raced=raced,
                 names=self.names,
                 language=self.language,
@@ -203,14 +216,25 @@ class Kernel:
 
             spread = Spread(self.loaded, self.name, options, limits, client)
 
+        explored = None if states is None else _explored(states, prepared)
+
         def run_one(launch: Launch, most: int | None = limits.instructions) -> str:
+            if explored is not None:
+                most = explored.most(most)
             return _run(launch, most, spread)
 
         runs = ScheduledRuns(prepared, run_one, several, reports=reports)
         try:
+            if explored is not None:
+                explored.explore(run_one, progress)
             printed = runs.all()
         except MemoryError as why:
             raise no_memory(why) from why
+        except KernelFault as fault:
+            if explored is None or not explored.hangs:
+                raise
+            raise hazard(explored.problems) from fault
+        found = runs.found if explored is None else explored.added_to(runs.found)
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = list if how is None else partial(self._static, where, watched)
         made = self.results(
@@ -222,9 +246,10 @@ class Kernel:
             self.loaded.module.target,
             watched,
             find,
-            runs.found,
+            found,
             runs.recorded,
             runs.launch.recording.to_json,
+            None if explored is None else explored.orders,
             complete=runs.complete,
         )
         if not reports:
@@ -259,6 +284,13 @@ class Kernel:
         return f"Kernel({self.function.shown}({given}))"
 
 
+def _explored(states: int, prepared: Prepare) -> Explored:
+    """What explores all orders of a launch."""
+    from fragmenta.launch.orders.exploring import Explored
+
+    return Explored(partial(prepared, LAZY, recorded=True), states)
+
+
 def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
     """Run all blocks, here or on a Dask cluster; what they printed."""
     try:
@@ -266,6 +298,7 @@ def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
             return spread.run(launch, limit)
         run(launch, limit)
     except KernelFault as fault:
+        fault.order = launch.recording.to_json
         fault.output = launch.host.text if spread is None else spread.output
         if fault.output:
             fault.add_note(f"The kernel had printed:\n{fault.output}")

@@ -98,13 +98,22 @@ class Launch:
         from fragmenta.units import registry
 
         assert registry
+        if Mode(*self.compiled.mode).recorded:  # it registers events of its own
+            from fragmenta.races.recording import recorder
+
+            assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
         self.recording = Recording(self.machine.schedule.plan)
-        if Mode(*self.compiled.mode).watch:
+        mode = Mode(*self.compiled.mode)
+        if mode.recorded:
+            from fragmenta.races.recording.recorder import OrdersWatch
+
+            self.machine.watching = OrdersWatch(self.machine)
+        elif mode.watch:
             from fragmenta.races.launch_watch import LaunchWatch
 
             self.machine.watching = LaunchWatch(self.machine)
-        elif Mode(*self.compiled.mode).defined:
+        elif mode.defined:
             from fragmenta.races.definedness_watch import DefinedWatch
 
             self.machine.watching = DefinedWatch(self.machine, seed)

@@ -205,3 +205,38 @@ def check_schedules(schedule: Given | Sequence[Given]) -> list[Given]:
     for each in chosen:
         read(each)  # refuses what is not a schedule
     return chosen
+
+
+MOST_STATES = 1_000_000
+"""States of an exploration of all orders, unless the user gives another number."""
+
+
+def check_orders(
+    orders: str | int | None, watch: Watch | None, client: object
+) -> int | None:
+    """The most states that are looked at; None if orders are not explored.
+
+    >>> check_orders("all", Watch(), None), check_orders(500, Watch(), None)
+    (1000000, 500)
+    >>> check_orders("every", Watch(), None)
+    Traceback (most recent call last):
+    fragmenta.errors.BadCall: orders is 'all', or the most states to look at, a whole \
+number from 1; given 'every'
+    """
+    if orders is None:
+        return None
+    if watch is None:
+        raise BadCall("orders need the launch to be watched, without watch=False")
+    if client is not None:
+        raise BadCall(
+            "orders are explored on one machine; the workers of a Dask cluster cannot"
+        )
+    if is_among(orders, ("all",)):
+        return MOST_STATES
+    if is_whole(orders) and not isinstance(orders, bool) and int(orders) > 0:
+        return int(orders)
+    hint = nearest(orders, ("all",)) if isinstance(orders, str) else ""
+    raise BadCall(
+        "orders is 'all', or the most states to look at, a whole number from 1; given "
+        f"{orders!r}{hint}"
+    )

@@ -16,6 +16,7 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
+    from fragmenta.launch.orders.answer import Orders
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
 
@@ -62,6 +63,8 @@ class Result:
     """What happened in some clusters: the first, and those with a problem."""
     order: Callable[[], dict[str, Any]] = field(default=dict, repr=False, compare=False)
     """Makes :attr:`schedule`."""
+    orders: Orders | None = field(default=None, repr=False, compare=False)
+    """What all orders show, if the launch was asked for them."""
     complete: bool = True
     """Whether the launch came to its end, so that its results can be used.
 
@@ -131,6 +134,7 @@ def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazar
     first = wrong[0]
     made = KernelHazard(first_errors(wrong), first.rule, problems)
     made.output, made.result = result.output if result else "", result
+    made.order = result.order if result else dict
     made.line, made.block = first.line, first.block
     made.source, made.place = str(first.source or ""), first.source
     return made

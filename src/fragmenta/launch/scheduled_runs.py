@@ -36,11 +36,16 @@ class Prepare(Protocol):
     """Makes a launch that is ready to run."""
 
     def __call__(
-        self, schedule: Given, defined: int | None = None, raced: bool = False
+        self,
+        schedule: Given,
+        defined: int | None = None,
+        recorded: bool = False,
+        raced: bool = False,
     ) -> Launch:
         """``defined`` is the seed of undefined bits, if they are followed.
 
-        With ``raced``, what racy loads read is among them.
+        ``recorded``: what synchronises is recorded.  With ``raced``, what racy loads
+        read is undefined.
         """
 
 
@@ -80,16 +85,16 @@ class ScheduledRuns:
         """
         self.launch = self._prepare(self._schedules[0])
         several = len(self._schedules) > 1
-        before = _copies(self.launch) if several or _may_doubt(self.launch) else []
+        before = copies(self.launch) if several or _may_doubt(self.launch) else []
         output = self._one(self.launch, self._schedules[0], before)
-        after = _copies(self.launch) if several else []
+        after = copies(self.launch) if several else []
         for each in self._schedules[1:]:
-            _restore(self.launch, before)
+            restore(self.launch, before)
             other = self._prepare(each)
             self._one(other, each, before)
             self._compare(other, each, after)
         if several:
-            _restore(self.launch, after)
+            restore(self.launch, after)
         return output
 
     def _one(self, launch: Launch, schedule: Given, before: Images) -> str:
@@ -133,11 +138,13 @@ class ScheduledRuns:
 
         if not suspected(launch):
             return []
-        after = _copies(launch)
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
+        after = copies(launch)
         most = 2 * total(launch.compiled, launch.counts) + LEAST
 
         def follow(seed: int) -> Launch:
-            _restore(launch, before)
+            restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
             again.machine.goes_on = self._reports
@@ -150,7 +157,7 @@ class ScheduledRuns:
             else:
                 observer.leave()
             finally:
-                _restore(launch, after)
+                restore(launch, after)
             return again
 
         again, kept = follow(0), []
@@ -174,8 +181,8 @@ class ScheduledRuns:
         found, count = racy_reads(launch), total(launch.compiled, launch.counts)
         if not is_short(count, found):
             return
-        after = _copies(launch)
-        _restore(launch, before)
+        after = copies(launch)
+        restore(launch, before)
         again = self._prepare(schedule, defined=0, raced=True)
         assert again.machine is not None
         again.machine.goes_on = self._reports
@@ -188,7 +195,7 @@ class ScheduledRuns:
         except KernelFault:  # what happens then is not known
             pass
         finally:
-            _restore(launch, after)
+            restore(launch, after)
             again.close()
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
@@ -257,11 +264,13 @@ def _may_doubt(launch: Launch) -> bool:
     return may_doubt(launch)
 
 
-def _copies(launch: Launch) -> Images:
+def copies(launch: Launch) -> Images:
+    """A copy of all memory of a launch."""
     return [each.data.copy() for each in launch.places]
 
 
-def _restore(launch: Launch, memory: Images) -> None:
+def restore(launch: Launch, memory: Images) -> None:
+    """Make the memory of a launch what it was."""
     for segment, data in zip(launch.places, memory, strict=True):
         if segment.writable:
             segment.data[:] = data

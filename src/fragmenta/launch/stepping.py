@@ -18,13 +18,16 @@ from fragmenta.errors import BadCall
 from fragmenta.launch.runners import PATIENCE, POLLS, ClusterRunner
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.simt.layout import GONE, TRIED, Status
+from fragmenta.simt.layout import Status
+from fragmenta.units.events import numbers
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop
 from fragmenta.units.schedule import (
     AWAY,
+    DEADLOCK,
     IMPATIENT,
     LOOK,
+    MARKS,
     RELAX,
     WORK,
     Chooser,
@@ -42,9 +45,8 @@ BUDGET = 256
 """How often a warp may jump back before another has its turn."""
 QUOTA = 4096
 """Turns before Python looks at limits and at other clusters."""
-MOST_TURNS = 1 << 22
+MOST_TURNS = 1 << 20
 """Turns of a launch that are kept."""
-_MARKS = (RELAX, IMPATIENT, AWAY, LOOK)
 _FIRST_WORK = 16
 _ENDED = {
     Status.BLOCKED: "waits",
@@ -77,14 +79,17 @@ class Recording:
         """The schedule; with it, a launch does the same again.
 
         It has the turns, unless no order of warps was asked for, or they are so many
-        that they were not kept.
+        that they were not kept, or other machines had them.  A policy has no other
+        turns the next time.
         """
         made: dict[str, Any] = {"work": self.plan.work, "warps": self.plan.warps}
-        if self.plan.stepped and self._kept <= MOST_TURNS:
-            made["turns"] = {
-                str(cluster): [self._turn(number) for number in _numbers(parts)]
-                for cluster, parts in sorted(self.turns.items())
-            }
+        turns: dict[int, list[Any]] = {
+            cluster: [self._turn(number) for number in _numbers(parts)]
+            for cluster, parts in sorted(self.turns.items())
+        }
+        turns = turns or {key: list(some) for key, some in self.plan.turns.items()}
+        if turns:
+            made["turns"] = {str(cluster): some for cluster, some in turns.items()}
         return made
 
     def _turn(self, number: int) -> Any:
@@ -109,7 +114,7 @@ def _numbers(parts: list[NDArray[np.int32]]) -> list[int]:
 def _mark(number: int) -> Any:
     if -number >= _FIRST_WORK:
         return [WORK, -number - _FIRST_WORK]
-    return _MARKS[-number - 1]
+    return MARKS[-number - 1]
 
 
 def taken(compiled: Compiled, warps: int, number: int, event: int) -> Taken:
@@ -135,8 +140,10 @@ class Order:
         cluster, contexts = runner.cluster, runner.contexts
         self.warps = len(cluster.blocks[0].warps)
         self.count = len(contexts) * self.warps
-        first = layout.ORDER_STATES >> 2
-        self.states = self._words[first : first + self.count]
+        self._left, self._ready = (
+            self.memory.view(np.uint32)[place >> 2 : (place >> 2) + len(contexts)]
+            for place in (layout.ORDER_LEFT, layout.ORDER_READY)
+        )
         self.words(
             {
                 layout.ORDER_BLOCKS: len(contexts),
@@ -165,7 +172,8 @@ class Order:
 
     def begin(self, plan: Plan, cluster: int) -> None:
         """A cluster begins."""
-        self._words[layout.ORDER_STATES >> 2 :] = 0
+        self._words[layout.ORDER_LEFT >> 2 :] = 0
+        self._left[:] = self._ready[:] = (1 << self.warps) - 1
         self.words({layout.ORDER_POLICY: plan.policy, layout.ORDER_LAST: -1})
         chosen = random.Random(f"{plan.warps} {cluster}")
         self._longs[layout.ORDER_SEED >> 3] = chosen.getrandbits(63)
@@ -196,10 +204,23 @@ class Order:
         """Take turns until something else has to happen."""
         code = launch.compiled.code
         if not self.word(layout.ORDER_ASKS):
-            self.states[self.states == TRIED] = 0
+            self._ready[:] = self._left
         self.words({layout.ORDER_MOVED: 0, layout.ORDER_TRACED: 0})
         code.steps(address_of(self.memory), code.kernel, BUDGET, QUOTA)
         return Status(self.word(layout.ORDER_STATUS))
+
+    def gone(self, rank: int) -> bool:
+        """Whether all warps of a block have ended."""
+        return not self._left[rank]
+
+    def standing(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The warps that can go on, and those that cannot, as (rank, warp)."""
+        pairs = zip(self._left.tolist(), self._ready.tolist(), strict=True)
+        masks = [(left & ready, left & ~ready) for left, ready in pairs]
+        return tuple(
+            tuple((rank, w) for rank, of in enumerate(some) for w in numbers(of))
+            for some in zip(*masks, strict=True)
+        )
 
     @property
     def trace(self) -> NDArray[np.int32]:
@@ -296,11 +317,7 @@ class StepRunner(ClusterRunner):
 
     def standing(self) -> Standing:
         """How the cluster stands, for who decides."""
-        states, warps = self.order.states.tolist(), self.order.warps
-        can, cannot = (
-            tuple(divmod(i, warps) for i, each in enumerate(states) if each == state)
-            for state in (0, TRIED)
-        )
+        can, cannot = self.order.standing()
         return Standing(self.index, can, cannot, self._in_flight(), self._last)
 
     def _in_flight(self) -> tuple[int, ...]:
@@ -322,6 +339,8 @@ class StepRunner(ClusterRunner):
             self.cluster.impatient = False
             ended = self._ended()
             if all(each.status == Status.ENDED for each in self.contexts):
+                if self.order.left:
+                    raise self._mismatch()
                 self.status = Status.ENDED
                 return
             self.status = Status.SPENT
@@ -354,9 +373,7 @@ class StepRunner(ClusterRunner):
         """Whether blocks ended just now."""
         found = False
         for rank, context in enumerate(self.contexts):
-            first = rank * self.order.warps
-            states = self.order.states[first : first + self.order.warps]
-            if context.status != Status.ENDED and (states == GONE).all():
+            if context.status != Status.ENDED and self.order.gone(rank):
                 context.status = Status.ENDED
                 self.cluster.ended(context)
                 found = True
@@ -375,13 +392,8 @@ class StepRunner(ClusterRunner):
         if self.cluster.unfinished:
             return self._do(RELAX)
         self._fruitless += 1
-        if self._fruitless > (POLLS if spent else PATIENCE):
-            self.failed = next(
-                each for each in self.contexts if each.status != Status.ENDED
-            )
-            self.status = Status.BLOCKED
-            return False
-        return self._do(IMPATIENT)
+        over = self._fruitless > (POLLS if spent else PATIENCE)
+        return self._do(DEADLOCK if over else IMPATIENT)
 
     def _do(self, mark: str | tuple[str, int] | None) -> bool:
         """Do what is not a turn of a warp; whether to go on here."""
@@ -392,7 +404,7 @@ class StepRunner(ClusterRunner):
         if isinstance(mark, tuple):
             number = -_FIRST_WORK - mark[1]
         else:
-            number = -1 - _MARKS.index(mark)
+            number = -1 - MARKS.index(mark)
         self.recording.add(self.index, np.array([[number, 0]], np.int32))
         try:
             if mark == RELAX:
@@ -405,7 +417,12 @@ class StepRunner(ClusterRunner):
         self.cluster.impatient = mark == IMPATIENT
         if mark in (LOOK, IMPATIENT):
             self._look()
-        return mark != AWAY
+        if mark == DEADLOCK:
+            self.failed = next(
+                each for each in self.contexts if each.status != Status.ENDED
+            )
+            self.status = Status.BLOCKED
+        return mark not in (AWAY, DEADLOCK)
 
     def _finish(self, number: int) -> None:
         """Do one piece of work."""

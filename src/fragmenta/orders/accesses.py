@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fragmenta.orders.program import Proxy, Scope, Span
+from fragmenta.orders.program import Proxy, Span
+from fragmenta.ptx.ordering import Scope
 
 PAGE = 1024
 """Spans are found by the pages that they touch."""

@@ -149,7 +149,9 @@ class Ahead:
         self.clusters: dict[int, list[tuple[int, int]]] = {}
         self.words: dict[int, WordAhead] = {}
         self.groups: dict[int, set[int]] = {}
-        """Who issues to, commits or waits for the groups of a shared name."""
+        """Who issues to or commits the groups of a shared name."""
+        self.joiners: dict[int, set[int]] = {}
+        """Who waits for them."""
         self.done: dict[int, int] = {}
         """Units that come to their end, and their roots."""
         self.read: dict[int, int] = {}
@@ -224,14 +226,14 @@ class Ahead:
         elif isinstance(event, ReadDone):
             self.read[front.number] = front.root
         elif isinstance(event, Commit):
-            self._shared(front, event.group, node.key)
+            self._shared(front, event.group, node.key, self.groups)
             mine = (front.root, node.key)
             units = tuple(self._open.pop(mine, ()))
             self._commits.setdefault(mine, []).append(units)
         elif isinstance(event, GroupWait):
             if not self._groups_over(front, event):
                 return False
-            self._shared(front, event.group, node.key)
+            self._shared(front, event.group, node.key, self.joiners)
         elif isinstance(event, UnitWait):
             return self._over(self._named(event.units))
         elif isinstance(event, ClusterArrive):
@@ -299,7 +301,7 @@ class Ahead:
         unit = event.unit
         if unit.group is not None:
             key = self.machine.tree.number(("group", unit.group))
-            self._shared(front, unit.group, key)
+            self._shared(front, unit.group, key, self.groups)
             self._open.setdefault((front.root, key), []).append(made)
         if made in self._issued:
             return
@@ -307,9 +309,15 @@ class Ahead:
         first = self.machine.tree.first[made - self.machine.agents]
         self.fronts.append(Front(front.root, made, first, bool(unit.after)))
 
-    def _shared(self, front: Front, group: Hashable, key: int) -> None:
+    def _shared(
+        self, front: Front, group: Hashable, key: int, users: dict[int, set[int]]
+    ) -> None:
         if not self.machine.tree.private(group):
-            self.groups.setdefault(key, set()).add(front.root)
+            users.setdefault(key, set()).add(front.root)
+
+    def group_users(self, key: int) -> set[int]:
+        """Who uses the groups of a shared name in any way."""
+        return self.groups.get(key, set()) | self.joiners.get(key, set())
 
     def _groups_over(self, front: Front, event: GroupWait) -> bool:
         """Whether the groups may be complete that a front waits for at least."""
@@ -635,10 +643,10 @@ def rivals(ahead: Ahead, number: int) -> set[int]:
         found = _finishing(ahead, units, state.read if event.read else ())
         return found | ahead.groups.get(node.key, set())
     if isinstance(event, Commit):
-        return ahead.groups.get(node.key, set())
+        return ahead.group_users(node.key)
     if isinstance(event, Issue):
         key = machine.tree.objects.get(("group", event.unit.group), -1)
-        return ahead.groups.get(key, set())
+        return ahead.group_users(key)
     if isinstance(event, UnitWait):
         return _finishing(ahead, machine.issued(state, event.units), ())
     if isinstance(event, Load | Store | Atomic | Await):

@@ -79,8 +79,9 @@ def explore(
     if limit is not None and limit < 1:
         raise BadCall(f"limit is {limit}; it is a number of states, at least 1")
     tree = Tree(program, grows=extend is not None)
+    deadline = None if seconds is None else clock.now() + seconds
     while True:
-        search = Search(tree, extend, limit, seconds, progress)
+        search = Search(tree, extend, limit, deadline, progress)
         try:
             search.run()
         except Again:
@@ -101,14 +102,14 @@ class Search:
         tree: Tree,
         extend: Extend | None,
         limit: int | None,
-        seconds: float | None,
+        deadline: float | None,
         progress: Progress,
     ) -> None:
         self.tree = tree
         self.extend = extend
         self.limit = limit
         self.progress = progress
-        self.deadline = None if seconds is None else clock.now() + seconds
+        self.deadline = deadline
         self.machine = Machine(tree, self._unknown)
         self.machine.found = self._found
         self.visited: dict[Hashable, int] = {}

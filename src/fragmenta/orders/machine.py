@@ -41,7 +41,6 @@ from fragmenta.orders.program import (
     Proxy,
     ProxyFence,
     ReadDone,
-    Scope,
     Store,
     Sync,
     UnitWait,
@@ -62,6 +61,7 @@ from fragmenta.orders.state import (
 )
 from fragmenta.orders.tree import Node, Tree
 from fragmenta.orders.verdict import Kind
+from fragmenta.ptx.ordering import Scope
 
 MOST = (1 << 20) - 1
 """The largest count of arrivals and of bytes of an mbarrier."""

@@ -32,13 +32,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from fragmenta.ptx import ordering
+from fragmenta.ptx.ordering import Scope
 
 # ── what is synchronised on ─────────────────────────────────────────────────
-
-
-Scope = ordering.Scope
-"""The threads that a strong operation is meant for."""
 
 
 class Order(Enum):

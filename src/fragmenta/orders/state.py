@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from fragmenta.orders.accesses import Home
-from fragmenta.orders.program import Scope
 from fragmenta.orders.tree import Node
+from fragmenta.ptx.ordering import Scope
 
 Clock: TypeAlias = tuple[int, int]
 """What is known through the generic and through the async proxy."""

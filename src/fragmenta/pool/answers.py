@@ -7,6 +7,7 @@ executed: an error is one of :mod:`fragmenta.errors`, made of numbers and texts.
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fragmenta import errors
@@ -37,6 +38,7 @@ def result_json(result: records.Result) -> Json:
         "target": result.target,
         "written_for": result.written_for,
         "watched": result.watched,
+        "schedule": result.schedule,
         "complete": result.complete,
         "hazards": [problem_json(each) for each in result.hazards],
         "problems": [problem_json(each) for each in result.problems],
@@ -55,6 +57,7 @@ def result_of(given: Json) -> Result:
         bool(given["watched"]),
         complete=bool(given["complete"]),
     )
+    made.__dict__["schedule"] = given["schedule"]
     for name in ("hazards", "problems"):
         made.__dict__[name] = [problem_of(each) for each in given[name]]
     return made
@@ -98,6 +101,7 @@ def error_json(error: BaseException) -> Json:
         "block": error.block,
         "thread": error.thread,
         "output": error.output,
+        "schedule": error.schedule,
         "notes": list(getattr(error, "__notes__", [])),
         "problems": [problem_json(each) for each in problems_of(error)],
         "result": result_json(result) if isinstance(result, records.Result) else None,
@@ -129,6 +133,7 @@ def error_of(given: Json) -> Error:
     made.line, made.source, made.block, made.thread = where
     made.place = _source(given["place"])
     made.output = str(given["output"])
+    made.order = partial(dict, given["schedule"])
     for each in given["notes"]:
         made.add_note(str(each))
     return made

@@ -176,7 +176,7 @@ def _checked(index: int, value: object) -> object:
 
 
 def plain(value: object) -> object:
-    """A value that every process can read: numbers, texts, and lists of them.
+    """A value that every process can read: numbers, texts, lists and dictionaries.
 
     >>> plain((1, [np.int32(2), "three"]))
     (1, [np.int32(2), 'three'])
@@ -187,6 +187,8 @@ def plain(value: object) -> object:
     if type(value) in (list, tuple):
         assert isinstance(value, list | tuple)
         return type(value)(plain(each) for each in value)
+    if type(value) is dict:
+        return {plain(key): plain(each) for key, each in value.items()}
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return value
     if value is None or type(value) in (bool, complex, Fraction, Decimal):

@@ -28,7 +28,7 @@ from fragmenta.pool.manager import AnyJob, Manager
 from fragmenta.pool.orders import PROGRAM, Terms
 from fragmenta.pool.packing import pack, plain
 from fragmenta.pool.questions import Check, Launch, Text
-from fragmenta.units.schedule import EAGER
+from fragmenta.units.schedule import EAGER, Given
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
@@ -134,7 +134,7 @@ class Pool:
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
-        schedule: str | int | Sequence[str | int] = EAGER,
+        schedule: Given | Sequence[Given] = EAGER,
         watch: bool | str | Watch = True,
         limits: Limits | None = None,
         timeline: bool = False,

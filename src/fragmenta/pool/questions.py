@@ -8,6 +8,7 @@ from typing import NamedTuple, TypedDict
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.pool.packing import Packed
+from fragmenta.units.schedule import Given
 
 
 class LaunchOptions(TypedDict, total=False):
@@ -18,7 +19,7 @@ class LaunchOptions(TypedDict, total=False):
     shared: int
     target: str | None
     contract: bool
-    schedule: str | int | Sequence[str | int]
+    schedule: Given | Sequence[Given]
     watch: bool | str | Watch
 
 

@@ -321,6 +321,15 @@ DEADLOCK = Rule(
     stops=True,
     consequence=True,
 )
+BARRIER_COLLISION = Rule(
+    "barrier-collision",
+    ERROR,
+    "Two groups of warps use one barrier at the same time.",
+    launch=True,
+    other="the other arrival",
+    repair="Give each group of warps a barrier of its own, or let the groups meet in "
+    "between.",
+)
 DIVERGENT_ALIGNED = Rule(
     "divergent-aligned",
     ERROR,

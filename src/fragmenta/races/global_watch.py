@@ -443,6 +443,19 @@ class GlobalWatch:
             Flags(int(entry["flags"])),
         )
 
+    def written(self, address: int, size: int) -> Who | None:
+        """The last write of this launch to some bytes, whole words; None: no write."""
+        shadow = self._shadows.get(address >> layout.SLOT_BITS)
+        if shadow is None:
+            return None
+        first = (address & (1 << layout.SLOT_BITS) - 1) // WORD
+        for record in shadow.writes[first : first + size // WORD].tolist():
+            lane = record >> MASK_BITS & 31
+            found = self.who(record >> ID_SHIFT, lane) if record else None
+            if found is not None:
+                return found
+        return None
+
     def add(self, problem: Noted) -> None:
         """Keep a problem of a copy."""
         with self._lock:

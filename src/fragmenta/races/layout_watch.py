@@ -45,6 +45,7 @@ from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 from fragmenta.units.tcgen05 import Product, Queued
 from fragmenta.units.tma_copies import TensorLoad
+from fragmenta.units.wgmma_forms import signed
 from fragmenta.units.work import Copy, Range, ranks
 
 if TYPE_CHECKING:
@@ -63,13 +64,18 @@ _START = 0x3FFF
 
 
 @once
-def noting() -> Callable[..., None]:
-    """The function that notes a box, loaded once."""
+def functions() -> tuple[Callable[..., None], Callable[..., None]]:
+    """What notes a box, and what looks at an operand; loaded once."""
     # Tracing takes a while to import.
     from fragmenta.races.shadow import boxes
 
+    loaded = Loaded([boxes.WRITTEN, boxes.LOOK])
     kinds = (_POINTER, _WORD, _WORD, _LONG, *4 * (_WORD,), _POINTER)
-    return Loaded([boxes.WRITTEN]).function(boxes.WRITTEN, *kinds)
+    looking = (_POINTER, _LONG, _LONG, _WORD, _WORD)
+    return (
+        loaded.function(boxes.WRITTEN, *kinds),
+        loaded.function(boxes.LOOK, *looking),
+    )
 
 
 class Noted(NamedTuple):
@@ -135,7 +141,7 @@ class LayoutWatch:
         sites = len(observer.machine.launch.compiled.places)
         self._looked = np.zeros(max(sites, 1), np.uint8)
         self._functions = _ASK(self._asked), _ASK_ROWS(self._rows)
-        self._written = noting()
+        self._written, self._look = functions()
         ask, rows = (callback_address(each) for each in self._functions)
         for rank in range(len(blocks)):
             state, head = self._states[rank], order.head(rank, np.int64)
@@ -266,11 +272,10 @@ class LayoutWatch:
 
     def product(self, warp: Warp, kin: int, words: tuple[int, ...], site: int) -> None:
         """Python observes a product of ``wgmma``."""
-        if self._states[warp.block.rank, at.BOXES_SIGNATURE >> 3]:
-            for operand, word in zip((1, 0), reversed(words), strict=False):
-                self._asked(
-                    warp.block.rank, 2 * kin + 2 + operand, word, site, warp.number
-                )
+        head = self._observer.order.address(warp.block.rank)
+        for operand, word in zip((1, 0), reversed(words), strict=False):
+            of = 2 * kin + 2 + operand
+            self._look(head, of, signed(word), site, warp.number)
 
     def queued(self, step: Step, task: Queued) -> None:
         """A thread issues ``tcgen05.mma``."""
@@ -296,6 +301,9 @@ class LayoutWatch:
     ) -> None:
         """Judge an operand, with the boxes that it is in."""
         rank = warp.block.rank if rank is None else rank
+        line = (given.word & _START) * UNIT // at.LINE
+        if line >= self._lines.shape[1] or not self._lines[rank, line]:
+            return  # what begins in no box is not judged
         near, first = given.near, given.start * (REPEAT // at.LINE)
         begins = self._begins(rank, _lines(near) + first)
         found = _judged(near, tuple((kind, line - first) for kind, line in begins))
@@ -318,10 +326,13 @@ class LayoutWatch:
         if found.leaves is None:
             return False
         old, new = boxes[found.leaves], boxes[found.box]
-        layout = old.box.layout
-        if layout != new.box.layout or not layout.steps:
+        layout, other = old.box.layout, new.box.layout
+        if not layout.steps or not other.steps:
             return True
         last = max(n for n, count in enumerate(layout.counts) if count > 1)
+        same = layout._replace(counts=layout.counts[:last])
+        if same != other._replace(counts=other.counts[:last]):
+            return False
         wanted = list(old.coordinates)
         wanted[last] += layout.counts[last] * layout.steps[last]
         return tuple(wanted) == new.coordinates

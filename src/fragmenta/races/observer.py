@@ -15,6 +15,7 @@ import numpy as np
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role, Scope, fence_role
+from fragmenta.races.barrier_watch import report_collision
 from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.copied_values import CopiedValues
 from fragmenta.races.exits import leaks, visitors
@@ -81,8 +82,8 @@ def functions(part: str) -> dict[int, int]:
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
-        "maps": (changed_maps.ROUTINES, ()),
         "tensors": (tensor_memory.ROUTINES, tensor_memory.LINKED),
+        "maps": (changed_maps.ROUTINES, ()),
     }[part]
     loaded = Loaded([*routines.values(), *linked])
     return {slot: loaded.address(each) for slot, each in routines.items()}
@@ -675,6 +676,8 @@ class Observer(TensorObserver):
             self.registers_watch.fence(step)
         elif words[0] == "tcgen05":
             self.tensor_fence(step)
+        elif words[0] == "collides":
+            report_collision(step, self.order.head(rank, np.int32))
         elif "mbarrier_init" in words:
             own = self.order.agent("warp", rank, warp.number)
             made = [e for e in warp.block.mbarriers.values() if e.birth[0] == own]

@@ -212,6 +212,7 @@ class Order:
         clocks = self._barriers.reshape(-1, plan.barrier_bytes).view(np.int32)
         clocks[:, layout.CLOCK_PHASE // 4] = -1
         clocks[:, layout.CLOCK_WAITING // 4] = 0
+        clocks[:, layout.CLOCK_USED // 4] = 0
         heads = self._heads.reshape(-1, layout.HEAD_BYTES).view(np.int32)
         heads[:, layout.HEAD_CLUSTER // 4] = self._cluster
         heads[:, layout.HEAD_EXITED // 4] = 0

@@ -38,6 +38,7 @@ class Clocks(Protocol):
         """What lanes of a warp know, without a new epoch."""
 
 
+_SCOPES = tuple(Scope)
 MOST_FENCES = 16
 """Fences of a warp that are remembered: others may know only of an earlier one."""
 
@@ -219,16 +220,15 @@ class Locations:
             return found
         known = thread.clocks.row(thread.agent, thread.lanes)[0]
         for agent, several in fences.items():
-            covered = dict.fromkeys(Scope, 0)
+            covered = [0] * len(_SCOPES)
             for each in reversed(several):  # a later one says at least as much
                 level = min(scope, each.scope)
                 if each.lanes & ~covered[level] == 0:
                     continue
                 own = agent == thread.agent and each.lanes & thread.lanes
                 if own or knows_lanes(known, agent, each.lanes, each.epoch):
-                    for narrower in Scope:
-                        if narrower <= level:
-                            covered[narrower] |= each.lanes
+                    for narrower in _SCOPES[: level + 1]:
+                        covered[narrower] |= each.lanes
                     before = found.get(level)
                     row = each.row if before is None else joined(before, each.row)
                     found[level] = row

@@ -3,21 +3,25 @@
 A map that a kernel changes is written through the generic proxy and read through the
 tensormap proxy.  The writer has to release it and the user to acquire it, by
 ``tensormap.cp_fenceproxy`` or ``fence.proxy.tensormap``; and a map must not be changed
-while a copy may still read it.
+while a copy may still read it.  A map that ordinary stores or copies write is read like
+other global memory: the shadow of global memory knows who wrote it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
+from fragmenta.races.global_watch import Who
 from fragmenta.races.order import Clock, knows, knows_all
 from fragmenta.races.shadow import layout
+from fragmenta.races.shadow.global_records import Flags
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.simt.layout import SHARED_SLOT, SLOT_BITS
+from fragmenta.simt.layout import FIRST_ARGUMENT, SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import Event, first
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
@@ -125,6 +129,7 @@ class Maps:
     def begin(self) -> None:
         """A new cluster begins."""
         self._count = 0
+        self._record.words[layout.MAPS_ACQUIRED >> 2] = 0
 
     def _find(self, address: int) -> _Map | None:
         """The map at an address, if it was changed."""
@@ -168,6 +173,7 @@ class Maps:
         """``fence.proxy.tensormap``: an acquire counts; a release changes nothing."""
         if "acquire" not in event.words:
             return
+        self._record.words[layout.MAPS_ACQUIRED >> 2] = 1
         address = event.operands[0].value(warp, first(lanes))
         found = self._find(address)
         if found is not None:
@@ -178,20 +184,42 @@ class Maps:
         warp, event, lanes = step
         found = self._find(int(where.starts[0]))
         if found is None:
+            self._read(step, copy, where, clock)
             return
         own = self.observer.order.agent("warp", warp.block.rank, warp.number)
         ordered = knows(clock[0], found.agent, found.lane, found.epoch)
         if not (ordered or (own == found.agent and lanes >> found.lane & 1)):
-            self._report(step, found, "nothing orders the two")
+            self._report(step, found.site, "nothing orders the two")
         elif not found.acquired:
             why = "no fence.proxy.tensormap::generic.acquire is in between"
-            self._report(step, found, why)
+            self._report(step, found.site, why)
         agent, epoch = self._reader(copy, warp)
         if found.full:
             self._give_room(len(self._entries), 2 * found.count)
             found = self._find(found.place)
             assert found is not None
         found.use(agent, epoch, event.site)
+
+    def _read(self, step: Step, copy: Copy, where: Range, clock: Clock) -> None:
+        """A copy reads a map that no instruction for maps has changed.
+
+        The map may be in memory that threads store to, or other copies.
+        """
+        address, memory = int(where.starts[0]), self.observer.launch_watch.memory
+        if address >> SLOT_BITS < FIRST_ARGUMENT:  # parameters do not change
+            return
+        warp, event, _ = step
+        agent, epoch = self._reader(copy, warp)
+        group, lane = self.observer.cluster.number, copy.thread.lane
+        who = Who(event.site, group, agent, lane, epoch, Flags(0))
+        known = partial(knows, clock[0])
+        writer = memory.written(address, where.size)
+        memory.touch_rows(who, where.starts, where.size, known)
+        if writer is None or self._record.words[layout.MAPS_ACQUIRED >> 2]:
+            return
+        if memory.ordered(who, writer, known):
+            why = "no fence.proxy.tensormap::generic.acquire is in between"
+            self._report(step, writer.site, why)
 
     def _reader(self, copy: Copy, warp: Warp) -> tuple[int, int]:
         """The agent and the epoch of the read of a map."""
@@ -202,11 +230,11 @@ class Maps:
         queue = warp.block.bulk_queue(warp.number, copy.thread.lane)
         return order.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
-    def _report(self, step: Step, found: _Map, why: str) -> None:
+    def _report(self, step: Step, site: int, why: str) -> None:
         step.warp.report(
             rules.MISSING_PROXY_FENCE,
             step.event,
             step.lanes,
             f"a copy uses a tensor map that the kernel has changed, and {why}",
-            other=found.site,
+            other=site,
         )

@@ -66,10 +66,10 @@ def warpgroup_product(
     if work.given[-1]:  # the old D is added
         found |= d.gather(_gathered(warps, twins, of.d))[0]
     made = d.spread(found[None]).astype(np.uint32)
+    there, index = _index(twins, of.d)
     for number, warp in enumerate(warps):
         part = made[LANES * number : LANES * (number + 1)]
-        for register, place in enumerate(of.d):
-            _put(warp, twins.get(place), part[:, register])
+        warp.words[index] = part[:, there].T
 
 
 def _in_shared(
@@ -80,15 +80,24 @@ def _in_shared(
     return np.asarray(bits != 0)
 
 
+def _index(
+    twins: Mapping[int, int], places: Sequence[int]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which registers have shadows, and where these are in the words of a warp."""
+    found = np.array([twins.get(place, -1) for place in places], np.int64)
+    there = found >= 0
+    return there, found[there, None] // 4 + np.arange(LANES)
+
+
 def _gathered(
     warps: Sequence[Warp], twins: Mapping[int, int], places: Sequence[int]
 ) -> NDArray[np.uint64]:
     """The shadows of registers: lanes of all warps, registers."""
     found = np.zeros((len(warps) * LANES, len(places)), np.uint64)
-    for column, place in enumerate(places):
-        if place in twins:
-            every = [_words(warp, twins[place]) for warp in warps]
-            found[:, column] = np.concatenate(every)
+    there, index = _index(twins, places)
+    for number, warp in enumerate(warps):
+        part = found[LANES * number : LANES * (number + 1)]
+        part[:, there] = warp.words[index].T
     return found
 
 

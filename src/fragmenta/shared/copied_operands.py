@@ -184,9 +184,11 @@ def mismatch(reading: Reading, boxes: Sequence[Box]) -> Mismatch | None:
         same = [origins[each] for each in range(len(boxes)) if boxes[each][0] == box[0]]
         step = _columns(found, number, origins[number], same)
         step = step or _steps(found, number, origins[number], box.layout)
+        step = step or _again(found, number, origins[number])
         if step is not None:
             return step
-    return _beside(found, boxes, origins) or _left(found, boxes)
+    elsewhere = _beside(found, boxes) or _elsewhere(reading, found, boxes)
+    return elsewhere or _left(found, boxes)
 
 
 class _Origins(NamedTuple):
@@ -266,7 +268,9 @@ def _steps(
     moved = own.byte[:, 1:] - own.byte[:, :-1]
     per = found.lines
     tiled = bool(beside.any() and (along[beside] == per).all())
-    natural = (across == per) | (across == 0) | (across * down == layout.lines)
+    whole_column, whole_row = (own.there.all(axis=n, keepdims=True) for n in (0, 1))
+    natural = (across == per) | (across == 0)
+    natural |= (across * down == layout.lines) & whole_column
     if len(whole) > 1:
         natural |= across % whole[0] == 0
     if tiled:
@@ -275,7 +279,8 @@ def _steps(
     if wrong.any():
         at = tuple(int(each) for each in np.argwhere(wrong)[0])
         return _at_step(found, (at[0] + 1, at[1]), number)
-    natural = (along == 0) | (along * right == layout.lines) | (along == per * down)
+    natural = (along == 0) | (along == per * down)
+    natural |= (along * right == layout.lines) & whole_row
     if len(whole) > 1:
         natural |= along % whole[0] == 0
     if both.any() and (across[both] == per * right).all():
@@ -289,23 +294,58 @@ def _steps(
     return None
 
 
+def _again(found: _Places, number: int, own: _Origins) -> Mismatch | None:
+    """No unit is taken twice, unless an offset is 0."""
+    steps = [
+        (own.line[1:] == own.line[:-1]) & own.there[1:] & own.there[:-1],
+        (own.line[:, 1:] == own.line[:, :-1])
+        & (own.byte[:, 1:] == own.byte[:, :-1])
+        & own.there[:, 1:]
+        & own.there[:, :-1],
+    ]
+    if any(each.any() for each in steps):
+        return None
+    places = np.flatnonzero(found.box.reshape(-1) == number)
+    taken = found.line.reshape(-1)[places] << 32 | found.byte.reshape(-1)[places]
+    _, first = np.unique(taken, return_index=True)
+    if first.size == taken.size:
+        return None
+    again = np.setdiff1d(np.arange(taken.size), first)[0]
+    across, along, index = np.unravel_index(places[again], found.box.shape)
+    return _at(found, (int(across), int(along)), int(index), number, None)
+
+
+def _elsewhere(
+    reading: Reading, found: _Places, boxes: Sequence[Box]
+) -> Mismatch | None:
+    """The operand begins where its start address is: a base offset moves it."""
+    number = int(found.box[0, 0, 0])
+    if number < 0 or not reading.descriptor.base_offset:
+        return None
+    layout, at = boxes[number]
+    line, byte = divmod(reading.descriptor.start - at, layout.pitch)
+    if (line, byte) == (int(found.line[0, 0, 0]), int(found.byte[0, 0, 0])):
+        return None
+    return _at(found, (0, 0), 0, number, (line, byte))
+
+
 def _at_step(found: _Places, atom: tuple[int, int], number: int) -> Mismatch:
     return _at(found, atom, _first_in(found, atom, number), number, None)
 
 
-def _beside(
-    found: _Places, boxes: Sequence[Box], origins: Sequence[_Origins]
-) -> Mismatch | None:
+def _beside(found: _Places, boxes: Sequence[Box]) -> Mismatch | None:
     """Boxes of a kind that are side by side begin with the same line."""
-    begun: dict[BoxLayout, int] = {}
-    for number, (box, own) in enumerate(zip(boxes, origins, strict=True)):
-        there = np.flatnonzero(own.there[0])
-        if not there.size:
+    begun: dict[BoxLayout, int] = {}  # however many lines a box has
+    seen: set[int] = set()
+    for along in range(found.shape[1]):
+        number, line = (int(each[0, along, 0]) for each in (found.box, found.line))
+        if number < 0 or number in seen:
             continue
-        atom = 0, int(there[0])
-        line = int(own.line[atom])
-        if begun.setdefault(box.layout, line) != line:
-            return _at_step(found, atom, number)
+        seen.add(number)
+        layout = boxes[number].layout
+        kind = layout._replace(counts=layout.counts[:1], steps=())
+        if begun.setdefault(kind, line) != line:
+            return _at(found, (0, along), 0, number, None)
     return None
 
 
@@ -378,16 +418,18 @@ def _nearby(
 ) -> Iterator[tuple[tuple[str, ...], Reading]]:
     """Descriptors with one other field, then with two."""
     of = reading.descriptor
-    choices: dict[str, list[int | Swizzle]] = {
-        "swizzle": _swizzles(reading, boxes),
-        "stride": _offsets(reading, boxes),
-        "leading": _offsets(reading, boxes),
-        "base_offset": [0, *range(1, 8)] if of.swizzle else [],
-        "start": _starts(reading, boxes),
-    }
+    offsets = _offsets(reading, boxes)
+    choices: list[tuple[str, Sequence[int | Swizzle]]] = [
+        ("swizzle", _swizzles(reading, boxes)),
+        ("stride", offsets[:1]),
+        ("leading", offsets),
+        ("base_offset", range(8) if of.swizzle else ()),
+        ("start", _starts(reading, boxes)),
+        ("stride", offsets[1:]),  # few kernels step over lines
+    ]
     single = [
         ((name,), {name: value})
-        for name, values in choices.items()
+        for name, values in choices
         for value in values
         if value != getattr(of, name)
     ]

@@ -70,7 +70,7 @@ class Pattern(NamedTuple):
         >>> [str(pattern(swizzle).xor) for swizzle in (64, 128, "128/32")]
         ['Swizzle<2,4,3>', 'Swizzle<3,4,3>', 'Swizzle<2,5,2>']
         """
-        return XorSwizzle.of_layout(self.layout)
+        return _xor(self.swizzle)
 
     @property
     def changed(self) -> int:
@@ -365,6 +365,12 @@ def moved(address: Any, swizzle: AnySwizzle, base_offset: int = 0) -> Any:
     of = xor_swizzle(swizzle)
     place = address - (base_offset << of.source) if base_offset else address
     return address ^ _terms(of).flips({"A": place})
+
+
+@lru_cache
+def _xor(swizzle: Swizzle) -> XorSwizzle:
+    """A swizzle in CuTe's words, found out once."""
+    return XorSwizzle.of_layout(pattern(swizzle).layout)
 
 
 def exchanged(address: Any, changed: Any, base_offset: Any = 0) -> Any:

@@ -53,6 +53,8 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     votes = _word(writer, operands.pop()) if mode == "red" else "0"
     number = writer.pointer(operands[0], "b32")
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
+    if len(operands) > 1:
+        writer.probes.named_barrier(writer, number, writer.pointer(count, "b32"))
     writer.probes.barrier_arrives(writer, number, mode)
     passed = writer.call(
         BARRIER[mode],

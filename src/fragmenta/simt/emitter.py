@@ -697,17 +697,25 @@ class Writer:
         """
         after = self.block.number + 1
         if lanes:
-            some, on = self.new_label(), self.new_label()
-            took = self.value(f"icmp ne i32 {lanes}, 0")
-            self.line(f"br i1 {took}, label %{some}, label %{on}")
-            self.label(on)
-            self.goto(after)
-            self.label(some)
+            self._unless(f"icmp eq i32 {lanes}, 0", after)
+        if kind & layout.MEETS:
+            resumed = self.load("i32", "%warp", layout.RESUMED)
+            self._unless(f"icmp ne i32 {resumed}, 0", after)
         goal = f"i32 {after}"
         self.call(warps.DIVERGE, "ptr %warp", "i32 -1", goal, goal)
         here = f"i32 {self.block.number}"
         self.call(warps.YIELD, "ptr %warp", here, f"i32 {kind}")
         self.line("br label %stop")
+
+    def _unless(self, condition: str, number: int) -> None:
+        """Write what follows; if a condition holds, go on with a code block."""
+        on, otherwise = self.new_label(), self.new_label()
+        holds = self.value(condition)
+        self.line(f"br i1 {holds}, label %{on}, label %{otherwise}")
+        self.label(on)
+        self.store("i32", 0, "%warp", layout.RESUMED)
+        self.goto(number)
+        self.label(otherwise)
 
     def _spend(self, number: int) -> None:
         """Stop if the turn of the warp is over."""

@@ -78,6 +78,7 @@ STUCK = 1044  #: i32: lanes that waited since the host last looked
 ASKED = 1048  #: i32: lanes that tested an mbarrier since then, without success
 CUT_AT = 1052  #: i32: the code block whose event ended the last turn
 CUT_KIND = 1056  #: i32: what that event was: ACTS, POLLS, ISSUES, WAITS
+RESUMED = 1060  #: i32: whether the turn began with lanes that waited
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -275,19 +276,20 @@ ORDER_TRACED = 68  #: i32: turns in the trace
 ORDER_TRACE = 72  #: pointer to (i32 warp, i32 event) for each turn; see ``turns``
 ORDER_ROOM = 80  #: i32: turns that the trace has room for
 ORDER_PEERS = 128  #: 16 pointers to the blocks
+ORDER_LEFT = 256  #: i32 for each block: the warps that have not ended
+ORDER_READY = 320  #: i32 for each block: those that can go on, or were not asked yet
+ORDER_PRODUCERS = 384  #: i32 for each block: those that have issued copies
+ORDER_CONSUMERS = 448  #: i32 for each block: those that have waited for copies
 MOST_WARPS = 512
 """The warps of a cluster: 16 blocks of 32."""
-ORDER_STATES = 256  #: i32 for each warp: READY, TRIED or GONE
-ORDER_ROLES = ORDER_STATES + 4 * MOST_WARPS  #: i32 for each: what its events were
-ORDER_DID = ORDER_ROLES + 4 * MOST_WARPS  #: i32 for each: the same, since it was spent
+ORDER_DID = 512  #: i32 for each warp: what its events were since it was spent
 ORDER_SPENDS = ORDER_DID + 4 * MOST_WARPS  #: i32 for each: turns without an event
 ORDER_BYTES = ORDER_SPENDS + 4 * MOST_WARPS
 
-TRIED, GONE = 1, 2
-"""A warp that could not go on since something happened; one that has ended."""
-ACTS, POLLS, ISSUES, WAITS, FENCES = 1, 2, 4, 8, 16
+ACTS, POLLS, ISSUES, WAITS, FENCES, MEETS = 1, 2, 4, 8, 16, 32
 """Events: others may wait for it; it may be repeated in a loop; it issues a copy; it
-waits for copies; it only orders."""
+waits for copies; it only orders; lanes arrive and wait.  Of a lane that had to wait at
+a barrier, the arrival was the event: to go on from there is none."""
 
 
 class Policy(IntEnum):

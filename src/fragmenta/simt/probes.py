@@ -70,6 +70,9 @@ class Probes:
         ``values`` is where the rows are that are stored, side by side.
         """
 
+    def named_barrier(self, writer: Writer, number: str, count: str) -> None:
+        """Before lanes arrive at a barrier that waits for a number of threads."""
+
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Before lanes arrive at a barrier of the block."""
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from fragmenta.ptx import effects, ordering
 from fragmenta.ptx.module import Instruction
-from fragmenta.simt.layout import ACTS, FENCES, ISSUES, POLLS, WAITS
+from fragmenta.simt.layout import ACTS, FENCES, ISSUES, MEETS, POLLS, WAITS
 
 _OTHERS = {
     "fence": FENCES,
@@ -32,11 +32,13 @@ def synchronises(instruction: Instruction) -> int:
     >>> from fragmenta.ptx.reading import parse
     >>> text = ".version 8.0 .target sm_80 .entry f() { bar.sync 0; bar.warp.sync -1; }"
     >>> list(map(synchronises, parse(text, "").functions["f"].instructions))
-    [1, 0]
+    [33, 0]
     """
     words, opcode = instruction.qualifiers, instruction.opcode
     if opcode in ("bar", "barrier"):
-        return 0 if "warp" in words else ACTS
+        if "warp" in words:
+            return 0
+        return ACTS if "arrive" in words else ACTS | MEETS
     if opcode == "mbarrier":
         if "test_wait" in words or "try_wait" in words:
             return POLLS | WAITS
@@ -50,7 +52,7 @@ def synchronises(instruction: Instruction) -> int:
     role = ordering.role(instruction)
     if role is None:
         return 0
-    return POLLS if role.acquires else ACTS
+    return POLLS if role.reads else ACTS
 
 
 @lru_cache(maxsize=1024)

@@ -21,17 +21,26 @@ from fragmenta.jit.trace import (
     Value,
     Variable,
     convert,
+    intrinsic,
+    leading_zeros,
     select,
     shift_unsigned,
 )
 from fragmenta.simt import layout
-from fragmenta.simt.layout import GONE, TRIED, Policy, Status
+from fragmenta.simt.layout import Policy, Status
 from fragmenta.simt.library import POINTER, field, pointer_at
-from fragmenta.simt.warps import P, repeat, routine
+from fragmenta.simt.warps import P, first_lane, repeat, routine
 
 PATIENCE = 64
 """How often a warp that jumps back without an event is taken to go on."""
-_HASH = 0x9E3779B97F4A7C15 - (1 << 64)
+_FACTOR = 6364136223846793005
+"""Of a linear congruential generator, whose high bits are used."""
+
+
+def ones(word: Value) -> Value:
+    """How many bits are set."""
+    b = word.builder
+    return Value(b, intrinsic(b, "llvm.ctpop.i32", I32, [word.raw]))
 
 
 class _Order:
@@ -40,8 +49,16 @@ class _Order:
     def __init__(self, code: Code, record: Raw) -> None:
         self.code, self.record = code, record
         self.warps = self.word(layout.ORDER_WARPS)[0]
-        self.count = self.word(layout.ORDER_BLOCKS)[0] * self.warps
-        self.states = self.word(layout.ORDER_STATES)
+        self.blocks = self.word(layout.ORDER_BLOCKS)[0]
+        self.left, self.ready, self.producers, self.consumers = (
+            self.word(each)
+            for each in (
+                layout.ORDER_LEFT,
+                layout.ORDER_READY,
+                layout.ORDER_PRODUCERS,
+                layout.ORDER_CONSUMERS,
+            )
+        )
         self.status = self.word(layout.ORDER_STATUS)
 
     def word(self, offset: int) -> Memory:
@@ -60,20 +77,16 @@ class _Order:
         at = b.gep(self.record, [place.raw])
         return b.load(b.bitcast(at, POINTER.as_pointer()))
 
-    def wake(self, first: Value, count: Value) -> None:
-        """Let some warps that were tried be tried again."""
-        with self.code.loop(convert(count, I64)) as number:
-            at = convert(first, I64) + number
-            tried = self.states[at] == TRIED
-            self.states[at] = select(tried, first.lift(0), self.states[at])
+    def wake(self) -> None:
+        """Let all warps be asked again."""
+        with self.code.loop(convert(self.blocks, I64)) as rank:
+            self.ready[rank] = self.left[rank]
 
 
 def _steps(code: Code, record: Raw, kernel: Raw, budget: Value, quota: Value) -> None:
     """Give warps turns until all ended, none can go on, or Python has to look."""
     order = _Order(code, record)
     left = code.variable(quota)
-    order.wake(quota.lift(0), order.count)
-    order.word(layout.ORDER_MOVED)[0] = quota.lift(0)
     with repeat(code) as again:
         order.status[0] = quota.lift(Status.READY)
         chosen = _next(order)
@@ -100,54 +113,92 @@ def _next(order: _Order) -> Variable:
         listed = pointer_at(code, order.record, layout.ORDER_GIVEN)
         chosen.value = field(code, listed, 0, I32)[convert(number, I64)]
         following[0] = number + 1
-        gone = order.states[convert(chosen.value, I64)] == GONE
-        with code.when(gone):  # Python says what is wrong
-            order.status[0] = number.lift(Status.BLOCKED)
+        rank = chosen.value // order.warps
+        own = number.lift(1) << (chosen.value - rank * order.warps)
+        with code.when((order.left[convert(rank, I64)] & own) == 0):
+            order.status[0] = number.lift(Status.BLOCKED)  # Python says what is wrong
             following[0] = number
             chosen.value = number.lift(-1)
     asks = ~given & (order.word(layout.ORDER_ASKS)[0] != 0)
     with code.when(asks):
         order.status[0] = number.lift(Status.SPENT)
     with code.when(~given & ~asks):
-        chosen.value = _best(order)
+        _choose(order, chosen)
         with code.when(chosen.value < 0):
             moved = order.word(layout.ORDER_MOVED)
             stuck = moved[0] == 0
             order.status[0] = select(stuck, number.lift(Status.BLOCKED), Status.READY)
             moved[0] = number.lift(0)
-            order.wake(number.lift(0), order.count)
+            order.wake()
     return chosen
 
 
-def _best(order: _Order) -> Value:
-    """The warp that the policy prefers of those that can go on; -1 if none can."""
+def _choose(order: _Order, chosen: Variable) -> None:
+    """The warp that the policy prefers of those that can go on."""
+    code, policy = order.code, order.word(layout.ORDER_POLICY)[0]
+    last = order.blocks - 1
+    with code.when(policy == Policy.RANDOM):
+        _any(order, chosen)
+    lowest = policy == Policy.YOUNGEST_WAITS
+    with code.when(lowest), code.loop(convert(order.blocks, I64)) as rank:
+        mask = order.ready[rank]
+        with code.when((mask != 0) & (chosen.value < 0)):
+            chosen.value = convert(rank, I32) * order.warps + first_lane(mask)
+    highest = policy == Policy.OLDEST_WAITS
+    with code.when(highest), code.loop(convert(order.blocks, I64)) as step:
+        rank = last - convert(step, I32)
+        mask = order.ready[convert(rank, I64)]
+        with code.when((mask != 0) & (chosen.value < 0)):
+            chosen.value = rank * order.warps + (31 - leading_zeros(mask))
+    with code.when(~lowest & ~highest & (policy != Policy.RANDOM)):
+        for kept in (True, False):
+            with code.when(chosen.value < 0):
+                _after_last(order, chosen, policy if kept else None)
+
+
+def _after_last(order: _Order, chosen: Variable, policy: Value | None) -> None:
+    """The first after the last one, in a circle, without those that a policy keeps."""
     code = order.code
-    policy = order.word(layout.ORDER_POLICY)[0]
     last = order.word(layout.ORDER_LAST)[0]
-    count = order.count
+    rank = code.variable(last // order.warps)
+    above = last.lift(-2) << (last - rank.value * order.warps)
+    with code.loop(convert(order.blocks, I64) + 1) as step:
+        at = convert(rank.value, I64)
+        mask = order.ready[at]
+        if policy is not None:
+            issued = order.producers[at]
+            waited = order.consumers[at] & ~issued
+            kept = select(policy == Policy.PRODUCER_WAITS, issued, mask.lift(0))
+            kept = select(policy == Policy.CONSUMER_WAITS, waited, kept)
+            mask = mask & ~kept
+        end = convert(step, I32) == order.blocks
+        mask = mask & select(step == 0, above, select(end, ~above, above.lift(-1)))
+        with code.when((mask != 0) & (chosen.value < 0)):
+            chosen.value = rank.value * order.warps + first_lane(mask)
+        after = rank.value + 1
+        rank.value = select(after < order.blocks, after, after.lift(0))
+
+
+def _any(order: _Order, chosen: Variable) -> None:
+    """Any of those that can go on, by chance."""
+    code = order.code
     seed = field(code, order.record, layout.ORDER_SEED, I64)
-    seed[0] = seed[0] * 6364136223846793005 + 1442695040888963407
-    roles = order.word(layout.ORDER_ROLES)
-    best, least = code.variable(count.lift(-1)), code.variable(count.lift(1 << 30))
-    with code.loop(convert(count, I64)) as place:
-        number = convert(place, I32)
-        role = roles[place]
-        issues = (role & layout.ISSUES) != 0
-        only_waits = (role & (layout.ISSUES | layout.WAITS)) == layout.WAITS
-        kept = (policy == Policy.PRODUCER_WAITS) & issues
-        kept = kept | ((policy == Policy.CONSUMER_WAITS) & only_waits)
-        behind = number - last - 1
-        key = select(behind < 0, behind + count, behind)
-        key = select(kept, key + count, key)
-        key = select(policy == Policy.OLDEST_WAITS, count - number, key)
-        key = select(policy == Policy.YOUNGEST_WAITS, number, key)
-        mixed = (seed[0] ^ (place * _HASH)) * _HASH
-        mixed = (mixed ^ shift_unsigned(mixed, 29)) * _HASH
-        random = convert(shift_unsigned(mixed, 35), I32)
-        key = select(policy == Policy.RANDOM, random, key)
-        with code.when((order.states[place] == 0) & (key < least.value)):
-            best.value, least.value = number, key
-    return best.value
+    seed[0] = seed[0] * _FACTOR + 1442695040888963407
+    count = code.variable(chosen.value.lift(0))
+    with code.loop(convert(order.blocks, I64)) as rank:
+        count.value = count.value + ones(order.ready[rank])
+    with code.when(count.value > 0):
+        number = convert(shift_unsigned(seed[0], 33), I32)
+        skip = code.variable(number % count.value)
+        with code.loop(convert(order.blocks, I64)) as rank:
+            mask = code.variable(order.ready[rank])
+            here = ones(mask.value)
+            with code.when((chosen.value < 0) & (skip.value < here)):
+                with code.loop(convert(skip.value, I64)):
+                    mask.value = mask.value & (mask.value - 1)
+                own = first_lane(mask.value)
+                chosen.value = convert(rank, I32) * order.warps + own
+            skip.value = skip.value - here
 
 
 def _turn(order: _Order, chosen: Value, kernel: Raw, budget: Value) -> None:
@@ -159,6 +210,8 @@ def _turn(order: _Order, chosen: Value, kernel: Raw, budget: Value) -> None:
     first = pointer_at(code, block, layout.BLOCK_FIRST_WARP)
     warp = b.gep(first, [(convert(chosen - rank * order.warps, I64) * size).raw])
     status = field(code, warp, layout.STATUS, I32)
+    resumed = convert(status[0] == Status.BLOCKED, I32, signed=False)
+    field(code, warp, layout.RESUMED, I32)[0] = resumed
     with code.when(status[0] != Status.YIELDED):
         field(code, warp, layout.WAITING, I32)[0] = budget.lift(0)
         field(code, warp, layout.BUDGET, I32)[0] = budget
@@ -178,14 +231,18 @@ def _turn(order: _Order, chosen: Value, kernel: Raw, budget: Value) -> None:
     )
     order.word(layout.ORDER_LAST)[0] = chosen
     _trace(order, chosen, status[0], field(code, warp, layout.CUT_AT, I32)[0])
-    on = _judge(order, convert(chosen, I64), status[0], kind[0])
+    at = convert(rank, I64)
+    own = rank.lift(1) << (chosen - rank * order.warps)
+    on = _judge(order, chosen, at, own, status[0], kind[0])
     moved = order.word(layout.ORDER_MOVED)
-    some = (progress[0] != 0) | changed | on
+    # A wait that gave up without success counts as progress of its block.
+    acted = (progress[0] != 0) & ((kind[0] & layout.POLLS) == 0)
+    some = acted | changed | on
     moved[0] = select(some, moved[0].lift(1), moved[0])
     with code.when(freed):
-        order.wake(rank * order.warps, order.warps)
+        order.ready[at] = order.left[at]
     with code.when(woken):
-        order.wake(rank.lift(0), order.count)
+        order.wake()
     ended = field(code, block, layout.BLOCK_ALIVE, I32)[0] == 0
     ended = ended & (status[0] == Status.ENDED)
     with code.when(ended):
@@ -205,30 +262,36 @@ def _trace(order: _Order, chosen: Value, status: Value, event: Value) -> None:
     traced[0] = traced[0] + 1
 
 
-def _judge(order: _Order, at: Value, status: Value, kind: Value) -> Value:
+def _judge(
+    order: _Order, chosen: Value, rank: Value, own: Value, status: Value, kind: Value
+) -> Value:
     """Note what a warp did and whether it can go on; whether others may wait for it.
 
     A warp whose turn is spent may be polling memory.  It is if it did nothing else that
     others may wait for; if it had no event at all, it may also be computing.
     """
-    roles, did, spends = (
-        order.word(each)
-        for each in (layout.ORDER_ROLES, layout.ORDER_DID, layout.ORDER_SPENDS)
-    )
-    roles[at] = roles[at] | kind
+    did, spends = (order.word(e) for e in (layout.ORDER_DID, layout.ORDER_SPENDS))
+    at = convert(chosen, I64)
+    for masks, bit in (
+        (order.producers, layout.ISSUES),
+        (order.consumers, layout.WAITS),
+    ):
+        masks[rank] = masks[rank] | select((kind & bit) != 0, own, own.lift(0))
     did[at] = did[at] | kind
     spent = status == Status.SPENT
     acted = (did[at] & layout.ACTS) != 0
     times = select(did[at] != 0, status.lift(0), spends[at] + 1)
-    spends[at] = select(spent, times, spends[at])
     polls = spent & ~acted & ((did[at] != 0) | (times > PATIENCE))
-    spends[at] = select(polls, status.lift(0), spends[at])
-    did[at] = select(spent, status.lift(0), did[at])
-    tried = (status == Status.BLOCKED) | polls
-    state = select(tried, status.lift(TRIED), 0)
-    order.states[at] = select(status == Status.ENDED, status.lift(GONE), state)
+    with order.code.when(spent):
+        spends[at] = select(polls, times.lift(0), times)
+        did[at] = times.lift(0)
+    ended = status == Status.ENDED
+    order.left[rank] = order.left[rank] & ~select(ended, own, own.lift(0))
+    tried = (status == Status.BLOCKED) | polls | ended
+    ready = order.ready[rank]
+    order.ready[rank] = select(tried, ready & ~own, ready | own)
     event = (status == Status.YIELDED) & ((kind & layout.ACTS) != 0)
-    on: Value = event | (spent & ~polls) | (status == Status.ENDED)
+    on: Value = event | (spent & ~polls) | ended
     return on
 
 

@@ -181,6 +181,8 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         count = members.bit_count()
         counted = "noinc" not in event.words
         if counted:
+            step = Step(warp, event, members)
+            cluster.port.counts(step, found, -count, 0, False)
             found.pending += count
         count = possible(warp, event, members, found, count)
         found.write()

@@ -70,9 +70,9 @@ class EventTable:
             if found is not None and (there is None or there.issuperset(found.calls)):
                 _write(event, Record(record), found)
 
-    def call(self, event: Event, block: int, warp: int, lanes: int) -> int | None:
+    def call(self, number: int, block: int, warp: int, lanes: int) -> int | None:
         """Carry out an event in its fast path; None if it has none."""
-        record = Record(self.records[event.number])
+        record = Record(self.records[number])
         where = int(record.longs[layout.EVENT_HANDLER >> 3])
         if not where:
             return None

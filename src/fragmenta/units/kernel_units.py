@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WATCHED = frozenset(
     {
         "apart",
+        "collides",
         "exited",
         "location",
         "unwritten",

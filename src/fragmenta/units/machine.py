@@ -353,6 +353,8 @@ class Cluster(Record):
         """Requests for tensor memory of both blocks of a pair, by rank."""
         if alone:
             self.number = -1
+        self._table: EventTable | None = None
+        """The events in memory, if fast paths are used."""
         self._trying = False
         """Whether a fast path tries again."""
         self.port = machine.port(self)
@@ -378,6 +380,7 @@ class Cluster(Record):
         fast_paths = machine.fast and not machine.notes  # which Python writes
         if functions is not None and not self.alone and fast_paths:
             table = machine.event_table(functions.keys() if functions else None)
+            self._table = table
             self.longs[fast.CLUSTER_EVENTS >> 3] = table.address
             self._functions = _vector(functions)
             if functions:
@@ -413,12 +416,12 @@ class Cluster(Record):
         The result are the lanes that may go on; None if there is no fast path, or if
         this is its second try.
         """
-        table = self.machine.present_table
+        table, block = self._table, warp.block.context.address
         if table is None or self._trying or self.schedule.random is not None:
             return None
         self._trying = True
         try:
-            return table.call(event, warp.block.context.address, warp.address, lanes)
+            return table.call(event.number, block, warp.address, lanes)
         finally:
             self._trying = False
 
@@ -578,7 +581,6 @@ class Machine:
         self.kernel = kernel_units(launch.compiled)
         self.events = self.kernel.events
         self.maps = self.kernel.maps
-        self._table: EventTable | None = None
         self.blocks: dict[int, Block] = {}
         self.parted: dict[tuple[str, int, str, int], bool] = {}
         """Whether lanes at the second place have passed the first one by."""
@@ -604,13 +606,7 @@ class Machine:
 
     def event_table(self, observed: Collection[int] | None) -> EventTable:
         """The events in memory, as fast paths read them."""
-        self._table = self._sized.table(observed)
-        return self._table
-
-    @property
-    def present_table(self) -> EventTable | None:
-        """The events in memory, if fast paths are used."""
-        return self._table
+        return self._sized.table(observed)
 
     @property
     def tensor(self) -> bool:

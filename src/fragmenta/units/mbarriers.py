@@ -312,8 +312,11 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         threads = members.bit_count()
         count = 1 if expects or not more else more[0]
         token = found.phase << 32 | found.pending
+        step = Step(warp, event, members)
+        expected = more[0] * threads if expects else 0
+        warp.block.cluster.port.counts(step, found, count * threads, expected, drops)
         if expects:
-            _expect(warp, event, members, found, more[0] * threads)
+            _expect(warp, event, members, found, expected)
         arrivals = possible(warp, event, members, found, count * threads)
         if "noComplete" in event.words and arrivals == found.pending:
             warp.report(
@@ -328,7 +331,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
             _check_arrival_scope(warp, event, members, found)
         if drops:
             found.expected -= arrivals
-        warp.block.cluster.port.release(Step(warp, event, members), found)
+        warp.block.cluster.port.release(step, found)
         found.arrive(arrivals)
         result.put(warp, members, token)
         warp.block.cluster.changes += 1
@@ -421,7 +424,9 @@ def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
     """Expect bytes."""
     for members, (address, count) in together(warp, lanes, *event.operands):
         found = named(warp, event, address, members)
-        _expect(warp, event, members, found, count * members.bit_count())
+        expected, step = count * members.bit_count(), Step(warp, event, members)
+        warp.block.cluster.port.counts(step, found, 0, expected, False)
+        _expect(warp, event, members, found, expected)
         found.write()
         warp.block.cluster.changes += 1
     return lanes
@@ -432,7 +437,9 @@ def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
     """Count bytes as arrived, without a copy."""
     for members, (address, count) in together(warp, lanes, *event.operands):
         found = named(warp, event, address, members)
-        _expect(warp, event, members, found, -count * members.bit_count())
+        expected, step = -count * members.bit_count(), Step(warp, event, members)
+        warp.block.cluster.port.counts(step, found, 0, expected, False)
+        _expect(warp, event, members, found, expected)
         found.settle()
         warp.block.cluster.changes += 1
     return lanes

@@ -106,6 +106,14 @@ class Port:
     def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
         """Lanes arrive at a barrier, whose phase is not over yet."""
 
+    def counts(
+        self, step: Step, mbarrier: Mbarrier, arrivals: int, expected: int, drops: bool
+    ) -> None:
+        """Lanes count arrivals and expected bytes at an mbarrier, all together.
+
+        ``drops``: also for the phases that follow.  Fast paths do not call this.
+        """
+
     def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
         """Lanes begin to wait for a phase that is not over."""
 
@@ -113,7 +121,10 @@ class Port:
         """Lanes have waited for something, and go on."""
 
     def fence(self, step: Step) -> None:
-        """A fence, or an instruction that all lanes of a warp execute together."""
+        """A fence, or an instruction that all lanes of a warp execute together.
+
+        Also an arrival at a barrier that another group of warps may be using.
+        """
 
     def access(self, step: Step, role: Role, places: list[tuple[int, int]]) -> None:
         """A strong access, through which threads may synchronise.

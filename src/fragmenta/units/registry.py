@@ -9,6 +9,7 @@ from fragmenta.units import (  # noqa: F401 - each carries out some events
     divergence,
     fencing,
     mbarriers,
+    named_barriers,
     strong_accesses,
     tcgen05,
     tmem_allocation,

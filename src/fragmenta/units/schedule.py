@@ -26,7 +26,8 @@ A caller can decide every turn.  A *turn* is one of these:
 - ``"relax"``: nobody could go on, and work was done as its schedule says;
 - ``"impatient"``: there was none; waits with a time limit give up;
 - ``"away"``: all that could go on polled memory, and other clusters had their turn;
-- ``"look"``: all warps were asked once more.
+- ``"look"``: all warps were asked once more;
+- ``"deadlock"``: nothing helped, and the launch ended.
 
 A recorded schedule is a dictionary that JSON can hold: ``work`` and ``warps`` as above,
 and ``turns``, a list of turns for each cluster by its number.  Turns are taken first;
@@ -67,6 +68,9 @@ POLICIES = {
 ADVERSARIAL = tuple(f"lazy+{each}" for each in POLICIES)
 """Schedules that keep some warps waiting; ``"adversarial"`` is short for all."""
 RELAX, IMPATIENT, AWAY, LOOK = "relax", "impatient", "away", "look"
+DEADLOCK = "deadlock"
+MARKS = (RELAX, IMPATIENT, AWAY, LOOK, DEADLOCK)
+"""Turns that no warp has."""
 WORK = "work"
 _RANDOM = "random-"
 
@@ -245,15 +249,15 @@ def _turns(given: object) -> list[Turn]:
 
 def _turn(given: object) -> Turn:
     """One turn, as JSON has it."""
-    if is_among(given, (RELAX, IMPATIENT, AWAY, LOOK)):
+    if is_among(given, MARKS):
         return str(given)
     if isinstance(given, Sequence) and len(given) == 2 and not isinstance(given, str):
         first, second = given
         if is_whole(second) and (first == WORK or is_whole(first)):
             return (first if first == WORK else int(first), int(second))
     raise BadCall(
-        "a turn is (rank, warp), ('work', number), 'relax', 'impatient', 'away' or "
-        f"'look'; given {given!r}"
+        f"a turn is (rank, warp), ('work', number), {one_of(map(repr, MARKS))}; given "
+        f"{given!r:.60}{nearest(given, MARKS) if isinstance(given, str) else ''}"
     )
 
 
@@ -280,7 +284,7 @@ class Schedule:
     """
 
     def __init__(self, given: Given) -> None:
-        self.plan = read(given)
+        self.plan, self.spelled = read(given), given
         self.given = self.plan.name
         """Its name."""
         self.work = self.plan.work

@@ -10,6 +10,7 @@ from fragmenta.units.events import Event, carries_out, first, numbers
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
 
+ALL = 0xFFFFFFFF
 PATIENCE = 32
 """Jumps back that a warp has left after it has read a word that it may poll."""
 
@@ -24,7 +25,9 @@ def location(warp: Warp, event: Event, lanes: int) -> int:
         places = [(lane, at.value(warp, lane) + window)]
     else:
         every = at.lanes(warp).tolist()
-        places = [(lane, every[lane] + window) for lane in numbers(lanes)]
+        places = [(lane, place + window) for lane, place in enumerate(every)]
+        if lanes != ALL:
+            places = [places[lane] for lane in numbers(lanes)]
     warp.block.cluster.port.access(Step(warp, event, lanes), role, places)
     if role.reads:
         left = layout.BUDGET >> 2

@@ -488,6 +488,8 @@ class Warpgroup(Record):
         if found is None and form in self._plan.bound:
             found = self._plan_bound(form)
         elif found is None:
+            for each in self._plan.bound:  # bundles that there are must be known
+                self._bounds.get(each) or self._plan_bound(each)
             offsets = form.located.d
             bundle = self._bundles.get(offsets)
             if bundle is None:
@@ -518,8 +520,6 @@ class Warpgroup(Record):
     def _new_bundle(self, offsets: tuple[int, ...], site: int) -> Bundle:
         """Memory for a D; if D is hidden, no other may have registers in common."""
         if self.late:
-            for form in self._plan.bound:
-                self._bound(form, site)
             self._free(offsets, site)
         return self._keep_bundle(Bundle(offsets, self.memories))
 

@@ -65,6 +65,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
             work.failed = lambda error: _stop(error, error.site, warp, ALL)
             cluster.port.issue(step, work)
             cluster.start(work)
+            cluster.wakes += 1
     except WgmmaError as error:
         raise _stop(error, event.site, warp, lanes) from error
     cluster.changes += 1

@@ -139,7 +139,7 @@ READ, WRITE, FENCE = (
     "missing-proxy-fence",
 )
 SHARED, GLOBAL, BARRIER = "shared-race", "global-race", "mbarrier"
-LAYOUT = "layout-mismatch"
+LAYOUT, COLLISION = "layout-mismatch", "barrier-collision"
 FLIGHT, DEADLOCK, LEAK = "wgmma-registers-in-flight", "deadlock", "leak"
 UNSET, ALIGNED, BANKS = "uninitialised", "divergent-aligned", "bank-conflict"
 HANGS = Mistake((DEADLOCK,), also=(BARRIER, LEAK))

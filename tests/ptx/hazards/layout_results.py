@@ -1,4 +1,4 @@
-"""What the right kernels of ``layouts.cu`` must leave in memory.
+"""What the right kernels of ``layouts.cu`` and ``lifetimes.cu`` must leave in memory.
 
 They compute with small whole numbers, so that every order of sums has the same result.
 """
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fragmenta.shared.tensor_map import TensorMap
 
 Array = NDArray[Any]
 
@@ -27,10 +29,22 @@ def _matrices(_: Any, tensor: Array, out: Array) -> None:
     out[:] = pairs.reshape(4, 32)
 
 
+def _copied(given: Array, out: Array) -> None:
+    out[:] = given[:32]
+
+
+def _boxes(of: dict[str, Any], maps: Array, tensor: Array, out: Array) -> None:
+    maps[:] = np.frombuffer(TensorMap.of(tensor, of["box"]).encode(), np.uint32)
+    out[:] = np.stack([tensor[row : row + 8, 8:24] for row in (0, 4)]).reshape(-1)
+
+
 RESULTS: dict[str, Callable[..., None]] = {
     "k_major": _rows,
     "mn_major": _columns,
     "plain_boxes": _rows,
     "rearranged": _rows,
     "matrix_rows": _matrices,
+    "next_to_barrier": _copied,
+    "stored_map": _boxes,
+    "tensor_boxes": _rows,
 }

@@ -21,7 +21,13 @@ from tests.ptx.hazards import layout_results, tensor_results, tile_results
 from tests.ptx.hazards.cases import EMPTY, SOURCES, Case, Row
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
-TARGETS = {"plain": "sm_80", "tiles": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
+TARGETS = {
+    "plain": "sm_80",
+    "tiles": "sm_80",
+    "tensor": "sm_100a",
+    "tensor_layouts": "sm_100a",
+    "strict": "sm_100a",
+}
 """What sources are compiled for, if it is not sm_90a."""
 STRICT = ("strict",)
 """Sources that are watched with watch="strict"."""
@@ -143,13 +149,16 @@ def reported(
     return [Said(each.rule, each.severity, each.paragraph()) for each in result.hazards]
 
 
-def launch(case: Case, schedule: Any) -> tuple[list[Said], list[NDArray[Any]]]:
+def launch(
+    case: Case, schedule: Any, *, watched: bool = True
+) -> tuple[list[Said], list[NDArray[Any]]]:
     """What is reported about a launch, and the arrays as it leaves them."""
     row = case.row
     given = made(row)
     kernel = loaded(row.source, case.bug).kernels[row.entry]
     options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
-    options["watch"] = ptx.Watch("report", strict=row.source in STRICT)
+    strict = row.source in STRICT
+    options["watch"] = ptx.Watch("report", strict=strict) if watched else False
     said = reported(
         kernel,
         row.grid,

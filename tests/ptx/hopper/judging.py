@@ -306,6 +306,7 @@ def main() -> None:
     parser.add_argument("--ring", type=int, default=RINGS[0], help="of those named")
     parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
+    parser.add_argument("--changes", help="only those whose name begins like this")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--texts", type=Path, help="the PTX; written if it is missing")
@@ -322,7 +323,12 @@ def main() -> None:
     subjects += corpus() if options.corpus else []
     if options.texts and not options.texts.exists():
         options.texts.write_text(json.dumps(texts))
-    choose = one_of_each if options.each else list
+    every = one_of_each if options.each else list
+
+    def choose(listed: list[Mutant]) -> list[Mutant]:
+        begins = tuple((options.changes or "").split(","))
+        return every([each for each in listed if each.change.startswith(begins)])
+
     verdicts = judge_everything(subjects, schedules, options.jobs, choose)
     tell(subjects, until(verdicts, options.seconds), options.output)
 

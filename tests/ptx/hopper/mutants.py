@@ -91,6 +91,8 @@ class Statement(NamedTuple):
 
 # ── changes ─────────────────────────────────────────────────────────────────
 
+ORDERED = {"acquire", "release", "acq_rel"}
+SCOPES = {"cta", "cluster", "gpu", "gl", "sys"}
 LAST = re.compile(r"(.*[,\s])\s*(\S+)$", re.DOTALL)
 """The operands before the last, and the last."""
 
@@ -123,6 +125,11 @@ def not_waiting(statement: Statement) -> Iterator[Change]:
     if ".parity" in statement.mnemonic:
         flipped = other_number(statement, "xor.b32 {0}, {0}, 1;")
         yield Change("flip parity of try_wait", flipped)
+    words = [w for w in statement.mnemonic.split(".") if w not in ORDERED | SCOPES]
+    if "relaxed" not in words:
+        first = 2 + ("parity" in words)
+        relaxed = ".".join([*words[:first], "relaxed", "cta", *words[first:]])
+        yield Change("relax try_wait", str(statement._replace(mnemonic=relaxed)))
 
 
 def arrival(statement: Statement) -> Iterator[Change]:
@@ -130,12 +137,17 @@ def arrival(statement: Statement) -> Iterator[Change]:
     plain = statement.mnemonic.replace(".expect_tx", "")
     if plain == statement.mnemonic:
         yield Change("remove mbarrier.arrive", "")
-        words = plain.split(".")
-        if not {"release", "relaxed", "noComplete"} & set(words):
+        words = [w for w in plain.split(".") if w not in ORDERED | SCOPES]
+        if not {"relaxed", "noComplete"} & set(words):
             scope = "cluster" if "shared::cluster" in words else "cta"
-            relaxed = ".".join([*words[:2], "relaxed", scope, *words[2:]])
-            new = statement._replace(mnemonic=relaxed)
-            yield Change("relax mbarrier.arrive", str(new))
+            for name, sem, to in (
+                ("relax mbarrier.arrive", "relaxed", scope),
+                ("narrow mbarrier.arrive", "release", "cta"),
+            ):
+                if name.startswith("narrow") and scope == "cta":
+                    continue
+                other = ".".join([*words[:2], sem, to, *words[2:]])
+                yield Change(name, str(statement._replace(mnemonic=other)))
         return
     yield Change("remove mbarrier.arrive.expect_tx", "")
     less = LAST.fullmatch(statement.operands)
@@ -146,6 +158,30 @@ def arrival(statement: Statement) -> Iterator[Change]:
     for step in ("16", "-16"):
         changed = other_number(statement, f"add.s32 {{0}}, {{0}}, {step};")
         yield Change(f"expect {step} bytes more", changed)
+
+
+def narrower(statement: Statement) -> Iterator[Change]:
+    """The scope is the block instead of more."""
+    opcode, *words = statement.mnemonic.split(".")
+    wide = [each for each in words if each in SCOPES and each != "cta"]
+    if "volatile" in words or any(each.startswith("shared") for each in words):
+        return
+    if wide:
+        new = ".".join([opcode, *("cta" if each in wide else each for each in words)])
+    elif opcode in ("atom", "red") and "cta" not in words:
+        new = ".".join([opcode, "relaxed", "cta", *words])
+    else:
+        return
+    yield Change(f"narrow {opcode}", str(statement._replace(mnemonic=new)))
+
+
+def relaxed(statement: Statement) -> Iterator[Change]:
+    """Relaxed instead of an acquire or a release."""
+    opcode, *words = statement.mnemonic.split(".")
+    if ORDERED & set(words):
+        weak = ["relaxed" if each in ORDERED else each for each in words]
+        new = statement._replace(mnemonic=".".join([opcode, *weak]))
+        yield Change(f"relax {opcode}", str(new))
 
 
 def initial_count(statement: Statement) -> Iterator[Change]:
@@ -184,6 +220,8 @@ CHANGES: list[tuple[str, Callable[[Statement], Iterator[Change]]]] = [
     (r"fence\.proxy\.async\b.*", remove("fence.proxy.async")),
     (r"fence\.mbarrier_init\b.*", remove("fence.mbarrier_init")),
     (r"(fence\.(sc|acq_rel)|membar)\b.*", remove("fence")),
+    (r"(fence\.(sc|acq_rel)|membar|atom|red|ld|st)\b.*", narrower),
+    (r"(atom|red|ld|st)\b.*", relaxed),
     (r"wgmma\.fence\b.*", remove("wgmma.fence")),
     (r"wgmma\.commit_group\b.*", remove("wgmma.commit_group")),
     (r"wgmma\.wait_group\b.*", group_wait),

@@ -4,6 +4,8 @@
 table in ``docs/hazards.md`` is made from it:
 
     python -m tests.ptx.hopper.reporting --judged mutants.json --date 2026-11-15
+
+``--add`` instead of ``--judged`` keeps all mutants that were not judged again.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def kind_of(change: str) -> str:
     if change.startswith("count "):
         return "one arrival more or less at `mbarrier.init`"
     verb, _, what = change.rpartition(" ")
-    dotted = "." in what or what == "fence"
+    dotted = "." in what or what == "fence" or verb in ("narrow", "relax")
     return f"{verb} `{what}`" if dotted else change
 
 
@@ -149,6 +151,28 @@ def write(judged: Path, date: str) -> None:
     for name, table in json.loads(FILE.read_text(encoding="utf-8"))["kernels"].items():
         if not any(calls for _, _, _, calls, *_ in table):
             kernels.setdefault(name, table)
+    _save(made, kernels)
+
+
+def add(judged: list[Path], date: str) -> None:
+    """Add verdicts to the report; those on the same mutants are replaced."""
+    read = json.loads(FILE.read_text(encoding="utf-8"))
+    texts = {text: number for number, text in enumerate(read["statements"])}
+    kernels = read["kernels"]
+    for path in judged:
+        new = shortened(json.loads(path.read_text(encoding="utf-8")), date)
+        places = [texts.setdefault(each, len(texts)) for each in new["statements"]]
+        for name, table in new["kernels"].items():
+            rows = {tuple(row[:3]): row for row in kernels.setdefault(name, [])}
+            for row in table:
+                row[3] = [places[each] for each in row[3]]
+                rows[tuple(row[:3])] = row
+            kernels[name] = sorted(rows.values(), key=lambda row: (row[1], row[0]))
+    _save({"date": date, "statements": list(texts)}, kernels)
+
+
+def _save(made: dict[str, Any], kernels: dict[str, Any]) -> None:
+    """Write the file of the report."""
     head = json.dumps(made, indent=1)[:-2]
     tables = []
     for name, table in kernels.items():
@@ -162,10 +186,13 @@ def main() -> None:
     """Print the table, and what is behind it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--judged", type=Path, help="write the report of this file")
+    parser.add_argument("--add", type=Path, nargs="+", help="add these verdicts to it")
     parser.add_argument("--date")
     options = parser.parse_args()
     if options.judged:
         write(options.judged, options.date)
+    if options.add:
+        add(options.add, options.date)
     report = load()
     rules = Counter(x for _, row in report.rows for x in row.rules)
     print(table(report))

@@ -19,9 +19,15 @@ SOME = {
     "expect 16 bytes more": "deadlock",
     "remove fence.proxy.async": "rule",
     "remove wgmma.fence": "rule",
+    "relax try_wait": "rule",
 }
 """Changes that are tried whenever the tests run, and what shows them."""
-CORPUS = ("pipelines.sm_80-gemm_f16_trans", "scan.sm_80-scan_tree")
+CORPUS = (
+    "pipelines.sm_80-gemm_f16_trans",
+    "scan.sm_80-scan_tree",
+    "scan.sm_80-scan_look_back",
+    "locks.sm_80-chain",
+)
 TEXT = """.version 8.0
 .target sm_90a
 .address_size 64
@@ -37,7 +43,11 @@ TEXT = """.version 8.0
 again:
     mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;
     @!%p2 bra again;
+    mbarrier.arrive.shared::cluster.b64 _, [%r1];
     mbarrier.arrive.shared::cta.b64 _, [%r1];
+    fence.acq_rel.gpu;
+    st.release.gpu.global.u32 [%rd1], 1;
+    atom.global.add.u32 %r3, [%rd1], 1;
     setp.eq.s32 %p1, %r2, 5;
     wgmma.wait_group.sync.aligned 1;
     cp.async.bulk.wait_group 0;
@@ -62,6 +72,16 @@ CHANGED = {
         "{ .reg .b32 %mutant; mov.b32 %mutant, 0; xor.b32 %mutant, %mutant, 1; "
         "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], %mutant; }"
     ),
+    "relax try_wait": (
+        "mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p2, [%r1], 0;"
+    ),
+    "narrow mbarrier.arrive": (
+        "mbarrier.arrive.release.cta.shared::cluster.b64 _, [%r1];"
+    ),
+    "narrow fence": "fence.acq_rel.cta;",
+    "narrow st": "st.release.cta.global.u32 [%rd1], 1;",
+    "relax st": "st.relaxed.gpu.global.u32 [%rd1], 1;",
+    "narrow atom": "atom.relaxed.cta.global.add.u32 %r3, [%rd1], 1;",
     "relax mbarrier.arrive": "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];",
     "4 stages instead of 5": "setp.eq.s32 %p1, %r2, 4;",
     "wait for one group less at wgmma.wait_group": "wgmma.wait_group.sync.aligned 2;",
@@ -80,7 +100,7 @@ def test_what_each_change_writes():
         assert found[change].new == new
         lines = zip(TEXT.splitlines(), found[change].text.splitlines(), strict=True)
         assert [ours.strip() for its, ours in lines if its != ours] == [new]
-    assert len(found) == 21
+    assert len(found) == 28
 
 
 @pytest.mark.parametrize("kernel", some(subjects.KERNELS[::4], 2), ids=str)
@@ -169,7 +189,7 @@ def report():
 
 def test_every_mutant_of_the_report_is_caught_or_explained(report):
     assert not reporting.unexplained(report)
-    assert reporting.share(report) >= 0.95
+    assert reporting.share(report) >= 0.97
 
 
 def test_every_explanation_is_about_silent_mutants_only(report):

@@ -49,7 +49,7 @@ def topic(name: str) -> None:
     _TOPIC[0] = name
 
 
-def test(
+def litmus(
     name: str,
     at: str,
     text: str,
@@ -73,7 +73,7 @@ def test(
 # ── message passing ─────────────────────────────────────────────────────────
 
 topic("Message passing")
-test(
+litmus(
     "MP-weak",
     "grid",
     """
@@ -84,7 +84,7 @@ test(
     "nothing is strong",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MP-relaxed-flag",
     "grid",
     """
@@ -95,7 +95,7 @@ test(
     "the flag is strong, but neither releases nor acquires",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MP-relaxed",
     "warps",
     """
@@ -108,7 +108,7 @@ test(
     published=DARTAGNAN,
 )
 for _scope, _place in (("gpu", "warps"), ("gpu", "grid"), ("sys", "grid")):
-    test(
+    litmus(
         "MP-gpu" if _scope == "gpu" else "MP-sys",
         _place,
         f"""
@@ -120,7 +120,7 @@ for _scope, _place in (("gpu", "warps"), ("gpu", "grid"), ("sys", "grid")):
         weak=FORBIDDEN,
         published=DARTAGNAN,
     )
-test(
+litmus(
     "MP-cta",
     "grid",
     """
@@ -132,7 +132,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "MP-cta-gpu",
     "warps",
     """
@@ -145,7 +145,7 @@ test(
     published=DARTAGNAN,
 )
 for _given, _taken in (("cta", "gpu"), ("gpu", "cta"), ("cluster", "gpu")):
-    test(
+    litmus(
         f"MP-{_given}-{_taken}-far",
         "grid",
         f"""
@@ -156,7 +156,7 @@ for _given, _taken in (("cta", "gpu"), ("gpu", "cta"), ("cluster", "gpu")):
         "one scope is too small: both must include the other thread",
         weak=ALLOWED,
     )
-test(
+litmus(
     "MP-cluster",
     "cluster",
     """
@@ -167,7 +167,7 @@ test(
     "both threads are in the cluster",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MP-cta-in-a-cluster",
     "cluster",
     """
@@ -179,7 +179,7 @@ test(
     weak=ALLOWED,
 )
 for _place in ("warps", "grid"):
-    test(
+    litmus(
         "MP-sys-fence",
         _place,
         """
@@ -193,7 +193,7 @@ for _place in ("warps", "grid"):
         weak=FORBIDDEN,
         published=DARTAGNAN,
     )
-test(
+litmus(
     "MP-narrow-fence",
     "grid",
     """
@@ -205,7 +205,7 @@ test(
     "the first operation of the release pattern is the fence; its scope is the block",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MP-narrow-store",
     "grid",
     """
@@ -217,7 +217,7 @@ test(
     "the store and the load are not morally strong",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MICRO24-Fig4a",
     "grid",
     """
@@ -230,7 +230,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "MICRO24-Fig4a-correct",
     "grid",
     """
@@ -243,7 +243,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "MP-one-sided-fences",
     "grid",
     """
@@ -255,7 +255,7 @@ test(
     "one fence releases, the other acquires",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MP-wrong-sided-fence",
     "grid",
     """
@@ -267,7 +267,7 @@ test(
     "fence.acquire does not release",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MP-volatile",
     "grid",
     """
@@ -279,7 +279,7 @@ test(
     "volatile is relaxed.sys, membar.gl is fence.sc.gpu",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MP-3-transitive",
     "two blocks",
     """
@@ -291,7 +291,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "MP-3-narrow-step",
     "grid",
     """
@@ -302,7 +302,7 @@ test(
     "the first step does not synchronise, so the chain does not begin",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MP+RMW",
     "grid",
     """
@@ -314,7 +314,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "MP+store",
     "grid",
     """
@@ -325,7 +325,7 @@ test(
     "a store of another thread ends the observation: it does not read",
     weak=ALLOWED,
 )
-test(
+litmus(
     "Release-acquire-pattern",
     "grid",
     """
@@ -338,7 +338,7 @@ test(
     weak=FORBIDDEN,
     published=MIXED,
 )
-test(
+litmus(
     "MP-red-does-not-acquire",
     "grid",
     """
@@ -350,7 +350,7 @@ test(
     "the read of a reduction is no part of an acquire pattern",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MP-poll-then-barrier",
     "two blocks",
     """
@@ -364,7 +364,7 @@ test(
     weak=ALLOWED,
     differs="shipped kernels poll with relaxed loads and go on behind a barrier",
 )
-test(
+litmus(
     "MP-fence-of-another-thread",
     "two blocks",
     """
@@ -383,7 +383,7 @@ test(
 # ── store buffering, load buffering, independent reads ──────────────────────
 
 topic("Store buffering, load buffering, independent reads")
-test(
+litmus(
     "SB-weak",
     "grid",
     """
@@ -395,7 +395,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "SB+sc-gpu",
     "grid",
     """
@@ -408,7 +408,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "SB+sc-gpu-strong",
     "grid",
     """
@@ -420,7 +420,7 @@ test(
     "all accesses are morally strong; Fence-SC forbids that both read 0",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "SB+sc-cta-outScope",
     "grid",
     """
@@ -433,7 +433,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "SB+acq_rel-cta",
     "warps",
     """
@@ -446,7 +446,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "LB-weak",
     "grid",
     """
@@ -457,7 +457,7 @@ test(
     "nothing is strong",
     weak=ALLOWED,
 )
-test(
+litmus(
     "LB-relaxed",
     "grid",
     """
@@ -468,7 +468,7 @@ test(
     "no race; No Thin Air forbids only values that depend on themselves",
     weak=ALLOWED,
 )
-test(
+litmus(
     "IRIW-relaxed",
     "grid",
     """
@@ -479,7 +479,7 @@ test(
     "no race; two readers may see the stores in different orders",
     weak=ALLOWED,
 )
-test(
+litmus(
     "IRIW-acquire",
     "grid",
     """
@@ -490,7 +490,7 @@ test(
     "no race; the model is not multi-copy atomic",
     weak=ALLOWED,
 )
-test(
+litmus(
     "IRIW-sc",
     "grid",
     """
@@ -502,7 +502,7 @@ test(
     "no race; Fence-SC makes the readers agree",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "IRIW-weak",
     "grid",
     """
@@ -517,7 +517,7 @@ test(
 # ── coherence and observation ───────────────────────────────────────────────
 
 topic("Coherence and observation")
-test(
+litmus(
     "CoRR-acquire-weak",
     "grid",
     """
@@ -529,7 +529,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "CoRR-weak-weak",
     "grid",
     """
@@ -541,7 +541,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "CoRR-relaxed",
     "grid",
     """
@@ -552,7 +552,31 @@ test(
     "Sequential Consistency Per Location",
     weak=FORBIDDEN,
 )
-test(
+litmus(
+    "CoRRW-weak-between",
+    "grid",
+    """
+    st.release.gpu x 1 | ld.relaxed.gpu x == 1
+                       | ld x
+                       | st x 2
+    """,
+    ORDERED,
+    "a weak load between the two does not end it",
+    weak=FORBIDDEN,
+)
+litmus(
+    "CoRRW-shared",
+    "warps",
+    """
+    st.relaxed.cta sx 1 | ld.relaxed.cta sx == 1
+                        | ld sx
+                        | st sx 2
+    """,
+    ORDERED,
+    "the same in shared memory",
+    weak=FORBIDDEN,
+)
+litmus(
     "CoRW",
     "grid",
     """
@@ -564,7 +588,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "CoWR",
     "grid",
     """
@@ -578,7 +602,7 @@ test(
     published=DARTAGNAN,
     differs="a word keeps its last write only, which here is the thread's own",
 )
-test(
+litmus(
     "CoWW",
     "warps",
     """
@@ -590,7 +614,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "CoWW-two-threads",
     "grid",
     """
@@ -599,7 +623,7 @@ test(
     RACE,
     "nothing is strong",
 )
-test(
+litmus(
     "CoWW-RR",
     "warps",
     """
@@ -611,7 +635,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "Coherence",
     "warps",
     """
@@ -623,7 +647,7 @@ test(
     weak=FORBIDDEN,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "Coherence-weak",
     "warps",
     """
@@ -635,7 +659,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "Cause-base-strong",
     "grid",
     """
@@ -649,7 +673,7 @@ test(
     published=DARTAGNAN,
 )
 for _load in ("ld.acquire.gpu", "ld.relaxed.gpu"):
-    test(
+    litmus(
         f"Lock-reset-{_load[3:10]}",
         "grid",
         f"""
@@ -659,7 +683,7 @@ for _load in ("ld.acquire.gpu", "ld.relaxed.gpu"):
         ORDERED,
         "the plain store comes after the reduction whose value was read",
     )
-test(
+litmus(
     "Lock-reset-weak",
     "grid",
     """
@@ -669,7 +693,7 @@ test(
     RACE,
     "a weak load observes nothing",
 )
-test(
+litmus(
     "Lock-reset-narrow",
     "grid",
     """
@@ -679,7 +703,7 @@ test(
     RACE,
     "the reduction and the load are not morally strong",
 )
-test(
+litmus(
     "Lock-reset-chain",
     "grid",
     """
@@ -689,7 +713,7 @@ test(
     ORDERED,
     "observation goes on through atomic operations",
 )
-test(
+litmus(
     "Lock-reset-behind-a-barrier",
     "two blocks",
     """
@@ -703,7 +727,7 @@ test(
 # ── atomicity ───────────────────────────────────────────────────────────────
 
 topic("Atomicity")
-test(
+litmus(
     "Atomicity-1",
     "grid",
     """
@@ -714,7 +738,7 @@ test(
     weak=FORBIDDEN,
     published=MANUAL,
 )
-test(
+litmus(
     "Atomicity-2",
     "grid",
     """
@@ -726,7 +750,7 @@ test(
     published=MANUAL,
 )
 for _place, _good in (("cluster", True), ("grid", False)):
-    test(
+    litmus(
         "Atomicity-cluster",
         _place,
         """
@@ -736,7 +760,7 @@ for _place, _good in (("cluster", True), ("grid", False)):
         f"the threads are {'' if _good else 'not '}in one cluster",
         weak=FORBIDDEN if _good else ALLOWED,
     )
-test(
+litmus(
     "Atomicity-default",
     "grid",
     """
@@ -746,7 +770,7 @@ test(
     "without a scope, atomic operations mean the GPU",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "Atomicity-weak-store",
     "grid",
     """
@@ -756,7 +780,7 @@ test(
     "the store is weak",
     weak=ALLOWED,
 )
-test(
+litmus(
     "Atomicity-weak-load",
     "grid",
     """
@@ -768,7 +792,7 @@ test(
     differs="information only: loops with compare-and-swap begin with such a load",
 )
 for _scope, _good in (("cta", False), ("cluster", True), ("gpu", True)):
-    test(
+    litmus(
         f"Atomicity-shared-{_scope}",
         "cluster",
         f"""
@@ -780,7 +804,7 @@ for _scope, _good in (("cta", False), ("cluster", True), ("gpu", True)):
         report="" if _good else SHARED,
         weak=FORBIDDEN if _good else ALLOWED,
     )
-test(
+litmus(
     "Atomicity-shared-own",
     "warps",
     """
@@ -794,7 +818,7 @@ test(
 # ── barriers ────────────────────────────────────────────────────────────────
 
 topic("Barriers")
-test(
+litmus(
     "Barrier",
     "warps",
     """
@@ -805,7 +829,7 @@ test(
     "bar.sync synchronises the block",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "Barrier-arrive",
     "warps",
     """
@@ -816,7 +840,7 @@ test(
     "who arrives comes before who waits",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "Barrier-arrive-reversed",
     "warps",
     """
@@ -827,7 +851,7 @@ test(
     RACE,
     "who arrives does not wait: its later accesses are in no order",
 )
-test(
+litmus(
     "SB+bar-diff-cta",
     "grid",
     """
@@ -839,7 +863,7 @@ test(
     weak=ALLOWED,
     published=DARTAGNAN,
 )
-test(
+litmus(
     "Barrier-warp",
     "lanes",
     """
@@ -850,7 +874,7 @@ test(
     "bar.warp.sync synchronises the lanes of its mask",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "Barrier-no-warp",
     "lanes",
     """
@@ -860,7 +884,7 @@ test(
     "lanes of a warp are threads like others",
     weak=ALLOWED,
 )
-test(
+litmus(
     "Barrier-cluster",
     "cluster",
     """
@@ -872,7 +896,7 @@ test(
     "arrive releases and wait acquires, for the cluster",
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "Barrier-cluster-relaxed",
     "cluster",
     """
@@ -885,7 +909,7 @@ test(
     weak=ALLOWED,
 )
 for _scope, _good in (("cluster", True), ("cta", False)):
-    test(
+    litmus(
         f"Barrier-cluster-fence-{_scope}",
         "cluster",
         f"""
@@ -903,7 +927,7 @@ for _scope, _good in (("cluster", True), ("cta", False)):
 # ── mbarriers ───────────────────────────────────────────────────────────────
 
 topic("mbarriers")
-test(
+litmus(
     "MB",
     "warps",
     """
@@ -915,7 +939,7 @@ test(
     counts=(1,),
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MB-no-wait",
     "warps",
     """
@@ -928,7 +952,7 @@ test(
     report=SHARED,
     weak=ALLOWED,
 )
-test(
+litmus(
     "MB-relaxed-arrive",
     "warps",
     """
@@ -941,7 +965,7 @@ test(
     report=SHARED,
     weak=ALLOWED,
 )
-test(
+litmus(
     "MB-relaxed-arrive-fence",
     "warps",
     """
@@ -954,7 +978,7 @@ test(
     counts=(1,),
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MB-relaxed-wait",
     "warps",
     """
@@ -967,7 +991,7 @@ test(
     report=SHARED,
     weak=ALLOWED,
 )
-test(
+litmus(
     "MB-relaxed-wait-fence",
     "warps",
     """
@@ -980,7 +1004,7 @@ test(
     counts=(1,),
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MB-remote",
     "cluster",
     """
@@ -992,7 +1016,7 @@ test(
     counts=(1,),
     weak=FORBIDDEN,
 )
-test(
+litmus(
     "MB-remote-cta",
     "cluster",
     """
@@ -1005,7 +1029,7 @@ test(
     report=f"{GLOBAL} {MBARRIER}",
     weak=ALLOWED,
 )
-test(
+litmus(
     "MB-remote-default",
     "cluster",
     """
@@ -1020,7 +1044,7 @@ test(
     differs="CUTLASS, FlashAttention-3 and DeepGEMM arrive at other blocks without a "
     "scope; a warning with strict rules",
 )
-test(
+litmus(
     "MB-remote-wait-cta",
     "cluster",
     """
@@ -1034,7 +1058,7 @@ test(
     weak=ALLOWED,
     differs="a warning about the wait, not about each access after it",
 )
-test(
+litmus(
     "MB-remote-fence-cta",
     "cluster",
     """
@@ -1047,7 +1071,7 @@ test(
     counts=(1,),
     weak=ALLOWED,
 )
-test(
+litmus(
     "MB-remote-fence-cluster",
     "cluster",
     """
@@ -1064,7 +1088,7 @@ test(
 # ── asynchronous copies and proxies ─────────────────────────────────────────
 
 topic("Asynchronous copies and proxies")
-test(
+litmus(
     "CP",
     "warps",
     """
@@ -1075,7 +1099,7 @@ test(
     ORDERED,
     "the thread has waited for its own copy",
 )
-test(
+litmus(
     "CP-no-wait",
     "warps",
     """
@@ -1088,7 +1112,7 @@ test(
     report=EARLY,
     lazy=True,
 )
-test(
+litmus(
     "CP-other-thread",
     "warps",
     """
@@ -1099,7 +1123,7 @@ test(
     ORDERED,
     "a wait, and then a barrier",
 )
-test(
+litmus(
     "CP-barrier-without-wait",
     "warps",
     """
@@ -1111,7 +1135,7 @@ test(
     "a barrier does not wait for asynchronous copies",
     report=EARLY,
 )
-test(
+litmus(
     "CP-mbarrier",
     "warps",
     """
@@ -1122,7 +1146,7 @@ test(
     "the mbarrier counts the copies of the thread",
     counts=(1,),
 )
-test(
+litmus(
     "Bulk",
     "warps",
     """
@@ -1133,7 +1157,7 @@ test(
     "complete_tx of the copy synchronises with the wait",
     counts=(1,),
 )
-test(
+litmus(
     "Bulk-no-wait",
     "warps",
     """
@@ -1148,7 +1172,7 @@ test(
     report=EARLY,
     lazy=True,
 )
-test(
+litmus(
     "Bulk-store-no-proxy-fence",
     "warps",
     """
@@ -1161,7 +1185,7 @@ test(
     "a generic store is not in the causality order of the async proxy",
     report=PROXY,
 )
-test(
+litmus(
     "Bulk-store",
     "warps",
     """
@@ -1175,7 +1199,7 @@ test(
     ORDERED,
     "a proxy fence before the copy, and a wait after it",
 )
-test(
+litmus(
     "Bulk-proxy-fence-of-the-reader",
     "warps",
     """
@@ -1188,7 +1212,7 @@ test(
     ORDERED,
     "the proxy fence may be anywhere on the path",
 )
-test(
+litmus(
     "Bulk-source-overwritten",
     "warps",
     """
@@ -1204,7 +1228,7 @@ test(
     report=OVERWRITTEN,
     lazy=True,
 )
-test(
+litmus(
     "Bulk-source-read",
     "warps",
     """
@@ -1219,7 +1243,7 @@ test(
     ORDERED,
     "wait_group.read: the source has been read",
 )
-test(
+litmus(
     "Bulk-result-not-waited-for",
     "warps",
     """
@@ -1235,7 +1259,7 @@ test(
     "wait_group.read does not say that the result is written",
     lazy=True,
 )
-test(
+litmus(
     "Async-store",
     "cluster",
     """
@@ -1247,3 +1271,35 @@ test(
     "st.async signals an mbarrier of the same block",
     counts=(1,),
 )
+
+# ── products and tensor maps ────────────────────────────────────────────────
+
+
+class Kernel(NamedTuple):
+    """A kernel of ``tests/ptx/hazards`` that is a litmus test, too."""
+
+    source: str
+    entry: str
+    bug: int
+    why: str
+
+
+KERNELS = [
+    Kernel(
+        "idioms", "ring_wgmma", 0, "wgmma reads what a copy wrote, after the mbarrier"
+    ),
+    Kernel("pairs", "written_operands", 0, "stores, a proxy fence, a barrier, wgmma"),
+    Kernel("pairs", "written_operands", 1, "the same without the proxy fence"),
+    Kernel("pairs", "early_release", 1, "a stage is refilled while wgmma may read it"),
+    Kernel("products", "fences", 0, "registers, wgmma.fence, wgmma"),
+    Kernel("products", "fences", 1, "the same without wgmma.fence"),
+    Kernel("products", "early_store", 1, "an operand is overwritten before the wait"),
+    Kernel("maps", "box", 0, "a box is loaded through a tensor map, then waited for"),
+    Kernel("maps", "box", 1, "the box is read before it has arrived"),
+    Kernel("maps", "made_map", 0, "a map is changed, fenced and then used"),
+    Kernel("maps", "made_map", 1, "the proxy fence of the map is missing"),
+    Kernel("tensor", "product", 0, "tcgen05.mma, commit, wait, tcgen05.ld"),
+    Kernel("tensor", "product", 1, "tcgen05.ld does not wait for the product"),
+    Kernel("tensor", "written_operand", 1, "tcgen05.mma reads stores without a fence"),
+]
+"""What the notation is too small for."""

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
+from fragmenta.launch import grid
 from fragmenta.ptx.rules import INFO
+from tests.ptx.hazards import cases
 from tests.races.litmus import notation, table
 from tests.races.litmus.table import ORDERED, TESTS, Litmus
 
@@ -16,7 +18,7 @@ from tests.races.litmus.table import ORDERED, TESTS, Litmus
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run one after the other, so that results are always the same."""
-    monkeypatch.setenv("FRAGMENTA_THREADS", "1")
+    monkeypatch.setattr(grid, "cores", lambda: 1)
 
 
 WORDS = notation.LINE // 4 * len(notation.GLOBALS)
@@ -65,3 +67,10 @@ def test_every_name_and_place_is_there_once() -> None:
 def test_the_default_scope_of_an_arrival_is_reported_with_strict_rules() -> None:
     (test,) = (each for each in TESTS if each.name == "MB-remote-default")
     assert ran(test, watch="strict")[0] == "mbarrier"
+
+
+@pytest.mark.parametrize("kernel", table.KERNELS, ids=str)
+def test_a_kernel_is_one_of_the_hazards(kernel: table.Kernel) -> None:
+    """Its verdict is tested there."""
+    names = {(e.row.source, e.row.entry, e.bug) for e in cases.cases()}
+    assert kernel[:3] in names

@@ -15,6 +15,7 @@ from fragmenta.ptx.ordering import Scope, orders, role, scope, synchronises
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
+from fragmenta.races.probes.synchronisation import OrderProbes
 from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
 from fragmenta.races.shadow import layout as shadow
 from fragmenta.races.shadow.bank_counts import counted_banks
@@ -26,6 +27,7 @@ from fragmenta.races.shadow.barrier_clocks import (
     MODES,
     WARP_SYNC,
 )
+from fragmenta.races.shadow.barrier_roles import COLLIDES
 from fragmenta.races.shadow.boxes import watched_rows
 from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
@@ -138,6 +140,14 @@ class RaceProbes(Probes):
             words = what._replace(bits=32, register=32, elements=width // 4)
             writer.call(counted_banks(words), *given)
 
+    def named_barrier(self, writer: Writer, number: str, count: str) -> None:
+        """Find warps that use the barrier of others."""
+        lanes, site = f"i32 {writer.lanes()}", f"i32 {writer.site()}"
+        given = f"ptr {number}", f"ptr {count}", lanes, site
+        found = writer.call(COLLIDES, *MEMORY, *given, returns="i32")
+        with if_some(writer, found):
+            notify(writer, ["collides"], [], found)
+
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Publish what the lanes know to the barrier."""
         lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
@@ -198,6 +208,8 @@ class DefinednessProbes(Probes):
 
 def probes(mode: Mode) -> Probes:
     """The instrument that a mode asks for."""
+    if mode.recorded:
+        return OrderProbes()
     return DefinednessProbes() if mode.defined else RaceProbes()
 
 

@@ -52,7 +52,7 @@ def watching(code: Code, block: Raw, then: Callable[[Head], None]) -> None:
         then(Head(code, pointer))
 
 
-def _clock(code: Code, head: Head, number: Value, phase: Value) -> Raw:
+def clock_at(code: Code, head: Head, number: Value, phase: Value) -> Raw:
     """The clock of a phase of a barrier."""
     b = code.builder
     index = convert(number * 2 + (phase & 1), I64)
@@ -60,7 +60,7 @@ def _clock(code: Code, head: Head, number: Value, phase: Value) -> Raw:
     return b.gep(head.pointer(layout.HEAD_BARRIERS), [step.raw])
 
 
-def _groups(
+def each_barrier(
     code: Code, numbers: Raw, lanes: Value, each: Callable[[Value, Value], Value]
 ) -> None:
     """Write code that runs for each barrier that lanes are at.
@@ -97,7 +97,7 @@ def _before(
             _arrive(code, clocks, block, number, group, _live(code, warp), mode)
             return group
 
-        _groups(code, numbers, new, each)
+        each_barrier(code, numbers, new, each)
 
     watching(code, block, then)
 
@@ -122,7 +122,7 @@ def _present(code: Code, warp: WarpClocks, block: Raw, number: Value) -> Raw:
     """The clock of the present phase of a barrier."""
     place = number * engine.BARRIER_BYTES + (engine.BLOCK_BARRIERS + 8)
     phase = field(code, code.builder.gep(block, [place.raw]), 0, I32)[0]
-    clock = _clock(code, warp.head, number, phase)
+    clock = clock_at(code, warp.head, number, phase)
     about = field(code, clock, layout.CLOCK_PHASE, I32)
     waiting = field(code, clock, layout.CLOCK_WAITING, I32)
     # Lanes that still have to pass an earlier phase need its clock.
@@ -180,7 +180,7 @@ def _after(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> No
             first = convert(warps.first_lane(group), I64) & (LANES - 1)
             ticket = lane_of(code, warps.words(code, tickets), first)
             same = warps.to_word(warps.all_lanes(code, tickets) == ticket) & group
-            clock = _clock(code, head, number, ticket)
+            clock = clock_at(code, head, number, ticket)
             waiting = field(code, clock, layout.CLOCK_WAITING, I32)
             waiting[0] = waiting[0] - ones(same)
             acquire(clocks, same, live, clock_row(code, clock))
@@ -188,7 +188,7 @@ def _after(code: Code, warp: Raw, block: Raw, numbers: Raw, passed: Value) -> No
                 _all_met(code, clocks)
             return same
 
-        _groups(code, numbers, passed, each)
+        each_barrier(code, numbers, passed, each)
 
     watching(code, block, then)
 
@@ -260,7 +260,8 @@ def _renew(code: Code, block: Raw) -> None:
         with code.loop(32) as index:
             clock = code.builder.gep(barriers, [(index * step).raw])
             field(code, clock, layout.CLOCK_PHASE, I32)[0] = warps_.lift(-1)
-            field(code, clock, layout.CLOCK_WAITING, I32)[0] = warps_.lift(0)
+            for word in (layout.CLOCK_WAITING, layout.CLOCK_USED):
+                field(code, clock, word, I32)[0] = warps_.lift(0)
         sets = head.pointer(layout.HEAD_SETS)
         with code.when(field(code, sets, layout.SETS_USED, I32)[0] != 0):
             _zero(code, sets, step.lift(layout.SETS_CELLS))

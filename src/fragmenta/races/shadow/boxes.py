@@ -30,6 +30,8 @@ from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast.layout import HASH
 from fragmenta.units.fast.step import declared, shift
 
+_START = 0x3FFF
+"""The bits of a descriptor that have the start address, in units of 16 bytes."""
 MATRIX = 8
 """Rows of one matrix of ``ldmatrix``."""
 _ASK = ir.FunctionType(ir.VoidType(), [I64] * 5)
@@ -154,8 +156,14 @@ def _look(
     """A product reads an operand: judge it, if that was not done."""
     b, head = code.builder, Head(code, head_at)
     with code.when(_there(code, head.pointer(layout.HEAD_BOXES))):
-        signature = Boxes(code, head).signature[0]
-        with code.when(signature != 0):
+        boxes = Boxes(code, head)
+        signature = boxes.signature[0]
+        # What begins in no box is not judged.
+        line = (word & _START) >> 3
+        begins = code.variable(code.constant(0, I32))
+        with code.when((signature != 0) & (line < boxes.count)):
+            begins.value = boxes.lines[line]
+        with code.when(begins.value != 0):
             judged = field(code, head.pointer(layout.HEAD_JUDGED), 0, I64)
             hashed = _mixed(_mixed(word ^ (of << 48)) ^ signature)
             place = shift(hashed, 52)

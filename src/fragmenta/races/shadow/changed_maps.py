@@ -141,6 +141,8 @@ def _change(seen: Seen) -> Value:
 
 def _acquire(seen: Seen) -> None:
     """Lanes acquire a map."""
+    maps = seen.head.pointer(layout.HEAD_MAPS)
+    field(seen.code, maps, layout.MAPS_ACQUIRED, I32)[0] = seen.lanes.lift(1)
     found = Changed(seen, seen.number)
     with seen.code.when(found.there):
         found.word(layout.CHANGED_ACQUIRED)[0] = seen.lanes.lift(1)

@@ -25,7 +25,7 @@ from fragmenta.simt.warps import first_lane
 from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.groups import READ
-from fragmenta.units.fast.step import declared
+from fragmenta.units.fast.step import declared, shift
 
 _ASK = ir.FunctionType(ir.VoidType(), [POINTER])
 _BULK = [layout.AGENT_KINDS.index(each) for each in ("bulk-read", "bulk-write")]
@@ -63,6 +63,9 @@ class _Copy:
         # A swizzle exchanges units of 128 bytes: these are all there.
         whole = (seen.word(at.TASK_SWIZZLE)[0] == 0) | ((self.size & 127) == 0)
         usual = moved & plain & whole & self.map.may_use(self.clock) & ~informed(seen)
+        # A map in memory that may be written is compared with its writes.
+        slot = shift(self.map.address, engine.SLOT_BITS)
+        usual = usual & (self.map.there | (slot < engine.FIRST_ARGUMENT))
         one = (ranks != 0) & ((ranks & (ranks - 1)) == 0)
         found: Value = usual & one & (seen.word(at.TASK_KIND)[0] == kind)
         return found

@@ -394,10 +394,12 @@ def _word(
     own_lane = convert(lane, I32)
     mine = site.own << ID_SHIFT | own_lane << MASK_BITS | mask
     if not site.flags & Flags.WRITE:
-        _compare(site, where, address, lane, wrote, mask, Detected.WRITE_READ, has_read)
-        state = code.variable(code.constant(0, I32))
+        case = Detected.WRITE_READ
+        seen = _compare(site, where, address, lane, wrote, mask, case, has_read)
+        # The strong read through which this one is ordered is worth more than it.
+        state = code.variable(select(seen, code.constant(3, I32), 0))
         before = shift_unsigned(has_read, ID_SHIFT)
-        with code.when((has_read != 0) & (before != site.own)):
+        with code.when((has_read != 0) & (before != site.own) & ~seen):
             same = convert(_lane_in(has_read) == own_lane, I32, signed=False)
             state.value = site.call(
                 "second_read", before, same, before.lift(int(site.flags))
@@ -438,13 +440,15 @@ def _compare(
     mask: Value,
     case: Detected,
     has_read: Value | None = None,
-) -> None:
+) -> Value:
     """Report an access that is not ordered after the one in a record.
 
     ``has_read`` is the record of reads since then, if that is one of a write: who comes
-    after a strong read of what was written comes after the write.
+    after a strong read of what was written comes after the write.  The answer is
+    whether the access is ordered by that alone.
     """
     code = site.code
+    observed = code.variable(code.constant(0, I32))
     before, earlier = shift_unsigned(record, ID_SHIFT), _lane_in(record)
     own_lane = convert(lane, I32)
     same = (before == site.own) & (earlier == own_lane)
@@ -469,6 +473,8 @@ def _compare(
                     own_lane,
                     verdict,
                 )
+            late = (verdict != 1) & (unordered.value == 1)
+            observed.value = convert(late, I32, signed=False)
         verdict = unordered.value
         with code.when(verdict != 1):
             name = select(
@@ -492,6 +498,8 @@ def _compare(
                 own_lane,
                 address,
             )
+    alone: Value = observed.value != 0
+    return alone
 
 
 def _equal(

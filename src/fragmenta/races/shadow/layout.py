@@ -202,6 +202,7 @@ HEAD_ASK_LAYOUT = 296  #: pointer to Python: it judges an operand
 HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
 HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
 HEAD_TENSOR = 320  #: pointer to what is known of tensor memory; see tensor_layout.py
+HEAD_COLLIDED = 328  #: 5 x i32: what collides, the barrier, warps, count and site
 HEAD_BYTES = 384
 
 # The clocks of a warp.
@@ -219,7 +220,13 @@ FENCED_BLOCK, FENCED_CLUSTER = 1, 2
 # The clock of a barrier.
 CLOCK_PHASE = 0  #: i32: the phase it is about
 CLOCK_WAITING = 4  #: i32: lanes that arrived in some phase and did not pass yet
+CLOCK_USED = 8  #: i32: 1 + the phase that the next three are about
+CLOCK_WARPS = 12  #: i32: the warps that arrived, of a barrier with a count
+CLOCK_COUNT = 16  #: i32: the count of the first arrival
+CLOCK_SITE = 20  #: i32: where that is
 CLOCK_ROW = 64
+COUNTS, WARPS = 1, 2
+"""What collides: counts of one phase that differ, or warps that may come too early."""
 
 # The clocks of the barrier of a cluster: phase x has the row x % PHASES.
 PHASES = 4
@@ -232,6 +239,7 @@ PHASES_ROWS = 128
 # Tensor maps that the kernel has changed: an entry for each.
 MAPS_COUNT = 0  #: i32: how many there are
 MAPS_ROOM = 4  #: i32: for how many there is memory
+MAPS_ACQUIRED = 8  #: i32: whether lanes have acquired any map
 MAPS_FIRST = 64  #: the entries
 CHANGED_ADDRESS = 0  #: i64: where the map is
 CHANGED_AGENT = 8  #: i32: who has changed it

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Memory,
+    Value,
+    Variable,
+    convert,
+    select,
+)
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart, Lanes
@@ -105,8 +114,9 @@ def check(
         partly = select(missing == word.mask, missing.lift(0), PARTLY)
         _report(code, head, now, word, rule, write.lift(0), word.mask, partly)
     overlap = word.mask & mask_of(write)
+    observed = code.variable(code.constant(0, I32))
     with code.when(overlap != 0):
-        _after_write(code, head, now, word, write, overlap, equal)
+        _after_write(code, head, now, word, write, overlap, equal, observed)
     new = now.record(word.mask)
     with code.when(now.has(layout.WRITES)):
         common = word.mask & mask_of(reads)
@@ -118,7 +128,8 @@ def check(
         rest = mask_of(reads) & ~word.mask
         left = with_part(reads, layout.MASK_AT, layout.MASK_BITS, rest)
         word.reads[word.number] = select(rest == 0, reads.lift(0), left)
-    with code.when(~now.has(layout.WRITES)):
+    # The strong read through which a read is ordered is worth more than that.
+    with code.when(~now.has(layout.WRITES) & (observed.value == 0)):
         word.reads[word.number] = added(code, head, now.viewer, reads, new)
 
 
@@ -136,11 +147,18 @@ def _after_write(
     write: Value,
     overlap: Value,
     equal: Callable[[], Value] | None,
+    observed: Variable,
 ) -> None:
-    """The bytes were written before."""
+    """The bytes were written before.
+
+    ``observed`` becomes 1 if only a strong read of them orders the access.
+    """
     agent = agent_of(write)
     ordered = known(now.viewer, write, lane_in(write), overlap)
-    ordered = _or_observed(code, head, now, word, write, overlap, ordered)
+    strong = now.has(layout.STRONG) & _in_scope(head, now.agent, now.lanes, write)
+    with code.when(~ordered & ~strong):
+        observed.value = _observed(code, head, now, word, write, overlap)
+    ordered = ordered | strong | (observed.value != 0)
     with code.when(~ordered):
         late = _is(head, agent, "cp.async") | _is(head, agent, "mbarrier")
         rule = select(
@@ -179,24 +197,17 @@ def _in_scope(head: Head, agent: Value, lanes: Value, record: Value) -> Value:
     return both
 
 
-def _or_observed(
-    code: Code,
-    head: Head,
-    now: Now,
-    word: Word,
-    write: Value,
-    overlap: Value,
-    ordered: Value,
+def _observed(
+    code: Code, head: Head, now: Now, word: Word, write: Value, overlap: Value
 ) -> Value:
-    """Whether an access is ordered after a write, or both are strong.
+    """1 if an access comes after a strong read of what a strong operation wrote.
 
-    Who comes after a strong read of what a strong operation wrote comes after that.
+    Then it comes after that operation, too.
     """
-    strong = now.has(layout.STRONG) & _in_scope(head, now.agent, now.lanes, write)
-    found = code.variable(convert(ordered | strong, I32, signed=False))
+    found = code.variable(overlap.lift(0))
     reads = word.reads[word.number]
     seen = (overlap & ~mask_of(reads)) == 0
-    with code.when((found.value == 0) & seen & is_strong(lanes_of(write))):
+    with code.when(seen & is_strong(lanes_of(write))):
 
         def visit(entry: Value) -> None:
             lane = lane_in(reads)
@@ -207,8 +218,7 @@ def _or_observed(
             found.value = found.value | good
 
         each_reader(code, head, reads, visit)
-    good: Value = found.value != 0
-    return good
+    return found.value
 
 
 def _after_reads(

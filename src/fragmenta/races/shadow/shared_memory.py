@@ -23,6 +23,7 @@ from fragmenta.jit.trace import (
     Value,
     compare_unsigned,
     convert,
+    intrinsic,
     ones,
     select,
     shift_unsigned,
@@ -34,7 +35,7 @@ from fragmenta.races.shadow.collection import COLLECT, make_room
 from fragmenta.races.shadow.layout import KINDS, Lanes
 from fragmenta.races.shadow.order import Head, Plane, WarpClocks, warp_at, warp_of
 from fragmenta.races.shadow.problem_table import REPORT
-from fragmenta.races.shadow.readers import ADDED
+from fragmenta.races.shadow.readers import ADDED, each_reader, is_set
 from fragmenta.races.shadow.shared_check import Now, Word, check, settled, shadow
 from fragmenta.races.shadow.shared_records import Viewer, kept_epoch, kept_site
 from fragmenta.simt import layout as engine
@@ -45,6 +46,8 @@ from fragmenta.simt.warps import P, first_lane, routine, to_word
 
 OFFSET = (1 << 24) - 1
 """The bits of a shared address that are not the rank."""
+UNIT = 4
+"""Words of shared memory that copies and products access together."""
 ASYNC = 8
 """With the bits of a kind of access: it uses the async proxy."""
 
@@ -479,7 +482,7 @@ def _touch(
         two,
     )
     offsets = field(code, starts, 0, I32)
-    memo = _Memo(code, now)
+    memo = _Memo(code, head, now)
     with code.loop(count) as index:
         begin = convert(offsets[index] + added, I64, signed=False)
         end = begin + convert(size, I64)
@@ -490,6 +493,30 @@ def _touch(
 def _range(
     code: Code, head: Head, now: Now, memo: _Memo, begin: Value, end: Value
 ) -> None:
+    """Bytes side by side: units of whole words at once where they are alike."""
+    parts = shadow(code, head)
+    whole = ((begin | end) & (4 * UNIT - 1)) == 0
+    with code.when(whole), code.loop(end, begin, 4 * UNIT) as at:
+        unit = _unit(code, parts, shift_unsigned(at, 2))
+        again = memo.fits_all(unit)
+        with code.when(again):
+            memo.repeat_all(unit)
+        with code.when(~again):
+            _words(code, head, now, memo, at, at + 4 * UNIT)
+    with code.when(~whole):
+        _words(code, head, now, memo, begin, end)
+
+
+def _unit(code: Code, parts: tuple[Memory, Memory], first: Value) -> list[Memory]:
+    """The records of the words of a unit."""
+    b = code.builder
+    return [Memory(b, b.gep(each.raw, [first.raw]), I64) for each in parts]
+
+
+def _words(
+    code: Code, head: Head, now: Now, memo: _Memo, begin: Value, end: Value
+) -> None:
+    """Bytes side by side, word by word."""
     parts = shadow(code, head)
     rank = head.word(layout.HEAD_RANK)
     with code.loop(end, begin & -4, 4) as at:
@@ -509,8 +536,8 @@ class _Memo:
     Only accesses that are known for all lanes are remembered.
     """
 
-    def __init__(self, code: Code, now: Now) -> None:
-        self.code, self.now = code, now
+    def __init__(self, code: Code, head: Head, now: Now) -> None:
+        self.code, self.head, self.now = code, head, now
         none = code.constant(-1, I64)
         self.before = [code.variable(none) for _ in range(2)]
         self.after = [code.variable(none) for _ in range(2)]
@@ -527,11 +554,49 @@ class _Memo:
         alike: Value = self._shape(write) == self.before[0].value
         return alike & compare_unsigned("==", reads, self.before[1].value)
 
+    def fits_all(self, unit: list[Memory]) -> Value:
+        """Whether all words of a unit are like the last one."""
+        write, reads = (each.lanes(0, UNIT) for each in unit)
+        other = self._shape(write) ^ write.lift(self.before[0].value)
+        other = other | (reads ^ reads.lift(self.before[1].value))
+        b = self.code.builder
+        name = f"llvm.vector.reduce.or.v{UNIT}i64"
+        nothing: Value = Value(b, intrinsic(b, name, I64, [other.raw])) == 0
+        return nothing
+
+    def repeat_all(self, unit: list[Memory]) -> None:
+        """Do the same for all words of a unit."""
+        like = unit[0].lanes(0, UNIT)
+        with self.code.when(self.now.has(layout.WRITES)):
+            unit[0][0] = like.lift(self.after[0].value)
+        unit[1][0] = like.lift(self.after[1].value)
+
     def repeat(self, word: Word) -> None:
         """Do the same again."""
         with self.code.when(self.now.has(layout.WRITES)):
             word.writes[word.number] = self.after[0].value
         word.reads[word.number] = self.after[1].value
+
+    def _quiet(self, reads: Value) -> Value:
+        """Whether all reads before are known; with strict rules, through a fence."""
+        code, now = self.code, self.now
+        lenient: Value = self.head.word(layout.HEAD_STRICT) == 0
+
+        def seen(record: Value) -> Value:
+            fenced = settled(now.fenced or now.viewer, record)
+            return settled(now.viewer, record) & (lenient | fenced)
+
+        plain = (reads == 0) | seen(reads)
+        found = code.variable(convert(plain, I32, signed=False))
+        with code.when(is_set(reads) & now.has(layout.WRITES)):
+            found.value = found.value.lift(1)
+
+            def visit(entry: Value) -> None:
+                found.value = select(seen(entry), found.value, 0)
+
+            each_reader(code, self.head, reads, visit)
+        quiet: Value = found.value != 0
+        return quiet
 
     def keep(self, word: Word, records: tuple[Value, Value]) -> None:
         """Remember what was done, if it was in order."""
@@ -543,8 +608,8 @@ class _Memo:
         fine = (fine & ever & ((write & layout.MASK_FIELD) != 0)) | (
             (write == 0) & now.has(layout.WRITES)
         )
-        quiet = (reads == 0) | settled(now.viewer, reads)
-        fine = fine & (quiet | ~now.has(layout.WRITES)) & (word.mask == 15)
+        fine = fine & (word.mask == 15)
+        fine = fine & (~now.has(layout.WRITES) | self._quiet(reads))
         none = write.lift(-1)
         self.before[0].value = select(fine, self._shape(write), none)
         self.before[1].value = reads

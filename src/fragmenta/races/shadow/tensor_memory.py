@@ -459,6 +459,11 @@ class _Product(_New):
             field(code, self.form, tensors.FORM_SHAPE + each, I32)[0] for each in (0, 4)
         )
 
+    @property
+    def group(self) -> Value:
+        """Its ``.cta_group``."""
+        return select(self.pair, self.watch.rank.lift(2), 1)
+
     def block(self, number: int) -> Value:
         """The rank of a block of the pair."""
         rank = self.watch.rank
@@ -541,8 +546,8 @@ def _issue(seen: Seen) -> Value:
     row = _spare(seen)
     row_now(seen.clocks, seen.lanes, row)
     product = _Product(watch, row)
-    group = select(product.pair, watch.rank.lift(2), 1)
-    product.refuse(watch.word(at.WATCH_GROUP)[0] != group)
+    group = watch.word(at.WATCH_GROUP)[0]
+    product.refuse((group != 0) & (group != product.group))
     for each in (at.WATCH_WRITES, at.WATCH_READS):
         product.refuse(~watch.has_room(each))
     with code.when(product.fine):
@@ -555,6 +560,10 @@ def _issued(seen: Seen) -> None:
     code, watch = seen.code, _Watch(seen)
     row = _spare(seen)
     product = _Product(watch, row)
+    group = watch.word(at.WATCH_GROUP)
+    with code.when(group[0] == 0):
+        group[0] = product.group
+        watch.word(at.WATCH_GROUP_SITE)[0] = seen.site
     lane = first_lane(seen.lanes)
     words = product.keep(lane)
     agent, epoch = words["agent"], words["epoch"]

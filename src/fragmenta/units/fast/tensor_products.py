@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from fragmenta.arithmetic.floors import FloorNumbers, FloorSizes
+from fragmenta.arithmetic.floor_steps import FloorNumbers
+from fragmenta.arithmetic.floors import FloorSizes
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     F32,

@@ -28,7 +28,7 @@ from fragmenta.simt.layout import LANES, POISON
 from fragmenta.simt.library import POINTER, as_signed, field, pointer_at
 from fragmenta.simt.warps import P, all_lanes, put_lanes, routine, to_word
 from fragmenta.units.fast import layout
-from fragmenta.units.fast.step import Step, declared, fast_path, shift
+from fragmenta.units.fast.step import Step, declared, fast_path, shift, woke
 
 FENCES = 1
 """A word of the instruction: ``wgmma.fence``; without it, ``wgmma.commit_group``."""
@@ -260,6 +260,7 @@ def _run(code: Code, cluster: Raw, state: Raw, group: Raw) -> Value:
         ran[0] = ran[0] + 1
         changes = _long(code, cluster, layout.CLUSTER_CHANGES)
         changes[0] = changes[0] + 1
+        woke(code, cluster)
         with code.when(late):
             here.show()
     return status

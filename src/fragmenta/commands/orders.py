@@ -1,0 +1,146 @@
+"""The command ``orders``: explores all orders in which a launch can synchronise."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.arguments import AsJson, complete_target, target_of
+from fragmenta.commands.files import Force, SarifFile, complete_file
+from fragmenta.commands.launch import patience, print_fault
+from fragmenta.commands.launch_arguments import (
+    Args,
+    Block,
+    Cluster,
+    Cooperative,
+    Grid,
+    LaunchOptions,
+    Shared,
+    block_of,
+    check_parameters,
+    find_kernel,
+    read_arguments,
+    sides,
+)
+from fragmenta.commands.output import emit, emit_json, printable, width
+from fragmenta.commands.problems import (
+    check_sarif,
+    of_fault,
+    problem_text,
+    write_sarif,
+)
+from fragmenta.errors import KernelError
+from fragmenta.evidence.launches import for_kernel
+from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
+from fragmenta.launch.options import MOST_STATES, Watch
+from fragmenta.ptx import rules
+from fragmenta.ptx.rules import ERROR
+
+
+@command(
+    "orders",
+    "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32",
+    "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --json",
+    "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --limit 20000",
+)
+def orders(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A PTX file.",
+            autocompletion=complete_file,
+            show_default=False,
+        ),
+    ],
+    kernel: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KERNEL",
+            help="The kernel; may be left out if there is one only.",
+            show_default=False,
+        ),
+    ] = None,
+    grid: Grid = "1",
+    block: Block = None,
+    cluster: Cluster = None,
+    cooperative: Cooperative = False,
+    shared: Shared = 0,
+    arg: Args = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="TARGET",
+            help="The GPU whose bits are wanted, such as sm_80 or hopper; by default "
+            "that of the file.",
+            autocompletion=complete_target,
+        ),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", metavar="N", help="The most states to look at."),
+    ] = MOST_STATES,
+    seconds: Annotated[
+        float,
+        typer.Option("--seconds", metavar="S", help="What the launch may take."),
+    ] = SECONDS,
+    sarif_file: SarifFile = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    r"""The arguments are those of fragmenta launch.  Choose small sizes: a few blocks,
+    and loops of a few rounds.
+
+    What warps and copies do to barriers, mbarriers and flags is recorded in one run.
+    Then every order in which that can happen is explored.  The answer is that no order
+    hangs, or the shortest one that does, step by step; and races that show in other
+    orders only.  It says how much it is about:
+
+    \b
+      all orders       nothing was left out
+      this path only   branches depend on data, which were as they were
+      incomplete       --limit was reached, or something could not be recorded
+
+    The exit status is 1 if an order hangs, or has another error.
+    """
+    found = find_kernel(file, kernel)
+    given = read_arguments(arg or ())
+    check_parameters(found, given)
+    check_sarif(sarif_file, force, as_json)
+    sizes = sides(grid, "--grid"), block_of(found, block)
+    options: LaunchOptions = {
+        "target": target_of(target),
+        "shared": shared,
+        "contract": True,
+        "watch": Watch("report"),
+        "cooperative": cooperative,
+        "cluster": None if cluster is None else sides(cluster, "--cluster"),
+        "limits": Limits(seconds, None, OUTPUT, None),
+    }
+    values = for_kernel([each.value for each in given])
+    try:
+        with patience(f"exploring {found.name}") as progress:
+            result = found.launch(
+                *sizes, values, orders=limit, progress=progress, **options
+            )
+    except KernelError as fault:
+        write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
+        if sarif_file != "-":
+            print_fault(file, fault, as_json)
+        raise typer.Exit(NOTHING) from None
+    assert result.orders is not None  # it was asked for
+    problems = [each for each in result.problems if each.severity == ERROR]
+    write_sarif(sarif_file, ((file, each) for each in result.problems), force)
+    if as_json:
+        listed = [each.to_dict() for each in result.problems]
+        emit_json({"kernel": found.name, **result.orders.to_dict(), "problems": listed})
+    elif sarif_file != "-":
+        emit(printable(result.orders.text(width())))
+        for each in problems:
+            if not (result.orders.hangs and each.rule == rules.DEADLOCK.name):
+                emit(f"\n{problem_text(file, each, with_rule=True)}")
+    if problems:
+        raise typer.Exit(NOTHING)

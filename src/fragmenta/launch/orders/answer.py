@@ -1,0 +1,126 @@
+"""The answer of ``launch(orders=...)``: whether an order hangs or races, and which.
+
+An :class:`Orders` has the verdict, the numbers of what was covered, and the stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fragmenta.launch.orders.story import HangStory, Teller, Told, site_of
+from fragmenta.orders.verdict import Coverage
+from fragmenta.ptx.checking.problem import wrapped
+from fragmenta.simt.naming import Names, counted
+from fragmenta.units.findings import Finding, Launched
+
+_WORST = (Coverage.ALL, Coverage.PATH, Coverage.INCOMPLETE)
+
+
+@dataclass(frozen=True, repr=False)
+class Orders:
+    """All orders in which the threads of a launch can synchronise, and what they show.
+
+    >>> Orders("all orders", orders=2, states=9)
+    <Orders: no order hangs: 2 orders cover all, in 9 states>
+    """
+
+    verdict: str
+    """``all orders``, ``this path only`` or ``incomplete``."""
+    reasons: tuple[str, ...] = ()
+    """Why it is not about all orders."""
+    orders: int = 0
+    """How many orders were run; all others differ from one of them only in the order of
+    events that do not affect each other."""
+    states: int = 0
+    """How many different states they visit."""
+    hang: HangStory | None = field(default=None, repr=False)
+    launched: Launched | None = field(default=None, repr=False)
+    found: tuple[tuple[Launched, Finding], ...] = field(default=(), repr=False)
+    """Hangs, races and misuse, before they are put into words."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether some order hangs."""
+        return self.hang is not None
+
+    @property
+    def clean(self) -> bool:
+        """Whether no order hangs, races, or misuses a barrier."""
+        return not self.hangs and not self.found
+
+    @property
+    def story(self) -> str:
+        """The shortest order that hangs, step by step; nothing if none does."""
+        return "" if self.hang is None else "\n".join(self.hang.lines())
+
+    @property
+    def summary(self) -> str:
+        """The answer in one line."""
+        covered = f"{counted(self.orders, 'order')} in {counted(self.states, 'state')}"
+        if self.hang is not None:
+            steps = counted(len(self.hang.steps), "step")
+            return f"an order hangs, after {steps}; {covered} were looked at"
+        start = "no order hangs"
+        if self.verdict == Coverage.ALL.value:
+            orders = counted(self.orders, "order")
+            cover = "covers" if self.orders == 1 else "cover"
+            states = counted(self.states, "state")
+            return f"{start}: {orders} {cover} all, in {states}{self._but}"
+        looked = f"{start} of those that were looked at ({self.verdict})"
+        return f"{looked}: {covered}{self._but}"
+
+    @property
+    def _but(self) -> str:
+        return "; but some have other errors" if self.found else ""
+
+    def text(self, width: int = 80) -> str:
+        """The answer in lines that fit: the verdict, the reasons, the story."""
+        lines = [wrapped(self.summary, width, "  ")]
+        lines += [wrapped(f"- {each}", width, "  ") for each in self.reasons]
+        if self.hang is not None:
+            lines += [wrapped(f"  {each}", width, "   ") for each in self.hang.lines()]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain values, for JSON."""
+        made: dict[str, Any] = {
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "orders": self.orders,
+            "states": self.states,
+            "hangs": self.hangs,
+            "steps": [],
+            "waiting": [],
+        }
+        if self.hang is not None and self.launched is not None:
+            names = Names(self.launched.module(), self.launched.compiled)
+            made["steps"] = [_step(names, each) for each in self.hang.steps]
+            made["waiting"] = self.hang.waiting
+        return made
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def __repr__(self) -> str:
+        return f"<Orders: {self.summary}>"
+
+
+def _step(names: Names, told: Told) -> dict[str, Any]:
+    at = names.instruction(told.site)
+    return {
+        "step": told.number,
+        "who": told.who,
+        "does": told.does,
+        "line": at.line if at else 0,
+        "source": str(at.source) if at and at.source else None,
+    }
+
+
+def worst(several: Sequence[Coverage]) -> Coverage:
+    """What can be said of all parts together."""
+    return max(several, key=_WORST.index, default=Coverage.ALL)
+
+
+__all__ = ["HangStory", "Orders", "Teller", "site_of", "worst"]

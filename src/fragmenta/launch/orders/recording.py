@@ -1,0 +1,62 @@
+"""Runs a launch once to record what synchronises it, and leaves memory as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fragmenta.errors import KernelFault, LimitReached
+from fragmenta.launch.launch import Launch
+from fragmenta.launch.result import total
+from fragmenta.launch.scheduled_runs import copies, restore
+from fragmenta.ptx import rules
+from fragmenta.races.recording.log import Log
+from fragmenta.races.recording.recorder import Force, OrdersWatch
+from fragmenta.units.findings import Launched
+
+
+@dataclass(eq=False)
+class Recording:
+    """What was recorded of a launch."""
+
+    launched: Launched
+    logs: list[Log]
+    values: dict[int, int]
+    """What words held at first, by address."""
+    cut: str = ""
+    """Why it was not recorded to the end; nothing if it was."""
+    hung: bool = False
+    """Whether the recorded run hung."""
+    instructions: int = 0
+    """How many warp instructions it executed."""
+
+
+def record(
+    launch: Launch, run: Callable[[Launch], str], force: Force | None = None
+) -> Recording:
+    """Record a launch.  A launch that hangs is recorded until then.
+
+    With ``force``, some lanes read other values than there are, as in another order.
+    """
+    assert launch.machine is not None
+    watch = launch.machine.watching
+    assert isinstance(watch, OrdersWatch)
+    watch.force = force
+    before, cut, hung = copies(launch), "", False
+    try:
+        run(launch)
+    except LimitReached as fault:
+        cut = f"the recorded run was stopped: {fault}"
+    except KernelFault as fault:
+        if fault.kind == rules.DEADLOCK.name:
+            watch.stuck()
+            hung = True
+        else:
+            cut = f"the recorded run failed: {str(fault).splitlines()[0]}"
+    finally:
+        restore(launch, before)
+        executed = total(launch.compiled, launch.counts)
+        made = Recording(launch.kept, watch.logs, watch.values, cut, hung, executed)
+        launch.close()
+    made.logs.sort(key=lambda log: log.cluster)
+    return made

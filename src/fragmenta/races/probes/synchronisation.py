@@ -1,0 +1,153 @@
+"""Instrumentation that records what synchronises threads, and what they access.
+
+Every barrier, every meeting of the lanes of a warp, every strong access and every
+ordinary one is an event.  What asynchronous units do are events anyway.  The observer
+is :mod:`fragmenta.races.recording.recorder`.
+
+The words of these events:
+
+- ``arrives``, the mode and the operands of a barrier of the block: lanes are about to
+  arrive there, or poll it;
+- ``met``: lanes of a warp go on together;
+- ``leaves``: lanes end;
+- ``accesses``, ``read`` or ``write``, the bytes of each lane, and the window: a plain
+  access is about to happen;
+- ``flag``, the opcode, the operation, the type, the window, the scope, the order, and
+  what a loop on it waits for: a strong access.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.ptx.module import Address, Immediate, Instruction, Sink, Vector
+from fragmenta.ptx.opcodes.table import TYPES
+from fragmenta.ptx.ordering import role, scope
+from fragmenta.races.probes.polling import condition
+from fragmenta.simt.emitter import Writer, Written
+from fragmenta.simt.events import described, if_some, notify, tell
+from fragmenta.simt.memory import Access
+from fragmenta.simt.probes import Probes
+from fragmenta.simt.program import meets
+
+NEAR, FAR = "shared", "generic"
+"""What the addresses of an access are: in shared memory, or generic."""
+_ELSEWHERE = frozenset({"nc", "param", "const", "param::entry", "param::func"})
+_OPERATIONS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
+
+
+class OrderProbes(Probes):
+    """The instrument that records synchronisation."""
+
+    def before(self, writer: Writer, instruction: Instruction) -> None:
+        """Lanes that execute a ``.sync`` instruction have met."""
+        if meets(instruction) and instruction.opcode not in ("bar", "barrier"):
+            tell(writer, ["met"], [])
+
+    def access(
+        self,
+        writer: Writer,
+        instruction: Instruction,
+        what: Access,
+        at: Written,
+        offset: int,
+        registers: list[str],
+        kind: str,
+        banks: bool = True,
+    ) -> None:
+        """A load, a store or an atomic operation is about to happen."""
+        elsewhere = _ELSEWHERE & set(instruction.qualifiers)
+        if what.space == "local" or elsewhere:
+            return
+        window = FAR if what.space == "global" else NEAR
+        place = _place(writer, at, offset)
+        if role(instruction) is None:
+            values = _values(writer) if kind == "write" and what.elements == 1 else []
+            words = ["accesses", kind, str(what.bytes), window]
+            tell(writer, words, [place, *values])
+            return
+        words, ends = _strong(instruction, window), _condition(writer)
+        tell(writer, [*words, *ends[:2]], [place, *ends[2:], *_values(writer)])
+
+    def matrix_rows(
+        self,
+        writer: Writer,
+        at: Written,
+        offset: int,
+        used: int,
+        stores: bool,
+        values: str,
+        width: int,
+    ) -> None:
+        """The rows of ``ldmatrix`` or ``stmatrix``: some lanes have their addresses."""
+        kind = "write" if stores else "read"
+        mask = (1 << used) - 1
+        some = writer.value(f"and i32 {writer.lanes()}, {mask - (mask >> 31 << 32)}")
+        with if_some(writer, some):
+            words = ["accesses", kind, str(width), NEAR]
+            notify(writer, words, [_place(writer, at, offset)], some)
+
+    def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
+        """Lanes arrive at a barrier of the block, or poll it."""
+        instruction = writer.unit.function.instructions[writer.index]
+        operands = list(instruction.operands)
+        if mode == "red":
+            operands = operands[1:-1]
+        tell(writer, ["arrives", mode], [described(writer, each) for each in operands])
+
+    def warp_barrier_passed(self, writer: Writer, passed: str) -> None:
+        """Lanes have passed a ``bar.warp.sync`` together."""
+        with if_some(writer, passed):
+            notify(writer, ["met"], [], passed)
+
+    def leaves(self, writer: Writer) -> None:
+        """Lanes are about to end."""
+        tell(writer, ["leaves"], [])
+
+
+def _place(writer: Writer, at: Written, offset: int) -> list[Any]:
+    """Where an event finds the addresses of all lanes."""
+    if at.base != "%warp":
+        copied = writer.temporary(at.bits)
+        writer.compute(f"mov.b{at.bits}", copied, at)
+        at = copied
+    return ["a", ["r", at.offset, at.bits], offset, []]
+
+
+def _strong(instruction: Instruction, window: str) -> list[str]:
+    """The words of the event of a strong access."""
+    words = instruction.qualifiers
+    operation = next((w for w in words if w in _OPERATIONS), "")
+    if instruction.opcode not in ("atom", "red"):
+        operation = ""
+    kind = next(word for word in reversed(words) if word in TYPES)
+    reach = scope((instruction.opcode, *words)).name.lower()
+    orders = [w for w in words if w in ("acquire", "release", "acq_rel")]
+    sense = orders[0] if orders else "relaxed"
+    return ["flag", instruction.opcode, operation, kind, window, reach, sense]
+
+
+def _condition(writer: Writer) -> list[Any]:
+    """What a loop on this access waits for: how it compares, a mask, the operand."""
+    found = condition(writer.unit.function, writer.index)
+    if found is None:
+        return ["", "", ["_"]]
+    return [found.compare, str(found.mask), described(writer, found.against)]
+
+
+def _values(writer: Writer) -> list[list[Any]]:
+    """The operands of the present instruction that are no address and no result."""
+    instruction = writer.unit.function.instructions[writer.index]
+    given = list(instruction.operands)
+    if instruction.opcode in ("ld", "atom"):
+        given = given[1:]
+    found = []
+    for each in given:
+        if isinstance(each, Address):
+            continue
+        whole = isinstance(each, Immediate) and each.form != "int"
+        if isinstance(each, Sink | Vector) or whole:
+            found.append(["_"])
+        else:
+            found.append(described(writer, each))
+    return found

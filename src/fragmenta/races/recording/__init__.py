@@ -1,0 +1,1 @@
+"""Records what synchronises the threads of a launch."""

@@ -1,0 +1,478 @@
+"""Records what the warps and the units of a launch do to what synchronises them.
+
+A :class:`Recorder` is the observer of one cluster: it answers the port of the units and
+the events of :mod:`fragmenta.races.probes.synchronisation`, and writes a
+:class:`~fragmenta.races.recording.log.Log`.  A test of an mbarrier that is no loop by
+itself is answered with no, once: that is what it answers in some order, and the wait
+that follows is recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fragmenta.ptx import rules
+from fragmenta.races.probes.polling import spins
+from fragmenta.races.recording.log import (
+    Action,
+    Arrives,
+    ClusterArrived,
+    ClusterWaited,
+    Counted,
+    Entry,
+    Fenced,
+    Flag,
+    Flying,
+    Issued,
+    Joined,
+    Left,
+    Log,
+    Made,
+    Met,
+    Peeked,
+    Place,
+    Touched,
+    Until,
+    Waited,
+)
+from fragmenta.simt import layout
+from fragmenta.simt.layout import LANES, RANK_BITS, SHARED_WINDOW
+from fragmenta.simt.wgmma_operands import Located
+from fragmenta.units import port
+from fragmenta.units.barrier_state import Barrier
+from fragmenta.units.copy_groups import Arrival, LaneGroups
+from fragmenta.units.events import Event, carries_out, first, together
+from fragmenta.units.faults import Stop
+from fragmenta.units.findings import Problems
+from fragmenta.units.lane_copies import WarpCopy
+from fragmenta.units.machine import Cluster, Machine, Warp
+from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.port import ChangedMap, Columns, Port, Step
+from fragmenta.units.tcgen05 import Queued
+from fragmenta.units.tmem_moves import Move
+from fragmenta.units.warpgroups import Wgmma
+from fragmenta.units.work import Copy, Range, Work
+
+MOST_ENTRIES = 400_000
+"""Entries of a launch; what comes later is not recorded."""
+PATIENCE = 2_000
+"""Passes of loops on words without anything else before it is a deadlock."""
+
+
+@dataclass
+class Force:
+    """Values that some lanes are to read from words, one after the other."""
+
+    block: int
+    warp: int
+    lanes: int
+    sites: set[int]
+    """The strong accesses that are counted."""
+    left: list[int]
+
+
+class OrdersWatch:
+    """Records all clusters of a launch."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.logs: list[Log] = []
+        self.entries = 0
+        self.force: Force | None = None
+        self.fruitless = 0
+        """Passes of loops on words since anything else happened."""
+        self.polling: dict[tuple[int, ...], tuple[Recorder, Warp, Entry]] = {}
+        """The last pass of each loop on a word that goes on."""
+        self.values: dict[int, int] = {}
+        """What words held before their first strong access, by address."""
+        self._recorders: list[Recorder] = []
+        module = machine.launch.module()
+        places = machine.launch.compiled.places
+        self.spinning = {
+            number: spins(module.functions[function], index)
+            for number, (function, index) in (
+                (each.number, places[each.site])
+                for each in machine.events
+                if each.words[0] in ("mbarrier", "flag")
+            )
+        }
+        """Whether an event repeats itself until it succeeds, by its number."""
+        machine.events = [self._peeking(each) for each in machine.events]
+
+    def _peeking(self, event: Event) -> Event:
+        tests = event.words[:2] in (("mbarrier", "test_wait"), ("mbarrier", "try_wait"))
+        if not tests or self.spinning[event.number]:
+            return event
+
+        def run(warp: Warp, event: Event, lanes: int) -> int:
+            recorder = warp.block.cluster.port
+            assert isinstance(recorder, Recorder)
+            if recorder.refuses(warp, event, lanes):
+                event.operands[0].put(warp, lanes, 0)
+                return lanes
+            return carried(warp, event, lanes)
+
+        carried = event.run
+        return event._replace(run=run)
+
+    def observer(self, cluster: Cluster) -> Recorder:
+        """A new recorder of a cluster."""
+        made = Recorder(self, cluster)
+        self._recorders.append(made)
+        return made
+
+    def stuck(self) -> None:
+        """The launch is in a deadlock: record the waits that did not end."""
+        for recorder, warp, entry in self.polling.values():
+            recorder.add(warp, *entry)
+        self.polling.clear()
+        for each in self._recorders:
+            each.stuck()
+
+    def collect(self, problems: Problems) -> None:
+        """Add nothing: the launch was watched before."""
+
+    def told(self) -> Any:
+        """What was recorded."""
+        return self.logs
+
+    def take(self, told: Any) -> None:
+        """Add what was recorded elsewhere."""
+        self.logs += told
+
+    def close(self) -> None:
+        """Free what only the run needed."""
+        for each in self._recorders:
+            vars(each).clear()
+        self._recorders.clear()
+        self.polling.clear()
+        del self.machine
+
+
+class Recorder(Port):
+    """Records one cluster after the other."""
+
+    functions = None
+
+    def __init__(self, watch: OrdersWatch, cluster: Cluster) -> None:
+        self.watch, self.cluster = watch, cluster
+        self.log: Log | None = None
+        self._flying: dict[Work, Flying] = {}
+        self._refused: set[tuple[int, int, int, int, int]] = set()
+        self._stalled: dict[tuple[int, int, Place], Entry] = {}
+        self._polled: dict[tuple[int, int], Entry] = {}
+        """The last pass of a loop on a word, of which the end is not known."""
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        launch = self.watch.machine.launch
+        members = launch.shape.members(self.cluster.number)
+        self.log = Log(
+            self.cluster.number, list(members), launch.shape.warps, launch.shape.threads
+        )
+        self.watch.logs.append(self.log)
+        self._flying.clear()
+        self._refused.clear()
+        self._stalled.clear()
+        self._polled.clear()
+
+    def add(self, warp: Warp, lanes: int, site: int, action: Action) -> None:
+        """Write an entry."""
+        assert self.log is not None
+        if self.watch.entries >= MOST_ENTRIES:
+            self.log.cut = f"more than {MOST_ENTRIES:,} events were recorded"
+            return
+        self.watch.entries += 1
+        self.watch.fruitless = 0
+        key = warp.block.rank, warp.number
+        polled = self._polled.get(key)
+        if polled is not None and polled.lanes & lanes:
+            self._flush(key)
+        self.log.entries.setdefault(key, []).append(Entry(lanes, site, action))
+
+    def _add(self, step: Step, action: Action) -> None:
+        self.add(step.warp, step.lanes, step.event.site, action)
+
+    # ── mbarriers ───────────────────────────────────────────────────────────
+
+    def change(self, step: Step, what: Mbarrier | Columns | ChangedMap) -> None:
+        """An mbarrier was made or is none any more."""
+        if isinstance(what, Mbarrier):
+            alive = step.warp.block.mbarriers.get(what.offset) is what
+            self._add(step, Made(_place(what), what.expected if alive else 0))
+
+    def counts(
+        self, step: Step, mbarrier: Mbarrier, arrivals: int, expected: int, drops: bool
+    ) -> None:
+        """An instruction counts arrivals and bytes at an mbarrier."""
+        words, phase = step.event.words, mbarrier.phase
+        how = arrivals, expected, drops, phase, words
+        self._add(step, Counted(_place(mbarrier), *how))
+
+    def stall(self, step: Step, mbarrier: Mbarrier, phase: int) -> None:
+        """Lanes begin to wait: that is recorded when they go on, or never do."""
+        parity = "parity" in step.event.words
+        waits = Waited(_place(mbarrier), phase, parity, step.event.words, True)
+        key = step.warp.block.rank, step.warp.number, _place(mbarrier)
+        self._stalled[key] = Entry(step.lanes, step.event.site, waits)
+
+    def acquire(self, step: Step, waited: port.Waited) -> None:
+        """Lanes have waited."""
+        mbarrier, warp = waited.mbarrier, step.warp
+        rank, number = warp.block.rank, warp.number
+        if mbarrier is not None:
+            self._stalled.pop((rank, number, _place(mbarrier)), None)
+            parity = "parity" in step.event.words
+            words = step.event.words
+            self._add(step, Waited(_place(mbarrier), waited.until, parity, words))
+            return
+        match waited.done_by:
+            case "cluster":
+                self._add(step, ClusterWaited())
+            case "wgmma_group":
+                queue = ("wgmma", rank, number // 4, 0)
+                self._add(step, Joined(queue, waited.until, False))
+            case "async_group":
+                queue = ("cp.async", rank, number, 0)
+                self._add(step, Joined(queue, waited.until, False))
+            case "bulk_group":
+                queue = ("bulk", rank, number, first(step.lanes))
+                self._add(step, Joined(queue, waited.until, waited.read))
+            case "wait::ld" | "wait::st" as which:
+                queue = (which, rank, number, 0)
+                self._add(step, Joined(queue, 1 << 62, False))
+
+    def refuses(self, warp: Warp, event: Event, lanes: int) -> bool:
+        """Whether a test of an mbarrier is to be answered with no, as it may be."""
+        address, given = (
+            each.value(warp, first(lanes)) for each in event.operands[1:3]
+        )
+        offset = address & (1 << RANK_BITS) - 1
+        mbarrier = warp.block.mbarriers.get(offset)
+        if mbarrier is None:
+            return False
+        if "parity" in event.words:
+            same = mbarrier.phase & 1 == given & 1
+            phase = mbarrier.phase if same else mbarrier.phase - 1
+        else:
+            phase = given >> 32
+        key = event.number, warp.block.rank, warp.number, offset, phase
+        if phase < 0 or key in self._refused:
+            return False
+        self._refused.add(key)
+        place = warp.block.rank, offset
+        self.add(warp, lanes, event.site, Peeked(place, phase))
+        return True
+
+    # ── words ───────────────────────────────────────────────────────────────
+
+    def read(self, step: Step, action: Flag) -> None:
+        """A strong access; a pass of a loop that goes on is not recorded.
+
+        If it is not plain what a loop waits for, it is taken to wait for what its last
+        pass finds.  If all that happens are such passes, the launch hangs.
+        """
+        warp, event, lanes = step
+        spins = self.watch.spinning[event.number]
+        if spins and action.until is None and action.opcode != "red":
+            until = Until("eq", action.found, -1)
+            self._polled[warp.block.rank, warp.number] = Entry(
+                lanes, event.site, action._replace(until=until, guessed=True)
+            )
+        elif not action.fails:
+            self.watch.polling.pop(_key(step), None)
+            self._add(step, action)
+            return
+        else:
+            entry = Entry(lanes, event.site, action._replace(pending=True))
+            self.watch.polling[_key(step)] = self, warp, entry
+        warp.give_way()
+        self.watch.fruitless += 1
+        if self.watch.fruitless > PATIENCE:
+            what = "all that is left are loops on words that nobody changes"
+            raise Stop(rules.DEADLOCK, event.site, warp, lanes, what)
+
+    def _flush(self, key: tuple[int, int]) -> None:
+        """The loop on a word that a warp was in has ended."""
+        entry = self._polled.pop(key, None)
+        if entry is not None and self.log is not None:
+            self.log.entries.setdefault(key, []).append(entry)
+
+    def forced(self, warp: Warp, site: int, lanes: int) -> int | None:
+        """What a word is to hold before some lanes read it; None: what it holds."""
+        force = self.watch.force
+        if force is None or site not in force.sites or not force.left:
+            return None
+        mine = (warp.block.index, warp.number) == (force.block, force.warp)
+        return force.left.pop(0) if mine and lanes & force.lanes else None
+
+    # ── barriers ────────────────────────────────────────────────────────────
+
+    def release(self, step: Step, barrier: Mbarrier | Barrier) -> None:
+        """Lanes arrive at the barrier of the cluster; mbarriers count arrivals."""
+        if isinstance(barrier, Barrier):
+            self._add(step, ClusterArrived(step.event.words))
+
+    def fence(self, step: Step) -> None:
+        """A fence."""
+        if step.event.words[0] in ("fence", "membar"):
+            self._add(step, Fenced(step.event.words))
+
+    def touch(self, step: Step, product: Located | None = None) -> None:
+        """A warp issues its part of a product: the warpgroup meets."""
+        if product is not None:
+            self._add(step, Met(warpgroup=True))
+
+    # ── work in flight ──────────────────────────────────────────────────────
+
+    def issue(self, step: Step, work: Work) -> None:
+        """Work is in flight from now on."""
+        made = Flying(step.event.mnemonic, work.site, work.completes, work.proxy)
+        made.combines, made.ordinal = work.combines, len(self._flying)
+        warp, rank = step.warp, step.warp.block.rank
+        match work:
+            case Arrival():
+                made.signals = [(_place(work.mbarrier), work.count, 0)]
+                made.after = [self._flying[e] for e in work.before if e in self._flying]
+            case WarpCopy():
+                made.queue = ("cp.async", rank, warp.number, 0)
+                made.epoch = _copy_epoch(warp)
+                made.reads, made.writes = list(work.sources), list(work.goals)
+            case Copy():
+                self._copy(step, work, made)
+            case Wgmma():
+                made.queue = ("wgmma", rank, warp.number // 4, 0)
+                made.epoch = work.group
+                units = [each for _, each, _ in work.reads()]
+                made.reads = [
+                    Range("shared", rank, e.astype(np.int64), 16) for e in units
+                ]
+            case Queued():
+                made.reads = list(work.sources)
+            case Move():
+                made.queue = (work.completes, rank, warp.number, 0)
+        self._flying[work] = made
+        self._add(step, Issued(made))
+
+    def _copy(self, step: Step, work: Copy, made: Flying) -> None:
+        made.reads, made.writes = list(work.sources), list(work.goals)
+        if work.completes == "mbarrier":
+            made.signals = [(_place(each), 0, work.bytes) for each in work.mbarriers]
+        else:
+            warp, lane = step.warp, work.thread.lane
+            made.queue = ("bulk", warp.block.rank, warp.number, lane)
+            made.epoch = warp.block.bulk_queue(warp.number, lane).epoch
+
+    # ── the end ─────────────────────────────────────────────────────────────
+
+    def stuck(self) -> None:
+        """The cluster is in a deadlock: add the waits that did not end."""
+        for key in list(self._polled):
+            self._flush(key)
+        for (rank, number, _), entry in self._stalled.items():
+            warp = self.cluster.blocks[rank].warps[number]
+            self.add(warp, *entry)
+        self._stalled.clear()
+
+
+def _place(mbarrier: Mbarrier) -> Place:
+    return mbarrier.block.rank, mbarrier.offset
+
+
+def _key(step: Step) -> tuple[int, ...]:
+    warp = step.warp
+    return warp.block.index, warp.number, step.event.site, step.lanes
+
+
+def _copy_epoch(warp: Warp) -> int:
+    kept = warp.block.groups.get(warp.number)
+    found = kept or LaneGroups(warp.block.lane_groups(warp.number))
+    return found.epoch
+
+
+# ── events of the instrument ────────────────────────────────────────────────
+
+
+def _recorder(warp: Warp) -> Recorder:
+    found = warp.block.cluster.port
+    assert isinstance(found, Recorder)
+    return found
+
+
+@carries_out("arrives")
+def arrives(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes are about to arrive at a barrier, or poll it."""
+    new = lanes & ~int(warp.words[layout.ARRIVED >> 2])
+    if new:
+        for members, (number, *count) in together(warp, new, *event.operands):
+            missing = LANES - warp.live.bit_count() if members == warp.live else 0
+            expected = count[0] if count else 0
+            action = Arrives(event.words[1], number, expected, missing)
+            _recorder(warp).add(warp, members, event.site, action)
+    return lanes
+
+
+@carries_out("met")
+def met(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes of a warp go on together."""
+    _recorder(warp).add(warp, lanes, event.site, Met())
+    return lanes
+
+
+@carries_out("leaves")
+def leaves(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes are about to end."""
+    _recorder(warp).add(warp, lanes, event.site, Left())
+    return lanes
+
+
+@carries_out("accesses")
+def accesses(warp: Warp, event: Event, lanes: int) -> int:
+    """A plain access is about to happen."""
+    kind, size, window = event.words[1:4]
+    chosen = np.flatnonzero(lanes >> np.arange(LANES) & 1)
+    found = event.operands[0].lanes(warp).astype(np.int64)[chosen]
+    if window == "shared":
+        found = found + SHARED_WINDOW
+    shared = found >> layout.SLOT_BITS == layout.SHARED_SLOT
+    recorder, values = _recorder(warp), None
+    if len(event.operands) == 2 and event.operands[1].kind in ("r", "i"):
+        values = event.operands[1].lanes(warp).astype(np.int64)[chosen]
+    for near in (True, False):
+        some = shared == near
+        if some.any():
+            what = kind != "read", near, int(size), chosen[some], found[some]
+            own = None if values is None else values[some]
+            recorder.add(warp, lanes, event.site, Touched(*what, own))
+    return lanes
+
+
+@carries_out("flag")
+def flag(warp: Warp, event: Event, lanes: int) -> int:
+    """A strong access is about to happen."""
+    opcode, operation, kind, window, scope, sense, compare, mask = event.words[1:9]
+    size = max(1, int("".join(c for c in kind.partition("x")[0] if c.isdigit())) // 8)
+    at, against, *known = event.operands
+    if any(each.kind == "_" for each in known):
+        known = []
+    compared, recorder = [against] if compare else [], _recorder(warp)
+    start = SHARED_WINDOW if window == "shared" else 0
+    for members, (offset, *given) in together(warp, lanes, at, *compared, *known):
+        address = offset + start
+        memory, place = warp.block.memory(address)
+        forced = None if compare else recorder.forced(warp, event.site, members)
+        if forced is not None:
+            memory[place : place + size] = list(forced.to_bytes(size, "little"))
+        there = int.from_bytes(memory[place : place + size].tobytes(), "little")
+        recorder.watch.values.setdefault(address, there)
+        values = tuple(each & (1 << 8 * size) - 1 for each in given)
+        until = None
+        if compare:
+            until, values = Until(compare, values[0], int(mask)), values[1:]
+        how = opcode, operation, scope, sense
+        action = Flag(address, size, *how, values, there, until)
+        recorder.read(Step(warp, event, members), action)
+    return lanes
