@@ -49,7 +49,15 @@ def outcome(launch: Any) -> tuple[Any, ...]:
         told = ()
     if result is None:
         return told
-    fields = ("counts", "fidelity", "output", "target", "written_for", "watched")
+    fields = (
+        "counts",
+        "fidelity",
+        "output",
+        "target",
+        "written_for",
+        "watched",
+        "complete",
+    )
     about = [getattr(result, name) for name in (*fields, "problems", "hazards")]
     return *told, about, str(result)
 

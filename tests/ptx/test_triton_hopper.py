@@ -27,7 +27,7 @@ WHOLE = os.environ.get("FRAGMENTA_HOPPER") == "1"
 """Whether all launches run with all schedules, which takes minutes."""
 SCHEDULES = ("eager", "lazy", 1, 2)
 # Where half a tile would be too small for wgmma, Triton lets two groups of warps compute
-# and store the same tile: two bulk stores of the same bits, in no order.
+# and store the same tile: two bulk stores of the same bits, in no order.  That is a note.
 STORED_TWICE = {"attention_by_maps-causal-64-specialised": {"global-race"}}
 # What runs always, and with which schedules.
 QUICK = {
@@ -108,6 +108,6 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(version: str, name: str) -> None:
         watch="report",
         schedule=SCHEDULES if WHOLE else QUICK[version][name],
     )
-    found = {each.rule for each in result.problems if each.severity != "info"}
-    assert found == STORED_TWICE.get(name, set())
+    assert not [each for each in result.problems if each.severity != "info"]
+    assert STORED_TWICE.get(name, set()) <= {each.rule for each in result.problems}
     assert [short_hash(each) for each in memory] == row["after"]

@@ -52,8 +52,9 @@ def test_a_call_leaves_the_bytes_of_the_gpu(launch: Launched) -> None:
     if version in VERSIONS or launch.name.startswith("matmul"):
         assert [short_hash(each) for each in memory_of(arrays)] == row["after"]
     assert cpu.last is not None
-    found = {each.rule for each in cpu.last.problems if each.severity != "info"}
-    assert found == STORED_TWICE.get(launch.name, set())
+    problems = cpu.last.problems
+    assert not [each for each in problems if each.severity != "info"]
+    assert STORED_TWICE.get(launch.name, set()) <= {each.rule for each in problems}
 
 
 def test_options_are_those_of_a_launch() -> None:

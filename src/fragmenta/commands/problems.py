@@ -80,6 +80,7 @@ def of_fault(fault: KernelError) -> list[Problem]:
 def result_fields(result: Result) -> dict[str, object]:
     """What a launch did, as JSON."""
     return {
+        "complete": result.complete,
         "instructions": result.instructions,
         "seconds": round(result.seconds, 6),
         "fidelity": result.fidelity,

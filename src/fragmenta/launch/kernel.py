@@ -187,7 +187,10 @@ class Kernel:
             self._refuse_errors(where)
 
         def prepared(
-            schedule: Given, defined: int | None = None, recorded: bool = False
+            schedule: Given,
+            defined: int | None = None,
+            recorded: bool = False,
+            raced: bool = False,
         ) -> Launch:
             launch = self.loaded.launch(
                 self.name,
@@ -198,6 +201,7 @@ class Kernel:
                 schedule=schedule,
                 defined=defined,
                 recorded=recorded,
+                raced=raced,
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -246,6 +250,7 @@ class Kernel:
             runs.recorded,
             runs.launch.recording.to_json,
             None if explored is None else explored.orders,
+            complete=runs.complete,
         )
         if not reports:
             made.raise_errors()

@@ -65,6 +65,12 @@ class Result:
     """Makes :attr:`schedule`."""
     orders: Orders | None = field(default=None, repr=False, compare=False)
     """What all orders show, if the launch was asked for them."""
+    complete: bool = True
+    """Whether the launch came to its end, so that its results can be used.
+
+    With ``watch="report"``, a fault stops the launch and is the last of its problems:
+    then it is not complete.  What a GPU survives is reported, and the launch goes on.
+    """
 
     @once_property
     def schedule(self) -> dict[str, Any]:

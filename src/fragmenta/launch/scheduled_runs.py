@@ -36,11 +36,16 @@ class Prepare(Protocol):
     """Makes a launch that is ready to run."""
 
     def __call__(
-        self, schedule: Given, defined: int | None = None, recorded: bool = False
+        self,
+        schedule: Given,
+        defined: int | None = None,
+        recorded: bool = False,
+        raced: bool = False,
     ) -> Launch:
         """``defined`` is the seed of undefined bits, if they are followed.
 
-        ``recorded``: what synchronises is recorded.
+        ``recorded``: what synchronises is recorded.  With ``raced``, what racy loads
+        read is undefined.
         """
 
 
@@ -69,6 +74,8 @@ class ScheduledRuns:
         """What happened in some clusters of each run."""
         self._used: set[tuple[str, int]] = set()
         """Where unwritten registers were used: function and instruction."""
+        self.complete = True
+        """Whether all runs came to their end."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -98,6 +105,8 @@ class ScheduledRuns:
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
+        if launch.machine is not None:
+            launch.machine.goes_on = self._reports
         try:
             output = self._run(launch)
         except LimitReached as fault:
@@ -108,6 +117,7 @@ class ScheduledRuns:
                 self._found_before(launch, fault)
                 raise
             self._fatal(launch, fault)
+        self._follow_races(launch, schedule, before)
         more = self._follow(launch, schedule, before)
         self._gather(launch)
         self.found += more
@@ -137,6 +147,7 @@ class ScheduledRuns:
             restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
+            again.machine.goes_on = self._reports
             observer = again.machine.watching
             assert isinstance(observer, DefinedWatch)
             try:
@@ -160,6 +171,33 @@ class ScheduledRuns:
             run.close()
         return kept
 
+    def _follow_races(self, launch: Launch, schedule: Given, before: Images) -> None:
+        """Run a launch again, if loads race: those that nobody uses are notes."""
+        if not before or launch.machine is None:
+            return
+        from fragmenta.races.definedness_watch import DefinedWatch
+        from fragmenta.races.unused_reads import is_short, judge, racy_reads, writers
+
+        found, count = racy_reads(launch), total(launch.compiled, launch.counts)
+        if not is_short(count, found):
+            return
+        after = copies(launch)
+        restore(launch, before)
+        again = self._prepare(schedule, defined=0, raced=True)
+        assert again.machine is not None
+        again.machine.goes_on = self._reports
+        observer = again.machine.watching
+        assert isinstance(observer, DefinedWatch)
+        observer.raced = writers(launch, found)
+        try:
+            self._run(again, 2 * count + LEAST)
+            judge(again, launch, found)
+        except KernelFault:  # what happens then is not known
+            pass
+        finally:
+            restore(launch, after)
+            again.close()
+
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
         """Attach earlier errors to a fault: one of them may be its cause."""
         if launch.machine is None or fault.problems:
@@ -174,6 +212,7 @@ class ScheduledRuns:
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
         """Report a run that could not go on as a problem like the others."""
+        self.complete = False
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])

@@ -136,19 +136,21 @@ class Source:
         language: str = "",
         defined: int | None = None,
         recorded: bool = False,
+        raced: bool = False,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
         With ``defined``, undefined bits are followed; it says what they are.  With
-        ``recorded``, what synchronises is recorded.
+        ``recorded``, what synchronises is recorded.  With ``raced``, loads of global
+        memory ask whether what they read is undefined.
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
         plan = read(schedule)
         late = plan.work != EAGER
         follows = defined is not None
-        mode = Mode(watch, clustered, late, follows, plan.stepped, recorded)
+        mode = Mode(watch, clustered, late, follows, plan.stepped, recorded, raced)
         ready = self.compiled(name, target, contract, mode, meter)
         if self.before_running is not None:
             self.before_running()

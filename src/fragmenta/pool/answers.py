@@ -39,6 +39,7 @@ def result_json(result: records.Result) -> Json:
         "written_for": result.written_for,
         "watched": result.watched,
         "schedule": result.schedule,
+        "complete": result.complete,
         "hazards": [problem_json(each) for each in result.hazards],
         "problems": [problem_json(each) for each in result.problems],
     }
@@ -54,6 +55,7 @@ def result_of(given: Json) -> Result:
         str(given["target"]),
         str(given["written_for"]),
         bool(given["watched"]),
+        complete=bool(given["complete"]),
     )
     made.__dict__["schedule"] = given["schedule"]
     for name in ("hazards", "problems"):

@@ -11,7 +11,7 @@ they are until they are done, and nothing reads what they write before that.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -56,6 +56,17 @@ def _renew() -> int:
     return Loaded([undefined_bits.RENEW]).address(undefined_bits.RENEW)
 
 
+class Raced(Protocol):
+    """The loads of a launch that race, and who wrote what."""
+
+    @property
+    def sites(self) -> frozenset[tuple[str, int]]:
+        """The loads: function and instruction."""
+
+    def racy(self, warp: int, address: NDArray[np.uint64], size: int) -> int:
+        """The lanes of a warp of the grid that read what other threads wrote."""
+
+
 class ToldBits(NamedTuple):
     """What followed some clusters knows, for what follows others elsewhere."""
 
@@ -72,6 +83,10 @@ class DefinedWatch:
         self.launch, self.seed = machine.launch, seed
         self.stored: dict[tuple[str, int, int, int], int] = {}
         """A checksum of the undefined values that each warp stored, by instruction."""
+        self.raced: Raced | None = None
+        """Which loads race, if what they read is undefined."""
+        self.asked: set[tuple[str, int]] = set()
+        """Those of them that were executed."""
         self.left: tuple[int, ...] = ()
         """Checksums of what it left in its arrays; none if it came to no end."""
         self.twins = dict(self.launch.compiled.shadows)
@@ -140,6 +155,25 @@ class DefinedWatch:
         (value,) = event.operands
         some = value.lanes(warp)[lanes >> np.arange(LANES) & 1 == 1]
         self.stored[key] = crc32(some.tobytes(), self.stored.get(key, 0))
+
+    def load(self, warp: Warp, event: Event, lanes: int) -> None:
+        """Lanes load from global memory: what others wrote meanwhile is undefined."""
+        raced = self.raced
+        function, index = self.launch.compiled.places[event.site]
+        if raced is None or (function, index) not in raced.sites:
+            return
+        self.asked.add((function, index))
+        address, *goals = event.operands
+        size = int(event.words[1])
+        number = warp.block.index * self.launch.shape.warps + warp.number
+        racy = raced.racy(number, address.lanes(warp).astype(np.uint64), size) & lanes
+        chosen = racy >> np.arange(LANES) & 1 == 1
+        for each in goals:
+            if each.kind == "r":
+                shadow = each.lanes(warp)
+                shadow[chosen] = np.iinfo(shadow.dtype).max
+            elif each.kind == "p":
+                each.put(warp, racy, 1)
 
     def copied(self, step: Step, addresses: NDArray[np.int64], use: str) -> None:
         """A copy has put undefined bytes to global memory: report it once."""
@@ -301,9 +335,11 @@ class DefinedObserver(Port):
             self._scramble(step.warp, what)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
-        """Lanes store undefined values."""
+        """Lanes store undefined values, or load what may be undefined by a race."""
         if step.event.words[0] == "undefined":
             self.watch.note(*step)
+        elif step.event.words[0] == "raced":
+            self.watch.load(*step)
 
     # ── copies ──────────────────────────────────────────────────────────────
 

@@ -41,6 +41,11 @@ Knows = Callable[[int, int, int], bool]
 """Whether a thread knows what an agent's lane did in an epoch: (agent, lane, epoch)."""
 
 
+Same = Callable[["Who", NDArray[np.int64]], NDArray[np.bool_]]
+"""Whether a copy writes to some words what an earlier one wrote there, for each word:
+the earlier access, and the addresses of the words."""
+
+
 class Who(NamedTuple):
     """An access: who made it, when, where in the kernel, and of which kind."""
 
@@ -221,6 +226,11 @@ class GlobalWatch:
         return list(self._shadows.values())
 
     @property
+    def records(self) -> dict[int, NDArray[np.int32]]:
+        """The records of writes, by slot."""
+        return {slot: each.writes for slot, each in self._shadows.items()}
+
+    @property
     def full(self) -> bool:
         """Whether some accesses were left out, because there were too many."""
         return self._full or any(
@@ -291,11 +301,13 @@ class GlobalWatch:
         spans: Iterable[tuple[int, int]],
         knows: Knows,
         fenced: Knows | None = None,
+        same: Same | None = None,
     ) -> None:
         """An access that is not by a load or store: a copy of so many bytes each.
 
         ``who`` accesses the memory; ``knows`` is what the thread knows that issued it,
-        and ``fenced`` what it knows in the async proxy.
+        and ``fenced`` what it knows in the async proxy.  ``same`` compares what it
+        writes with what another copy wrote.
         """
         number = self._id(who)
         if not number:
@@ -304,7 +316,7 @@ class GlobalWatch:
             shadow = self._shadows.get(address >> layout.SLOT_BITS)
             start = address & (1 << layout.SLOT_BITS) - 1
             if shadow is not None and 0 < size <= shadow.size - start:
-                touch = _Touch(self, who, number, knows, fenced)
+                touch = _Touch(self, who, number, knows, fenced, same)
                 self._span(touch, shadow, start, size, address)
 
     def touch_rows(
@@ -314,6 +326,7 @@ class GlobalWatch:
         size: int,
         knows: Knows,
         fenced: Knows | None = None,
+        same: Same | None = None,
     ) -> None:
         """The same for pieces of one size, such as the rows of a box."""
         slots = starts >> layout.SLOT_BITS
@@ -323,13 +336,14 @@ class GlobalWatch:
         if shadow is None and (slots == slots[:1]).all():
             return
         if shadow is None or not plain or (slots != slots[0]).any():
-            self.touch(who, [(int(each), size) for each in starts], knows, fenced)
+            spans = [(int(each), size) for each in starts]
+            self.touch(who, spans, knows, fenced, same)
             return
         number = self._id(who)
         offsets = offsets[offsets + size <= shadow.size]
         if number and offsets.size:
             words = (offsets[:, None] // WORD + np.arange(size // WORD)).ravel()
-            touch = _Touch(self, who, number, knows, fenced)
+            touch = _Touch(self, who, number, knows, fenced, same)
             base = int(slots[0]) << layout.SLOT_BITS
             self._words(touch, shadow, words, base)
 
@@ -479,6 +493,7 @@ class _Touch(NamedTuple):
     number: int
     knows: Knows
     fenced: Knows | None
+    same: Same | None = None
 
     def compare(
         self,
@@ -503,12 +518,26 @@ class _Touch(NamedTuple):
                 before = self.watch.who(number, lane)
                 assert before is not None
                 good = self.watch.ordered(self.who, before, self.knows)
-            first = places[0] if words is None else words[places[0]]
-            at = address + WORD * int(first)
+            some = address + WORD * (places if words is None else words[places])
             if not good:
-                self.report(case, at, before, len(places))
+                self._unordered(case, some, before)
             elif before is not None and self._unfenced(before):
-                self.report(Detected.GLOBAL_PROXY, at, before, len(places))
+                self.report(Detected.GLOBAL_PROXY, int(some[0]), before, len(places))
+
+    def _unordered(
+        self, case: Detected, words: NDArray[np.int64], before: Who | None
+    ) -> None:
+        """Report words; those apart that both wrote with the same value."""
+        equal = np.zeros(words.size, np.bool_)
+        comparable = self.same is not None and case is Detected.WRITE_WRITE
+        if comparable and self.same is not None and before is not None:
+            equal = self.same(before, words)
+        for kind, chosen in (
+            (case, words[~equal]),
+            (Detected.GLOBAL_SAME_VALUE, words[equal]),
+        ):
+            if chosen.size:
+                self.report(kind, int(chosen[0]), before, chosen.size)
 
     def _unfenced(self, before: Who) -> bool:
         """Whether a plain write of the same group has no proxy fence after it."""

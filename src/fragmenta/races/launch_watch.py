@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
 
@@ -118,6 +119,11 @@ class LaunchWatch:
         self._told.append(told)
         self.banks.take(told.banks)
 
+    @property
+    def spread(self) -> bool:
+        """Whether other processes ran some of the clusters."""
+        return bool(self._told)
+
     def close(self) -> None:
         """Free everything: the launch has ended."""
         for each in self.observers:
@@ -182,10 +188,26 @@ class LaunchWatch:
         place = self.places[site] if 0 <= site < len(self.places) else None
         return site if place is None else self.places.index(place)
 
+    def _by_value(self, found: Noted, race: Detected) -> Noted:
+        """A problem; a race, if equal values do not mean that the order is irrelevant.
+
+        An atomic operation leaves what depends on the order.  What is in memory after a
+        store need not be what a copy wrote that may still be in flight.
+        """
+        if not found.case.same_value or found.before is None:
+            return found
+        atomic = self._words(found.before.site)[0] in ("atom", "red")
+        now, before = (
+            self.observers[0].order.describe(each.agent)[0]
+            for each in (found.now, found.before)
+        )
+        return replace(found, case=race) if atomic or now != before else found
+
     # ── shared memory ───────────────────────────────────────────────────────
 
     def _shared(self, observer: Observer, found: Noted) -> Collision:
         story = observer.stories.of(found)
+        found = self._by_value(found, Detected.SHARED_RACE)
         if found.case is Detected.SHARED_RACE:
             story = story._replace(narrow=self._narrow(story.cluster, story.cluster))
         now = story.now
@@ -227,6 +249,7 @@ class LaunchWatch:
     # ── global memory ───────────────────────────────────────────────────────
 
     def _global(self, finding: Noted) -> Collision:
+        finding = self._by_value(finding, Detected.WRITE_WRITE)
         case, was = finding.case, finding.before
         now = self._who(finding.now)
         before = None if was is None else self._who(was)

@@ -17,6 +17,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Role, Scope, fence_role
 from fragmenta.races.barrier_watch import report_collision
 from fragmenta.races.cluster_clocks import ClusterClocks
+from fragmenta.races.copied_values import CopiedValues
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.layout_watch import LayoutWatch, is_watched
@@ -545,8 +546,11 @@ class Observer(TensorObserver):
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
         planes = [partial(knows, each) for each in clock]
         fenced = planes[1] if copy.proxy == "async" else None
-        memory = self.launch_watch.memory
-        memory.touch_rows(who, what.starts, what.size, planes[0], fenced)
+        memory, same = self.launch_watch.memory, None
+        if write and isinstance(copy, Copy) and not copy.combines:
+            block = copy.thread.warp.block
+            same = CopiedValues(self.order, copy, block).same
+        memory.touch_rows(who, what.starts, what.size, planes[0], fenced, same)
 
     def signal(self, work: Work, mbarrier: Mbarrier) -> None:
         """Work signals an mbarrier: a wait for it acquires what the issuer knew."""

@@ -44,12 +44,13 @@ class Run(Protocol):
 
 
 def may_doubt(launch: Run) -> bool:
-    """Whether a launch can read anything unwritten."""
+    """Whether a launch can read anything unwritten, or what others write."""
     watch = None if launch.machine is None else launch.machine.watching
     if not isinstance(watch, LaunchWatch):
         return False
     shared = launch.compiled.shared + launch.dynamic > SHARED_START
-    return shared or launch.compiled.doubtful or watch.memory.unset
+    unset = launch.compiled.doubtful or watch.memory.unset
+    return shared or unset or bool(watch.memory.shadows)  # loads may race
 
 
 def suspected(launch: Run) -> list[Finding]:
@@ -90,7 +91,7 @@ def in_doubt(again: Run) -> bool:
     """
     uses = [each for each in _problems(again) if each.use]
     kinds = {each.use for each in uses}
-    functions = {_place(again, each.site)[0] for each in uses}
+    functions = {place_of(again, each.site)[0] for each in uses}
     cancels = any(followed(again.module().functions[e]).cancels for e in functions)
     return "address" not in kinds and (cancels or bool(kinds & WAYS))
 
@@ -99,7 +100,7 @@ def _same(use: Finding, again: Run, others: Sequence[Run]) -> bool:
     """Whether what is stored is the same, whatever the undefined bits are."""
     if use.use != "store" or not others:
         return False
-    place = _place(again, use.site)
+    place = place_of(again, use.site)
     every = [
         {k: v for k, v in _defined(each).stored.items() if k[:2] == place}
         for each in (again, *others)
@@ -129,10 +130,10 @@ def settle(launch: Run, again: Run, others: Sequence[Run]) -> list[Finding]:
         if each.rule == rules.UNINITIALISED and not _same(each, again, others)
     ]
     raced = _race_places(launch)
-    slices = _Slices(again)
+    slices = Slices(again)
     for use in used:
         places, names = slices.origins(use)
-        named = [each for each in reads if _place(launch, each.site) in places]
+        named = [each for each in reads if place_of(launch, each.site) in places]
         if not named and not names and not raced & places:
             named = reads  # it went through memory
         for each in named:
@@ -146,7 +147,7 @@ def settle(launch: Run, again: Run, others: Sequence[Run]) -> list[Finding]:
         uses = uses_of[id(each)]
         if uses and all(use.severity == rules.INFO for use in uses):
             each.severity = rules.INFO
-        each.uses = tuple((use.use, _place(again, use.site)) for use in uses)
+        each.uses = tuple((use.use, place_of(again, use.site)) for use in uses)
     _once(launch, reads)
     return more
 
@@ -165,7 +166,8 @@ def _once(launch: Run, reads: list[Finding]) -> None:
     _drop(launch, lambda found: any(found is each for each in alike))
 
 
-def _place(launch: Run, site: int) -> tuple[str, int]:
+def place_of(launch: Run, site: int) -> tuple[str, int]:
+    """The function and the number of the instruction at a site."""
     function, index = launch.compiled.places[site]
     return function, index
 
@@ -179,7 +181,7 @@ def _race_places(launch: Run) -> set[tuple[str, int]]:
         for site in (each.site, each.other)
         if site is not None and site >= 0
     }
-    return {_place(launch, site) for site in sites}
+    return {place_of(launch, site) for site in sites}
 
 
 def _words(name: str, behind: list[str]) -> str:
@@ -201,13 +203,13 @@ def _stored(launch: Run, suspicions: list[Finding], again: Run) -> int | None:
     """Where a register that was not written was stored, if that is known."""
     places = [tuple(each) for each in again.compiled.places]
     for each in suspicions:
-        found = _place(launch, each.site)
+        found = place_of(launch, each.site)
         if each.register and found in places:
             return places.index(found)
     return None
 
 
-class _Slices:
+class Slices:
     """Where the values of registers come from, for each function of a launch."""
 
     def __init__(self, launch: Run) -> None:
@@ -216,7 +218,7 @@ class _Slices:
 
     def origins(self, use: Finding) -> tuple[set[tuple[str, int]], list[str]]:
         """The loads that a use may depend on, and the registers."""
-        name, index = _place(self.launch, use.site)
+        name, index = place_of(self.launch, use.site)
         function = self.launch.module().functions[name]
         if name not in self._known:
             self._known[name] = followed(function)

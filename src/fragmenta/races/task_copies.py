@@ -6,6 +6,7 @@ Python for the others, with the record of the task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,7 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Thread
 from fragmenta.units.records import Bytes, Record, Word
+from fragmenta.units.work import Block as At
 from fragmenta.units.work import Copy, Range, Starts, Work, pieces, ranks
 
 UNIT = 16
@@ -120,6 +122,35 @@ class TaskCopy(Copy):
         rank, offset = divmod(record.source, 1 << RANK_BITS)
         return [Range("shared", rank, offset, record.line)]
 
+    def follow(self, shadow: At, values: Sequence[int] = ()) -> Starts:
+        """Make the same copy in other memory; only stores are asked for."""
+        record = self.record
+        assert record.kind == at.STORE
+        assert not self.combines
+        _, size = record.long(at.TASK_FIRST, 2)
+        (skip,) = record.long(at.TASK_SKIP)
+        (rank,) = ranks(record.ranks)
+        source = shadow.cluster.blocks[rank].shared
+        here = self._rows(record.shared + skip, at.TASK_JUMPS)
+        for there, start in zip(self._firsts.tolist(), here.tolist(), strict=True):
+            goal, index = shadow.memory(there)
+            places = start + np.arange(size)
+            goal[index : index + size] = source[exchanged(places, record.swizzle)]
+        return np.empty(0, np.int64)
+
+    def _rows(self, first: int, steps: int) -> Starts:
+        """Where each row begins, with the steps at a place of the record."""
+        starts = np.array([first], np.int64)
+        counts = self.record.long(at.TASK_COUNTS, 4)
+        for count, step in zip(counts, self.record.long(steps, 4), strict=True):
+            starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
+        return starts
+
+    @property
+    def _firsts(self) -> Starts:
+        """The addresses of its rows in global memory."""
+        return self._rows(self.record.long(at.TASK_FIRST)[0], at.TASK_STEPS)
+
     @cached_property
     def _shared(self) -> list[Range]:
         """The lines of its box, in each block."""
@@ -137,10 +168,5 @@ class TaskCopy(Copy):
     @cached_property
     def _global(self) -> list[Range]:
         """Its rows in global memory."""
-        first, row = self.record.long(at.TASK_FIRST, 2)
-        starts = np.array([first], np.int64)
-        counts = self.record.long(at.TASK_COUNTS, 4)
-        steps = self.record.long(at.TASK_STEPS, 4)
-        for count, step in zip(counts, steps, strict=True):
-            starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
-        return pieces("global", -1, starts, row)
+        (row,) = self.record.long(at.TASK_ROW)
+        return pieces("global", -1, self._firsts, row)

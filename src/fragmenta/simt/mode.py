@@ -20,6 +20,8 @@ class Mode(NamedTuple):
     """Whether the turn of a warp ends at every synchronising event."""
     recorded: bool = False
     """Whether what synchronises is recorded, so that all orders can be explored."""
+    raced: bool = False
+    """Whether what racy loads read is undefined, where undefined bits are followed."""
 
 
 PLAIN = Mode()

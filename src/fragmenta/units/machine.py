@@ -571,6 +571,8 @@ class Machine:
         self, launch: Launch, schedule: Given, problems: Problems, strict: bool
     ) -> None:
         self.launch, self.strict = launch, strict
+        self.goes_on = False
+        """Whether it goes on after a mistake that hardware survives."""
         self.schedule = Schedule(schedule)
         self.problems = problems
         self.kernel = kernel_units(launch.compiled)

@@ -306,6 +306,8 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
     if result.kind == "a":  # a remote arrival may be written without a result
         result, rest = result._replace(kind="_"), list(event.operands)
     for members, (address, *more) in together(warp, lanes, *rest):
+        if _arrives_too_late(warp, event, address, members):
+            continue
         found = named(warp, event, address, members)
         threads = members.bit_count()
         count = 1 if expects or not more else more[0]
@@ -334,6 +336,28 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         result.put(warp, members, token)
         warp.block.cluster.changes += 1
     return lanes
+
+
+def _arrives_too_late(warp: Warp, event: Event, address: int, lanes: int) -> bool:
+    """Report an arrival at a block of the cluster that has ended, and ignore it.
+
+    An H200 goes on, too.  It is a fault unless problems are only reported.
+    """
+    if not warp.block.cluster.machine.goes_on:
+        return False
+    rank = shared_address(warp, event, address, lanes) >> RANK_BITS
+    blocks = warp.block.cluster.blocks
+    if not 0 <= rank < len(blocks) or not blocks[rank].ended:
+        return False
+    warp.report(
+        rules.SHARED_RACE,
+        event,
+        lanes,
+        f"it reaches into the shared memory of block {rank} of the cluster, whose "
+        "threads have all ended; the arrival is ignored",
+        repair="Let a barrier of the cluster come before the end of the kernel.",
+    )
+    return True
 
 
 def reaches(warp: Warp, event: Event, found: Mbarrier) -> bool:

@@ -26,6 +26,13 @@ def reached(warp: Warp, event: Event, lanes: int) -> int:
     return lanes
 
 
+@carries_out("raced")
+def raced(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes load from global memory, which others may write at the same time."""
+    warp.block.cluster.port.touch(Step(warp, event, lanes))
+    return lanes
+
+
 class Elements:
     """The elements of an operand that each register holds."""
 

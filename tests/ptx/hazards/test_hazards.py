@@ -137,3 +137,36 @@ def races(case: Case) -> bool:
     """Whether a mistake is a race in shared memory."""
     rules = {*case.row.mistakes[case.bug].rules}
     return bool(rules & {SHARED, READ, WRITE}) and GLOBAL not in rules
+
+
+def test_a_racy_load_that_nobody_uses_is_a_note() -> None:
+    kernel = running.loaded("values", 0).kernels["replicated"]
+    x, out = np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    result = kernel.launch(1, 64, [x, out], watch="report")
+    (said,) = result.problems
+    assert (said.rule, said.severity, said.hint) == (GLOBAL, INFO, "")
+    assert "nobody uses the value that was read" in said.message
+    # The run that follows the value leaves memory as the launch left it.
+    assert (x == 1).all()
+    assert (out == 7).all()
+
+
+def test_an_arrival_at_a_block_that_has_ended_is_ignored() -> None:
+    kernel = running.loaded("values", 1).kernels["late_arrival"]
+    flag, out = np.zeros(1, np.uint32), np.zeros(32, np.uint32)
+    result = kernel.launch(2, 32, [flag, out], cluster=2, watch="report")
+    assert result.complete
+    assert [each.rule for each in result.problems if each.severity == "error"] == [
+        SHARED
+    ]
+    assert "the arrival is ignored" in result.problems[0].message
+    assert (out == np.arange(32)).all()
+    with pytest.raises(ptx.KernelFault, match="have all ended"):
+        kernel.launch(2, 32, [np.zeros(1, np.uint32), out], cluster=2)
+
+
+def test_a_launch_that_a_fault_stopped_is_not_complete() -> None:
+    kernel = running.loaded("values", 0).kernels["two_warps_global"]
+    short = np.zeros(16, np.uint32)
+    assert not kernel.launch(1, 64, [short], watch="report").complete
+    assert kernel.launch(1, 64, [np.zeros(32, np.uint32)], watch="report").complete

@@ -558,6 +558,20 @@ def _load(step: _Step) -> None:
         return
     if step.writes and not any(map(_too_wide, step.instruction.operands[:1])):
         step.execute(step.twinned(controls=(1,)), memory=True)
+        if step.writer.mode.raced:
+            _raced(step)
+
+
+def _raced(step: _Step) -> None:
+    """Let the watch say which lanes read what others write at the same time."""
+    writer, (goal, address) = step.writer, step.instruction.operands[:2]
+    if space_of(step.instruction) in ("shared", "cluster", "local") or _named(step):
+        return
+    items = goal.items if isinstance(goal, Vector) else (goal,)
+    size = type_bits(element_type(step.instruction)) // 8 * len(items)
+    shadows = [described(writer, step.twin(each, True)) for each in items]
+    given = [described(writer, address), *shadows]
+    notify(writer, ["raced", str(size)], given, writer.lanes())
 
 
 def _too_wide(operand: Operand) -> bool:

@@ -198,6 +198,8 @@ class Reporter:
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
         if found.rule.symmetric:
             rest += phrases.wider(found.apart, now, before)
+        if found.unused:
+            return f"{start}; {rest}{phrases.UNUSED}", ""
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         if story.narrow is not None and noted.case is not Detected.SCOPE:

@@ -24,6 +24,7 @@ AGENTS = {
 }
 """Who does something, by the kind of agent."""
 
+UNUSED = "; nobody uses the value that was read"
 SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
 ONE_STORE = (
     "{other} wrote another value there by the same instruction, and which lane's stays "

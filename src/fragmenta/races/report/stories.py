@@ -103,6 +103,8 @@ class Collision(Finding):
     noted: Noted
     """What the race detector noted."""
     story: Story
+    unused: bool = False
+    """Whether nobody uses the value that was read."""
 
     @property
     def owner(self) -> int:

@@ -36,7 +36,7 @@ class Detected(IntEnum):
     UNINITIALISED = 5, "shared", rules.UNINITIALISED
     SAME_VALUE = 6, "shared", rules.SHARED_RACE, INFO
     """A race in which both wrote the same value."""
-    ONE_STORE = 7, "shared", rules.SHARED_RACE, INFO
+    ONE_STORE = 7, "shared", rules.SHARED_RACE
     """Lanes of one instruction wrote different values: the manual leaves open which
     of them stays."""
     WRITE_WRITE = 8, "global", rules.GLOBAL_RACE
