@@ -40,6 +40,7 @@ ALLOWED = {
     "tests/fuzz/__main__.py": "a command says how long it took",
     "tests/fuzz/bounds/__main__.py": "a command dates its report and says how long it took",
     "tests/fuzz/engine.py": "says how long it took; whoever seems slow is judged by work",
+    "tests/orders/compare.py": "a command dates its report",
     "tests/ptx/hazards/record.py": "a command dates what it records on a GPU",
     "tests/ptx/hopper/judging.py": "a command says how long it took",
     "tests/ptx/on_gpu.py": "a command says how long a GPU took",

@@ -33,6 +33,8 @@ LABELS = {
     "Why has tf32 only two codes?": "The codes of tf32",
     "Which lane holds which element": "Who holds what",
     "Both directions always agree": "Both directions",
+    "Store buffering, load buffering, independent reads": "Store buffering",
+    "Asynchronous copies and proxies": "Copies and proxies",
 }
 """Headings of the pages that are whole sentences, and short names for them."""
 HEADING = re.compile(r"(?m)^(#{2,3}) (.+)$")

@@ -65,7 +65,7 @@ def map_place(data: bytes) -> int:
     """Where a map is in the table; or it is at the place next to that.
 
     >>> map_place(bytes(128)), map_place(bytes(127) + b"@")
-    (0, 256)
+    (0, 768)
     """
     numbers: list[int] = np.frombuffer(data, np.uint64).tolist()
     total = sum(each * at.map_factor(number) for number, each in enumerate(numbers))

@@ -44,7 +44,7 @@ from fragmenta.simt.layout import RANK_BITS, SHARED_SLOT, SLOT_BITS
 from fragmenta.units.events import numbers
 from fragmenta.units.work import Range
 
-PROXIES = {"async": Proxy.ASYNC, "cp.async": Proxy.CP_ASYNC}
+PROXIES = {each.value: each for each in Proxy}
 
 
 class Who(NamedTuple):

@@ -76,7 +76,7 @@ def offset(of: np.dtype[np.void], *names: str) -> int:
     """Where a field of a record is.
 
     >>> offset(READ, "where", "start")
-    164
+    132
     """
     found = 0
     for name in names:
