@@ -210,8 +210,20 @@ BODIES = {
         "red.global.add.u32 [%rd1], 1;\n setp.eq.u32 %p1, %r1, 5;\n"
         "@%p1 ld.global.u32 %r3, [%rd1];\n @%p1 st.global.u32 [%rd1+40], %r3;"
     ),
+    "a sum of each block": "red.relaxed.cta.global.add.u32 [%rd3], 1;",
+    "a sum whose scope is the block": "red.relaxed.cta.global.add.u32 [%rd1], 1;",
+    "a maximum whose scope is the cluster": (
+        "red.relaxed.cluster.global.max.u32 [%rd1], %r1;"
+    ),
+    "a sum with two scopes": (
+        "red.relaxed.cta.global.add.u32 [%rd1], 1;\n red.global.add.u32 [%rd1], 1;"
+    ),
+    "a sum to which one block adds with a narrow scope": (
+        "setp.eq.u32 %p1, %r1, 5;\n @!%p1 red.global.add.u32 [%rd1], 1;\n"
+        "@%p1 red.relaxed.cta.global.add.u32 [%rd1], 1;"
+    ),
 }
-SPREADS = {"each its own word", "a sum"}
+SPREADS = {"each its own word", "a sum", "a sum of each block"}
 """Those whose blocks do not depend on one another."""
 
 

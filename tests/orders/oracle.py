@@ -124,6 +124,8 @@ class World:
         """Which writes a read has observed."""
         self.waited: dict[int, list[int]] = {}
         """Which arrivals a wait has seen."""
+        self.along: dict[int, list[Any]] = {}
+        """The runners that wait along with an event, where they meet."""
 
     def copy(self) -> World:
         other = World.__new__(World)
@@ -131,7 +133,7 @@ class World:
         other.runners = {k: Runner(**vars(v)) for k, v in self.runners.items()}
         for name in ("exited", "done", "read", "tokens", "words", "cluster_phase"):
             setattr(other, name, dict(getattr(self, name)))
-        for name in ("barriers", "writes", "open", "observed", "waited"):
+        for name in ("barriers", "writes", "open", "observed", "waited", "along"):
             setattr(other, name, {k: list(v) for k, v in getattr(self, name).items()})
         other.groups = {k: [list(g) for g in v] for k, v in self.groups.items()}
         other.mbarriers = {k: copied(v) for k, v in self.mbarriers.items()}
@@ -194,6 +196,13 @@ class World:
             for each in self.units(runner.unit.after):
                 self.after_unit(each, me, "in")
         runner.last = me
+        where = getattr(event, "along", None)
+        if where is not None:
+            self.along[me] = [
+                other
+                for other, each in self.runners.items()
+                if getattr(each.event(), "barrier", None) == where
+            ]
         value = getattr(self, f"on_{type(event).__name__}")(key, event, me)
         if isinstance(value, Kind):
             runner.stopped = True
@@ -518,12 +527,12 @@ class World:
         return narrow > Scope.CLUSTER or a.cluster == b.cluster
 
     def fences(self, me: int, before: bool) -> list[int]:
-        """Fences of the same runner before or after an event."""
-        key = self.log[me][0]
+        """Fences before or after an event, of its runner and of those along with it."""
+        keys = [self.log[me][0], *self.along.get(me, [])]
         return [
             index
             for index, (other, _, event, _) in enumerate(self.log)
-            if other == key
+            if other in keys
             and isinstance(event, Fence)
             and (index < me) == before
             and (event.order.releases if before else event.order.acquires)

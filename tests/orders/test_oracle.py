@@ -11,6 +11,8 @@ from tests.orders.compare import compare, differences
 from tests.orders.oracle import TooMany, answer
 from tests.thinning import THOROUGH
 
+pytestmark = pytest.mark.xdist_group("orders")  # what they show is counted together
+
 SHOWN = ("hangs", "races", "misuses", "cut", "clean")
 REPORT = Path(__file__).parents[2] / "docs" / "verification" / "orders.json"
 PART = 50

@@ -25,6 +25,7 @@ from fragmenta.orders.program import (
     Event,
     Exit,
     ExpectTx,
+    Fence,
     GroupWait,
     Issue,
     Load,
@@ -41,6 +42,7 @@ from fragmenta.orders.program import (
     Sync,
     Unit,
     UnitWait,
+    WarpBarrier,
     Word,
 )
 from tests.orders.compare import explored
@@ -129,6 +131,40 @@ RELAXED = agent(Store(FLAG, 1), COUNT)
 TAKING = agent(Await(OTHER, Condition("eq", 2)), Load(FLAG, Order.ACQUIRE), READ)
 MEET = Sync(ONE, 32, 64)
 
+LANES = WarpBarrier(0, 0)
+TWICE = [Sync(LANES, 32, 64)] * 2
+SET = Condition("eq", 1)
+WAITS: dict[str, tuple[list[Event], list[Event]]] = {
+    "word": (
+        [WRITE, Fence(), Store(FLAG, 1)],
+        [Await(FLAG, SET, along=LANES)],
+    ),
+    "mbarrier": (
+        [MbarrierInit(FULL, 1), MEET, WRITE, MbarrierArrive(FULL)],
+        [MEET, MbarrierWait(FULL, 0, order=Order.RELAXED, along=LANES)],
+    ),
+    "update": (
+        [Await(FLAG, SET), Fence(), READ],
+        [Await(FLAG, Condition("eq", 0), Atomic(FLAG, "exch", 1), along=LANES)],
+    ),
+}
+"""What another warp does, and how one of two agents waits for both."""
+
+
+def along(name: str, *fence: Event) -> Program:
+    """The other one of two agents reads or writes, and has a fence or none."""
+    other, (*first, waits) = WAITS[name]
+    own = [WRITE, *fence, *TWICE] if name == "update" else [*TWICE, *fence, READ]
+    leads = agent(*first, TWICE[0], waits, TWICE[1])
+    return Program([agent(*other), leads, agent(*own)])
+
+
+FENCES: dict[str, list[Event]] = {"with": [Fence()], "without": []}
+ALONG = {
+    f"along {name} {how} a fence": along(name, *fence)
+    for name in WAITS
+    for how, fence in FENCES.items()
+}
 PROGRAMS = {
     **{f"enabling by {name}": enabling(name) for name in ENABLING},
     "arrival and test": mbarrier(MbarrierArrive(FULL)),
@@ -189,6 +225,7 @@ PROGRAMS = {
             agent(Sync(ONE, 32, 64)),
         ]
     ),
+    **ALONG,
 }
 
 
@@ -239,7 +276,13 @@ WEAKER = {
     "all barriers are whole": (tree.Tree, "whole", always),
     "all barriers are plain": (tree.Tree, "plain", always),
     "states without clocks": (state.State, "key", without_clocks),
+    "one waits for itself": (machine, "together", nothing),
 }
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_who_waits_along_needs_a_fence(name: str) -> None:
+    assert bool(expected(name).races) == ("without" in name)
 
 
 @pytest.mark.parametrize("name", WEAKER)

@@ -113,6 +113,7 @@ def test_the_last_block_adds_everything_up() -> None:
         atom.global.inc.u32 %r1, [lock], %r8;
         setp.ne.u32 %p2, %r1, %r8;
         @%p2 ret;
+        membar.gl;
         mul.lo.u32 %r9, %r9, %n;
         mov.u32 %r2, 0;
         mov.u32 %r3, 0;

@@ -257,13 +257,13 @@ def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Por
         run_blocks(launch, limit, first, last)
     except KernelFault as why:
         fault = why.with_traceback(None)
-    reads, updated = _reads(launch, writable)
+    reads, compared = _reads(launch, writable)
     machine = launch.machine
     watching = None if machine is None else machine.watching
     made = Portion(
         collect(writable, notes),
         reads,
-        updated,
+        compared,
         launch.counts,
         launch.host.text,
         [] if machine is None else list(machine.problems),
@@ -277,7 +277,7 @@ def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Por
 def _reads(
     launch: Launch, segments: list[Segment]
 ) -> tuple[list[NDArray[np.uint8]], bool]:
-    """Which bytes of each segment were read, and whether some of them are missing."""
+    """Which bytes of each segment were read, and :attr:`Portion.compared`."""
     if not Mode(*launch.compiled.mode).watch:
         return [], False
     from fragmenta.races.launch_watch import LaunchWatch
@@ -286,7 +286,8 @@ def _reads(
     watching = launch.machine.watching
     assert isinstance(watching, LaunchWatch)
     memory = watching.memory
-    return [np.packbits(memory.reads(each.slot)) for each in segments], memory.updated
+    reads = [np.packbits(memory.reads(each.slot)) for each in segments]
+    return reads, memory.updated or memory.scoped
 
 
 class _Memory(NamedTuple):

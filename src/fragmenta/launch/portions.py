@@ -2,8 +2,9 @@
 
 A portion notes which bytes it wrote, and how.  If it is watched, it also says which
 bytes it read.  Portions are independent if none touches a byte that another one writes,
-or if all of them change it by the same atomic operation whose order does not matter.
-Merging independent portions gives the bytes that the whole grid leaves on one machine.
+or if all of them change it by the same atomic operation whose order does not matter,
+and whose scope includes all of them.  Merging independent portions gives the bytes that
+the whole grid leaves on one machine.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class Portion(NamedTuple):
     reads: Sequence[NDArray[np.uint8]]
     """For each such segment, a bit for each byte that was read; none if the portion
     was not watched."""
-    updated: bool
-    """Whether words were read and then changed by an atomic operation; these are not
-    among the reads."""
+    compared: bool
+    """Whether its atomic operations have to be compared with those of others: one has
+    changed a word that was read before, which is not among the reads, or its scope
+    leaves other blocks out."""
     counts: NDArray[np.int64]
     output: str
     problems: Sequence[Finding]
@@ -131,9 +133,9 @@ def _clashing(
         clash[places[again & plain]] = True
         owner[places[~again]] = key
         note[places[~again]] = notes[~again]
-    updated = [part.written[number].places for part in parts.values() if part.updated]
+    compared = [part.written[number].places for part in parts.values() if part.compared]
     shared = _written_twice(number, size, parts)
-    for places in updated:
+    for places in compared:
         clash[places[shared[places]]] = True
     for key, part in parts.items():
         read = _read(part, number, size)

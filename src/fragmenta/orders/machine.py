@@ -7,7 +7,7 @@ store before it wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias
 
 from fragmenta.errors import BadCall
@@ -299,24 +299,54 @@ class Machine:
         state.actors[number] = actor._replace(know=know, ahead=ahead)
 
     def observe(
-        self, state: State, number: int, clocks: Released, order: Order, scope: Scope
+        self,
+        state: State,
+        number: int,
+        clocks: Released,
+        order: Order,
+        scope: Scope,
+        along: Sequence[int] = (),
     ) -> None:
         """Read something that was released: acquire it now, or by a later fence."""
         if order.acquires:
             self.learn(state, number, clocks, scope)
-        if clocks:
-            actor = state.actors[number]
-            state.actors[number] = actor._replace(pending=merge(actor.pending, *clocks))
+        if not clocks:
+            return
+        for each in (number, *along):
+            actor = state.actors[each]
+            state.actors[each] = actor._replace(pending=merge(actor.pending, *clocks))
 
     def release(
-        self, state: State, number: int, order: Order, scope: Scope, most: Scope
+        self,
+        state: State,
+        number: int,
+        order: Order,
+        scope: Scope,
+        most: Scope,
+        along: Sequence[int] = (),
     ) -> list[tuple[Home, Scope, int, int]]:
         """What an operation hands over; what fences did, in at most a scope."""
         actor = state.actors[number]
-        given = list(narrowed(actor.fence, most))
+        given = [
+            clock
+            for each in (number, *along)
+            for clock in narrowed(state.actors[each].fence, most)
+        ]
         if order.releases:
             given.append((self.home(number), scope, actor.know, actor.ahead))
         return given
+
+
+def together(state: State, event: Event | None) -> list[int]:
+    """The agents for whom an event waits, too: they are where all meet after it."""
+    if not isinstance(event, Await | MbarrierWait) or event.along is None:
+        return []
+    return [
+        number
+        for number, actor in state.actors.items()
+        if isinstance(actor.node.event, Sync)
+        and actor.node.event.barrier == event.along
+    ]
 
 
 # ── memory and units ────────────────────────────────────────────────────────
@@ -649,7 +679,8 @@ def _test(machine: Machine, state: State, number: int, node: Node) -> Kind | int
     if (thing.phase & 1) == machine.parity(state.actors[number], event):
         return 0
     last = merge((), *narrowed(thing.last, event.scope))
-    machine.observe(state, number, last, event.order, event.scope)
+    along = together(state, event)
+    machine.observe(state, number, last, event.order, event.scope, along)
     return 1
 
 
@@ -666,8 +697,10 @@ def _use_word(machine: Machine, state: State, number: int, node: Node) -> int | 
         min(thing.by[1], by[1]), thing.by[0], by[0]
     ):
         thing = WordObject(thing.value)  # it is read, but that orders nothing
+    along = together(state, event)
+    how = event.order, event.scope
     if not isinstance(event, Store):
-        machine.observe(state, number, thing.released, event.order, event.scope)
+        machine.observe(state, number, thing.released, *how, along)
         actor = state.actors[number]
         state.actors[number] = actor._replace(know=actor.know | thing.writers)
     actor = state.actors[number]
@@ -677,7 +710,7 @@ def _use_word(machine: Machine, state: State, number: int, node: Node) -> int | 
     )
     if isinstance(event, Load) or (isinstance(event, Await) and event.update is None):
         return thing.value
-    given = machine.release(state, number, event.order, event.scope, Scope.SYS)
+    given = machine.release(state, number, *how, Scope.SYS, along)
     if isinstance(event, Store):
         value = wrapped(event.value, event.word)
         state.objects[node.key] = WordObject(value, merge((), *given), own, by)

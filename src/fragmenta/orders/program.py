@@ -255,6 +255,8 @@ class MbarrierWait:
     order: Order = Order.ACQUIRE
     scope: Scope = Scope.CTA
     place: Place = None
+    along: WarpBarrier | None = None
+    """As of :class:`Await`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +429,10 @@ class Await:
     order: Order = Order.RELAXED
     scope: Scope = Scope.GPU
     place: Place = None
+    along: WarpBarrier | None = None
+    """Where other agents of the warp are, for whom this one waits, too: their fences
+    before and after it count as its own do.  All meet there before and after it, and
+    the others do nothing in between."""
 
 
 @dataclass(frozen=True, slots=True)

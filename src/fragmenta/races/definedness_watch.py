@@ -211,6 +211,8 @@ class DefinedWatch:
     def close(self) -> None:
         """Free everything: the launch has ended."""
         for each in self.observers:
+            for shadow in each.shadows:
+                vars(shadow).clear()
             vars(each).clear()
         vars(self).clear()
 

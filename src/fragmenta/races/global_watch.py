@@ -23,6 +23,7 @@ from fragmenta.races.shadow.global_records import (
     FIRST_ID,
     ID_SHIFT,
     MASK_BITS,
+    NARROW,
     SEVERAL,
     SEVERAL_STRONG,
     WORD,
@@ -246,6 +247,16 @@ class GlobalWatch:
         return self._updated or any(
             each.narrow[global_records.UPDATED // 4] for each in self._ledgers
         )
+
+    @property
+    def scoped(self) -> bool:
+        """Whether an atomic operation had a scope that leaves other blocks out."""
+        taken = min(int(self.following[0]), self.limit)
+        for lines in (self.table[FIRST_ID:taken], self.table[self._last :]):
+            flags = lines["flags"]
+            if ((flags & Flags.ATOMIC != 0) & (flags & NARROW != 0)).any():
+                return True
+        return False
 
     def reads(self, slot: int) -> NDArray[np.bool_]:
         """Which bytes of a segment were read and not written since then."""

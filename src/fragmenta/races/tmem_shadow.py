@@ -134,23 +134,26 @@ Form: TypeAlias = tuple[int, int, tuple[Region, ...]]
 class Listed:
     """Records in memory that compiled code adds to; there is always more room."""
 
-    def __init__(self, watch: Watch, first: int, of: np.dtype[np.void]) -> None:
-        self._watch, self._first = watch, first
+    def __init__(
+        self, longs: NDArray[np.int64], first: int, of: np.dtype[np.void]
+    ) -> None:
+        # Not the watch itself: the two would wait for Python's collector.
+        self._longs, self._place = longs, first >> 3
         self.rows = np.zeros(layout.ROOM, of)
         self._write()
 
     def _write(self) -> None:
-        longs, place = self._watch.longs, self._first >> 3
-        longs[place], longs[place + 2] = address_of(self.rows), self.rows.size
+        self._longs[self._place] = address_of(self.rows)
+        self._longs[self._place + 2] = self.rows.size
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return int(self._watch.longs[(self._first >> 3) + 1])
+        return int(self._longs[self._place + 1])
 
     @count.setter
     def count(self, number: int) -> None:
-        self._watch.longs[(self._first >> 3) + 1] = number
+        self._longs[self._place + 1] = number
 
     def make_room(self) -> None:
         """Make room for some more, where compiled code would need it."""
@@ -184,9 +187,9 @@ class Watch(Record):
         self.cells = np.zeros((blocks, LANES, COLUMNS), np.int32)
         """The number of the last write of each cell; 0: there was none."""
         self._idle = np.zeros(blocks, np.int32)
-        self.writes = Listed(self, layout.WATCH_WRITES, layout.ACCESS)
-        self.reads = Listed(self, layout.WATCH_READS, layout.READ)
-        self.commits = Listed(self, layout.WATCH_COMMITS, layout.COMMIT)
+        self.writes = Listed(self.longs, layout.WATCH_WRITES, layout.ACCESS)
+        self.reads = Listed(self.longs, layout.WATCH_READS, layout.READ)
+        self.commits = Listed(self.longs, layout.WATCH_COMMITS, layout.COMMIT)
         for offset, memory in (
             (layout.WATCH_PERIODS, self.periods),
             (layout.WATCH_NUMBERS, self.numbers),

@@ -441,7 +441,6 @@ class Cluster(Record):
     def start(self, work: Work) -> None:
         """Do work now, or keep it in flight, as the schedule says."""
         work.cluster, work.started = self, True
-        self.wakes += 1
         self._ordinal += 1
         work.ordinal = self._ordinal
         if self.machine.notes:

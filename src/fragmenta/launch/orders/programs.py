@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -145,6 +145,8 @@ class _Agent:
         self.writes: dict[int, list[Piece]] = {}
         self.fresh = False
         """Whether anything happened since the lanes last met others."""
+        self.met: int | None = None
+        """The number of their last meeting with others of the warp; None: of none."""
         self.waited: dict[tuple[str, int, int, int], int] = {}
         """The first epoch of each queue that was not waited for."""
         self.ended = False
@@ -396,7 +398,7 @@ class _Walk:
         self.builder, self.log, self.rank, self.warp = builder, log, rank, warp
         self.agents = builder.by_warp[number, rank, warp]
         self.block = builder.block(log, rank)
-        self.batches, self.products = batches, 0
+        self.batches, self.products, self.meetings = batches, 0, 0
         self._polled: dict[tuple[int, int], tuple[int, bool]] = {}
 
     def all(self, entries: list[Entry]) -> None:
@@ -469,7 +471,7 @@ class _Walk:
         leader = several[0]
         share = entry.lanes.bit_count()
         for event in self._events(leader, entry, share, [], 0):
-            self._put(leader, event)
+            self._put(leader, self._for_all(several, event))
         if leader.fresh:
             self._meet_all(several, entry)
 
@@ -479,19 +481,32 @@ class _Walk:
         else:
             self._meet_all(self._of(entry), entry)
 
+    def _where(self, several: list[_Agent]) -> said.WarpBarrier | None:
+        """Where some groups meet; None: it is only one."""
+        if len(several) < 2:
+            return None
+        lanes = sum(each.who.lanes for each in several)
+        return said.WarpBarrier(self.block, self.warp, lanes)
+
+    def _for_all(self, several: list[_Agent], event: said.Event) -> said.Event:
+        """An event by which one group waits for several."""
+        if isinstance(event, said.Await | said.MbarrierWait):
+            return replace(event, along=self._where(several))
+        return event
+
     def _meet_all(self, several: list[_Agent], entry: Entry) -> None:
         for each in several:
             self._flush(each)
-        if len(several) < 2 or not any(each.fresh for each in several):
+        barrier = self._where(several)
+        still = len({each.met for each in several}) == 1
+        if barrier is None or (still and not any(each.fresh for each in several)):
             return
-        lanes = sum(each.who.lanes for each in several)
-        barrier = said.WarpBarrier(self.block, self.warp, lanes)
-        count = lanes.bit_count()
+        count = barrier.mask.bit_count()
+        self.meetings += 1
         for agent in several:
             event = said.Sync(barrier, agent.threads, count, entry.site)
             agent.events.append(event)
-        for agent in several:
-            agent.fresh = False
+            agent.fresh, agent.met = False, self.meetings
 
     def _product(self, entry: Entry) -> None:
         """Four warps meet, one of them issues, and they meet again."""
@@ -684,12 +699,12 @@ class _Walk:
         if lanes > 1 and site in self.builder.deciding:
             self.builder.limits.append(f"lanes {site}")
         # Each group releases what it did itself; what is no sum, one does for all.
-        sums = action.operation in ("add", "inc", "dec") or action.opcode == "st"
+        sums = action.operation in _SUMS or action.opcode == "st"
         alone = waits or (writes and not sums)
         for each in agents[:1] if alone else agents:
             share = lanes if alone else (each.who.lanes & entry.lanes).bit_count()
             for event in _word_events(word, action, share, (order, scope, site)):
-                self._put(each, event)
+                self._put(each, self._for_all(agents, event))
                 if site in self.builder.deciding and isinstance(event, _OBSERVING):
                     each.branches.append((len(each.events), action.found))
         if waits:
@@ -697,6 +712,8 @@ class _Walk:
 
 
 _OBSERVING = (said.Load, said.Atomic)
+_SUMS = ("add", "inc", "dec", "xor")
+"""Atomic operations of which it matters how many lanes do them."""
 
 
 def _word_events(
@@ -710,6 +727,8 @@ def _word_events(
             compare = 0
         if action.operation == "add":  # all lanes at once
             operand = operand * lanes & (1 << 8 * action.size) - 1
+        elif action.operation == "xor":  # every other lane undoes it
+            operand *= lanes & 1
         elif action.operation in ("inc", "dec"):
             times = lanes
         returns = action.opcode == "atom"

@@ -79,6 +79,8 @@ class Flags(IntFlag):
 
 SCOPES = {Scope.CTA: Flags.CTA, Scope.CLUSTER: Flags.CLUSTER}
 """The flag of a scope that does not include the whole GPU."""
+NARROW = Flags.CTA | Flags.CLUSTER
+"""Both of them."""
 
 
 def record(number: int, lane: int, mask: int) -> int:
