@@ -385,7 +385,8 @@ class World:
     # mbarriers
 
     def on_MbarrierInit(self, key: Any, event: MbarrierInit, me: int) -> Kind | None:
-        if event.mbarrier in self.mbarriers:
+        old = self.mbarriers.get(event.mbarrier)
+        if old is not None and (old["pending"] != old["expected"] or old["tx"] != 0):
             return Kind.INITIALISED_TWICE
         if event.count < 1 or event.count > LARGEST:
             return Kind.BAD_COUNT

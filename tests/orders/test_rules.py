@@ -225,6 +225,18 @@ PROGRAMS = {
             agent(Sync(ONE, 32, 64)),
         ]
     ),
+    "initialised again at once": mbarrier(MbarrierInit(FULL, 1), MbarrierArrive(FULL)),
+    "initialised again in a phase": mbarrier(
+        MbarrierInit(FULL, 2), MbarrierArrive(FULL), MbarrierInit(FULL, 2)
+    ),
+    "initialised again by another": Program(
+        [
+            agent(
+                MbarrierInit(FULL, 1), MEET, MbarrierInit(FULL, 1), MbarrierWait(FULL)
+            ),
+            agent(MEET, MbarrierArrive(FULL)),
+        ]
+    ),
     **ALONG,
 }
 

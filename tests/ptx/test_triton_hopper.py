@@ -111,3 +111,37 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(version: str, name: str) -> None:
     assert not [each for each in result.problems if each.severity != "info"]
     assert STORED_TWICE.get(name, set()) <= {each.rule for each in result.problems}
     assert [short_hash(each) for each in memory] == row["after"]
+
+
+ORDERS = ("matmul_specialised",)
+"""What is explored always: roles, and mbarriers that are initialised again."""
+PATH_ONLY = ("matmul_specialised", "attention_by_maps-causal-64-specialised")
+"""Branches and operands of mbarriers depend on what is loaded from shared memory."""
+
+
+@pytest.mark.parametrize(
+    "version, name",
+    [
+        (version, name)
+        for version in VERSIONS
+        for name in recorded(version)
+        if WHOLE or (version == VERSIONS[0] and name in ORDERS)
+    ],
+)
+def test_a_launch_is_clean_in_every_order(version: str, name: str) -> None:
+    row = recorded(version)[name]
+    kernel = ptx.parse(row["text"], row["name"]).kernels[row["entry"]]
+    result = kernel.launch(
+        row["grid"],
+        row["block"],
+        parameters(row, arrays_of(row)),
+        cluster=row["cluster"],
+        shared=row["shared"],
+        target="sm_90a",
+        watch="report",
+        orders=20_000,
+    )
+    assert not [each for each in result.problems if each.severity != "info"]
+    assert result.orders.clean
+    expected = "this path only" if name in PATH_ONLY else "all orders"
+    assert result.orders.verdict == expected, result.orders.reasons

@@ -598,7 +598,8 @@ def _exit(machine: Machine, state: State, number: int, node: Node) -> None:
 @handles(MbarrierInit)
 def _init(machine: Machine, state: State, number: int, node: Node) -> Kind | None:
     assert isinstance(node.event, MbarrierInit)
-    if node.key in state.objects:
+    old = state.objects.get(node.key)
+    if isinstance(old, MbarrierObject) and (old.pending != old.expected or old.tx):
         return Kind.INITIALISED_TWICE
     count = node.event.count
     if not 1 <= count <= MOST:

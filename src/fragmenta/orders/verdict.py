@@ -29,7 +29,7 @@ class Kind(Enum):
     """How an object of synchronisation is used as it must not be."""
 
     NOT_INITIALISED = "the mbarrier is not initialised"
-    INITIALISED_TWICE = "the mbarrier is initialised and has not been invalidated"
+    INITIALISED_TWICE = "the mbarrier is initialised again while it is in use"
     BAD_COUNT = "the count of an mbarrier is 1 to 1048575"
     TOO_MANY_ARRIVALS = "more arrivals than the phase of the mbarrier waits for"
     TOO_MANY_BYTES = "the mbarrier counts at most 1048575 bytes at a time"
