@@ -11,7 +11,7 @@ from tests.ptx.hazards.cases import Case, cases
 from tests.thinning import some
 
 STATES = 20_000
-EVERY = 12
+EVERY = 30
 PATH_ONLY = ("quiet-voting",)
 """Kernels in which data decide what threads synchronise with."""
 ALWAYS = ("quiet-shared_counter",)
