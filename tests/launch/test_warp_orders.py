@@ -41,7 +41,7 @@ def orders(number: int) -> tuple[str, ...]:
 # ── what is right ───────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("case", some(RIGHT, 20, 10), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", some(RIGHT, 40, 10), ids=lambda case: case.name)
 def test_nothing_is_said_about_a_right_kernel(case: Case) -> None:
     for schedule in orders(RIGHT.index(case) // 20):
         said, arrays = running.launch(case, schedule)
@@ -53,7 +53,7 @@ LAUNCHES = recordings.every_launch()
 
 
 @pytest.mark.parametrize(
-    "launch", some(LAUNCHES, 48, 7), ids=lambda launch: launch.identity
+    "launch", some(LAUNCHES, 96, 7), ids=lambda launch: launch.identity
 )
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
     number = LAUNCHES.index(launch) // 48
