@@ -14,12 +14,11 @@ import typer
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target, target_of
+from fragmenta.commands.arguments import AsJson, target_of
 from fragmenta.commands.files import (
     Force,
     SarifFile,
     check_output,
-    complete_file,
     picture_format,
     save_array,
     save_bytes,
@@ -32,10 +31,13 @@ from fragmenta.commands.launch_arguments import (
     Cooperative,
     Given,
     Grid,
+    KernelName,
     LaunchOptions,
+    PtxFile,
     ScheduleText,
     ScheduleTexts,
     Shared,
+    Target,
     block_of,
     check_parameters,
     find_kernel,
@@ -87,23 +89,8 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
 )
 def launch(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="A PTX file.",
-            autocompletion=complete_file,
-            show_default=False,
-        ),
-    ],
-    kernel: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KERNEL",
-            help="The kernel; may be left out if there is one only.",
-            show_default=False,
-        ),
-    ] = None,
+    file: PtxFile,
+    kernel: KernelName = None,
     grid: Grid = "1",
     block: Block = None,
     cluster: Cluster = None,
@@ -119,16 +106,7 @@ def launch(
             show_default=False,
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            metavar="TARGET",
-            help="The GPU whose bits are wanted, such as sm_80 or hopper; by default "
-            "that of the file.",
-            autocompletion=complete_target,
-        ),
-    ] = None,
+    target: Target = None,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
     memory: Memory = None,
@@ -253,9 +231,7 @@ def launch(
                 )
     except KernelError as fault:
         _save_schedule(save_schedule, fault, force)
-        write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
-        if sarif_file != "-":
-            print_fault(file, fault, as_json)
+        report_fault(file, fault, sarif_file, force, as_json)
         raise typer.Exit(NOTHING) from None
     _save_schedule(save_schedule, result, force)
     changes = _changes(found, given, before)
@@ -491,7 +467,16 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
-def print_fault(file: str, fault: KernelError, as_json: bool) -> None:
+def report_fault(
+    file: str, fault: KernelError, sarif_file: str | None, force: bool, as_json: bool
+) -> None:
+    """Write a fault to the SARIF file, and print it unless that is the output."""
+    write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
+    if sarif_file != "-":
+        _print_fault(file, fault, as_json)
+
+
+def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
     """Print a fault as compilers print errors, or as JSON."""
     if as_json:
         emit_json({"file": file, **fault_fields(fault)})

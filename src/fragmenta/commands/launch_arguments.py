@@ -20,6 +20,7 @@ import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
+from fragmenta.commands.arguments import complete_target
 from fragmenta.commands.files import complete_file, load
 from fragmenta.errors import (
     BadCall,
@@ -43,6 +44,33 @@ from fragmenta.units.schedule import Given as Schedule
 
 # ── options ─────────────────────────────────────────────────────────────────
 
+PtxFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A PTX file.",
+        autocompletion=complete_file,
+        show_default=False,
+    ),
+]
+KernelName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="KERNEL",
+        help="The kernel; may be left out if there is one only.",
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="TARGET",
+        help="The GPU whose bits are wanted, such as sm_80 or hopper; by default "
+        "that of the file.",
+        autocompletion=complete_target,
+    ),
+]
 Grid = Annotated[
     str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.")
 ]

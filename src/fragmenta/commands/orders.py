@@ -7,27 +7,30 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target, target_of
-from fragmenta.commands.files import Force, SarifFile, complete_file
-from fragmenta.commands.launch import patience, print_fault
+from fragmenta.commands.arguments import AsJson, target_of
+from fragmenta.commands.files import Force, SarifFile
+from fragmenta.commands.launch import patience, report_fault
 from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
     Cooperative,
     Grid,
+    KernelName,
     LaunchOptions,
+    PtxFile,
     Shared,
+    Target,
     block_of,
     check_parameters,
     find_kernel,
     read_arguments,
     sides,
 )
+from fragmenta.commands.options import Seconds
 from fragmenta.commands.output import emit, emit_json, printable, width
 from fragmenta.commands.problems import (
     check_sarif,
-    of_fault,
     problem_text,
     write_sarif,
 )
@@ -46,47 +49,20 @@ from fragmenta.ptx.rules import ERROR
     "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --limit 20000",
 )
 def orders(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="A PTX file.",
-            autocompletion=complete_file,
-            show_default=False,
-        ),
-    ],
-    kernel: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KERNEL",
-            help="The kernel; may be left out if there is one only.",
-            show_default=False,
-        ),
-    ] = None,
+    file: PtxFile,
+    kernel: KernelName = None,
     grid: Grid = "1",
     block: Block = None,
     cluster: Cluster = None,
     cooperative: Cooperative = False,
     shared: Shared = 0,
     arg: Args = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            metavar="TARGET",
-            help="The GPU whose bits are wanted, such as sm_80 or hopper; by default "
-            "that of the file.",
-            autocompletion=complete_target,
-        ),
-    ] = None,
+    target: Target = None,
     limit: Annotated[
         int,
         typer.Option("--limit", metavar="N", help="The most states to look at."),
     ] = MOST_STATES,
-    seconds: Annotated[
-        float,
-        typer.Option("--seconds", metavar="S", help="What the launch may take."),
-    ] = SECONDS,
+    seconds: Seconds = SECONDS,
     sarif_file: SarifFile = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -127,9 +103,7 @@ def orders(
                 *sizes, values, orders=limit, progress=progress, **options
             )
     except KernelError as fault:
-        write_sarif(sarif_file, ((file, each) for each in of_fault(fault)), force)
-        if sarif_file != "-":
-            print_fault(file, fault, as_json)
+        report_fault(file, fault, sarif_file, force, as_json)
         raise typer.Exit(NOTHING) from None
     assert result.orders is not None  # it was asked for
     problems = [each for each in result.problems if each.severity == ERROR]

@@ -47,7 +47,8 @@ class Role(NamedTuple):
     scope: Scope = Scope.GPU
 
 
-_STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
+STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
+"""Words of an access that is strong."""
 _ORDERED = frozenset({"acquire", "release", "acq_rel"})
 _NOT_SHARED = frozenset({"local", "param", "param::entry", "param::func", "const"})
 _SCOPES = {
@@ -118,7 +119,7 @@ def role(instruction: Instruction) -> Role | None:
     if opcode in ("atom", "red"):
         reads = opcode == "atom"
         return Role(False, True, releases, reads, acquires and reads, False, level)
-    if opcode in ("ld", "st") and words & _STRONG:
+    if opcode in ("ld", "st") and words & STRONG:
         stores = opcode == "st"
         return Role(False, stores, releases, not stores, acquires, stores, level)
     return None

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.module import Address, Function, Instruction
-from fragmenta.ptx.ordering import Scope, orders, role, scope, synchronises
+from fragmenta.ptx.ordering import STRONG, Scope, orders, role, scope, synchronises
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
@@ -40,7 +40,6 @@ from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import Program
 
-_STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
 _ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
 _BOXES: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
 _SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
@@ -71,7 +70,7 @@ class RaceProbes(Probes):
         words = set(instruction.qualifiers)
         if "nc" in words or "param" in words or "const" in words:
             return
-        if kind != "atomic" and words & _STRONG:
+        if kind != "atomic" and words & STRONG:
             kind = f"strong {kind}"
         given = _given(writer, at, offset, writer.lanes())
         # A store is compared with what is there; the registers of others are not read.
