@@ -44,7 +44,6 @@ STATE_SHARED_SIZE: Final = 24  #: i64: its bytes, those of the system included
 STATE_RANK: Final = 32  #: i32
 STATE_WARPS: Final = 36  #: i32: how many warps
 STATE_BLOCK: Final = 40  #: pointer to the memory of the block (``BLOCK_...``)
-STATE_OBSERVER: Final = 48  #: pointer to what the observer keeps of the block
 STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
 STATE_TENSOR: Final = 64  #: pointer to its tensor memory (``tensor_layout``); 0: none
 STATE_STORES: Final = 72  #: pointer to i32 for each warp: Python's stores in flight
