@@ -602,7 +602,8 @@ def _count(every: dict[tuple[Detected, int, int], Noted], problem: Noted) -> Non
     known = every.get(problem.key)
     if known is not None:
         count, apart = known.count + problem.count, known.apart | problem.apart
-        problem = replace(known, count=count, apart=apart)
+        shown = min(known, problem, key=lambda each: each.rank)
+        problem = replace(shown, count=count, apart=apart)
     every[problem.key] = problem
 
 

@@ -97,6 +97,16 @@ class Noted:
         earlier = -1 if self.before is None else self.before.site
         return self.case, self.now.site, earlier
 
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Of equal problems, the one with the least rank is shown.
+
+        Clusters run at the same time, so which pair is found first is chance.  A pair
+        inside a cluster is found however they run, and the first cluster's is shown.
+        """
+        far = self.before is None or self.before.group != self.now.group
+        return far, self.now.group
+
 
 class ProblemTable:
     """The memory of a table, and what it says."""
@@ -254,7 +264,7 @@ def _add(code: Code, table: Raw, bucket: Value, made: Raw) -> None:
 
 
 def _count(code: Code, entry: Raw, made: Raw, widen: Value) -> None:
-    """Count a problem that is known."""
+    """Count a problem that is known; :attr:`Noted.rank` says which pair is kept."""
     count = field(code, entry, _offset("count"), I64)
     count[0] = count[0] + 1
     flags, new = (field(code, each, _offset("flags"), I32) for each in (entry, made))
@@ -264,6 +274,18 @@ def _count(code: Code, entry: Raw, made: Raw, widen: Value) -> None:
     beside = (first <= high[0]) & (last >= low[0]) & (widen != 0)
     low[0] = select(beside, smaller(low[0], first), low[0])
     high[0] = select(beside, larger(high[0], last), high[0])
+    with code.when(_far(code, entry) & ~_far(code, made)):
+        for offset in range(_offset("first"), ENTRY.itemsize, 8):
+            field(code, entry, offset, I64)[0] = field(code, made, offset, I64)[0]
+
+
+def _far(code: Code, entry: Raw) -> Value:
+    """Whether an access of another cluster takes part."""
+    now, before, site = (
+        field(code, entry, _offset(*each), I32)[0]
+        for each in (("now", "group"), ("before", "group"), ("before", "site"))
+    )
+    return (now != before) | (site < 0)
 
 
 REPORT = routine("watch.report", _report, [P, P, I32], None)
