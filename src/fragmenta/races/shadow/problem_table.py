@@ -285,7 +285,8 @@ def _far(code: Code, entry: Raw) -> Value:
         field(code, entry, _offset(*each), I32)[0]
         for each in (("now", "group"), ("before", "group"), ("before", "site"))
     )
-    return (now != before) | (site < 0)
+    far: Value = (now != before) | (site < 0)
+    return far
 
 
 REPORT = routine("watch.report", _report, [P, P, I32], None)
