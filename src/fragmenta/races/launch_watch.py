@@ -46,6 +46,8 @@ class LaunchWatch:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
+        self.words = {each.words for each in machine.events}
+        """The different instructions of other units."""
         plan = Plan(
             shape.cluster_blocks,
             shape.warps,

@@ -154,7 +154,7 @@ class Observer(TensorObserver):
             head[heads.HEAD_TENSOR // 8] = self.watch.address
         self.layouts: LayoutWatch | None = None
         """Where boxes are; None if no instruction copies any."""
-        if any(is_watched(each.words) for each in machine.events):
+        if any(map(is_watched, launch_watch.words)):
             self.layouts = LayoutWatch(self)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
@@ -164,20 +164,21 @@ class Observer(TensorObserver):
     def _observe_in_machine_code(self) -> None:
         """Let compiled code answer calls of the port."""
         machine, watch = self.machine, self.registers_watch
+        every = self.launch_watch.words
         # With strict rules, each warp has to know of the part of A that it reads.
-        has_products = any(each.words[0] == "wgmma" for each in machine.events)
+        has_products = any(each[0] == "wgmma" for each in every)
         found = dict(functions("mbarriers"))
-        if any(each.words[:2] == ("barrier", "cluster") for each in machine.events):
+        if any(each[:2] == ("barrier", "cluster") for each in every):
             found |= functions("clusters")
         if has_products and not machine.strict:
             found |= functions("products")
         has_tensors = machine.tensor and not machine.strict
-        if has_tensors or any(each.words[:2] in _COPIES for each in machine.events):
+        if has_tensors or any(each[:2] in _COPIES for each in every):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
         if has_tensors:
             found |= functions("tensors")
-        if any(each.words[0] == "tensormap" for each in machine.events):
+        if any(each[0] == "tensormap" for each in every):
             found |= functions("maps")
         if machine.strict and len(self.cluster.blocks) > 1:
             # Python looks at the scope of each arrival at another block.
