@@ -24,7 +24,7 @@ from fragmenta.units.port import Clock
 if TYPE_CHECKING:
     from fragmenta.units import machine
     from fragmenta.units.machine import Thread
-    from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.mbarrier_state import Mbarrier
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]

@@ -76,6 +76,7 @@ def _copy(
 
 
 _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "init": _mbarrier,
     "arrive": _mbarrier,
     "wait": _mbarrier,
     "try": _mbarrier,

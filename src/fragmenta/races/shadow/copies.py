@@ -25,7 +25,7 @@ from fragmenta.simt.warps import first_lane
 from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.groups import READ
-from fragmenta.units.fast.step import declared, shift
+from fragmenta.units.fast.step import shift
 
 _ASK = ir.FunctionType(ir.VoidType(), [POINTER])
 _BULK = [layout.AGENT_KINDS.index(each) for each in ("bulk-read", "bulk-write")]
@@ -72,30 +72,12 @@ class _Copy:
 
     def access(self, agent: Value, epoch: Value, *, write: bool) -> None:
         """It accesses shared memory."""
-        seen, code, b = self.seen, self.seen.code, self.seen.code.builder
-        start = code.array(I32, 1)
-        b.store(seen.word(at.TASK_SHARED)[0].raw, start)
+        seen, b = self.seen, self.seen.code.builder
         at_rank = convert(self.rank, I64) * layout.HEAD_BYTES
         head = b.gep(seen.head.pointer(layout.HEAD_FIRST), [at_rank.raw])
         kind = (layout.WRITES if write else layout.READS) | shared_memory.ASYNC
-        touch = declared(b.module, shared_memory.TOUCH.name, shared_memory.TOUCHES)
-        zero = ir.Constant(I32, 0)
-        b.call(
-            touch,
-            [
-                head,
-                b.bitcast(start, POINTER),
-                ir.Constant(I64, 1),
-                self.size.raw,
-                ir.Constant(I32, kind),
-                agent.raw,
-                epoch.raw,
-                self.lane.raw,
-                seen.site.raw,
-                b.bitcast(self.clock.raw, POINTER),
-                zero,
-            ],
-        )
+        start, by = seen.word(at.TASK_SHARED)[0], (agent, epoch, self.lane, seen.site)
+        shared_memory.touch(seen.code, head, start, self.size, kind, by, self.clock)
 
     def note(self, agents: Value, epoch: Value, place: Value, moved: Value) -> None:
         """Note its issue; its number is that of the note."""
