@@ -505,8 +505,10 @@ class Observer(TensorObserver):
         epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
         reads = self.order.agent("bulk-read", rank, number)
         writes = self.order.agent("bulk-write", rank, number)
-        for each in copy.sources:
+        for each in copy.useful:
             self._touch(event, copy, each, False, reads, epoch, clock)
+        for each in copy.useless:
+            self._touch(event, copy, each, False, reads, epoch, clock, used=False)
         if copy.repeats:  # the same bytes to the same place
             return
         for each in copy.goals:
@@ -521,6 +523,7 @@ class Observer(TensorObserver):
         agent: int,
         epoch: int,
         clock: Clock,
+        used: bool = True,
     ) -> None:
         """A copy accesses some bytes, in shared or in global memory."""
         lane = copy.thread.lane
@@ -536,6 +539,7 @@ class Observer(TensorObserver):
                 clock,
                 proxy=copy.proxy,
                 lane=lane,
+                used=used,
             )
             return
         flags = Flags.ASYNC if copy.proxy == "async" else Flags(0)

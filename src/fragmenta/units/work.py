@@ -365,6 +365,16 @@ class Copy(Work):
         """What it reads."""
         return []
 
+    @property
+    def useful(self) -> list[Range]:
+        """What it reads and uses."""
+        return self.sources
+
+    @property
+    def useless(self) -> list[Range]:
+        """What else it reads: that part of a box is outside of the tensor."""
+        return []
+
     def signals(self) -> list[tuple[int, int]]:
         """The mbarriers that it signals: the block's rank, and the offset there."""
         if self.mbarrier is None:
