@@ -39,7 +39,7 @@ from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.module import Function, demangled
-from fragmenta.simt.arguments import as_list
+from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Kernel:
             "stack": limits.stack,
             "cooperative": bool(cooperative),
         }
-        given = as_list(arguments)
+        given = arguments if isinstance(arguments, Received) else as_list(arguments)
         start = time.perf_counter()
         watched = how is not None
         reports = how is not None and how.problems == "report"
@@ -251,6 +251,7 @@ class Kernel:
             runs.launch.recording.to_json,
             None if explored is None else explored.orders,
             complete=runs.complete,
+            fault=runs.fault,
         )
         if not reports:
             made.raise_errors()

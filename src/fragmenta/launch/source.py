@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
 from fragmenta.launch.launch import Launch
@@ -100,12 +103,25 @@ class Source:
                 self._compiled[key] = compiled(
                     partial(self.changed, contract),
                     self.module.text,
-                    (name, target, str(contract)),
+                    (name, target, self._about(contract)),
                     mode,
                     partial(_probes, mode),
                     measure,
                 )
             return self._compiled[key]
+
+    def _about(self, contract: bool) -> str:
+        """What else the code of a kernel depends on, in a word."""
+        skipped = self.module.skipped
+        return f"{contract}{skipped if any(skipped) else ''}"
+
+    def place_variables(
+        self, addresses: dict[str, int], memory: Callable[[int], NDArray[np.uint8]]
+    ) -> Variables:
+        """Make the variables, in memory that the caller gives; before any launch."""
+        with self._lock:
+            self._variables = Variables(self.module, addresses, memory=memory)
+            return self._variables
 
     def variables_of(self, ready: Compiled, meter: Meter | None = None) -> Variables:
         """The variables, where a compiled kernel expects them."""
