@@ -6,9 +6,11 @@ their values between launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from fragmenta.launch.limits import Meter, default_meter
 from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, Module
 from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
@@ -29,11 +32,29 @@ from fragmenta.simt.probes import NOTHING, Probes
 from fragmenta.units.schedule import EAGER, Given, read
 
 
+class Origin(NamedTuple):
+    """What a module was compiled from."""
+
+    language: Words = PTX
+    names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The names of parameters in the program, by kernel."""
+    notes: tuple[str, ...] = ()
+    """What its compiler did that users should know."""
+    aliases: Mapping[str, str] = MappingProxyType({})
+    """Kernels by what they were asked for, such as ``scale<half>``."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """It is copied with plain dictionaries."""
+        about = self.language, dict(self.names), self.notes, dict(self.aliases)
+        return Origin, about
+
+
 class Source:
     """A PTX file that was read."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, origin: Origin = Origin()) -> None:  # noqa: B008
         self.module = module
+        self.origin = origin
         self._lock = Lock()
         self._compiled: dict[tuple[object, ...], Compiled] = {}
         self._variables: Variables | None = None
@@ -43,7 +64,8 @@ class Source:
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the same text with the variables as they are now."""
-        return _again, (type(self), self.module.text, self.module.name, self.kept)
+        about = (self.module.text, self.module.name, self.kept, self.origin)
+        return _again, (type(self), *about)
 
     def renew(self, kept: dict[str, bytes]) -> None:
         """Start the variables anew, some of them with these bytes; code is kept."""
@@ -149,7 +171,7 @@ class Source:
         strict: bool = False,
         schedule: Given = EAGER,
         names: Sequence[str] = (),
-        language: str = "",
+        language: Words = PTX,
         defined: int | None = None,
         recorded: bool = False,
         raced: bool = False,
@@ -200,8 +222,10 @@ def _probes(mode: tuple[bool, ...]) -> Probes:
     return probes(wanted)
 
 
-def _again(of: type[Source], text: str, name: str, kept: dict[str, bytes]) -> Source:
+def _again(
+    of: type[Source], text: str, name: str, kept: dict[str, bytes], origin: Origin
+) -> Source:
     """A source like one that was copied or pickled."""
-    made = of(reading.parse(text, name))
+    made = of(reading.parse(text, name), origin)
     made._restored = kept
     return made
