@@ -205,7 +205,7 @@ class Ahead:
         that can be followed.
         """
         mine = (node for who, node, _ in state.log if who == number)
-        if self.unknown or not all([self._repeat(number, node) for node in mine]):
+        if self.unknown or not all(self._repeat(number, node) for node in mine):
             return False
         self._run()
         return not self.unknown
