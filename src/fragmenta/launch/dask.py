@@ -85,6 +85,7 @@ class Recipe(TypedDict):
     strict: bool
     schedule: Given
     defined: int | None
+    goes_on: bool
     language: str
 
 
@@ -209,6 +210,7 @@ class Spread:
             "strict": machine is not None and machine.strict,
             "schedule": EAGER if machine is None else machine.schedule.spelled,
             "defined": getattr(watching, "seed", None),
+            "goes_on": launch.goes_on,
             "language": launch.language,
         }
 
@@ -332,6 +334,7 @@ def _again(recipe: Recipe) -> Launch:
         strict=recipe["strict"],
         schedule=recipe["schedule"],
         defined=recipe["defined"],
+        goes_on=recipe["goes_on"],
         language=recipe["language"],
         **recipe["options"],
     )
