@@ -208,6 +208,7 @@ class Kernel:
                 defined=defined,
                 recorded=recorded,
                 raced=raced,
+                goes_on=reports,
                 names=self.names,
                 language=self.language,
                 meter=meter,

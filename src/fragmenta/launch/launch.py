@@ -57,8 +57,9 @@ class Launch:
         stack: int,
         meter: Meter,
         cooperative: bool = False,
+        goes_on: bool = False,
     ) -> None:
-        self.meter = meter
+        self.meter, self.goes_on = meter, goes_on
         self.module, self.compiled, self.shape = module, compiled, shape
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.allocates else 0
@@ -105,6 +106,7 @@ class Launch:
 
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
+        self.machine.goes_on = self.goes_on
         self.recording = Recording(self.machine.schedule.plan)
         mode = Mode(*self.compiled.mode)
         if mode.recorded:

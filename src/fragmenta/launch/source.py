@@ -175,13 +175,15 @@ class Source:
         defined: int | None = None,
         recorded: bool = False,
         raced: bool = False,
+        goes_on: bool = False,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
         With ``defined``, undefined bits are followed; it says what they are.  With
-        ``recorded``, what synchronises is recorded.  With ``raced``, loads of global
-        memory ask whether what they read is undefined.
+        ``recorded``, what synchronises is recorded.  With ``raced``, loads ask whether
+        what they read is undefined.  With ``goes_on``, the launch goes on after
+        mistakes that hardware survives.
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
@@ -205,6 +207,7 @@ class Source:
             stack,
             meter,
             cooperative,
+            goes_on,
         )
         launch.target, launch.language = target, language
         if ready.events or clustered or watch or plan.stepped or defined is not None:
