@@ -16,6 +16,7 @@ from fragmenta.simt.compiled import Compiled
 from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
+    from fragmenta.counters.report import Counters
     from fragmenta.launch.orders.answer import Orders
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
@@ -71,6 +72,8 @@ class Result:
     With ``watch="report"``, a fault stops the launch and is the last of its problems:
     then it is not complete.  What a GPU survives is reported, and the launch goes on.
     """
+    counters: Counters | None = field(default=None, repr=False, compare=False)
+    """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

@@ -224,6 +224,7 @@ BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if n
 BLOCK_UNITS = 272  #: pointer to the state of the units; 0 if there is none
 BLOCK_PARTIAL = 280  #: pointer to the code for a part of the lanes of a warp
 BLOCK_WAKES = 288  #: i32: how often a barrier let warps go on, or threads ended
+BLOCK_COUNTERS = 296  #: pointer to the counters of the context; 0 if there are none
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
