@@ -48,6 +48,7 @@ ROOMS = [
     "ptx",
     "simt",
     "units",
+    "counters",
     "races",
     "orders",
     "launch",

@@ -17,6 +17,7 @@ from fragmenta.units.events import once_per_kernel
 from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
+    from fragmenta.counters.report import Counters
     from fragmenta.launch.orders.answer import Orders
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
@@ -74,6 +75,8 @@ class Result:
     """
     fault: str = ""
     """The kind of the fault that stopped it; empty if it is complete."""
+    counters: Counters | None = field(default=None, repr=False, compare=False)
+    """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

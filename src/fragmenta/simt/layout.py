@@ -230,6 +230,7 @@ BLOCK_WAKES = 288  #: i32: how often a barrier let warps go on, or threads ended
 BLOCK_ROUNDS = 292  #: i32: how many more rounds of turns before Python has its turn
 BLOCK_GOES_ON = 296  #: i32: whether a block goes on whose warps have used their turns
 BLOCK_GRANULE = 304  #: i64: GRANULE if reads in the granule of an argument go on; or 1
+BLOCK_COUNTERS = 312  #: pointer to the counters of the context; 0 if there are none
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
