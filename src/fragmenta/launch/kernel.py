@@ -421,7 +421,7 @@ class Named(dict[str, Kernel]):
             raise Error(f"{name} may be {listed}; give one of these names")
         names = [*map(signature, self)]
         raise Error(
-            f"no kernel {name}{nearest(name, [*self, *names])}; there are "
+            f"no kernel {name}{nearest(name, [*map(demangled, self), *names])}; there are "
             f"{one_of(names, 'and') or 'none'}"
         )
 
