@@ -16,16 +16,24 @@ NumPy arrays of their own.  Reports name the lines of the Python source::
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Literal, Protocol, SupportsInt, TypeAlias, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to, whole
-from fragmenta.frontends.protocol import Made, Passed, Patches, Session
+from fragmenta.frontends.protocol import (
+    LaunchOptions,
+    Made,
+    Passed,
+    Patches,
+    Session,
+)
 from fragmenta.isa.target import number
 from fragmenta.ptx.languages import NUMBA
 
@@ -42,6 +50,50 @@ THREADS = 128
 _TAKEN = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
 
 
+Kind: TypeAlias = object
+"""A type of Numba's."""
+
+
+class Extension(Protocol):
+    """Something that prepares arguments before they are passed."""
+
+    def prepare_args(
+        self, ty: Kind, val: object, stream: object, retr: list[object]
+    ) -> tuple[Kind, object]:
+        """Another type and value."""
+
+
+class Dispatcher(Protocol):
+    """What is used of a kernel of Numba."""
+
+    py_func: Callable[..., object]
+    targetoptions: dict[str, object]
+    overloads: dict[tuple[Kind, ...], object]
+
+    def typeof_pyval(self, val: object) -> Kind:
+        """The type of an argument."""
+
+    def __getitem__(self, sizes: tuple[int, ...]) -> Callable[..., object]:
+        """What is called with the arguments."""
+
+
+class Configuration(Protocol):
+    """The sizes of a launch."""
+
+    griddim: Sequence[int]
+    blockdim: Sequence[int]
+    sharedmem: int
+
+
+class EveryTask(Protocol):
+    """What ``kernel.forall(n)`` gives."""
+
+    dispatcher: Dispatcher
+    ntasks: int
+    thread_per_block: int
+    sharedmem: int
+
+
 class Numba:
     """numba-cuda, as :mod:`fragmenta.frontends.protocol` describes front ends."""
 
@@ -50,7 +102,9 @@ class Numba:
     def __init__(self) -> None:
         self._made: dict[object, Made] = {}
 
-    def made(self, kernel: Any, arguments: Sequence[object], target: str) -> Made:
+    def made(
+        self, kernel: Dispatcher, arguments: Sequence[object], target: str
+    ) -> Made:
         """The PTX for arguments of these types."""
         signature = _signature(kernel, arguments)
         key = kernel, signature, target
@@ -58,17 +112,21 @@ class Numba:
             self._made[key] = Made(_compiled(kernel, signature, target))
         return self._made[key]
 
-    def passed(self, kernel: Any, arguments: Sequence[object]) -> Iterator[Passed]:
+    def passed(
+        self, kernel: Dispatcher, arguments: Sequence[object]
+    ) -> Iterator[Passed]:
         """The words of each argument; a 1-D array has seven."""
         names = inspect.signature(kernel.py_func).parameters
         signature = _signature(kernel, arguments)
         for name, kind, value in zip(names, signature, arguments, strict=True):
             yield from _words(kernel, name, kind, value)
 
-    def divert(self, session: Session) -> Callable[[], None]:
+    def divert(self, session: Session[Dispatcher]) -> Callable[[], None]:
         """Let ``kernel[grid, block](...)`` come to the session."""
 
-        def call(kernel: Any, arguments: Sequence[object], how: Any) -> None:
+        def call(
+            kernel: Dispatcher, arguments: Sequence[object], how: Configuration
+        ) -> None:
             taken = [_taken(each) for each in arguments]
             code = self.made(kernel, taken, session.target).ptx
             session.launch(
@@ -80,11 +138,11 @@ class Numba:
                 cooperative="cudaCGGetIntrinsicHandle" in code,
             )
 
-        def compile_for(kernel: Any, signature: Any) -> None:
+        def compile_for(kernel: Dispatcher, signature: object) -> None:
             given, _ = cuda.compiler.sigutils.normalize_signature(signature)
             _declared(kernel).append(given)
 
-        def for_all(ready: Any, *arguments: object) -> None:
+        def for_all(ready: EveryTask, *arguments: object) -> None:
             block = ready.thread_per_block or THREADS
             grid = -(-ready.ntasks // block)
             if grid:
@@ -102,7 +160,9 @@ class Numba:
 
 
 @contextmanager
-def on_cpu(target: str = "sm_90a", **options: object) -> Iterator[Session]:
+def on_cpu(
+    target: str = "sm_90a", **options: Unpack[LaunchOptions]
+) -> Iterator[Session[Dispatcher]]:
     """In this block, kernels of numba-cuda run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
@@ -130,13 +190,13 @@ _NUMBA = Numba()
 # ── compiling ───────────────────────────────────────────────────────────────
 
 
-def _declared(kernel: Any) -> list[tuple[Any, ...]]:
+def _declared(kernel: Dispatcher) -> list[tuple[Kind, ...]]:
     """The signatures that a kernel was declared with: ``@cuda.jit("void(f4[:])")``."""
-    found: list[tuple[Any, ...]] = vars(kernel).setdefault("_fragmenta_declared", [])
+    found: list[tuple[Kind, ...]] = vars(kernel).setdefault("_fragmenta_declared", [])
     return found
 
 
-def _signature(kernel: Any, arguments: Sequence[object]) -> tuple[Any, ...]:
+def _signature(kernel: Dispatcher, arguments: Sequence[object]) -> tuple[Kind, ...]:
     """The types of the parameters: as declared, else those of the arguments."""
     count = len(inspect.signature(kernel.py_func).parameters)
     if count != len(arguments):
@@ -150,7 +210,7 @@ def _signature(kernel: Any, arguments: Sequence[object]) -> tuple[Any, ...]:
     return fitting[0] if fitting and _declared(kernel) else given
 
 
-def _compiled(kernel: Any, signature: tuple[Any, ...], target: str) -> str:
+def _compiled(kernel: Dispatcher, signature: tuple[Kind, ...], target: str) -> str:
     options = dict(kernel.targetoptions)
     if options.get("link"):
         raise BadCall("a kernel that is linked with other files does not run here")
@@ -171,28 +231,33 @@ def _compiled(kernel: Any, signature: tuple[Any, ...], target: str) -> str:
 # ── arguments ───────────────────────────────────────────────────────────────
 
 
-def _words(kernel: Any, name: str, kind: Any, value: Any) -> Iterator[Passed]:
+def _words(
+    kernel: Dispatcher, name: str, kind: Kind, value: object
+) -> Iterator[Passed]:
     """The parameters that an argument becomes, as Numba's launcher passes it."""
-    for extension in reversed(kernel.targetoptions.get("extensions") or ()):
+    extensions = kernel.targetoptions.get("extensions")
+    for extension in reversed(extensions if isinstance(extensions, list) else []):
         kind, value = extension.prepare_args(kind, value, stream=0, retr=[])
     if isinstance(kind, types.Array):
         yield from _array(name, value)
     elif isinstance(kind, types.Record):
         yield Passed(name, pointer_to(np.asarray(value)))
     elif isinstance(kind, types.BaseTuple):
+        assert isinstance(value, tuple), name
         for i, (inner, each) in enumerate(zip(kind, value, strict=True)):
             yield from _words(kernel, f"{name}[{i}]", inner, each)
     elif isinstance(kind, types.EnumMember):
+        assert isinstance(value, enum.Enum), name
         yield from _words(kernel, name, kind.dtype, value.value)
     elif isinstance(kind, types.Complex):
-        part = np.float32 if kind == types.complex64 else np.float64
-        yield Passed(f"{name}.real", part(value.real).tobytes())
-        yield Passed(f"{name}.imag", part(value.imag).tobytes())
+        whole_number = np.asarray(value, str(kind))
+        yield Passed(f"{name}.real", whole_number.real.tobytes())
+        yield Passed(f"{name}.imag", whole_number.imag.tobytes())
     else:
         yield Passed(name, _number(name, kind, value))
 
 
-def _array(name: str, value: Any) -> Iterator[Passed]:
+def _array(name: str, value: object) -> Iterator[Passed]:
     """An array: no owner, its size, its memory, then shape and strides."""
     array = np.asarray(value)
     yield Passed(f"{name}.meminfo", bytes(8))
@@ -205,32 +270,35 @@ def _array(name: str, value: Any) -> Iterator[Passed]:
             yield Passed(f"{name}.{title}[{axis}]", whole(size, 8, True, name))
 
 
-def _number(name: str, kind: Any, value: Any) -> bytes:
+def _number(name: str, kind: Kind, value: object) -> bytes:
     if isinstance(kind, types.Integer):
-        return whole(value, kind.bitwidth // 8, kind.signed, name)
+        assert isinstance(value, SupportsInt), name
+        return whole(int(value), kind.bitwidth // 8, kind.signed, name)
     if kind == types.boolean:
         return bytes([bool(value)])
     if isinstance(kind, types.Float):
-        return np.array(value, f"f{kind.bitwidth // 8}").tobytes()
+        return np.asarray(value, f"f{kind.bitwidth // 8}").tobytes()
     if isinstance(kind, (types.NPDatetime, types.NPTimedelta)):
-        return bytes(value.view(np.int64).tobytes())
+        return np.asarray(value).tobytes()
     raise BadCall(f"{name} is a {kind}, which a kernel here does not take")
 
 
 # ── the functions of numba.cuda that need a device ──────────────────────────
 
 
-class DeviceArray(np.ndarray[Any, Any]):
+class DeviceArray(np.ndarray[tuple[int, ...], np.dtype[np.generic]]):
     """An array with the methods of Numba's device arrays."""
 
-    def copy_to_host(self, ary: Any = None, stream: object = 0) -> Any:
+    def copy_to_host(
+        self, ary: NDArray[np.generic] | None = None, stream: object = 0
+    ) -> NDArray[np.generic]:
         """A copy, or the elements copied into ``ary``."""
         if ary is None:
             return np.array(self, subok=False)
         ary[...] = self
         return ary
 
-    def copy_to_device(self, ary: Any, stream: object = 0) -> None:
+    def copy_to_device(self, ary: ArrayLike, stream: object = 0) -> None:
         """Take the elements of another array."""
         self[...] = ary
 
@@ -241,7 +309,12 @@ def _taken(value: object) -> object:
     return inner if isinstance(value, cuda.args.ArgHint) else value
 
 
-def to_device(obj: Any, stream: object = 0, copy: bool = True, to: Any = None) -> Any:
+def to_device(
+    obj: ArrayLike,
+    stream: object = 0,
+    copy: bool = True,
+    to: NDArray[np.generic] | None = None,
+) -> NDArray[np.generic]:
     """A copy of an array."""
     if to is not None:
         to[...] = obj
@@ -250,17 +323,17 @@ def to_device(obj: Any, stream: object = 0, copy: bool = True, to: Any = None) -
 
 
 def device_array(
-    shape: Any,
-    dtype: Any = np.float64,
-    strides: Any = None,
-    order: Any = "C",
+    shape: int | tuple[int, ...],
+    dtype: DTypeLike = np.float64,
+    strides: None = None,
+    order: Literal["C", "F"] = "C",
     stream: object = 0,
-) -> Any:
+) -> DeviceArray:
     """A new array."""
     return np.empty(shape, dtype, order).view(DeviceArray)
 
 
-def device_array_like(ary: Any, stream: object = 0) -> Any:
+def device_array_like(ary: ArrayLike, stream: object = 0) -> DeviceArray:
     """A new array of the same shape."""
     return np.empty_like(ary, subok=False).view(DeviceArray)
 

@@ -18,16 +18,33 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
 
 from fragmenta.api.kernels import Kernel, Result, parse
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import BadCall, KernelError, nearest, one_of
 from fragmenta.isa.target import check_target
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.options import Watch
 from fragmenta.ptx.languages import Words
+from fragmenta.units.schedule import Given
 
 OPTIONS = ("schedule", "watch", "limits")
 """The options of a launch that may be given for all launches."""
+Source = TypeVar("Source")
+"""A kernel as users of the front end have it."""
+
+
+class LaunchOptions(TypedDict, total=False):
+    """What a launch may be told, beside its sizes and arguments."""
+
+    schedule: Given | Sequence[Given]
+    watch: bool | str | Watch
+    limits: Limits
+    cluster: int | Sequence[int] | None
+    cooperative: bool
+    shared: int
+    contract: bool
 
 
 class Made(NamedTuple):
@@ -47,27 +64,29 @@ class Passed(NamedTuple):
     """As a launch takes it: bytes, an array, a pointer, a struct."""
 
 
-class Frontend(Protocol):
+class Frontend(Protocol[Source]):
     """A language for kernels, and its compiler."""
 
     @property
     def words(self) -> Words:
         """The words of its language for repairs."""
 
-    def made(self, kernel: Any, arguments: Sequence[object], target: str) -> Made:
+    def made(self, kernel: Source, arguments: Sequence[object], target: str) -> Made:
         """The PTX of a kernel for arguments of these types."""
 
-    def passed(self, kernel: Any, arguments: Sequence[object]) -> Iterable[Passed]:
+    def passed(self, kernel: Source, arguments: Sequence[object]) -> Iterable[Passed]:
         """The arguments of a call, one for each parameter in PTX."""
 
-    def divert(self, session: Session) -> Callable[[], None]:
+    def divert(self, session: Session[Source]) -> Callable[[], None]:
         """Let launches come to a session; what is returned undoes that."""
 
 
-class Session:
+class Session(Generic[Source]):
     """Launches of a front end that run here."""
 
-    def __init__(self, frontend: Frontend, target: str, **options: object) -> None:
+    def __init__(
+        self, frontend: Frontend[Source], target: str, **options: Unpack[LaunchOptions]
+    ) -> None:
         for name in options:
             if name not in OPTIONS:
                 raise BadCall(
@@ -76,14 +95,14 @@ class Session:
                 )
         self.frontend = frontend
         self.target = check_target(target)
-        self.options: dict[str, Any] = options
+        self.options = options
         """The options of each launch."""
         self.last: Result | None = None
         """What the last launch did."""
         self.instructions = 0
         """The executed warp instructions of all launches."""
 
-    def kernel(self, kernel: Any, arguments: Sequence[object]) -> Kernel:
+    def kernel(self, kernel: Source, arguments: Sequence[object]) -> Kernel:
         """A kernel of the front end, compiled for arguments of these types."""
         made = self.frontend.made(kernel, arguments, self.target)
         found = _read(made.ptx, made.entry)
@@ -91,21 +110,20 @@ class Session:
 
     def launch(
         self,
-        kernel: Any,
+        kernel: Source,
         grid: int | Sequence[int],
         block: int | Sequence[int],
         arguments: Sequence[object],
-        **more: Any,
+        **more: Unpack[LaunchOptions],
     ) -> Result:
         """Launch a kernel of the front end, with arguments as its users give them."""
         passed = list(self.frontend.passed(kernel, arguments))
         names = tuple(each.name for each in passed)
         found = replace(self.kernel(kernel, arguments), names=names)
         values = [each.value for each in passed]
+        options: LaunchOptions = {**self.options, **more}
         try:
-            self.last = found.launch(
-                grid, block, values, target=self.target, **{**self.options, **more}
-            )
+            self.last = found.launch(grid, block, values, target=self.target, **options)
         except KernelError as fault:
             sys.stdout.write(fault.output)
             self.last = getattr(fault, "result", None)
@@ -115,7 +133,7 @@ class Session:
         return self.last
 
     @contextmanager
-    def diverted(self) -> Iterator[Session]:
+    def diverted(self) -> Iterator[Session[Source]]:
         """In this block, launches of the front end come here."""
         undo = self.frontend.divert(self)
         try:

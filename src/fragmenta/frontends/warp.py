@@ -19,16 +19,23 @@ import ctypes
 import inspect
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.errors import BadCall, MissingPackage, missing
 from fragmenta.frontends.memory import pointer_to
-from fragmenta.frontends.protocol import Made, Passed, Patches, Session
+from fragmenta.frontends.protocol import (
+    LaunchOptions,
+    Made,
+    Passed,
+    Patches,
+    Session,
+)
 from fragmenta.isa.target import number
 from fragmenta.jit.cache import Cache
 from fragmenta.ptx.languages import Words
@@ -56,10 +63,62 @@ _OPTIONS = {
 }
 
 
+class Module(Protocol):
+    """What is used of a module of Warp."""
+
+    options: dict[str, object]
+
+    def hash_module(self) -> bytes:
+        """A digest of all that its code depends on."""
+
+    def _get_live_kernels(self) -> Iterable[Kernel]: ...
+
+
+class Parameter(Protocol):
+    """A parameter of a kernel of Warp."""
+
+    label: str
+    type: object
+
+
+class Adjoint(Protocol):
+    """What Warp knows about the code of a kernel."""
+
+    args: Sequence[Parameter]
+    kernel_dim: int
+
+
+class Kernel(Protocol):
+    """What is used of a kernel of Warp."""
+
+    key: str
+    adj: Adjoint
+    module: Module
+    is_generic: bool
+
+    def get_mangled_name(self) -> str:
+        """The name that its code has."""
+
+    def infer_argument_types(self, args: Sequence[object]) -> Sequence[object]:
+        """The types of the parameters of a generic kernel."""
+
+    def _add_normalized_overload(self, types: Sequence[object]) -> Kernel: ...
+
+
+class Array(Protocol):
+    """What is used of an array of Warp."""
+
+    ptr: int | None
+    capacity: int
+
+    def numpy(self) -> NDArray[np.generic]:
+        """Its elements, in place."""
+
+
 class Entry(NamedTuple):
     """A kernel of Warp, as one launch compiles it."""
 
-    kernel: Any
+    kernel: Kernel
     threads: int
     adjoint: bool
 
@@ -101,13 +160,13 @@ class Warp:
             )
             yield Passed(name, _filled(packed, known))
 
-    def divert(self, session: Session) -> Callable[[], None]:
+    def divert(self, session: Session[Entry]) -> Callable[[], None]:
         """Let ``wp.launch`` and ``wp.launch_tiled`` come to the session."""
         patches = Patches()
 
         def launch(
-            kernel: Any,
-            dim: Any,
+            kernel: Kernel,
+            dim: int | Sequence[int],
             inputs: Sequence[object] = (),
             outputs: Sequence[object] = (),
             adj_inputs: Sequence[object] = (),
@@ -160,9 +219,9 @@ class Warp:
 
 
 def _launch(
-    session: Session,
-    kernel: Any,
-    sizes: Any,
+    session: Session[Entry],
+    kernel: Kernel,
+    sizes: Sequence[int],
     given: list[object],
     adjoints: list[object],
     adjoint: bool,
@@ -190,7 +249,9 @@ def _launch(
 
 
 @contextmanager
-def on_cpu(target: str = "sm_90", **options: object) -> Iterator[Session]:
+def on_cpu(
+    target: str = "sm_90", **options: Unpack[LaunchOptions]
+) -> Iterator[Session[Entry]]:
     """In this block, Warp's kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
@@ -237,7 +298,7 @@ def _compiled(entry: Entry, target: str) -> Code:
     )
 
 
-def _compile(module: Any, arch: int) -> bytes:
+def _compile(module: Module, arch: int) -> bytes:
     """What Warp writes into a folder: a line of JSON, then the PTX."""
     with tempfile.TemporaryDirectory() as folder:
         (path,) = wp.compile_aot_module(
@@ -257,8 +318,11 @@ def _compile(module: Any, arch: int) -> bytes:
 
 # ── arguments ───────────────────────────────────────────────────────────────
 
+Packed: TypeAlias = "ctypes.Structure | ctypes.Array[ctypes.c_float] | ctypes.c_float"
+"""An argument as Warp passes it: some object of ctypes."""
 
-def _arrays(values: Sequence[object]) -> Iterator[Any]:
+
+def _arrays(values: Sequence[object]) -> Iterator[Array]:
     """The arrays among the arguments, those in structs, and their gradients."""
     for value in values:
         if isinstance(value, wp.array):
@@ -271,13 +335,13 @@ def _arrays(values: Sequence[object]) -> Iterator[Any]:
             if value.grad is not None:
                 yield value.grad
         elif hasattr(value, "_cls") and hasattr(value, "_ctype"):  # a struct
-            names = value._cls.vars
-            yield from _arrays([getattr(value, name) for name in names])
+            fields = value._cls.vars
+            yield from _arrays([getattr(value, name) for name in fields])
 
 
-def _filled(packed: Any, known: list[Any]) -> object:
+def _filled(packed: Packed, known: list[Array]) -> object:
     """An argument with pointers in it, or its bytes."""
-    places = list(_pointers(type(packed), 0)) if hasattr(packed, "_fields_") else []
+    places = list(_pointers(type(packed), 0))
     data = bytes(packed)
     found: list[tuple[int, Pointer]] = []
     for at in places:
@@ -287,16 +351,16 @@ def _filled(packed: Any, known: list[Any]) -> object:
     return Struct(data, tuple(found)) if found else data
 
 
-def _pointers(kind: Any, start: int) -> Iterator[int]:
+def _pointers(kind: type, start: int) -> Iterator[int]:
     """Where a C struct has addresses of arrays."""
     if issubclass(kind, array_t):
-        yield from (start + kind.data.offset, start + kind.grad.offset)
+        yield from (start + array_t.data.offset, start + array_t.grad.offset)
         return
     for name, inner, *_ in getattr(kind, "_fields_", ()):
         yield from _pointers(inner, start + getattr(kind, name).offset)
 
 
-def _inside(address: int, known: list[Any]) -> Pointer:
+def _inside(address: int, known: list[Array]) -> Pointer:
     """A pointer to the array that an address is in."""
     for array in known:
         if array.ptr == address:
