@@ -448,9 +448,9 @@ class Named(dict[str, Kernel]):
             listed = one_of(map(signature, found))
             raise Error(f"{name} may be {listed}; give one of these names")
         names = [*map(signature, self)]
+        near = nearest(name, [*map(demangled, self), *names])
         raise Error(
-            f"no kernel {name}{nearest(name, [*self, *names])}; there are "
-            f"{one_of(names, 'and') or 'none'}"
+            f"no kernel {name}{near}; there are {one_of(names, 'and') or 'none'}"
         )
 
 
