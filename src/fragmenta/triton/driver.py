@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, prod
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -31,8 +30,8 @@ from fragmenta.isa.target import check_target, number
 try:
     from triton.backends.compiler import GPUTarget
     from triton.backends.driver import DriverBase
+    from triton.compiler import CompiledKernel
     from triton.runtime import driver as triton_driver
-    from triton.runtime.cache import get_cache_manager
 except ImportError as why:
     raise MissingPackage(
         f"fragmenta.triton needs Triton: {missing('triton', why)}"
@@ -41,6 +40,8 @@ except ImportError as why:
 from fragmenta.triton.arguments import Kind, Metadata, flat
 from fragmenta.triton.arrays import give_back, take_arrays
 from fragmenta.triton.cards import Card, card
+from fragmenta.triton.frames import origin
+from fragmenta.triton.patches import Patches
 from fragmenta.triton.storages import ADDRESSES
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def install(
         _torch_cuda().begin(_card, _Event)
     if not _INSTALLED:
         take_arrays()
+        _keep_ptx(_PATCHES)
     before = getattr(triton_driver, "_active", None)
     _INSTALLED.append(_Installed(cpu, before, torch))
     triton_driver.set_active(cpu)
@@ -155,6 +157,7 @@ class _Installed(NamedTuple):
 
 
 _INSTALLED: list[_Installed] = []
+_PATCHES = Patches()
 
 
 def _remove(cpu: CPU) -> None:
@@ -170,6 +173,7 @@ def _remove(cpu: CPU) -> None:
         triton_driver.set_active(gone.before)
     if not _INSTALLED:
         give_back()
+        _PATCHES.undo()
     if gone.torch:
         _torch_cuda().end()
 
@@ -399,7 +403,7 @@ class _Launcher:
     def __init__(self, source: Source, metadata: Metadata) -> None:
         self.signature = dict(source.signature)
         self.metadata = metadata
-        self.kernel = _kernel(source, metadata)
+        self.kernel = _kernel(metadata.name)
 
     def __call__(
         self,
@@ -453,6 +457,7 @@ class _Launcher:
             )
         except KernelError as fault:
             sys.stdout.write(fault.output)
+            fault.origin = origin(made.name)
             cpu.last = getattr(fault, "result", None)
             raise
         cpu.instructions += cpu.last.instructions
@@ -471,18 +476,33 @@ class _Launcher:
         ]
 
 
-def _kernel(source: Source, metadata: Metadata) -> Kernel:
-    """The kernel of the PTX that Triton keeps in its cache."""
-    files = get_cache_manager(metadata.hash).get_group(f"{source.name[:150]}.json")
-    paths = [path for path in (files or {}).values() if path.endswith(".ptx")]
-    if not paths:
-        raise BadFile(
-            f"Triton kept no PTX of {metadata.name}; unset TRITON_STORE_BINARY_ONLY"
-        )
-    return _loaded(paths[0], metadata.name)
+def _kernel(name: str) -> Kernel:
+    """The kernel of the PTX that Triton has just made ready."""
+    text = getattr(_MADE, "ptx", None)
+    if not text:
+        raise BadFile(f"Triton kept no PTX of {name}; unset TRITON_STORE_BINARY_ONLY")
+    return _loaded(text, name)
+
+
+_MADE = threading.local()
+"""The PTX of the kernel that Triton makes ready in this thread."""
+
+
+def _keep_ptx(patches: Patches) -> None:
+    """Note the PTX of each kernel that Triton makes ready: a launcher is not told."""
+    made_ready = CompiledKernel._init_handles
+
+    def noting(self: CompiledKernel) -> None:
+        _MADE.ptx = self.asm.get("ptx")
+        try:
+            made_ready(self)
+        finally:
+            _MADE.ptx = None
+
+    patches.set(CompiledKernel, "_init_handles", noting)
 
 
 @once_of(256)
-def _loaded(path: str, name: str) -> Kernel:
-    """The kernel of a file; its name holds a digest of all that it is made of."""
-    return parse(Path(path).read_text(encoding="utf-8"), name).kernels[name]
+def _loaded(text: str, name: str) -> Kernel:
+    """The kernel of a PTX text."""
+    return parse(text, name).kernels[name]

@@ -21,6 +21,7 @@ from triton._C.libtriton import nvidia
 
 from fragmenta.errors import BadCall
 from fragmenta.triton.cards import Card
+from fragmenta.triton.patches import Patches
 from fragmenta.triton.tensors import (
     CPU,
     GPU,
@@ -120,7 +121,7 @@ def _nothing(*_: object, **__: object) -> None:
     """All work has ended, and no memory is a GPU's."""
 
 
-def _properties(card: Card) -> SimpleNamespace:
+def properties(card: Card) -> SimpleNamespace:
     """What ``torch.cuda.get_device_properties`` returns."""
     major, minor = card.capability
     return SimpleNamespace(
@@ -183,24 +184,26 @@ def _answers(card: Callable[[], Card], clock: type[Clock]) -> dict[str, object]:
     )
     done += " set_per_process_memory_fraction"
     streams = "current_stream default_stream get_stream_from_external"
+    contexts = "device device_of stream StreamContext"
+    # The compiler has a table by function: no two names have the same one.
     answers: dict[str, object] = {
         **{name: lambda *_, _is=value, **__: _is for name, value in constant.items()},
-        **dict.fromkeys(done.split(), _nothing),
+        **{name: lambda *_, **__: None for name in done.split()},
         **{name: lambda *_, **__: Stream() for name in streams.split()},
-        **dict.fromkeys(("device", "device_of", "stream", "StreamContext"), _One),
+        **{name: type(name, (_One,), {}) for name in contexts.split()},
         "Stream": Stream,
-        "ExternalStream": Stream,
+        "ExternalStream": type("ExternalStream", (Stream,), {}),
         "Event": event_class(clock),
         "set_device": about(lambda: None),
         "get_device_name": about(lambda: card().name),
         "get_device_capability": about(lambda: card().capability),
-        "get_device_properties": about(lambda: _properties(card())),
+        "get_device_properties": about(lambda: properties(card())),
         "mem_get_info": about(lambda: (card().memory, card().memory)),
         "is_bf16_supported": lambda *_, **__: card().capability >= (8, 0),
         "get_arch_list": lambda: ["sm_{}{}".format(*card().capability)],
         "manual_seed": _seed,
-        "manual_seed_all": _seed,
-        "seed": lambda: _seed(torch.random.seed()),
+        "manual_seed_all": lambda seed: _seed(seed),  # noqa: PLW0108 - see above
+        "seed": torch.random.seed,
         "initial_seed": torch.random.initial_seed,
         "get_rng_state": lambda device=None: torch.random.get_rng_state(),
         "set_rng_state": lambda state, device=None: torch.random.set_rng_state(state),
@@ -220,35 +223,6 @@ def _refused(name: str) -> Callable[..., NoReturn]:
 
 
 # ── patches ─────────────────────────────────────────────────────────────────
-
-
-class Patches:
-    """Attributes that are replaced, and put back in the end.
-
-    >>> patches = Patches()
-    >>> patches.set(SimpleNamespace(), "name", 1)
-    >>> patches.undo()
-    """
-
-    def __init__(self) -> None:
-        self._before: list[tuple[object, str, object]] = []
-
-    def set(self, where: object, name: str, value: object) -> None:
-        """Replace or add an attribute."""
-        self._before.append((where, name, vars(where).get(name, _MISSING)))
-        setattr(where, name, value)
-
-    def undo(self) -> None:
-        """Put everything back, the last one first."""
-        while self._before:
-            where, name, value = self._before.pop()
-            if value is _MISSING:
-                delattr(where, name)
-            else:
-                setattr(where, name, value)
-
-
-_MISSING = object()
 
 
 def _patch_torch(patches: Patches, answers: dict[str, object]) -> None:
