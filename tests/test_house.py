@@ -58,6 +58,7 @@ ROOMS = [
     "view",
     "api",
     "pool",
+    "programs",
     "triton",
     "commands",
     "__main__",

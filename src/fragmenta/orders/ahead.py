@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
+from fragmenta.orders.hops import QUIET, Meetings
 from fragmenta.orders.machine import MOST, Machine, computed, contribution, wrapped
 from fragmenta.orders.program import (
     Arrive,
@@ -44,11 +45,19 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
-from fragmenta.orders.state import GroupObject, MbarrierObject, State
+from fragmenta.orders.state import (
+    Actor,
+    GroupObject,
+    MbarrierObject,
+    MeetingObject,
+    State,
+)
 from fragmenta.orders.tree import Node
 
 ENDLESS = 1 << 40
 """A number of phases that is more than any."""
+COUNTS = (MbarrierArrive, ExpectTx, CompleteTx)
+"""Events that count at an mbarrier."""
 MOST_VALUES = 64
 """More values of a word than this count as any value."""
 
@@ -79,6 +88,23 @@ class Front:
         return other
 
 
+class MeetingAhead:
+    """What can happen to a barrier of a block or of a warp."""
+
+    __slots__ = ("arrivals", "counts", "now", "threads", "times")
+
+    def __init__(self, now: MeetingObject) -> None:
+        self.now = now
+        self.arrivals: list[tuple[int, int]] = []
+        """The root, and the threads."""
+        self.threads = now.threads
+        """With those that have arrived."""
+        self.times = dict.fromkeys((who for who, _ in now.arrived), 1)
+        """How often each agent arrives."""
+        self.counts = {now.size} if now.arrived else set()
+        """The counts that these arrivals name."""
+
+
 class MbarrierAhead:
     """What can happen to an mbarrier."""
 
@@ -87,8 +113,10 @@ class MbarrierAhead:
         "bare",
         "bytes",
         "drops",
+        "expects",
         "never_last",
         "roots",
+        "total",
         "watchers",
         "wild",
     )
@@ -100,6 +128,8 @@ class MbarrierAhead:
         """Who looks at its phase."""
         self.arrivals: list[tuple[int, int]] = []
         """Counts, and bytes that are expected with them."""
+        self.total = self.expects = 0
+        """All counts, and all bytes that are expected."""
         self.bare: int = 0
         """Bytes that are expected without an arrival."""
         self.bytes = 0
@@ -138,14 +168,12 @@ class Ahead:
 
     def __init__(self, machine: Machine, state: State, held: Iterable[int]) -> None:
         self.machine, self.state = machine, state
+        self._loud, self._meetings = machine.hops.loud, machine.hops.meetings
         self.held = frozenset(held)
         self.unknown = False
         """Whether an actor reaches a branch that is not known yet."""
         self.mbarriers: dict[int, MbarrierAhead] = {}
-        self.meetings: dict[int, list[tuple[int, int]]] = {}
-        """Arrivals at barriers: the root, and the threads."""
-        self.sizes: dict[int, set[int | None]] = {}
-        """The counts that these arrivals name."""
+        self.meetings: dict[int, MeetingAhead] = {}
         self.clusters: dict[int, list[tuple[int, int]]] = {}
         self.words: dict[int, WordAhead] = {}
         self.groups: dict[int, set[int]] = {}
@@ -163,11 +191,50 @@ class Ahead:
         self._commits: dict[tuple[int, int], list[tuple[int, ...]]] = {}
         self._open: dict[tuple[int, int], list[int]] = {}
         self.fronts = [
-            Front(number, number, actor.node, actor.parked)
+            Front(number, number, self._first(actor), actor.parked)
             for number, actor in state.actors.items()
             if number not in self.held and not actor.node.cut
         ]
         self._run()
+
+    def follow(self, number: int, state: State) -> bool:
+        """Go on after the held actor has carried out events, which lead to a state.
+
+        They count as if they happened ahead, too.  That finds at least what a new
+        :class:`Ahead` from there would, and takes less time.  False: an event is none
+        that can be followed.
+        """
+        mine = (node for who, node, _ in state.log if who == number)
+        if self.unknown or not all([self._repeat(number, node) for node in mine]):
+            return False
+        self._run()
+        return not self.unknown
+
+    def _repeat(self, number: int, node: Node) -> bool:
+        """An event of the held actor has happened."""
+        event = node.event
+        if node.branches is not None:
+            return False
+        if isinstance(event, COUNTS):
+            self._counts(number, node.key, event)
+        elif isinstance(event, Sync | Arrive):
+            self._arrives(Front(number, number, node, False), node.key, event)
+        elif isinstance(event, ClusterArrive):
+            arrivals = self.clusters.setdefault(node.key, [])
+            arrivals.append((number, event.threads))
+        elif isinstance(event, Issue):
+            made, unit = node.result, event.unit
+            self._issued.add(made)
+            self.fronts.append(self._begun(made, made, bool(unit.after)))
+            return unit.group is None or self.machine.tree.private(unit.group)
+        elif isinstance(event, Commit | GroupWait):
+            return self.machine.tree.private(event.group)
+        else:
+            return isinstance(event, (*QUIET, MbarrierWait, UnitWait, ClusterWait))
+        return True
+
+    def _first(self, actor: Actor) -> Node:
+        return actor.node if actor.parked else self._loud(actor.node)
 
     def _run(self) -> None:
         changed = True
@@ -203,7 +270,7 @@ class Ahead:
             return self._look(front, event)
         if isinstance(event, Load | Store | Atomic | Await):
             return self._word(front, event)
-        if isinstance(event, MbarrierArrive | ExpectTx | CompleteTx):
+        if isinstance(event, COUNTS):
             self._count(front, event)
         elif isinstance(event, MbarrierInit | MbarrierInval | MbarrierRaise):
             thing = self.mbarrier(node.key)
@@ -249,7 +316,7 @@ class Ahead:
         if node.branches is not None:  # an event whose value is not followed
             return self._branches(front, None)
         assert node.next is not None
-        front.node = node.next
+        front.node = self._loud(node.next)
         return True
 
     def _ends(self, front: Front) -> bool:
@@ -262,7 +329,7 @@ class Ahead:
         node = front.node
         if node.branches is None:
             assert node.next is not None
-            front.node = node.next
+            front.node = self._loud(node.next)
             return True
         known = node.branches
         grows = self.machine.tree.grows
@@ -275,7 +342,7 @@ class Ahead:
         for value in new:
             if value in known:
                 self._forked.add(front.number)
-                self.fronts.append(front.fork(known[value]))
+                self.fronts.append(front.fork(self._loud(known[value])))
             else:
                 self.unknown |= grows
         return bool(new)
@@ -287,6 +354,7 @@ class Ahead:
         if not self._over(self._named(unit.after)):
             return False
         front.parked = False
+        front.node = self._loud(front.node)
         return True
 
     def _named(self, names: tuple[Hashable, ...]) -> list[int]:
@@ -306,8 +374,11 @@ class Ahead:
         if made in self._issued:
             return
         self._issued.add(made)
-        first = self.machine.tree.first[made - self.machine.agents]
-        self.fronts.append(Front(front.root, made, first, bool(unit.after)))
+        self.fronts.append(self._begun(front.root, made, bool(unit.after)))
+
+    def _begun(self, root: int, unit: int, parked: bool) -> Front:
+        node = self.machine.tree.first[unit - self.machine.agents]
+        return Front(root, unit, node if parked else self._loud(node), parked)
 
     def _shared(
         self, front: Front, group: Hashable, key: int, users: dict[int, set[int]]
@@ -341,11 +412,12 @@ class Ahead:
 
     def _meet(self, front: Front, event: Sync | Arrive) -> bool:
         key = front.node.key
+        several = self._meetings(front.node)
+        if several is not None:
+            return self._meet_all(front, several)
         if not front.begun and not front.parked:
             front.begun = True
-            arrivals = self.meetings.setdefault(key, [])
-            arrivals.append((front.root, event.threads))
-            self.sizes.setdefault(key, set()).add(event.count)
+            self._arrives(front, key, event)
         if isinstance(event, Sync):
             phase = front.phases.get(key, 0) + 1
             if self.meetings_over(key, event) < phase:
@@ -354,31 +426,60 @@ class Ahead:
         front.begun = front.parked = False
         return self._next(front)
 
-    def meeting_count(self, key: int, event: Sync | Arrive) -> int | None:
-        """The count of those who have arrived at a barrier, or of an event."""
-        thing = self.machine.meeting(self.state, key)
-        return thing.size if thing.arrived else event.count
+    def _meet_all(self, front: Front, several: Meetings) -> bool:
+        """Meet at barriers that need all of their users, one after the other."""
+        if not front.begun:
+            front.begun = True
+            there = front.node.key if front.parked else -1
+            for key, (event, times) in several.times.items():
+                self._arrives(front, key, event, times - (key == there))
+        phases = front.phases
+        for key, (event, times) in several.times.items():
+            if self.meetings_over(key, event) < phases.get(key, 0) + times:
+                return False
+        for key, (_, times) in several.times.items():
+            phases[key] = phases.get(key, 0) + times
+        front.begun = front.parked = False
+        front.node = several.after
+        return True
+
+    def _arrives(
+        self, front: Front, key: int, event: Sync | Arrive, times: int = 1
+    ) -> None:
+        thing = self.meeting(key)
+        if times:
+            thing.arrivals.append((front.root, times * event.threads))
+            thing.threads += times * event.threads
+            thing.counts.add(event.count)
+            thing.times[front.number] = thing.times.get(front.number, 0) + times
+
+    def meeting(self, key: int) -> MeetingAhead:
+        """What can happen to a barrier."""
+        found = self.meetings.get(key)
+        if found is None:
+            now = self.machine.meeting(self.state, key)
+            found = self.meetings[key] = MeetingAhead(now)
+        return found
 
     def mixed(self, key: int, event: Sync | Arrive) -> bool:
         """Whether different counts may meet at a barrier."""
-        thing = self.machine.meeting(self.state, key)
-        counts = {event.count, *self.sizes.get(key, ())}
-        return len(counts | ({thing.size} if thing.arrived else set())) > 1
+        counts = self.meeting(key).counts
+        return len(counts) > 1 or (bool(counts) and event.count not in counts)
 
     def meetings_over(self, key: int, event: Sync | Arrive) -> int:
         """How often a barrier may be complete."""
         if self.mixed(key, event):
             return ENDLESS
-        thing = self.machine.meeting(self.state, key)
-        threads = thing.threads + sum(t for _, t in self.meetings.get(key, ()))
-        count = self.meeting_count(key, event)
-        if count is None:
-            machine = self.machine
-            live = machine.live(self.state, event.barrier.block)
-            count = sum(machine.threads[n] for n in live if n not in self.exits)
-            if count == 0:
-                return ENDLESS
-        return threads // count
+        count, tree, thing = event.count, self.machine.tree, self.meeting(key)
+        if count is not None and not tree.whole(event.barrier):
+            return thing.threads // count
+        if count is not None:
+            needed: Iterable[int] = tree.users_of(event.barrier)
+        else:
+            live = self.machine.live(self.state, event.barrier.block)
+            needed = [n for n in live if n not in self.exits]
+        times = thing.times
+        return min((times.get(each, 0) for each in needed), default=ENDLESS)
 
     def _cluster_wait(self, front: Front, event: ClusterWait) -> bool:
         key = front.node.key
@@ -417,10 +518,18 @@ class Ahead:
         return self.mbarriers.setdefault(key, MbarrierAhead())
 
     def _count(self, front: Front, event: Event) -> None:
-        thing = self.mbarrier(front.node.key)
-        thing.roots.add(front.root)
+        key = front.node.key
+        self._counts(front.root, key, event)
+        if isinstance(event, MbarrierArrive) and event.token is not None:
+            front.phases["token", event.token] = front.phases.get(key, 0)
+
+    def _counts(self, root: int, key: int, event: Event) -> None:
+        thing = self.mbarrier(key)
+        thing.roots.add(root)
         arrivals, expected, arrived = contribution(event)
         thing.bytes += arrived
+        thing.total += arrivals
+        thing.expects += expected
         if arrivals:
             thing.arrivals.append((arrivals, expected))
         else:
@@ -429,9 +538,6 @@ class Ahead:
             thing.never_last |= event.no_complete
             if event.drop:
                 thing.drops += arrivals
-            if event.token is not None:
-                mark = ("token", event.token)
-                front.phases[mark] = front.phases.get(front.node.key, 0)
 
     def phases_over(self, key: int) -> int:
         """How many phases of an mbarrier may be complete."""
@@ -441,13 +547,14 @@ class Ahead:
             return 0
         if thing.wild or not isinstance(now, MbarrierObject):
             return ENDLESS
-        total = sum(count for count, _ in thing.arrivals)
-        if total < now.pending:
+        if thing.total < now.pending:
             return 0
         reload = now.expected - thing.drops
-        most = 1 + (total - now.pending) // reload if reload > 0 else ENDLESS
-        if now.tx + thing.bare + sum(e for _, e in thing.arrivals) < 0:
+        most = 1 + (thing.total - now.pending) // reload if reload > 0 else ENDLESS
+        if now.tx + thing.expects < 0:
             return 0
+        if thing.expects == thing.bare and now.tx <= thing.bytes:
+            return most
         single = all(count == 1 for count, _ in thing.arrivals)
         bytes_each = sorted(each for _, each in thing.arrivals)
         for phase in range(1, min(most, len(thing.arrivals) + 1) + 1):
@@ -460,9 +567,9 @@ class Ahead:
     def _look(self, front: Front, event: MbarrierWait | MbarrierTest) -> bool:
         key = front.node.key
         thing = self.mbarrier(key)
-        thing.watchers.add(front.root)
         now = self.state.objects.get(key)
         if not isinstance(now, MbarrierObject):
+            thing.watchers.add(front.root)
             if not thing.wild:
                 return False  # misuse, or it waits for the mbarrier
             return self._next_any(front, event)
@@ -475,14 +582,17 @@ class Ahead:
         else:
             parity = self.machine.parity(self.state.actors[front.number], event)
         if over == ENDLESS:
+            thing.watchers.add(front.root)
             return self._next_any(front, event)
         if parity is not None:
             least += ((now.phase + least) & 1) == parity
         if isinstance(event, MbarrierWait):
             if least > over:
                 return False
+            thing.watchers.add(front.root)
             front.phases[key] = least
             return self._next(front)
+        thing.watchers.add(front.root)
         values = {1} if least <= over else set()
         first = front.phases.get(key, 0)
         if parity is None or any(
@@ -656,6 +766,19 @@ def rivals(ahead: Ahead, number: int) -> set[int]:
     return set()
 
 
+def alone(ahead: Ahead, number: int, state: State) -> bool:
+    """Whether a held actor's next event in a later state surely commutes with all.
+
+    That state is one that ``ahead`` was told to follow.
+    """
+    node = state.actors[number].node
+    if not isinstance(node.event, (*COUNTS, MbarrierWait)):
+        return False
+    if node.key not in ahead.mbarriers:
+        return True
+    return not _mbarrier_rivals(ahead, number, node) - {number}
+
+
 def _finishing(ahead: Ahead, units: Iterable[int], read: Iterable[int]) -> set[int]:
     """The units that are waited for, and can come to their end now."""
     left = [u for u in units if u not in ahead.state.done and u not in read]
@@ -663,27 +786,24 @@ def _finishing(ahead: Ahead, units: Iterable[int], read: Iterable[int]) -> set[i
 
 
 def _all_arrivals(ahead: Ahead) -> set[int]:
-    return {root for each in ahead.meetings.values() for root, _ in each}
+    return {root for each in ahead.meetings.values() for root, _ in each.arrivals}
 
 
 def _meeting_rivals(ahead: Ahead, number: int, event: Sync | Arrive) -> set[int]:
     key = ahead.state.actors[number].node.key
-    arrivals = ahead.meetings.get(key, [])
-    roots = {root for root, _ in arrivals}
+    thing = ahead.meeting(key)
+    roots = {root for root, _ in thing.arrivals}
     exits = set(ahead.exits.values())
     if ahead.state.actors[number].parked:
         return roots | exits if ahead.meetings_over(key, event) > 0 else set()
     if not ahead.machine.tree.plain(event.barrier.block):
         return roots | exits
-    if not arrivals:
+    if not roots:
         return set()
-    thing = ahead.machine.meeting(ahead.state, key)
-    again = any(who == number for who, _ in thing.arrived)
-    count = ahead.meeting_count(key, event)
-    if again or ahead.mixed(key, event) or count is None:
+    again = any(who == number for who, _ in thing.now.arrived)
+    if again or ahead.mixed(key, event) or event.count is None:
         return roots
-    total = thing.threads + event.threads + sum(each for _, each in arrivals)
-    return roots if total > count else set()
+    return roots if thing.threads + event.threads > event.count else set()
 
 
 def _cluster_rivals(ahead: Ahead, number: int) -> set[int]:
@@ -730,9 +850,9 @@ def _mbarrier_rivals(ahead: Ahead, number: int, node: Node) -> set[int]:
     if isinstance(event, MbarrierWait | MbarrierTest):
         return thing.roots if ahead.phases_over(node.key) else set()
     arrivals, expected, arrived = contribution(event)
-    total = arrivals + sum(count for count, _ in thing.arrivals)
+    total = arrivals + thing.total
     bytes_ = thing.bytes + arrived
-    wanted = expected + thing.bare + sum(each for _, each in thing.arrivals)
+    wanted = expected + thing.expects
     if abs(now.tx) + bytes_ + wanted > MOST or total > now.pending:
         return everyone
     if total < now.pending:

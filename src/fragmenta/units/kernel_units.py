@@ -28,6 +28,8 @@ WATCHED = frozenset(
         "collides",
         "exited",
         "location",
+        "raced",
+        "raced-rows",
         "unwritten",
         "undefined",
         "undefined-product",
