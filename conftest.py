@@ -44,6 +44,7 @@ NEEDS = {
     "cupy": ["tests/ptx/special_check.py"],
     "pyptx": ["tests/cutlass"],
     "torch": [
+        "src/fragmenta/judge/libraries",
         "src/fragmenta/torch",
         "tests/golden/make_exchange.py",
         "tests/torch",
