@@ -58,6 +58,7 @@ ROOMS = [
     "view",
     "api",
     "pool",
+    "programs",
     "triton",
     "judge",
     "commands",

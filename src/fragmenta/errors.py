@@ -236,6 +236,9 @@ class NoDevice(Error):
 class CompileError(Error):
     """The compiler refuses the source; the message quotes the compiler."""
 
+    log = ""
+    """What the compiler said, word for word."""
+
 
 __all__ = [
     name

@@ -21,6 +21,7 @@ from fragmenta.launch.stepping import Recording, StepRunner
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Received, Segment
@@ -82,7 +83,8 @@ class Launch:
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
         self.interrupts = Interrupts()
-        self.target = self.language = ""
+        self.target = ""
+        self.language = PTX
         self.machine: Machine | None = None
         """What carries out events; None if there are none and nothing observes."""
         self.recording: Recording = Recording(Plan())

@@ -71,6 +71,8 @@ class Result:
     With ``watch="report"``, a fault stops the launch and is the last of its problems:
     then it is not complete.  What a GPU survives is reported, and the launch goes on.
     """
+    fault: str = ""
+    """The kind of the fault that stopped it; empty if it is complete."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

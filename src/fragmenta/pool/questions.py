@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Self, TypedDict
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.pool.packing import Packed
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.units.schedule import Given
 
 
@@ -33,7 +34,7 @@ class Text(NamedTuple):
     kept: dict[str, bytes] = {}  # noqa: RUF012 - it is never changed
     """The variables of the module that have other values than the text says."""
     names: tuple[str, ...] = ()
-    language: str = ""
+    language: Words = PTX
 
 
 class Launch(NamedTuple):

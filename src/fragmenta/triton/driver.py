@@ -24,6 +24,7 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, number
+from fragmenta.ptx.languages import Words
 
 try:
     from triton.backends.compiler import GPUTarget
@@ -43,6 +44,13 @@ if TYPE_CHECKING:
 
 PER_MILLISECOND = 1000
 """How many executed warp instructions count as a millisecond."""
+WORDS = Words(
+    "triton",
+    "tl.debug_barrier()",
+    "tl.debug_barrier()",
+    "tl.atomic_add",
+    'an atomic flag with sem="release" and sem="acquire"',
+)
 OPTIONS = ("schedule", "watch", "limits")
 """The options of a launch that may be given."""
 
@@ -360,7 +368,7 @@ class _Launcher:
         names: list[str],
     ) -> None:
         made = self.metadata
-        kernel = replace(self.kernel, names=tuple(names), language="triton")
+        kernel = replace(self.kernel, names=tuple(names), language=WORDS)
         try:
             cpu.last = kernel.launch(
                 grid,
