@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import triton
 
-import fragmenta
-
 
 class Frame(NamedTuple):
     """A line of a Python program."""
@@ -54,7 +52,8 @@ def is_library(file: str) -> bool:
 
 
 _FOLDERS = tuple(
-    str(Path(str(each.__file__)).parent) + "/" for each in (triton, fragmenta)
+    f"{each}/"
+    for each in (Path(str(triton.__file__)).parent, Path(__file__).parents[1])
 )
 
 
