@@ -22,7 +22,7 @@ from fragmenta.simt.naming import Names, counted, illegal_code
 
 if TYPE_CHECKING:
     from fragmenta.units.machine import Block, Cluster
-    from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.mbarrier_state import Mbarrier
 
 
 class Place(NamedTuple):
