@@ -27,7 +27,7 @@ __global__ void scale(int *a, int n) { int i = blockIdx.x * blockDim.x + threadI
 __global__ void count() { atomicAdd(&counter, 1); }
 __global__ void add(Pair pair) { pair.where[threadIdx.x] += pair.add; }
 __global__ void through(int **pointers) { pointers[blockIdx.x][threadIdx.x] += 1; }
-__global__ void more() { managed += threadIdx.x == 0; }
+__global__ void more() { if (!threadIdx.x) managed += 1; }
 __global__ void dynamic(int *out) { extern __shared__ int part[]; part[threadIdx.x] = threadIdx.x; __syncthreads(); out[threadIdx.x] = part[blockDim.x - 1 - threadIdx.x]; }
 __global__ void __cluster_dims__(2, 1, 1) pairs(int *out) { if (!threadIdx.x) out[blockIdx.x] = __clusterRelativeBlockRank(); }
 __global__ void ranks(int *out) { if (!threadIdx.x) out[blockIdx.x] = __clusterSizeInBlocks(); }
@@ -371,6 +371,7 @@ static void graphs() {
     HOLDS(other[47] == 47 * 3 + 4 && other[48] == 48);
     DO(cudaGraphKernelNodeSetParams(kernel, &k));
     DO(cudaGraphHostNodeSetParams(hosted, &h));
+    DO(cudaGraphExecHostNodeSetParams(ready, hosted, &h));
     DO(cudaGraphMemsetNodeSetParams(filled_, &m));
     DO(cudaGraphExecMemsetNodeSetParams(ready, filled_, &m));
     DO(cudaGraphExecMemcpyNodeSetParams1D(ready, back, other, a, 4, cudaMemcpyDeviceToHost));
