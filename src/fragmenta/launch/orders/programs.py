@@ -100,6 +100,17 @@ def parts(
     return list(found.values())
 
 
+def asks_for_clusters(logs: list[Log]) -> bool:
+    """Whether a cluster asks for the work of one that has not begun."""
+    return any(
+        isinstance(entry.action, Issued)
+        and entry.action.work.name.startswith("clusterlaunchcontrol.try_cancel")
+        for log in logs
+        for entries in log.entries.values()
+        for entry in entries
+    )
+
+
 def awaited(logs: list[Log], deciding: set[int]) -> set[int]:
     """The words that loops wait for, or whose value decides something."""
     return {
