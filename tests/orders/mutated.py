@@ -54,18 +54,21 @@ class Mutated(NamedTuple):
     kind: str
     line: int
     text: str
+    trapped: str
+    """A text that ends with a trap if the instruction runs at all."""
 
 
 def of_text(subject: str, whole: str, entry: str) -> Iterator[Mutated]:
     """The mutants of one kernel."""
     for each in mutants(whole, entry):
         if each.change in KINDS:
-            yield Mutated(subject, KINDS[each.change], each.line, each.text)
+            kind = KINDS[each.change]
+            yield Mutated(subject, kind, each.line, each.text, each.trapped)
     yield from swapped(subject, whole, entry)
 
 
 def swapped(subject: str, whole: str, entry: str) -> Iterator[Mutated]:
-    """One barrier has the number of its neighbour: 0 and 1, 2 and 3, and so on."""
+    """One barrier has the number of another: 1 and 2, 5 and 6, 0 and 3."""
     start = re.search(rf"\.entry {entry}\s*\(", whole)
     assert start is not None
     stop = whole.index("\n}", start.end())
@@ -73,11 +76,14 @@ def swapped(subject: str, whole: str, entry: str) -> Iterator[Mutated]:
         opcode, number, more = each.groups()
         new = (
             f"{{ .reg .b32 %other; mov.b32 %other, {number}; "
-            f"xor.b32 %other, %other, 1; {opcode} %other{more}; }}"
+            f"xor.b32 %other, %other, 3; {opcode} %other{more}; }}"
         )
-        changed = whole[: each.start()] + new + whole[each.end() :]
+        changed, trapped = (
+            whole[: each.start()] + made + whole[each.end() :]
+            for made in (new, "trap;")
+        )
         line = whole.count("\n", 0, each.start()) + 1
-        yield Mutated(subject, SWAPPED, line, changed)
+        yield Mutated(subject, SWAPPED, line, changed, trapped)
 
 
 # ── launches ────────────────────────────────────────────────────────────────
@@ -138,8 +144,10 @@ def judged(mutant: Mutated, launch: Launch) -> dict[str, Any]:
         made |= {
             "verdict": orders.verdict,
             "hangs": orders.hangs,
-            "clean": orders.clean,
+            "states": orders.states,
         }
+    if not made["launch"] and not made["orders"]:
+        made["runs"] = bool(errors(lambda: launch(mutant.trapped, **how)))
     return made
 
 
@@ -152,18 +160,22 @@ def errors(run: Callable[[], Any]) -> list[str]:
     return sorted({each.rule for each in result.problems if each.severity != "info"})
 
 
-def table(rows: list[dict[str, Any]]) -> list[tuple[str, int, int, int, int]]:
+def table(rows: list[dict[str, Any]]) -> list[tuple[str, int, int, int, int, int]]:
     """Of each kind: mutants, reported by the launch, only by orders, and by neither.
 
+    The last number is of those by neither whose instruction never runs.
+
     >>> table([{"kind": "k", "launch": [], "orders": ["deadlock"]}])
-    [('k', 1, 0, 1, 0)]
+    [('k', 1, 0, 1, 0, 0)]
     """
     found = []
     for kind in dict.fromkeys(each["kind"] for each in rows):
         some = [each for each in rows if each["kind"] == kind]
         alone = sum(bool(each["launch"]) for each in some)
         orders = sum(bool(e["orders"]) and not e["launch"] for e in some)
-        found.append((kind, len(some), alone, orders, len(some) - alone - orders))
+        silent = [e for e in some if not e["launch"] and not e["orders"]]
+        dead = sum(not each["runs"] for each in silent)
+        found.append((kind, len(some), alone, orders, len(silent), dead))
     return found
 
 

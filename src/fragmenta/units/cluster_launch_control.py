@@ -67,7 +67,7 @@ class Request(Copy):
     def write(self) -> None:
         """Write the answer."""
         answer = np.zeros(ANSWER // 4, np.uint32)
-        block = self.block.cluster.machine.grant()
+        block = self.thread.warp.block.cluster.machine.grant()
         if block is not None:
             answer[:] = *block, 1
         for each in self._places:
