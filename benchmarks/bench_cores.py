@@ -29,7 +29,7 @@ from tests.ptx.hopper.gemms import Gemm
 
 SHOWN = [1, 2, 4, 8, 16]
 BLOCKS = 128
-ROUNDS = 5
+ROUNDS = 3
 
 SCALAR = """
 .version 8.0
@@ -65,7 +65,7 @@ def scalar(watch: bool) -> Callable[[], object]:
     """A launch of a loop of ordinary instructions."""
     kernel = ptx.parse(SCALAR).kernels["scalar"]
     x = np.arange(256 * BLOCKS, dtype=np.uint32)
-    return lambda: kernel.launch(BLOCKS, 256, [x, 2000], watch=watch)
+    return lambda: kernel.launch(BLOCKS, 256, [x, 20000], watch=watch)
 
 
 def product(watch: bool, sparse: bool = False) -> Callable[[], object]:
@@ -73,7 +73,7 @@ def product(watch: bool, sparse: bool = False) -> Callable[[], object]:
     tile = Tile(256, 128) if sparse else Tile(128, 256)
     made = Kernel("bf16", out="f32", tile=tile, sparse=sparse)
     m, n = (4096, 1024) if sparse else (2048, 2048)
-    gemm = Gemm(made, m, n, 256, blocks=BLOCKS)
+    gemm = Gemm(made, m, n, 1024, blocks=BLOCKS)
     kernel = ptx.parse(gemm.text).kernels[launching.ENTRY]
     memory = gemm.memory()
     shape, given = gemm.geometry, launching.given(gemm, memory)

@@ -35,6 +35,7 @@ from fragmenta.launch.portions import (
 from fragmenta.launch.result import total
 from fragmenta.launch.source import Source
 from fragmenta.ptx import reading
+from fragmenta.ptx.languages import Words
 from fragmenta.ptx.module import demangled
 from fragmenta.simt import empties
 from fragmenta.simt.arguments import Received, Segment
@@ -86,7 +87,7 @@ class Recipe(TypedDict):
     schedule: Given
     defined: int | None
     goes_on: bool
-    language: str
+    language: Words
 
 
 class Spread:

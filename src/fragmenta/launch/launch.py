@@ -7,7 +7,7 @@ that carries out asynchronous work.  :mod:`fragmenta.launch.grid` runs its block
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from fragmenta.launch.stepping import Recording, StepRunner
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Received, Segment
@@ -33,6 +34,9 @@ from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Launched, Place, Problems
 from fragmenta.units.machine import Machine
 from fragmenta.units.schedule import Given, Plan
+
+if TYPE_CHECKING:
+    from fragmenta.counters.tally import Tally
 
 Runner: TypeAlias = Context | BlockRunner | ClusterRunner
 """What runs blocks, one after the other."""
@@ -83,11 +87,20 @@ class Launch:
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
         self.interrupts = Interrupts()
-        self.target = self.language = ""
+        self.target = ""
+        self.language = PTX
         self.machine: Machine | None = None
         """What carries out events; None if there are none and nothing observes."""
         self.recording: Recording = Recording(Plan())
         """The turns of its warps."""
+        self.tally: Tally | None = None
+        """What counts, if the code was made for it."""
+
+    def count(self) -> None:
+        """Let all contexts count memory traffic and lanes."""
+        from fragmenta.counters.tally import Tally
+
+        self.tally = Tally(self.compiled, self.places)
 
     def attach_machine(self, schedule: Given, strict: bool, seed: int = 0) -> None:
         """Attach what carries out events, and the observer that the code was made for.
@@ -145,6 +158,13 @@ class Launch:
 
     def context(self) -> Runner:
         """A new runner: the context of a block, or those of a cluster."""
+        made = self._runner()
+        if self.tally is not None:
+            for each in made.contexts if isinstance(made, ClusterRunner) else [made]:
+                self.tally.attach(each if isinstance(each, Context) else each.failed)
+        return made
+
+    def _runner(self) -> Runner:
         if self.machine is not None:
             if self.machine.schedule.plan.stepped:
                 return StepRunner(self)

@@ -81,6 +81,8 @@ class ScheduledRuns:
         """Where unwritten registers were used: function and instruction."""
         self.complete = True
         """Whether all runs came to their end."""
+        self.fault = ""
+        """The kind of the fault that stopped one of them."""
         self._remember: Callable[[], None] | None = None
         """Lets later launches know of the first run."""
         self.launch: Launch
@@ -238,7 +240,7 @@ class ScheduledRuns:
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
         """Report a run that could not go on as a problem like the others."""
-        self.complete = False
+        self.complete, self.fault = False, fault.kind
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])

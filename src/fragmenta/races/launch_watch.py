@@ -15,7 +15,6 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.races.map_history import KNOWN, MapHistory
-from fragmenta.races.mbarrier_clocks import MBARRIERS
 from fragmenta.races.observer import Observer
 from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
@@ -23,7 +22,7 @@ from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
-from fragmenta.races.shadow.layout import LAST_EPOCH, Plan
+from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.units.findings import Finding, Problems
@@ -50,6 +49,8 @@ class LaunchWatch:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
+        self.words = {each.words for each in machine.events}
+        """The different instructions of other units."""
         plan = Plan(
             shape.cluster_blocks,
             shape.warps,

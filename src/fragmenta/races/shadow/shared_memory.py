@@ -43,6 +43,7 @@ from fragmenta.simt import memory
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
 from fragmenta.simt.warps import P, first_lane, routine, to_word
+from fragmenta.units.fast.step import declared
 
 OFFSET = (1 << 24) - 1
 """The bits of a shared address that are not the rank."""
@@ -629,3 +630,33 @@ TOUCHES = ir.FunctionType(
     [POINTER, POINTER, I64, I32, I32, I32, I32, I32, I32, POINTER, I32],
 )
 """The type of :data:`TOUCH`."""
+
+
+def touch(
+    code: Code,
+    head: Raw,
+    start: Value,
+    size: Value,
+    kind: int,
+    by: tuple[Value, Value, Value, Value],
+    clock: Memory,
+) -> None:
+    """Write a call of :data:`TOUCH` for bytes side by side, of one block.
+
+    ``by`` are the agent, its epoch, the lane and the site.
+    """
+    b, starts = code.builder, code.array(I32, 1)
+    b.store(start.raw, starts)
+    b.call(
+        declared(b.module, TOUCH.name, TOUCHES),
+        [
+            head,
+            b.bitcast(starts, POINTER),
+            ir.Constant(I64, 1),
+            size.raw,
+            ir.Constant(I32, kind),
+            *(each.raw for each in by),
+            b.bitcast(clock.raw, POINTER),
+            ir.Constant(I32, 0),
+        ],
+    )
