@@ -250,7 +250,7 @@ class Kernel:
         except KernelFault as fault:
             if explored is None or not explored.hangs:
                 raise
-            raise hazard(explored.problems) from fault
+            raise hazard(explored.with_earlier(fault)) from fault
         found = runs.found if explored is None else explored.added_to(runs.found)
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = list if how is None else partial(self._static, where, watched)

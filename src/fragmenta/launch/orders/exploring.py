@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from fragmenta.errors import KernelFault
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.orders.answer import Orders, worst
 from fragmenta.launch.orders.dependence import Dependent, dependent
@@ -21,7 +22,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import Rule
 from fragmenta.races.recording.recorder import Force
-from fragmenta.races.report.messages import reports
+from fragmenta.races.report.messages import order, reports
 from fragmenta.simt.naming import Names, place, short
 from fragmenta.units.findings import Finding, Launched
 
@@ -55,6 +56,14 @@ class Explored:
     def problems(self) -> list[Problem]:
         """What other orders show, in words."""
         return reports(self.orders.found if self.orders is not None else ())
+
+    def with_earlier(self, fault: KernelFault) -> list[Problem]:
+        """The same, with what a run showed before a fault: a cause comes first."""
+        found = self.problems
+        known = {(each.rule, each.line) for each in found}
+        more = [e for e in fault.problems if (e.rule, e.line) not in known]
+        every = [*found, *(each for each in more if isinstance(each, Problem))]
+        return sorted(every, key=order)
 
     def most(self, most: int | None) -> int | None:
         """The instructions that a run may execute.
