@@ -45,6 +45,7 @@ NEEDS = {
     "numba": ["src/fragmenta/frontends/numba.py", "tests/frontends/test_numba.py"],
     "pyptx": ["tests/cutlass"],
     "torch": [
+        "src/fragmenta/judge/libraries",
         "src/fragmenta/torch",
         "tests/golden/make_exchange.py",
         "tests/torch",

@@ -26,6 +26,7 @@ from fragmenta.launch.options import (
     Watch,
     check_cluster,
     check_cooperative,
+    check_counters,
     check_dynamic,
     check_orders,
     check_schedules,
@@ -44,6 +45,7 @@ from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
+    from fragmenta.counters.report import Counters
     from fragmenta.launch.dask import Spread
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.ptx.checking.problem import Problem
@@ -102,6 +104,7 @@ class Kernel:
         schedule: Given | Sequence[Given] = EAGER,
         watch: bool | str | Watch = True,
         orders: str | int | None = None,
+        counters: bool = False,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
         progress: Progress = ignore_progress,
@@ -139,6 +142,10 @@ class Kernel:
         whether one of them hangs or races, step by step, and how much that is about.
         A number is the most states that are looked at.
 
+        With ``counters=True``, ``result.counters`` has exact counts by the names of
+        Nsight Compute: sectors of global memory, passes of shared memory, products of
+        Tensor Core instructions, instructions of warps and threads.
+
         >>> import numpy as np
         >>> from fragmenta import ptx
         >>> kernel = ptx.parse('''
@@ -168,6 +175,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract)
+        check_counters(counters, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
         states = check_orders(orders, how, client)
@@ -198,6 +206,7 @@ class Kernel:
             recorded: bool = False,
             raced: bool = False,
         ) -> Launch:
+            plain = defined is None and not recorded
             launch = self.loaded.launch(
                 self.name,
                 shape,
@@ -208,6 +217,8 @@ class Kernel:
                 defined=defined,
                 recorded=recorded,
                 raced=raced,
+                goes_on=reports,
+                counted=counters and plain,
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -258,6 +269,7 @@ class Kernel:
             None if explored is None else explored.orders,
             complete=runs.complete,
             fault=runs.fault,
+            counters=_counted(runs.launch, counts),
         )
         if not reports:
             made.raise_errors()
@@ -289,6 +301,22 @@ class Kernel:
             f"{each.type} {demangled(each.name)}" for each in self.parameters
         )
         return f"Kernel({self.function.shown}({given}))"
+
+
+def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
+    """What a launch counted, if it did."""
+    if launch.tally is None:
+        return None
+    from fragmenta.counters.report import counters
+
+    return counters(
+        launch.module(),
+        launch.compiled,
+        counts,
+        launch.tally.sums(),
+        launch.shape,
+        launch.dynamic,
+    )
 
 
 def _explored(states: int, prepared: Prepare) -> Explored:
