@@ -138,7 +138,11 @@ def fault_fields(fault: KernelError) -> dict[str, object]:
 
 def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
     """The problems of files as SARIF 2.1.0."""
-    rules = list(RULES)
+    return sarif_log([sarif_result(*each) for each in found])
+
+
+def sarif_log(results: list[dict[str, object]]) -> dict[str, object]:
+    """A document of SARIF 2.1.0 with these results."""
     driver = {
         "name": "fragmenta",
         "version": __version__,
@@ -147,22 +151,23 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
             for rule, row in RULES.items()
         ],
     }
-    results = [
-        {
-            "ruleId": problem.rule,
-            "ruleIndex": rules.index(problem.rule),
-            "level": _LEVELS[problem.severity],
-            "message": {"text": _message(problem)},
-            **_locations(file, problem),
-        }
-        for file, problem in found
-    ]
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def sarif_result(file: str, problem: Problem) -> dict[str, object]:
+    """A problem of a file as a result of SARIF."""
+    return {
+        "ruleId": problem.rule,
+        "ruleIndex": list(RULES).index(problem.rule),
+        "level": _LEVELS[problem.severity],
+        "message": {"text": _message(problem)},
+        **_locations(file, problem),
+    }
 
 
 def check_sarif(path: str | None, force: bool, as_json: bool) -> None:
