@@ -47,18 +47,18 @@ def test_a_suite_for_a_gpu(pytester, monkeypatch):
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E *KernelHazard: launched by test_kernels.py:24, in test_wrong",
+            "E *KernelHazard: launched by test_kernels.py:22, in test_wrong",
             "*fragmenta: 3 launches of 2 kernels, 1 error*",
             "error in test_kernels.py::test_wrong",
-            "  launched by test_kernels.py:24, in test_wrong",
-            "  global-race, *test_kernels.py:13*",
+            "  launched by test_kernels.py:22, in test_wrong",
+            "  global-race, test_kernels.py:12",
         ]
     )
     made = json.loads((pytester.path / "found.sarif").read_text())
     (found,) = made["runs"][0]["results"]
     place = found["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "test_kernels.py"
-    assert place["region"]["startLine"] == 13
+    assert place["region"]["startLine"] == 12
 
 
 def test_the_fixture_takes_triton_kernels_without_it(pytester, monkeypatch):

@@ -159,8 +159,8 @@ def sarif_log(results: list[dict[str, object]]) -> dict[str, object]:
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def sarif_result(file: str, problem: Problem) -> dict[str, object]:
-    """A problem of a file as a result of SARIF."""
+def sarif_result(file: str | None, problem: Problem) -> dict[str, object]:
+    """A problem of a file as a result of SARIF; None for PTX that is in no file."""
     return {
         "ruleId": problem.rule,
         "ruleIndex": list(RULES).index(problem.rule),
@@ -202,19 +202,23 @@ def _file(path: str) -> dict[str, str]:
     return {"uri": quote(path.replace(os.sep, "/"))}
 
 
-def _locations(file: str, problem: Problem) -> dict[str, object]:
+def _locations(file: str | None, problem: Problem) -> dict[str, object]:
     """The location of a problem for code hosts, and its related locations.
 
     That is a line of the program that the PTX was compiled from, if there is one that
     the user can change: the outermost, which is the kernel's own.  What it calls, the
     PTX, and the other places of the problem are related.
     """
-    ptx, chain = _location(file, problem), _chain(problem.source, "compiled from here")
+    chain = _chain(problem.source, "compiled from here")
     own = next((e for e in chain if _is_own(e[0])), None)
+    if file is None and own is None:
+        own = next(iter(chain), None)
+    ptx = _location(file or f"{problem.function}.ptx", problem)
     found = [_source(*each) for each in chain if each is not own]
-    on_disk = own is None or not is_source(file)  # the PTX, that is
+    # Whether there is a file with the PTX.
+    on_disk = file is not None and (own is None or not is_source(file))
     for each in problem.related:
-        if on_disk:
+        if on_disk and file is not None:
             found.append(_place(file, each))
         found += [_source(*e) for e in _chain(each.source, each.message)]
     if own is None:

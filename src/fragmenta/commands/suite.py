@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ from fragmenta.launch.frames import origin
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.listening import listening
 from fragmenta.launch.result import Result
-from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.checking.problem import Problem, wrapped
 from fragmenta.ptx.rules import INFO
 
 NAME = "fragmenta-suite"
@@ -80,20 +81,18 @@ class Suite:
         self.launches += 1
         self.kernels.add(kernel.name)
         if isinstance(made, Result):
-            self.found += self._described(kernel, made.hazards, origin(kernel.name))
+            self.found += self._described(made.hazards, origin(kernel.name))
         else:  # it fails the test, unless the test expects it
-            self._raised += self._described(kernel, of_fault(made), made.origin)
+            self._raised += self._described(of_fault(made), made.origin)
 
-    def _described(
-        self, kernel: Kernel, problems: list[Problem], launched: str
-    ) -> list[Found]:
+    def _described(self, problems: list[Problem], launched: str) -> list[Found]:
         return [
             {
                 "test": self._test,
                 "severity": each.severity,
                 "origin": launched,
-                "text": each.paragraph(),
-                "result": _as_sarif(kernel, each),
+                "text": _text(each),
+                "result": sarif_result(None, each),
             }
             for each in problems
             if each.severity != INFO
@@ -161,10 +160,10 @@ class Suite:
                     write(f"  {line}")
 
 
-def _as_sarif(kernel: Kernel, problem: Problem) -> dict[str, object]:
-    """A problem as a result of SARIF, at the line of the user's source."""
-    file = problem.source.file if problem.source else f"{kernel.name}.ptx"
-    return sarif_result(file, problem)
+def _text(problem: Problem) -> str:
+    """A problem in lines that fit, with paths from the current folder."""
+    whole = problem.paragraph(sys.maxsize).replace(f"{Path.cwd()}/", "")
+    return "\n".join(wrapped(each, 78, "") for each in whole.splitlines())
 
 
 def pytest_configure(config: pytest.Config) -> None:
