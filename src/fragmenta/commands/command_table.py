@@ -66,6 +66,9 @@ COMMANDS = {
     "orders": Listed(
         "orders", "Explore all orders of a launch: does one of them hang or race?"
     ),
+    "judge": Listed(
+        "judge", "Judge a kernel that a machine wrote against a reference."
+    ),
     "serve": Listed(
         "serve", "Launch kernels for other programs, which ask by JSON lines."
     ),

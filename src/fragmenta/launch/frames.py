@@ -8,8 +8,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-import fragmenta
-
 
 class Frame(NamedTuple):
     """A line of a Python program."""
@@ -58,7 +56,7 @@ def is_library(file: str) -> bool:
     return any(each in file for each in ("/torchinductor_", *_LIBRARIES))
 
 
-_OWN = str(Path(str(fragmenta.__file__)).parent) + "/"
+_OWN = f"{Path(__file__).parents[1]}/"
 _LIBRARIES = (
     "-packages/triton/",
     "-packages/torch/",

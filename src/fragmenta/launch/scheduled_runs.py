@@ -116,8 +116,6 @@ class ScheduledRuns:
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
-        if launch.machine is not None:
-            launch.machine.goes_on = self._reports
         try:
             output = self._run(launch)
         except LimitReached as fault:
@@ -158,7 +156,6 @@ class ScheduledRuns:
             restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
-            again.machine.goes_on = self._reports
             observer = again.machine.watching
             assert isinstance(observer, DefinedWatch)
             try:
@@ -205,7 +202,6 @@ class ScheduledRuns:
             restore(launch, before)
             again = prepare()
             assert again.machine is not None
-            again.machine.goes_on = self._reports
             attach(again.machine)
             runs.append(again)
             try:

@@ -5,9 +5,8 @@ It never misses an event that is possible, and may include some that are not: ar
 count for every phase, words hold every value that was ever written, and every branch is
 taken.  In a pipeline the others soon wait for those that are held, so this is short.
 
-:func:`rivals` says which actors have an event ahead that does not commute with the next
-event of an actor that is held.  If there are none, no order of the others matters for
-it, and it can be carried out first.
+:mod:`fragmenta.orders.rivals` compares what they do with the next event of an actor
+that is held.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
 from fragmenta.orders.hops import QUIET, Meetings
-from fragmenta.orders.machine import MOST, Machine, computed, contribution, wrapped
+from fragmenta.orders.machine import Machine, computed, contribution, wrapped
 from fragmenta.orders.program import (
     Arrive,
     Atomic,
@@ -65,7 +64,17 @@ MOST_VALUES = 64
 class Front:
     """How far an actor can come, on one of its branches."""
 
-    __slots__ = ("begun", "node", "number", "parked", "phases", "root", "taken")
+    __slots__ = (
+        "begun",
+        "node",
+        "number",
+        "parked",
+        "phases",
+        "root",
+        "seen",
+        "stopped",
+        "taken",
+    )
 
     def __init__(self, root: int, number: int, node: Node, parked: bool) -> None:
         self.root = root
@@ -80,6 +89,10 @@ class Front:
         """Values whose branches it has taken."""
         self.begun = False
         """Whether its arrival at the barrier where it waits is counted."""
+        self.stopped = -1
+        """The object that it waits for; it is looked at again when that changed."""
+        self.seen = 0
+        """How often that had changed."""
 
     def fork(self, node: Node) -> Front:
         """The same actor, further on."""
@@ -174,7 +187,8 @@ class Ahead:
         """Whether an actor reaches a branch that is not known yet."""
         self.mbarriers: dict[int, MbarrierAhead] = {}
         self.meetings: dict[int, MeetingAhead] = {}
-        self.clusters: dict[int, list[tuple[int, int]]] = {}
+        self.clusters: dict[int, dict[int, int]] = {}
+        """How often each root arrives at the barrier of a cluster."""
         self.words: dict[int, WordAhead] = {}
         self.groups: dict[int, set[int]] = {}
         """Who issues to or commits the groups of a shared name."""
@@ -186,6 +200,8 @@ class Ahead:
         self.exits: dict[int, int] = {}
         self.moved: set[int] = set()
         """Roots that do anything at all."""
+        self._changes: dict[int, int] = {}
+        """How often each object was changed ahead."""
         self._issued: set[int] = set()
         self._forked: set[int] = set()
         self._commits: dict[tuple[int, int], list[tuple[int, ...]]] = {}
@@ -205,7 +221,7 @@ class Ahead:
         that can be followed.
         """
         mine = (node for who, node, _ in state.log if who == number)
-        if self.unknown or not all([self._repeat(number, node) for node in mine]):
+        if self.unknown or not all(self._repeat(number, node) for node in mine):
             return False
         self._run()
         return not self.unknown
@@ -220,8 +236,7 @@ class Ahead:
         elif isinstance(event, Sync | Arrive):
             self._arrives(Front(number, number, node, False), node.key, event)
         elif isinstance(event, ClusterArrive):
-            arrivals = self.clusters.setdefault(node.key, [])
-            arrivals.append((number, event.threads))
+            self._arrives_in_cluster(number, node.key)
         elif isinstance(event, Issue):
             made, unit = node.result, event.unit
             self._issued.add(made)
@@ -257,6 +272,8 @@ class Ahead:
         node = front.node
         if node is _ENDED or node.cut:
             return False
+        if front.stopped >= 0 and self._changed(front.stopped) == front.seen:
+            return False
         if front.parked and front.number >= self.machine.agents:
             return self._begin(front)
         event = node.event
@@ -276,6 +293,7 @@ class Ahead:
             thing = self.mbarrier(node.key)
             thing.wild = True
             thing.roots.add(front.root)
+            self._change(node.key)
         elif isinstance(event, Choose):
             return self._branches(front, set(event.values))
         elif isinstance(event, Exit):
@@ -284,6 +302,18 @@ class Ahead:
         elif not self._others(front, event):
             return False
         return self._next(front)
+
+    def _changed(self, key: int) -> int:
+        """A number that grows when an object changes; exits change barriers."""
+        return self._changes.get(key, 0) + len(self.exits)
+
+    def _change(self, key: int) -> None:
+        self._changes[key] = self._changes.get(key, 0) + 1
+
+    def _stops(self, front: Front, key: int) -> bool:
+        """A front waits until an object changes."""
+        front.stopped, front.seen = key, self._changed(key)
+        return False
 
     def _others(self, front: Front, event: Event) -> bool:
         """Units, groups and the barrier of a cluster; False: it waits."""
@@ -304,8 +334,7 @@ class Ahead:
         elif isinstance(event, UnitWait):
             return self._over(self._named(event.units))
         elif isinstance(event, ClusterArrive):
-            arrivals = self.clusters.setdefault(node.key, [])
-            arrivals.append((front.root, event.threads))
+            self._arrives_in_cluster(front.root, node.key)
             front.phases["arrived", node.key] = front.phases.get(node.key, 0)
         elif isinstance(event, ClusterWait):
             return self._cluster_wait(front, event)
@@ -436,7 +465,7 @@ class Ahead:
         phases = front.phases
         for key, (event, times) in several.times.items():
             if self.meetings_over(key, event) < phases.get(key, 0) + times:
-                return False
+                return self._stops(front, key)
         for key, (_, times) in several.times.items():
             phases[key] = phases.get(key, 0) + times
         front.begun = front.parked = False
@@ -448,6 +477,7 @@ class Ahead:
     ) -> None:
         thing = self.meeting(key)
         if times:
+            self._change(key)
             thing.arrivals.append((front.root, times * event.threads))
             thing.threads += times * event.threads
             thing.counts.add(event.count)
@@ -494,7 +524,7 @@ class Ahead:
                 return True
             phase = 1
         if self.clusters_over(key, event.barrier) < phase:
-            return False
+            return self._stops(front, key)
         front.phases.pop(mark, None)
         front.phases[key] = max(front.phases.get(key, 0), phase)
         return True
@@ -507,9 +537,13 @@ class Ahead:
         left = [n for n in live if n not in self.exits]
         if not left:
             return ENDLESS
-        arrivals = [root for root, _ in self.clusters.get(key, ())]
-        counts = [arrivals.count(n) + (n in thing.arrived) for n in left]
-        return min(counts)
+        arrivals = self.clusters.get(key, {})
+        return min(arrivals.get(n, 0) + (n in thing.arrived) for n in left)
+
+    def _arrives_in_cluster(self, root: int, key: int) -> None:
+        arrivals = self.clusters.setdefault(key, {})
+        arrivals[root] = arrivals.get(root, 0) + 1
+        self._change(key)
 
     # ── mbarriers ───────────────────────────────────────────────────────────
 
@@ -525,6 +559,7 @@ class Ahead:
 
     def _counts(self, root: int, key: int, event: Event) -> None:
         thing = self.mbarrier(key)
+        self._change(key)
         thing.roots.add(root)
         arrivals, expected, arrived = contribution(event)
         thing.bytes += arrived
@@ -588,7 +623,7 @@ class Ahead:
             least += ((now.phase + least) & 1) == parity
         if isinstance(event, MbarrierWait):
             if least > over:
-                return False
+                return self._stops(front, key)
             thing.watchers.add(front.root)
             front.phases[key] = least
             return self._next(front)
@@ -643,7 +678,7 @@ class Ahead:
             self._can_hold(thing, {wrapped(event.value, event.word)})
         else:
             thing.writers.add(front.root)
-            if commutes(self.machine, node):
+            if self.commutes(node):
                 thing.reds.add(front.root)
             else:
                 thing.readers.add(front.root)
@@ -651,6 +686,21 @@ class Ahead:
                 self.word(node, node.result).writers.add(front.root)
             self._atomic(front, thing, event, None)
         return self._branches(front, values)
+
+    def commutes(self, node: Node) -> bool:
+        """Whether an event is a ``red.add`` that nothing else can tell from another.
+
+        Two of them in either order leave the same value and hand over the same.
+        """
+        event = node.event
+        if not isinstance(event, Atomic) or event.operation != "add" or event.returns:
+            return False
+        decides = node.branches is not None
+        if event.order.acquires or event.result is not None or decides:
+            return False
+        access, tree = node.write_bit.bit_length() - 1, self.machine.tree
+        tree.relied.add(("red", access))
+        return not tree.accesses.collides[access]
 
     def _atomic(
         self, front: Front, thing: WordAhead, atomic: Atomic, when: Condition | None
@@ -713,152 +763,3 @@ def reachable(stored: set[int] | None, atomics: Updates) -> set[int] | None:
 
 _ENDED = Node(-1, -1, None)
 _ENDED.cut = "ended"
-
-
-def commutes(machine: Machine, node: Node) -> bool:
-    """Whether an event is a ``red.add`` that nothing else can tell from another.
-
-    Two of them in either order leave the same value and hand over the same.
-    """
-    event = node.event
-    if not isinstance(event, Atomic) or event.operation != "add" or event.returns:
-        return False
-    if event.order.acquires or event.result is not None or node.branches is not None:
-        return False
-    access = node.write_bit.bit_length() - 1
-    machine.tree.relied.add(("red", access))
-    return not machine.tree.accesses.collides[access]
-
-
-# ── what does not commute ───────────────────────────────────────────────────
-
-
-def rivals(ahead: Ahead, number: int) -> set[int]:
-    """Actors with an event ahead that does not commute with one that is held."""
-    machine, state = ahead.machine, ahead.state
-    actor = state.actors[number]
-    node, event = actor.node, actor.node.event
-    if actor.parked and number >= machine.agents:
-        units = machine.predecessors(state, number)
-        return _finishing(ahead, units, ())
-    if isinstance(event, Sync | Arrive):
-        return _meeting_rivals(ahead, number, event)
-    if isinstance(event, Exit):
-        plain = machine.tree.plain(machine.homes[number].block)
-        return set() if plain else _all_arrivals(ahead)
-    if isinstance(event, ClusterArrive | ClusterWait):
-        return _cluster_rivals(ahead, number)
-    if isinstance(event, GroupWait):
-        units = machine.group(state, node)
-        found = _finishing(ahead, units, state.read if event.read else ())
-        return found | ahead.groups.get(node.key, set())
-    if isinstance(event, Commit):
-        return ahead.group_users(node.key)
-    if isinstance(event, Issue):
-        key = machine.tree.objects.get(("group", event.unit.group), -1)
-        return ahead.group_users(key)
-    if isinstance(event, UnitWait):
-        return _finishing(ahead, machine.issued(state, event.units), ())
-    if isinstance(event, Load | Store | Atomic | Await):
-        return _word_rivals(ahead, node, event)
-    if node.key in ahead.mbarriers:
-        return _mbarrier_rivals(ahead, number, node)
-    return set()
-
-
-def alone(ahead: Ahead, number: int, state: State) -> bool:
-    """Whether a held actor's next event in a later state surely commutes with all.
-
-    That state is one that ``ahead`` was told to follow.
-    """
-    node = state.actors[number].node
-    if not isinstance(node.event, (*COUNTS, MbarrierWait)):
-        return False
-    if node.key not in ahead.mbarriers:
-        return True
-    return not _mbarrier_rivals(ahead, number, node) - {number}
-
-
-def _finishing(ahead: Ahead, units: Iterable[int], read: Iterable[int]) -> set[int]:
-    """The units that are waited for, and can come to their end now."""
-    left = [u for u in units if u not in ahead.state.done and u not in read]
-    return {u for u in left if u in ahead.moved}
-
-
-def _all_arrivals(ahead: Ahead) -> set[int]:
-    return {root for each in ahead.meetings.values() for root, _ in each.arrivals}
-
-
-def _meeting_rivals(ahead: Ahead, number: int, event: Sync | Arrive) -> set[int]:
-    key = ahead.state.actors[number].node.key
-    thing = ahead.meeting(key)
-    roots = {root for root, _ in thing.arrivals}
-    exits = set(ahead.exits.values())
-    if ahead.state.actors[number].parked:
-        return roots | exits if ahead.meetings_over(key, event) > 0 else set()
-    if not ahead.machine.tree.plain(event.barrier.block):
-        return roots | exits
-    if not roots:
-        return set()
-    again = any(who == number for who, _ in thing.now.arrived)
-    if again or ahead.mixed(key, event) or event.count is None:
-        return roots
-    return roots if thing.threads + event.threads > event.count else set()
-
-
-def _cluster_rivals(ahead: Ahead, number: int) -> set[int]:
-    actor = ahead.state.actors[number]
-    event, key = actor.node.event, actor.node.key
-    if not isinstance(event, ClusterWait) or ahead.machine.enabled(ahead.state, number):
-        return set()
-    if ahead.clusters_over(key, event.barrier) == 0:
-        return set()
-    roots = {root for root, _ in ahead.clusters.get(key, ())}
-    return roots | set(ahead.exits.values())
-
-
-def _word_rivals(ahead: Ahead, node: Node, event: WordEvent) -> set[int]:
-    found: set[int] = set()
-    for key in {node.key, node.result} - {-1}:
-        thing = ahead.words.get(key)
-        if thing is None:
-            continue
-        reads_only = isinstance(event, Load) or (
-            isinstance(event, Await) and event.update is None
-        )
-        if isinstance(event, Await) and thing.values is not None:
-            value = ahead.machine.word(ahead.state, node.key, event.word).value
-            holds = event.condition.holds
-            if not holds(value) and not any(holds(each) for each in thing.values):
-                continue
-        found |= thing.writers
-        if not reads_only:
-            found |= thing.readers
-            if commutes(ahead.machine, node) and not thing.readers:
-                found -= thing.reds if thing.writers == thing.reds else set()
-    return found
-
-
-def _mbarrier_rivals(ahead: Ahead, number: int, node: Node) -> set[int]:
-    thing, event = ahead.mbarriers[node.key], node.event
-    now = ahead.state.objects.get(node.key)
-    everyone = thing.roots | thing.watchers
-    if thing.wild or isinstance(event, MbarrierInit | MbarrierInval | MbarrierRaise):
-        return everyone
-    if not isinstance(now, MbarrierObject):
-        return set()  # misuse, whatever the others do
-    if isinstance(event, MbarrierWait | MbarrierTest):
-        return thing.roots if ahead.phases_over(node.key) else set()
-    arrivals, expected, arrived = contribution(event)
-    total = arrivals + thing.total
-    bytes_ = thing.bytes + arrived
-    wanted = expected + thing.expects
-    if abs(now.tx) + bytes_ + wanted > MOST or total > now.pending:
-        return everyone
-    if total < now.pending:
-        return set()
-    strict = isinstance(event, MbarrierArrive) and event.no_complete
-    bare = thing.bare or (expected and not arrivals)
-    if strict or thing.never_last or bare or now.tx + wanted < bytes_:
-        return everyone
-    return thing.watchers if now.tx + wanted == bytes_ else set()

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator
 
 from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import bits, overlap
-from fragmenta.orders.ahead import Ahead, alone, rivals
+from fragmenta.orders.ahead import Ahead
 from fragmenta.orders.hangs import describe
 from fragmenta.orders.machine import Machine
 from fragmenta.orders.program import (
@@ -37,6 +37,7 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
+from fragmenta.orders.rivals import alone, rivals
 from fragmenta.orders.state import State
 from fragmenta.orders.tree import Node, Tree
 from fragmenta.orders.verdict import Coverage, Kind, Misuse, Order, Race, Verdict

@@ -1,10 +1,10 @@
 """Leaves out events that nobody else can notice, for looking ahead.
 
-Plain accesses and fences are such events.  So is a product that only reads memory, with
-the groups that one agent alone uses: it can always come to its end.  Barriers that need
-all of their users, with nothing in between, are one meeting: who is there arrives at all
-of them, and goes on when all are complete.  That lets events happen earlier than they
-can, never later, so looking ahead misses nothing.
+Plain accesses and fences are such events.  So is a product that only reads memory,
+with the groups that one agent alone uses: it can always come to its end.  Barriers that
+need all of their users, with nothing in between, are one meeting: who is there arrives
+at all of them, and goes on when all are complete.  That lets events happen earlier than
+they can, never later, so looking ahead misses nothing.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ WATCHED = frozenset(
         "collides",
         "exited",
         "location",
+        "past-the-end",
         "raced",
         "raced-rows",
         "unwritten",

@@ -21,7 +21,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of as address
-from fragmenta.simt.compiled import aligned, callback_address
+from fragmenta.simt.compiled import aligned, callback_address, sparse
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
@@ -140,7 +140,7 @@ class Block(Record):
         super().__init__(aligned(fast.STATE_BYTES))
         self.cluster, self.rank, self.context = cluster, rank, context
         self.shared: NDArray[np.uint8] = context.parts["shared"]
-        self._records = aligned(
+        self._records = sparse(
             0 if cluster.alone else self.shared.size // 8 * fast.MBARRIER_BYTES
         )
         size = context.warp(0).size

@@ -15,7 +15,7 @@ from fragmenta.ptx.ordering import STRONG, Scope, orders, role, scope, synchroni
 from fragmenta.races.probes import undefined_bits
 from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_first
 from fragmenta.races.probes.registers_in_flight import watch_registers
-from fragmenta.races.probes.synchronisation import OrderProbes, place_of
+from fragmenta.races.probes.synchronisation import OrderProbes
 from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
 from fragmenta.races.probes.windows import GLOBAL, NEAR, window_of
 from fragmenta.races.shadow import layout as shadow
@@ -34,7 +34,7 @@ from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import MEMORY, Writer, Written
-from fragmenta.simt.events import described, if_some, notify, tell
+from fragmenta.simt.events import described, if_some, located, notify, tell
 from fragmenta.simt.library import Routine, as_signed
 from fragmenta.simt.memory import Access
 from fragmenta.simt.mode import Mode
@@ -83,7 +83,7 @@ class RaceProbes(Probes):
         raced = writer.mode.raced and instruction.opcode in ("ld", "ldu")
         if raced and window != GLOBAL:
             about = ["raced", str(what.bytes), window]
-            tell(writer, about, [place_of(writer, at, offset)])
+            tell(writer, about, [located(writer, at, offset)])
         if what.space == "global":
             _link(writer, GLOBAL_SUPPORT)
             writer.call(watched_global(what, kind, scope=of), *given, *places)
@@ -140,7 +140,7 @@ class RaceProbes(Probes):
             raced = writer.mode.raced
             if raced:
                 about = ["raced", str(width), NEAR]
-                notify(writer, about, [place_of(writer, at, offset)], chosen)
+                notify(writer, about, [located(writer, at, offset)], chosen)
             writer.call(watched(what, "read", raced), *given)
         if width == ROW_BYTES and not stores and _copies_boxes(writer.program):
             writer.call(watched_rows(at.bits), *given)

@@ -1,0 +1,273 @@
+"""Routines that count what an access moves, in compiled code."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from fragmenta.counters.code import layout as at
+from fragmenta.jit.llvm import Raw
+from fragmenta.jit.trace import (
+    I8,
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    intrinsic,
+    select,
+    shift_unsigned,
+)
+from fragmenta.shared.banks import WORD
+from fragmenta.shared.tensor_map import FIELD, element_types
+from fragmenta.simt import layout
+from fragmenta.simt.layout import LANES
+from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
+from fragmenta.simt.memory import (
+    Access,
+    addresses,
+    has,
+    inside,
+    lane_of,
+    pointer,
+    segment,
+    spill,
+)
+from fragmenta.simt.passes import passes
+from fragmenta.simt.warps import to_word
+
+PASS_BYTES = 128
+"""What a warp moves at a time."""
+_GIVEN = [POINTER, POINTER, POINTER, I64, I32, I32]
+
+
+def _site(code: Code, block: Raw, number: Value) -> Raw:
+    """The record of a site."""
+    base = pointer_at(code, block, layout.BLOCK_COUNTERS)
+    return code.builder.gep(base, [convert(number, I64, signed=False).raw])
+
+
+def _add(code: Code, record: Raw, place: int, number: Value) -> None:
+    cell = field(code, record, place, I64)
+    cell[0] = cell[0] + convert(number, I64, signed=False)
+
+
+def _ones(code: Code, word: Value) -> Value:
+    return Value(
+        code.builder, intrinsic(code.builder, "llvm.ctpop.i32", I32, [word.raw])
+    )
+
+
+# ── global and generic addresses ────────────────────────────────────────────
+
+
+def counted_global(access: Access, writes: bool, reads: bool) -> Routine:
+    """The routine that counts an access by generic addresses.
+
+    Lanes whose address is in shared memory are counted there; those in local memory and
+    among the parameters nowhere.  ``number`` is where the record of the site is.
+    """
+    kind = ("r" if reads else "") + ("w" if writes else "")
+    name = f"count.{kind}.{access.bytes}.a{access.address}"
+
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
+        where = addresses(code, register, access.address, offset)
+        slots = shift_unsigned(where, layout.SLOT_BITS)
+        far = (slots >= layout.FIRST_ARGUMENT) & (slots < layout.FIRST_CONSTANT)
+        distant = to_word(far) & lanes
+        record = _site(code, block, number)
+        with code.when(distant != 0):
+            _sectors(code, block, record, access, where, distant, reads, writes)
+        near = to_word(slots == layout.SHARED_SLOT) & lanes
+        with code.when(near != 0):
+            _passes(code, record, access, where, near)
+
+    def build(module: ir.Module) -> None:
+        define(module, name, _GIVEN, trace)
+
+    return Routine(name, build)
+
+
+def _sectors(
+    code: Code,
+    block: Raw,
+    record: Raw,
+    access: Access,
+    where: Value,
+    lanes: Value,
+    reads: bool,
+    writes: bool,
+) -> None:
+    """Count the sectors of an access: a lane that is the first in its sector counts."""
+    ids = shift_unsigned(where, at.SECTOR.bit_length() - 1)
+    spilled, starts = spill(code, ids), spill(code, where)
+    together = min(LANES, max(1, PASS_BYTES // access.bytes))
+    distinct, grouped = (code.variable(lanes.lift(0)) for _ in range(2))
+    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+        same = to_word(ids == ids.lift(lane_of(code, spilled, lane))) & lanes
+        place = convert(lane, I32)
+        before = same & ((place.lift(1) << place) - 1)
+        group = place & ~(together - 1)
+        own = before & ~((place.lift(1) << group) - 1)
+        grouped.value = grouped.value + convert(own == 0, I32, signed=False)
+        with code.when(before == 0):
+            distinct.value = distinct.value + 1
+            _mark(code, block, lane_of(code, starts, lane), reads, writes)
+    _add(code, record, at.SITE_REQUESTS, lanes.lift(1))
+    _add(code, record, at.SITE_SECTORS, grouped.value)
+    _add(code, record, at.SITE_DISTINCT, distinct.value)
+    _add(code, record, at.SITE_THREADS, _ones(code, lanes))
+
+
+def _mark(code: Code, block: Raw, address: Value, reads: bool, writes: bool) -> None:
+    """Note that a sector of a segment was touched."""
+    b = code.builder
+    counters = pointer_at(code, block, layout.BLOCK_COUNTERS)
+    table = pointer_at(code, counters, at.FOOTPRINTS)
+    slot = shift_unsigned(address, layout.SLOT_BITS)
+    record = b.gep(table, [(slot * at.FOOTPRINT_BYTES).raw])
+    sector = shift_unsigned(
+        address & ((1 << layout.SLOT_BITS) - 1), at.SECTOR.bit_length() - 1
+    )
+    most = field(code, record, at.FOOTPRINT_SECTORS, I64)[0]
+    with code.when(compare_unsigned("<", sector, most)):
+        for wanted, place in (
+            (reads, at.FOOTPRINT_READ),
+            (writes, at.FOOTPRINT_WRITTEN),
+        ):
+            if wanted:
+                goal = b.gep(pointer_at(code, record, place), [sector.raw])
+                b.store(ir.Constant(I8, 1), goal)
+
+
+# ── shared memory ───────────────────────────────────────────────────────────
+
+
+def counted_shared(access: Access) -> Routine:
+    """The routine that counts the passes of an access of shared memory."""
+    name = f"count.shared.{access.bytes}.a{access.address}"
+
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
+        with code.when(lanes != 0):
+            where = addresses(code, register, access.address, offset)
+            record = _site(code, block, number)
+            _passes(code, record, access, where, lanes)
+
+    def build(module: ir.Module) -> None:
+        define(module, name, _GIVEN, trace)
+
+    return Routine(name, build)
+
+
+def _passes(
+    code: Code, record: Raw, access: Access, where: Value, lanes: Value
+) -> None:
+    words = spill(code, convert(shift_unsigned(where, 2), I32))
+    taken, least = passes(code, max(1, access.bytes // WORD), words, lanes)
+    _add(code, record, at.SITE_SHARED, lanes.lift(1))
+    _add(code, record, at.SITE_PASSES, taken)
+    _add(code, record, at.SITE_LEAST, least)
+
+
+# ── bulk copies ─────────────────────────────────────────────────────────────
+
+
+def counted_size(bits: int) -> Routine:
+    """The routine that adds the sizes that lanes give, of so many bits."""
+    name = f"count.size.{bits}"
+
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
+        record = _site(code, block, number)
+        sizes = spill(code, addresses(code, register, bits, offset))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            _add(code, record, at.SITE_BYTES, lane_of(code, sizes, lane))
+            _add(code, record, at.SITE_THREADS, lanes.lift(1))
+
+    def build(module: ir.Module) -> None:
+        define(module, name, _GIVEN, trace)
+
+    return Routine(name, build)
+
+
+def counted_box(bits: int, rows: bool) -> Routine:
+    """The routine that adds the bytes of the boxes of tensor maps.
+
+    ``rows``: it moves four rows of a tensor, not a box.
+    """
+    name = f"count.box.{bits}.{int(rows)}"
+
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
+        record = _site(code, block, number)
+        maps = spill(code, addresses(code, register, bits, offset))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            address = lane_of(code, maps, lane)
+            where = segment(code, block, address)
+            with code.when(inside(where, address, 128)):
+                given = pointer(code, where, address, I8)
+                _add(code, record, at.SITE_BYTES, _box_bytes(code, given, rows))
+            _add(code, record, at.SITE_THREADS, lanes.lift(1))
+
+    def build(module: ir.Module) -> None:
+        define(module, name, _GIVEN, trace)
+
+    return Routine(name, build)
+
+
+def _bits(code: Code, given: Raw, name: str, index: int = 0) -> Value:
+    """A number of a tensor map, as it is stored."""
+    of = FIELD[name]
+    low = of.low + index * of.step
+    word = field(code, given, low // 64 * 8, I64)[0]  # no field is in two words
+    return shift_unsigned(word, low % 64) & ((1 << of.bits) - 1)
+
+
+def _box_bytes(code: Code, given: Raw, rows: bool) -> Value:
+    """The bytes of a box; what is outside the tensor counts, too."""
+    sizes = [0] * 16
+    for each in element_types():
+        sizes[each.code] = each.bytes
+    table = code.table(sizes, I64)
+    element = table[_bits(code, given, "code")]
+    rank = _bits(code, given, "rank") + 1
+    total = element
+    for axis in range(1 if rows else 5):
+        count = _bits(code, given, "box", axis) + 1
+        step = _bits(code, given, "element_strides", axis) + 1
+        taken = (count + step - 1) // step
+        total = total * select(rank > axis, taken, taken.lift(1))
+    if rows:
+        return total * 4
+    column = _bits(code, given, "im2col") != 0
+    return select(column, _bits(code, given, "bytes"), total)
