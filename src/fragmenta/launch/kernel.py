@@ -21,6 +21,7 @@ from fragmenta.launch.limits import (
     check_limits,
     no_memory,
 )
+from fragmenta.launch.listening import told
 from fragmenta.launch.options import (
     Options,
     Watch,
@@ -90,6 +91,7 @@ class Kernel:
         named = self.names[index : index + 1]
         return (*named, "")[0] or self.parameters[index].name
 
+    @told
     def launch(
         self,
         grid: Any,
