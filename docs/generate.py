@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
     corpus,
+    counters,
     effects,
     families,
     figures,
@@ -65,6 +66,11 @@ WRITERS: dict[str, Callable[[], str]] = {
     "fuzz": numbers.fuzz_table,
     "bounds": numbers.bounds_table,
     "hazards": hazards.rule_table,
+    "mutants": hazards.mutants,
+    "counters-metrics": counters.metrics,
+    "counters-compared": counters.compared,
+    "counters-reasons": counters.reasons,
+    "counters-sentence": counters.sentence,
     "litmus": litmus.litmus_tables,
     "litmus-kernels": litmus.kernel_table,
     "litmus-counts": litmus.counts,

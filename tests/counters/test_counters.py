@@ -12,7 +12,15 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.counters.metrics import EVERY
-from tests.counters.cases import BLOCKS, Case, module, own_cases, small_cases
+from tests.counters import nsight
+from tests.counters.cases import (
+    BLOCKS,
+    Case,
+    cases,
+    module,
+    own_cases,
+    small_cases,
+)
 from tests.thinning import some
 
 CASES = {each.name: each for each in small_cases()}
@@ -71,9 +79,7 @@ def test_passes_are_those_that_one_counts_by_hand(name: str) -> None:
 def test_sectors_of_a_gather_are_those_of_numpy(name: str, width: int) -> None:
     case = CASES[name]
     places = case.arguments()[2].astype(np.int64) * width // 32
-    together = 128 // width if width > 4 else 32
-    groups = places.reshape(-1, together)
-    expected = sum(len(np.unique(each)) for each in groups)
+    expected = sum(len(np.unique(each)) for each in places.reshape(-1, 32))
     found = counted(case)
     own = WARPS * 4  # the indices
     assert found[GLOBAL.format("sectors", "ld")] == expected + own
@@ -173,6 +179,33 @@ extern "C" __global__ void both(int *d)
     assert found[GLOBAL.format("sectors", "st")] == 4
     assert found[PASSES.format("ld")] == 1
     assert found[PASSES.format("st")] == 2
+
+
+# ── Nsight Compute ──────────────────────────────────────────────────────────
+
+
+def test_counts_that_differ_from_a_gpu_are_explained() -> None:
+    assert nsight.unexplained() == []
+    launches = nsight.report()["launches"]
+    assert len(launches) >= 50
+    assert set(launches) == {each.name for each in cases()}
+    for why, kernel, metric in nsight.WHERE:  # no reason is about equal counts
+        assert [
+            name
+            for name, row in launches.items()
+            for each, (ours, its) in row["metrics"].items()
+            if kernel in name and metric in each and ours != its
+        ], why
+
+
+@pytest.mark.parametrize("case", some(cases(), 12), ids=lambda case: case.name)
+def test_counts_are_those_that_were_compared_with_a_gpu(case: Case) -> None:
+    row = nsight.report()["launches"][case.name]
+    found = counted(case)
+    kept = {name: ours for name, (ours, _) in row["metrics"].items()}
+    assert {name: n for name, n in found.metrics.items() if n or name in kept} == kept
+    ours, its = row["blocks"]
+    assert found.occupancy(row["registers"]).blocks == ours == its
 
 
 # ── what follows from counts ────────────────────────────────────────────────
