@@ -17,6 +17,7 @@ More is in rooms::
     fm.wmma            CUDA C++'s nvcuda::wmma
     fm.ptx             whole kernels: check and launch them without a GPU
     fm.errors          what can go wrong
+    fm.judge           verdicts about kernels that machines write
     fm.kernels         multiplication on Hopper GPUs
     fm.torch           the same in PyTorch, if that is installed
     fm.triton          Triton kernels without a GPU, if that is installed
@@ -61,7 +62,7 @@ _ROOMS = (
     "weights",
     "wmma",
 )
-_MORE = ("kernels", "torch", "triton")
+_MORE = ("judge", "kernels", "torch", "triton")
 
 __all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 

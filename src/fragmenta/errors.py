@@ -173,6 +173,8 @@ class KernelError(Error):
         """What was seen to be wrong before."""
         self.before = ""
         """The first of them in words."""
+        self.origin = ""
+        """Which lines of the user's program launched the kernel."""
         self.order: Callable[[], dict[str, object]] = dict
         """Makes :attr:`schedule`."""
 
@@ -190,8 +192,9 @@ class KernelError(Error):
         return str(self.args[0])
 
     def __str__(self) -> str:
+        origin = f"{self.origin}\n" if self.origin else ""
         before = f"\n\nSeen before that:\n\n{self.before}" if self.before else ""
-        return self.message + before
+        return origin + self.message + before
 
 
 class KernelFault(KernelError):
@@ -235,6 +238,9 @@ class NoDevice(Error):
 
 class CompileError(Error):
     """The compiler refuses the source; the message quotes the compiler."""
+
+    log = ""
+    """What the compiler said, word for word."""
 
 
 __all__ = [

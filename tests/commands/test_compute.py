@@ -59,7 +59,7 @@ def test_run_is_the_library(text: str, a: type, b: type) -> None:
     B = (3 * normal(70, 9, seed=1)).astype(b)
     C = np.round(normal(20, 9, seed=2)).astype(op.d.dtype.storage)
     save(a=A, b=B, c=C)
-    page("run", text, "a.npy", "b.npy", "c.npy", "-o", "d.npy")
+    page("matmul", text, "a.npy", "b.npy", "c.npy", "-o", "d.npy")
     expected = fm.matmul(op, A, B, C)
     found = np.load("d.npy")
     assert found.dtype == expected.dtype
@@ -69,7 +69,7 @@ def test_run_is_the_library(text: str, a: type, b: type) -> None:
 def test_run_for_a_target() -> None:
     A, B = normal(16, 64).astype("f2"), normal(64, 8, seed=1).astype("f2")
     save(a=A, b=B)
-    text = page("run", F16, "a.npy", "b.npy", "-o", "d.npy", "--target", "sm_80")
+    text = page("matmul", F16, "a.npy", "b.npy", "-o", "d.npy", "--target", "sm_80")
     assert "target  sm_80" in text.splitlines()
     expected = fm.matmul(fm.find(F16), A, B, target="sm_80")
     assert (np.load("d.npy") == expected).all()
@@ -80,7 +80,7 @@ def test_run_takes_what_sparsity_writes(how: list[str]) -> None:
     A, B = normal(32, 96).astype("f2"), normal(96, 8, seed=1).astype("f2")
     save(a=A, b=B)
     page("sparsity", "a.npy", SPARSE, *how, "-o", "a.npz")
-    page("run", SPARSE, "a.npz", "b.npy", "-o", "d.npy")
+    page("matmul", SPARSE, "a.npz", "b.npy", "-o", "d.npy")
     op = fm.find(SPARSE)
     expected = fm.matmul(op, fm.sparse.prune(op, A), B)
     assert (np.load("d.npy") == expected).all()
@@ -91,11 +91,11 @@ def test_run_takes_compressed_bytes_of_their_own_type_only() -> None:
     A = np.zeros((16, 64), ml_dtypes.float8_e4m3fn)
     save(a=A, b=np.zeros((64, 8), ml_dtypes.float8_e4m3fn))
     page("sparsity", "a.npy", text.format("e4m3"), "--compress", "-o", "a.npz")
-    page("run", text.format("e4m3"), "a.npz", "b.npy", "-o", "d.npy")
-    said = complaint("run", text.format("e5m2"), "a.npz", "b.npy", "-o", "e.npy")
+    page("matmul", text.format("e4m3"), "a.npz", "b.npy", "-o", "d.npy")
+    said = complaint("matmul", text.format("e5m2"), "a.npz", "b.npy", "-o", "e.npy")
     assert "a.npz holds e4m3" in said
     assert "multiplies" not in said
-    assert "is dense" in complaint("run", E4M3, "a.npz", "b.npy", "-o", "e.npy")
+    assert "is dense" in complaint("matmul", E4M3, "a.npz", "b.npy", "-o", "e.npy")
 
 
 def test_run_with_block_scales() -> None:
@@ -105,7 +105,7 @@ def test_run_with_block_scales() -> None:
     scale_a = np.full((16, 2), 2.0).astype(ml_dtypes.float8_e8m0fnu)
     scale_b = np.full((2, 8), 0.25).astype(ml_dtypes.float8_e8m0fnu)
     save(a=A, b=B, sa=scale_a, sb=scale_b)
-    words = ("run", op, "a.npy", "b.npy", "--compare", "float64", "--json")
+    words = ("matmul", op, "a.npy", "b.npy", "--compare", "float64", "--json")
     scales = ("--scale-a", "sa.npy", "--scale-b", "sb.npy")
     found = json.loads(page(*words, *scales, "-o", "d.npy"))
     expected = fm.matmul(op, A, B, scale_a=scale_a, scale_b=scale_b)
@@ -114,7 +114,7 @@ def test_run_with_block_scales() -> None:
     assert found["scale_a"]["type"] == "ue8m0"
     assert "give --scale-a and --scale-b" in complaint(*words)
     assert "takes no scales" in complaint(
-        "run", E4M3, "a.npy", "b.npy", *scales, "-o", "x.npy"
+        "matmul", E4M3, "a.npy", "b.npy", *scales, "-o", "x.npy"
     )
 
 
@@ -124,7 +124,7 @@ def test_run_with_block_scales() -> None:
 def compared(text: str, **matrices: object) -> dict[str, object]:
     save(**matrices)
     files = [f"{name}.npy" for name in matrices]
-    whole = page("run", text, *files, "--compare", "float64", "--json")
+    whole = page("matmul", text, *files, "--compare", "float64", "--json")
     found = json.loads(whole)["compare"]
     assert isinstance(found, dict)
     return found
@@ -138,7 +138,7 @@ def test_exact_sums_have_no_error() -> None:
     assert found["absolute_error"]["max"] == 0
     assert found["differ_from_rounded"] == 0
     assert "absolute error  none" in page(
-        "run", S8, "a.npy", "b.npy", "--compare", "float64"
+        "matmul", S8, "a.npy", "b.npy", "--compare", "float64"
     )
 
 
@@ -198,7 +198,7 @@ def test_what_is_not_finite_is_counted_apart() -> None:
     assert found["differ_from_rounded"] == 0
     A[:] = np.nan
     assert compared(F16, a=A, b=B)["absolute_error"]["max"] is None
-    text = page("run", F16, "a.npy", "b.npy", "--compare", "float64")
+    text = page("matmul", F16, "a.npy", "b.npy", "--compare", "float64")
     assert "128 elements, left out of the errors" in text
 
 
@@ -224,7 +224,7 @@ def test_tf32_is_compared_as_it_is_given() -> None:
     A[0, 0], B[0, 0] = 1 + 2**-20, 1
     found = compared("mma.m16n8k8.f32.tf32", a=A, b=B)
     assert found["absolute_error"]["max"] == 2**-20
-    lines = page("run", "mma.m16n8k8.f32.tf32", "a.npy", "b.npy").splitlines()
+    lines = page("matmul", "mma.m16n8k8.f32.tf32", "a.npy", "b.npy").splitlines()
     assert lines[2].endswith("a.npy, low bits of 1 element ignored")
     assert lines[3].endswith("from b.npy")
 
@@ -234,13 +234,13 @@ def test_tf32_is_compared_as_it_is_given() -> None:
 
 def test_run_says_what_it_did() -> None:
     save(a=np.ones((20, 30), "f2"), b=np.ones((30, 9), "f2"))
-    assert page("run", F16, "a.npy", "b.npy", "-o", "d.npy").splitlines()[1:] == [
+    assert page("matmul", F16, "a.npy", "b.npy", "-o", "d.npy").splitlines()[1:] == [
         "target  sm_90a",
         "A       20 x 30 f16 from a.npy",
         "B       30 x 9 f16 from b.npy",
         "D       20 x 9 f32 to d.npy",
     ]
-    words = ("run", F16, "a.npy", "b.npy", "-o", "d.npy", "--force", "--json")
+    words = ("matmul", F16, "a.npy", "b.npy", "-o", "d.npy", "--force", "--json")
     assert json.loads(page(*words))["D"] == {
         "file": "d.npy",
         "shape": [20, 9],
@@ -265,14 +265,14 @@ def test_refusals_leave_no_file() -> None:
         (("movmatrix", "a.npy", "b.npy"), "does not multiply"),
         ((SPARSE, "a.npy", "b.npy"), "2:4"),
     ]:
-        assert message in complaint("run", *words, "-o", "d.npy")
+        assert message in complaint("matmul", *words, "-o", "d.npy")
     assert sorted(os.listdir()) == before
-    said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.txt")
+    said = complaint("matmul", F16, "a.npy", "b.npy", "-o", "d.txt")
     assert "-o must name a .npy file; did you mean d.txt.npy?" in said
     assert "'-' is not a file name" in complaint(
-        "run", F16, "a.npy", "b.npy", "-o", "-"
+        "matmul", F16, "a.npy", "b.npy", "-o", "-"
     )
-    said = complaint("run", F16, "a.npy", "b.npy", "--compare", "float32")
+    said = complaint("matmul", F16, "a.npy", "b.npy", "--compare", "float32")
     assert "float32 is not float64" in said
 
 
@@ -284,13 +284,13 @@ def test_a_result_that_fits_no_memory_is_one_message(
 
     monkeypatch.setattr("fragmenta.commands.compute.matmul", full)
     save(a=np.ones((16, 16), "f2"), b=np.ones((16, 8), "f2"))
-    said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.npy")
+    said = complaint("matmul", F16, "a.npy", "b.npy", "-o", "d.npy")
     assert "not enough memory for a D of 16 x 8" in said
 
 
 def test_an_existing_result_is_refused_before_anything_is_read() -> None:
     save(d=np.zeros(1))
-    assert "--force" in complaint("run", F16, "none.npy", "none.npy", "-o", "d.npy")
+    assert "--force" in complaint("matmul", F16, "none.npy", "none.npy", "-o", "d.npy")
 
 
 # ── explain ─────────────────────────────────────────────────────────────────
@@ -368,10 +368,10 @@ def test_explain_needs_an_element_and_a_product() -> None:
 
 def test_a_result_that_goes_nowhere_is_shown() -> None:
     save(a=np.eye(16, dtype="f2"), b=np.full((16, 8), 0.5, "f2"))
-    lines = page("run", F16, "a.npy", "b.npy").splitlines()
+    lines = page("matmul", F16, "a.npy", "b.npy").splitlines()
     assert lines[-16:] == [
         f"{'[[' if row == 0 else ' ['}{' '.join(['0.5'] * 8)}{']]' if row == 15 else ']'}"
         for row in range(16)
     ]
     save(a=np.ones((320, 16), "f2"), b=np.ones((16, 80), "f2"))
-    assert "..." in page("run", F16, "a.npy", "b.npy")
+    assert "..." in page("matmul", F16, "a.npy", "b.npy")

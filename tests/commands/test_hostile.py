@@ -42,9 +42,9 @@ def test_devices_and_pipes_are_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     np.save(tmp_path / "b.npy", np.ones((16, 8)))
     b = tmp_path / "b.npy"
-    assert "/dev/zero is a device" in complaint("run", OP, "/dev/zero", b)
+    assert "/dev/zero is a device" in complaint("matmul", OP, "/dev/zero", b)
     assert "is a pipe; matrices are read from files on disk" in complaint(
-        "run", OP, fifo, b
+        "matmul", OP, fifo, b
     )
     assert "save it to a file first" in complaint("sparsity", fifo, str(SPARSE))
 
@@ -53,7 +53,7 @@ def test_devices_and_pipes_are_refused_at_once(tmp_path: Path) -> None:
 def test_process_substitution_is_a_pipe(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.ones((16, 8)))
     said = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m fragmenta run {OP} <(cat b.npy) b.npy"],
+        ["bash", "-c", f"{sys.executable} -m fragmenta matmul {OP} <(cat b.npy) b.npy"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -282,10 +282,10 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     with open(name, "wb") as file:
         np.save(file, np.ones((16, 16)))
     np.save(tmp_path / "b.npy", np.ones((16, 8)))
-    said = run("run", OP, os.fsdecode(name), tmp_path / "b.npy")
+    said = run("matmul", OP, os.fsdecode(name), tmp_path / "b.npy")
     assert said.returncode == 0, said.stderr
     assert b"\\udcff\\udcfe\\x1b[2J.npy" in said.stdout
-    said = run("run", OP, os.fsdecode(name), tmp_path / "b.npy", "--json")
+    said = run("matmul", OP, os.fsdecode(name), tmp_path / "b.npy", "--json")
     assert json.loads(said.stdout)["A"]["file"] == os.fsdecode(name)
 
 
@@ -300,7 +300,7 @@ def test_json_has_no_infinity(tmp_path: Path) -> None:
         raise AssertionError(f"{word} is no JSON")
 
     for words in (("--compare", "float64"), ()):
-        result = ask("run", "mma.m16n8k8.tf32", a, b, c, *words, "--json")
+        result = ask("matmul", "mma.m16n8k8.tf32", a, b, c, *words, "--json")
         assert result.exit_code == 0, result.output
         json.loads(result.stdout, parse_constant=refuse)
     from fragmenta.commands.output import _finite

@@ -75,14 +75,14 @@ def test_files_keep_everything(
 def test_run_takes_the_files() -> None:
     answer("quantize", "x.npy", "nvfp4", "-o", "a.npz")
     answer("quantize", "y.npy", "nvfp4", "--operand", "B", "-o", "b.npz")
-    text = page("run", "mma", "nvfp4", "m16n8k64", "a.npz", "b.npz", "-o", "d.npy")
+    text = page("matmul", "mma", "nvfp4", "m16n8k64", "a.npz", "b.npz", "-o", "d.npy")
     assert "A       20 x 100 e2m1 from a.npz" in text
     a, b = (
         fm.quant.quantize(NVFP4, x()),
         fm.quant.quantize(NVFP4, np.load("y.npy"), operand="B"),
     )
     assert (np.load("d.npy") == fm.matmul(NVFP4, a, b)).all()
-    words = ("run", NVFP4, "a.npz", "b.npz", "--compare", "float64", "--json")
+    words = ("matmul", NVFP4, "a.npz", "b.npz", "--compare", "float64", "--json")
     judged = json.loads(answer(*words))["compare"]
     assert judged["relative_error"]["max"] < 1e-4
     told = json.loads(
@@ -94,14 +94,14 @@ def test_run_takes_the_files() -> None:
 
 
 def test_run_says_what_scales_numbers() -> None:
-    said = complaint("run", NVFP4, "x.npy", "y.npy")
+    said = complaint("matmul", NVFP4, "x.npy", "y.npy")
     assert "'fragmenta quantize' scales numbers so that they fit" in said
 
 
 def test_run_multiplies_with_outer_scales() -> None:
     answer("quantize", "x.npy", "s8", "-o", "a.npz")
     answer("quantize", "y.npy", "s8", "--operand", "B", "-o", "b.npz")
-    words = ("run", "mma.m16n8k32.s8.s8", "a.npz", "b.npz")
+    words = ("matmul", "mma.m16n8k32.s8.s8", "a.npz", "b.npz")
     assert "D       20 x 9 f32 to d.npy" in page(*words, "-o", "d.npy")
     a, b = (
         fm.quant.quantize("s8", x()),
@@ -141,7 +141,7 @@ def test_what_is_refused() -> None:
     ):
         assert message in complaint("quantize", *words), words
     assert "has its own scales" in complaint(
-        "run", NVFP4, "q.npz", "q.npz", "--scale-a", "x.npy"
+        "matmul", NVFP4, "q.npz", "q.npz", "--scale-a", "x.npy"
     )
 
 
@@ -229,7 +229,7 @@ def test_a_tensor_of_a_model_is_read(tmp_path: Path) -> None:
     )
     np.save("b.npy", np.ones((64, 8), np.float32))
     a = "m.safetensors:layers.0.weight"
-    answer("run", "mma.m16n8k16.f32.bf16", a, "b.npy", "-o", "d.npy")
+    answer("matmul", "mma.m16n8k16.f32.bf16", a, "b.npy", "-o", "d.npy")
     op = fm.find("mma.m16n8k16.f32.bf16")
     D = fm.matmul(op, x, np.ones((64, 8)))
     assert np.array_equal(np.load("d.npy"), D)

@@ -120,7 +120,7 @@ def test_an_element_of_d_and_bad_ones() -> None:
         ["where", F16, "A", "3", "17"],
         ["which", "mma", "3", "5"],
         ["holds", F16_FULL, "A", "13"],
-        ["run", F16, "half", "int8"],  # files
+        ["matmul", F16, "half", "int8"],  # files
         ["emit", F16, "wgmma.m64n8k16.f32.f16"],
         ["sparsity", "half", "mma.sp.m16n8k64.s4.s4"],
         ["draw", F16, "metadata"],
@@ -237,9 +237,9 @@ def test_explore_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("command", "known"),
     [
-        (["run", F16, "a.npy", "b.npy", "--target", "H100"], "target  sm_90a"),
-        (["run", F16, "a.npy", "b.npy", "--target", "ada"], "target  sm_89"),
-        (["run", F16, "a.npy", "b.npy", "--target", "ampere"], "target  sm_80"),
+        (["matmul", F16, "a.npy", "b.npy", "--target", "H100"], "target  sm_90a"),
+        (["matmul", F16, "a.npy", "b.npy", "--target", "ada"], "target  sm_89"),
+        (["matmul", F16, "a.npy", "b.npy", "--target", "ampere"], "target  sm_80"),
         (
             [
                 "explain",

@@ -204,6 +204,6 @@ def test_one_product_on_the_command_line(tmp_path: Path) -> None:
     a, b = tmp_path / "a.npy", tmp_path / "b.npy"
     np.save(a, np.ones((128, 16), np.float16))
     np.save(b, np.ones((16, 64), np.float16))
-    assert "16." in answer("run", "tcgen05.m128n64k16.f32.f16", a, b)
+    assert "16." in answer("matmul", "tcgen05.m128n64k16.f32.f16", a, b)
     told = answer("explain", F16, "0x08100010", a, b, "--row", 3, "--col", 4)
     assert told.startswith(f"{F16} 0x08100010")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta import ptx
+from fragmenta.commands import app
 from fragmenta.counters.metrics import EVERY
+from fragmenta.cuda.tools import programs
+from fragmenta.cuda.tools.resources import registers_of
 from tests.counters import nsight
 from tests.counters.cases import (
     BLOCKS,
@@ -255,3 +261,41 @@ def test_a_launch_that_is_not_counted_loads_no_counters() -> None:
 
 def test_every_small_kernel_has_a_case() -> None:
     assert set(module().kernels) == set(CASES)
+
+
+# ── the command ─────────────────────────────────────────────────────────────
+
+
+def run(*words: str) -> str:
+    """What the command prints."""
+    return str(CliRunner().invoke(app, list(words)).output)
+
+
+def test_the_command_prints_counts_occupancy_and_a_bound(tmp_path: Path) -> None:
+    file = tmp_path / "small.ptx"
+    file.write_text(module().module.text)
+    given = ["--grid", "8", "--block", "256", "--arg", "zeros:f32:2048"]
+    words = ["launch", str(file), "copy_f32", *given, "--arg", "ones:f32:2048"]
+    said = run(*words, "--counters", "--card", "h100")
+    assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in said
+    assert "occupancy     100 % of NVIDIA H100" in said
+    assert "by memory" in said
+    assert max(map(len, said.splitlines())) <= 80
+    fields = json.loads(run(*words, "--counters", "--json"))["counters"]
+    assert fields["metrics"][GLOBAL.format("sectors", "st")] == 256
+    assert fields["occupancy"]["blocks"] == 8
+    assert fields["lines"][0]["instruction"].startswith("ld.global")
+    assert "counters" not in json.loads(run(*words, "--json"))
+    assert "no card h300" in run(*words, "--card", "h300")
+
+
+def test_registers_are_those_that_the_gpu_was_told() -> None:
+    code = programs.machine_code(module().module.text, "sm_90a")
+    for name, row in nsight.report()["launches"].items():
+        if name in CASES:
+            # a GPU gives every thread 16 at least
+            assert max(16, registers_of(code, name)) == row["registers"]
+    with pytest.raises(fm.Error, match="no machine code"):
+        registers_of(code[:100], "copy_f32")
+    with pytest.raises(fm.Error, match="registers of nobody"):
+        registers_of(code, "nobody")

@@ -32,7 +32,7 @@ COMMANDS = (
     "table",
     "which",
     "draw",
-    "run",
+    "matmul",
     "explain",
     "sparsity",
     "metadata",
@@ -266,7 +266,7 @@ def run(ask: Ask) -> None:
     B = (bits(rng, np.uint8, (k + rng.choice((0, 0, 0, 1, -1)), n)) % 5).astype(np.int8)
     a, b = put(saved(A), "a.npy"), put(saved(B), "b.npy")
     out = folder() / "d.npy"
-    found = judged(ask, "run", str(op), a, b, "-o", str(out), "--force", "--json")
+    found = judged(ask, "matmul", str(op), a, b, "-o", str(out), "--force", "--json")
     expect((found.status == 0) == (len(B) == k), f"status {found.status}: {found}")
     if found.status == 0:
         wanted = A.astype(np.int64) @ B
@@ -282,11 +282,11 @@ def strange_files(ask: Ask) -> None:
     op = str(rng.choice(quick()))
     words = rng.choice(
         (
-            ("run", op, path, path),
+            ("matmul", op, path, path),
             ("sparsity", path, str(quick()[2])),
             ("explain", op, path, path, "--row", "0", "--col", "0"),
             ("replay", path),
-            ("run", op, path, path, "--compare", "float64", "--json"),
+            ("matmul", op, path, path, "--compare", "float64", "--json"),
         )
     )
     judged(ask, *words)

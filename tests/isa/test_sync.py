@@ -98,7 +98,7 @@ def test_there_is_nothing_to_look_at(do):
         ("holds", "wgmma.fence", "D", 0),
         ("table", "wgmma.fence", "A"),
         ("which", "wgmma.fence", 0, 0),
-        ("run", "wgmma.fence", "a.npy", "b.npy"),
+        ("matmul", "wgmma.fence", "a.npy", "b.npy"),
         ("explain", "wgmma.fence", "a.npy", "b.npy", "--row", 0, "--col", 0),
         ("sparsity", "wgmma.fence", "a.npy"),
         ("shared", "wgmma.fence", "A"),

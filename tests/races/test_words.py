@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.cuda.tools.raw import parameter_names
+from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.languages import CUDA, PTX, Words
 from fragmenta.ptx.rules import RULES, SEVERITIES
-from fragmenta.races.report import phrases
 from fragmenta.races.report.messages import order
 from tests.ptx.hazards.cases import cases
 from tests.races.test_messages import first, result
@@ -35,7 +36,7 @@ GLOBAL = """
     PLACE
     mul.wide.u32 %rd2, %r2, 4; add.s64 %rd3, %rd1, %rd2;
     st.global.u32 [%rd3], %r1;"""
-# Each thread stores a word, and loads that of another.
+# Each thread stores a word, loads that of another, and uses it.
 SHARED = """
     .loc 1 7 1
     shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;
@@ -43,7 +44,9 @@ SHARED = """
     PLACE
     shl.b32 %r2, %r2, 2; add.u32 %r3, %r3, %r2;
     .loc 1 8 1
-    ld.shared.u32 %r4, [%r3];"""
+    ld.shared.u32 %r4, [%r3];
+    mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r4;"""
 
 
 def kernel(body: str, place: str, file: str = "k.cu", name: str = "k") -> ptx.Kernel:
@@ -112,20 +115,22 @@ def test_the_repair_is_enough_for_all_threads(
 
 # ── the front end's words ───────────────────────────────────────────────────
 
+MINE = Words("mine", "mine.warp()", "mine.block()", "mine.add()", "mine.flag()")
+
 
 @pytest.mark.parametrize(
     ("file", "name", "language", "barrier", "adding"),
     [
-        ("k.cu", "k", "", "__syncthreads()", "atomicAdd"),
-        ("k.cuh", "k", "", "__syncthreads()", "atomicAdd"),
-        ("k.py", "k", "triton", "tl.debug_barrier()", "tl.atomic_add"),
-        ("k.py", "_ZN6cudapy1kE", "", "cuda.syncthreads()", "cuda.atomic.add"),
-        ("k.py", "k", "", "a barrier (bar.sync)", "an atomic operation"),
-        ("k.py", "k", "cuda", "__syncthreads()", "atomicAdd"),
+        ("k.cu", "k", PTX, "__syncthreads()", "atomicAdd"),
+        ("k.cuh", "k", PTX, "__syncthreads()", "atomicAdd"),
+        ("k.py", "k", MINE, "mine.block()", "mine.add()"),
+        ("k.py", "_ZN6cudapy1kE", PTX, "cuda.syncthreads()", "cuda.atomic.add"),
+        ("k.py", "k", PTX, "a barrier (bar.sync)", "an atomic operation"),
+        ("k.py", "k", CUDA, "__syncthreads()", "atomicAdd"),
     ],
 )
 def test_repairs_are_called_as_in_the_source(
-    file: str, name: str, language: str, barrier: str, adding: str
+    file: str, name: str, language: Words, barrier: str, adding: str
 ) -> None:
     inside = replace(kernel(SHARED, WARP, file, name), language=language)
     assert race(inside).hint == f"Let {barrier} come between the two."
@@ -133,9 +138,11 @@ def test_repairs_are_called_as_in_the_source(
     assert f"use {adding}." in race(between, 2).hint
 
 
-def test_every_language_has_every_word() -> None:
-    words = {frozenset(each) for each in phrases.SPOKEN.values()}
-    assert len(words) == 1
+def test_a_copy_of_a_kernel_has_its_language_and_its_names() -> None:
+    made = replace(kernel(SHARED, WARP), language=MINE, names=("data",))
+    copy = pickle.loads(pickle.dumps(made))
+    assert (copy.language, copy.names) == (MINE, ("data",))
+    assert race(copy).hint == "Let mine.block() come between the two."
 
 
 # ── names and elements ──────────────────────────────────────────────────────

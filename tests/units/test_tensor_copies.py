@@ -191,6 +191,34 @@ def test_a_reduction_combines_when_it_writes() -> None:
     assert memory.tolist() == list(range(100, 132))
 
 
+def test_what_a_store_uses_is_what_reaches_the_tensor() -> None:
+    """Other bytes of the rest of the box change nothing; of each other unit, they do."""
+
+    def stored(case: Case, changed: list[Range]) -> bytes:
+        block, copy = _recorded(case)
+        for each in changed:
+            for start in each.starts.tolist():
+                block.shared[start : start + each.size] ^= 0xFF
+        copy.read()
+        copy.write()
+        return block.memory(ORIGIN)[0].tobytes()
+
+    clipped = 0
+    for case, _ in _some("rows", "store", 400):
+        _, copy = _recorded(case)
+        plain, useless = stored(case, []), copy.useless
+        total = sum(each.bytes for each in (*copy.useful, *useless))
+        assert total == sum(each.bytes for each in copy.sources)
+        assert stored(case, useless) == plain, case.row
+        clipped += bool(useless and copy.useful)
+        for each in copy.useful if useless else []:
+            units = (each.starts[:, None] + np.arange(0, each.size, 16)).reshape(-1)
+            for start in units[:: max(1, units.size // 4)].tolist():
+                one = each._replace(start=start, size=16)
+                assert stored(case, [one]) != plain, (case.row, start)
+    assert clipped > 5
+
+
 def test_a_multicast_goes_to_the_blocks_of_its_mask() -> None:
     cluster, data = Cluster(4), np.arange(256, dtype=np.uint8)
     map_ = TensorMap("u8", (16, 16), (16,), (16, 8)).at(cluster.add(data))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fragmenta.api.returning import like
+from fragmenta.errors import BadCall, Error
 from fragmenta.launch import kernel as records
 from fragmenta.launch import result
 from fragmenta.launch.limits import Limits
@@ -112,11 +114,34 @@ def parse(text: str | bytes, name: str = "") -> Loaded:
     return Loaded(records.parse(text, name).module)
 
 
-def load(path: str | Path) -> Loaded:
-    """Read a PTX file.
+def load(
+    path: str | Path,
+    *,
+    kernel: str | None = None,
+    target: str | None = None,
+    options: Sequence[str] = (),
+) -> Loaded:
+    """Read a file: PTX, CUDA C++, or a binary with PTX in it.
+
+    CUDA C++ is compiled for ``target`` (``sm_90a`` if it is not given) with the
+    ``options`` of NVRTC.  Its ``main`` and other code of the host is not compiled;
+    ``module.origin.notes`` says so.  A fat binary, a cubin, a library or a program may
+    have several modules: ``kernel`` chooses the one with a kernel, ``target`` the one
+    that a GPU would take.  ``kernel="scale<float>"`` also makes an instance of a
+    template.
 
     >>> load(".version 8.0 .target sm_80 .entry f() { ret; }")
     Traceback (most recent call last):
     fragmenta.errors.Error: this is PTX, not the path of a file; ptx.parse reads it
     """
-    return Loaded(records.load(path).module)
+    from fragmenta.cuda.tools import files
+
+    if isinstance(path, str) and ".version" in path and ".target" in path:
+        raise Error("this is PTX, not the path of a file; ptx.parse reads it")
+    if not isinstance(path, str | PathLike) or "\0" in str(path):
+        raise BadCall(f"path is the name of a file; given {path!r}")
+    names = () if kernel is None else (kernel,)
+    found = files.read(path, target, options, names, Loaded)
+    if kernel is None and len(found.modules) == 1:
+        return cast(Loaded, found.modules[0])
+    return cast(Loaded, found.kernel(kernel, target).loaded)

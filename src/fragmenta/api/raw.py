@@ -16,7 +16,8 @@ class RawKernel(raw.RawKernel):
     the wheel ``nvidia-cuda-runtime`` or a toolkit is installed.  A name that C++ has
     mangled is found too, if only one kernel has it.  ``scale<float, 4>`` makes an
     instance of a template, ``lib::scale`` is in a namespace.  As in CuPy, launches are
-    cooperative with ``enable_cooperative_groups=True``.
+    cooperative with ``enable_cooperative_groups=True``.  ``path`` is the file that the
+    code is from: reports then name it, and headers beside it are found.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -34,3 +35,29 @@ class RawKernel(raw.RawKernel):
     """
 
     modules = Loaded
+
+
+class RawModule(raw.RawModule):
+    """Kernels in CUDA C++, or of a file, that run on the CPU.
+
+    It is made and used as ``cupy.RawModule``.  ``path`` is a file of CUDA C++ or PTX, a
+    cubin, a fat binary or a program with PTX in it; with ``code``, it is the file that
+    the code is from.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> module = ptx.RawModule(code='''
+    ... __constant__ float factor[1];
+    ... template <typename T> __global__ void scale(T *x)
+    ... {
+    ...     x[threadIdx.x] *= factor[0];
+    ... }''', name_expressions=("scale<float>", "scale<double>"))
+    >>> np.ndarray((1,), np.float32, module.get_global("factor"))[:] = 3
+    >>> x = np.arange(4.0)
+    >>> result = module.get_function("scale<double>")((1,), (4,), (x,))
+    >>> x
+    array([0., 3., 6., 9.])
+    """
+
+    modules = Loaded
+    kernel_type = RawKernel

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
@@ -16,14 +17,14 @@ from fragmenta.arrays.once import once
 from fragmenta.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:  # slow to import, and short work does not need it
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _Done = TypeVar("_Done")
 
 # Below this many products a second thread costs more time than it saves.
 _WORTH_A_THREAD = 1 << 18
 
-WORTH_THREADS = _WORTH_A_THREAD
+WORTH_THREADS = 1 << 40
 """Products for work that is not counted in products, and takes long."""
 
 # Work is divided into at least this many portions per thread, so that none is idle.
@@ -32,9 +33,9 @@ _PORTIONS = 4
 # The most products in a portion: progress is shown after each portion.
 _PORTION = 1 << 27
 
-# The fewest products in a portion, where pieces are as small: handing one to a thread
-# takes as long as some thousand products.
-_SMALL_PORTION = 1 << 17
+# The fewest products of a thread, and below how many it has only one portion: waking a
+# thread and handing it a portion take as long as some hundred thousand products.
+_OF_A_THREAD, _ONE_PORTION = 1 << 19, 1 << 22
 
 # Bytes of a matrix handled at once.  A thread needs the GIL between two blocks, so
 # a block must be large enough to keep it busy; but its temporaries are as large.
@@ -59,27 +60,59 @@ def share_out(
     >>> sorted(done)
     [0, 1, 2, 3, 4]
     """
-    threads = _threads()
+    threads = min(_threads(), pieces, max(1, products // _OF_A_THREAD))
     if pieces == 1 or products < _WORTH_A_THREAD:
         run(0, pieces)
         return
-    few = min(threads * _PORTIONS, products // _SMALL_PORTION)
+    small = products < threads * _ONE_PORTION
+    few = threads if small else threads * _PORTIONS
     portions = min(pieces, max(few, products // _PORTION))
-    edges = list(pairwise(pieces * i // portions for i in range(portions + 1)))
-    if threads == 1:
-        for number, edge in enumerate(edges):
-            run(*edge)
-            progress((number + 1) / portions)
-        return
-    pool = _pool(os.getpid())
-    futures = [pool.submit(run, *edge) for edge in edges]
-    try:
-        for number, future in enumerate(futures):
-            future.result()
-            progress((number + 1) / portions)
-    finally:  # after an interrupt, portions that have not started do not start
-        for future in futures:
-            future.cancel()
+    edges = pairwise(pieces * i // portions for i in range(portions + 1))
+    _Shared(run, deque(edges), progress).work_on(threads)
+
+
+class _Shared:
+    """Portions of work that several threads take from."""
+
+    def __init__(
+        self,
+        run: Callable[[int, int], object],
+        edges: deque[tuple[int, int]],
+        progress: Progress,
+    ) -> None:
+        self.run, self.edges, self.progress = run, edges, progress
+        self.portions, self.done = len(edges), 0
+
+    def work_on(self, threads: int) -> None:
+        """Do all portions in this thread and in others of the pool."""
+        others: list[Future[None]] = []
+        try:
+            if threads > 1:
+                pool = _pool(os.getpid())
+                others += [pool.submit(self.work) for _ in range(threads - 1)]
+            self.work(self.progress)
+            for each in others:
+                each.result()
+                self.progress(self.done / self.portions)
+        finally:  # after an interrupt, portions that have not started do not start
+            self.edges.clear()
+            for each in others:
+                each.cancel()
+
+    def work(self, progress: Progress = ignore_progress) -> None:
+        """Do portions until there are no more."""
+        while True:
+            try:
+                edge = self.edges.popleft()
+            except IndexError:
+                return
+            try:
+                self.run(*edge)
+            except BaseException:
+                self.edges.clear()
+                raise
+            self.done += 1
+            progress(self.done / self.portions)
 
 
 def in_blocks(

@@ -63,10 +63,14 @@ class Commands(TyperGroup):
         """Pass ``-1`` on as a number, not as an option."""
         read_plainly(self.get_params(ctx))
         # A number with a space before it is not an option, and int() ignores it.
-        whole = [
-            f" {a}" if i and re.fullmatch(r"-\d+", a) else a
-            for i, a in enumerate(_arranged(args))
-        ]
+        whole = (
+            args
+            if args[:1] and args[0] in VERBATIM
+            else [
+                f" {a}" if i and re.fullmatch(r"-\d+", a) else a
+                for i, a in enumerate(_arranged(args))
+            ]
+        )
         try:
             return super().parse_args(ctx, whole)
         except Error as error:  # --version answers while arguments are read
@@ -94,6 +98,8 @@ class Commands(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
 
 
+VERBATIM = ("run",)
+"""Commands that pass words on to a program as they are."""
 _SAID = {"find": "list", "search": "list"}
 """Functions of the library, and the commands that do the same."""
 
@@ -185,6 +191,8 @@ def _fragmenta(
 def command(name: str, *examples: str) -> Callable[[Function], Function]:
     """Make a function the command of this name, with examples in its help.
 
+    Options of a command in :data:`VERBATIM` end at the first word that is none.
+
     The help opens with the command's line in the table; a docstring adds to it.
     """
     title = "Examples" if len(examples) > 1 else "Example"
@@ -201,6 +209,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
             cls=Command,
             help=f"{COMMANDS[name].does}\n\n{more}",
             epilog=f"\b\n{title}:{listed}",
+            context_settings={"allow_interspersed_args": name not in VERBATIM},
         )(function)
         _LOADED[name] = _Loaded(alone, function, examples)
         return function

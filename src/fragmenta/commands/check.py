@@ -1,9 +1,10 @@
-"""The command ``check``: problems of PTX files, without running them."""
+"""The command ``check``: problems of kernels in files, without running them."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,11 @@ import typer
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import Force, SarifFile, complete_file
+from fragmenta.commands.launch_arguments import CompilerOptions, read_files
 from fragmenta.commands.output import emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
+from fragmenta.cuda.tools import fatbin
+from fragmenta.cuda.tools.files import is_source
 from fragmenta.ptx.checking.mnemonics import is_opcode
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.checking.texts import check_line, check_text
@@ -24,6 +28,7 @@ from fragmenta.ptx.rules import ERROR
     "check",
     "fragmenta check kernel.ptx",
     "fragmenta check kernel.ptx --target sm_90a --sarif kernel.sarif",
+    "fragmenta check scale.cu --option -DN=4",
     "fragmenta check 'add.s32 %r1, %r2, 5;'",
 )
 def check(
@@ -31,7 +36,8 @@ def check(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="PTX files, - for the standard input, or one instruction.",
+            help="PTX, CUDA C++ (.cu), cubins, fat binaries and programs; - for PTX "
+            "from the standard input; or one instruction.",
             autocompletion=complete_file,
             show_default=False,
         ),
@@ -45,6 +51,7 @@ def check(
             autocompletion=complete_target,
         ),
     ] = None,
+    option: CompilerOptions = None,
     as_json: AsJson = False,
     sarif_file: SarifFile = None,
     force: Force = False,
@@ -52,7 +59,11 @@ def check(
     """The exit status is 1 if there is an error."""
     check_sarif(sarif_file, force, as_json)
     where = target_of(target)
-    found = [(file, problem) for file in files for problem in _problems(file, where)]
+    found = [
+        (place, problem)
+        for file in files
+        for place, problem in _problems(file, where, option or ())
+    ]
     write_sarif(sarif_file, found, force)
     if as_json:
         emit_json([{"file": file, **problem.to_dict()} for file, problem in found])
@@ -64,18 +75,38 @@ def check(
         raise typer.Exit(NOTHING)
 
 
-def _problems(file: str, target: str | None) -> list[Problem]:
+def _problems(
+    file: str, target: str | None, options: Sequence[str]
+) -> list[tuple[str, Problem]]:
+    """The problems of a file, each with what it is in."""
     if file == "-":
         data = sys.stdin.buffer.read()
-    elif os.path.exists(file) or not _is_instruction(file):
-        data = Path(file).read_bytes()
+    elif _is_instruction(file):
+        return [(file, each) for each in check_line(file, target)]
     else:
-        return check_line(file, target)
-    return check_text(data.decode("utf-8-sig", errors="replace"), target, file)
+        data = Path(file).read_bytes()
+    if file != "-" and (fatbin.is_binary(data) or is_source(file, data)):
+        return _compiled(file, target, options)
+    text = data.decode("utf-8-sig", errors="replace")
+    return [(file, each) for each in check_text(text, target, file)]
+
+
+def _compiled(
+    file: str, target: str | None, options: Sequence[str]
+) -> list[tuple[str, Problem]]:
+    """The problems of the PTX of a source, or in a binary."""
+    read = read_files([file], target, options).files[0]
+    return [
+        (loaded.module.name or file, each)
+        for loaded in read.modules
+        for each in loaded.checked(target)
+    ]
 
 
 def _is_instruction(text: str) -> bool:
-    """Whether an argument that names no file is meant as an instruction."""
+    """Whether an argument names no file and is meant as an instruction."""
+    if os.path.exists(text):
+        return False
     words = text.strip().removeprefix("@").split()
     if text.strip().startswith("@"):
         words = words[1:]
@@ -83,9 +114,7 @@ def _is_instruction(text: str) -> bool:
 
 
 def _print(file: str, problem: Problem) -> None:
-    if file != "-" and not os.path.exists(file):
-        file = "instruction"
-    write(problem_text(file, problem))
+    write(problem_text("instruction" if _is_instruction(file) else file, problem))
 
 
 def _summary(files: list[str], problems: list[Problem]) -> str:

@@ -36,7 +36,7 @@ COMMANDS = {
     "idesc": Listed(
         "descriptors", "Read or write the instruction descriptor of a tcgen05.mma."
     ),
-    "run": Listed(
+    "matmul": Listed(
         "compute", "Multiply matrices of any size, bit for bit as on the GPU."
     ),
     "explain": Listed("compute", "Show step by step how one element of D is computed."),
@@ -60,8 +60,14 @@ COMMANDS = {
     "launch": Listed(
         "launch", "Run a kernel of a PTX file on the CPU, with the bits of a GPU."
     ),
+    "run": Listed(
+        "run", "Run a program that uses CUDA, without a GPU, and watch its kernels."
+    ),
     "orders": Listed(
         "orders", "Explore all orders of a launch: does one of them hang or race?"
+    ),
+    "judge": Listed(
+        "judge", "Judge a kernel that a machine wrote against a reference."
     ),
     "serve": Listed(
         "serve", "Launch kernels for other programs, which ask by JSON lines."

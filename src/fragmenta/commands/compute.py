@@ -1,4 +1,4 @@
-"""The commands ``run`` and ``explain``: results of instructions on matrices."""
+"""The commands ``matmul`` and ``explain``: results of instructions on matrices."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def _scale(name: str) -> object:
 ScaleA = Annotated[str | None, _scale("--scale-a")]
 ScaleB = Annotated[str | None, _scale("--scale-b")]
 
-# ── run ─────────────────────────────────────────────────────────────────────
+# ── matmul ──────────────────────────────────────────────────────────────────
 
 
 @command(
-    "run",
-    "fragmenta run mma.m16n8k16.f32.f16 a.npy b.npy -o d.npy",
-    "fragmenta run mma.m16n8k16.f32.f16 a.npy b.npy c.npy --compare float64",
-    "fragmenta run mma nvfp4 m16n8k64 qa.npz qb.npz --target blackwell",
+    "matmul",
+    "fragmenta matmul mma.m16n8k16.f32.f16 a.npy b.npy -o d.npy",
+    "fragmenta matmul mma.m16n8k16.f32.f16 a.npy b.npy c.npy --compare float64",
+    "fragmenta matmul mma nvfp4 m16n8k64 qa.npz qb.npz --target blackwell",
 )
-def run(
+def multiply(
     instruction: InstructionText,
     a: FileA,
     b: FileB,

@@ -1,4 +1,4 @@
-"""The command ``launch``: runs a kernel of a PTX file on the CPU."""
+"""The command ``launch``: runs a kernel of a file on the CPU."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
+    CompilerOptions,
     Cooperative,
     Given,
     Grid,
-    KernelName,
+    KernelFiles,
     LaunchOptions,
-    PtxFile,
+    Named,
     ScheduleText,
     ScheduleTexts,
     Shared,
     Target,
     block_of,
     check_parameters,
-    find_kernel,
     read_arguments,
+    read_files,
     schedule_options,
     sides,
 )
@@ -57,6 +58,7 @@ from fragmenta.commands.output import (
 from fragmenta.commands.problems import (
     check_sarif,
     fault_fields,
+    fault_place,
     of_fault,
     problem_text,
     result_fields,
@@ -67,12 +69,12 @@ from fragmenta.counters.cards import card as check_card
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
-from fragmenta.launch.kernel import load as load_ptx
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import Watch
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
 from fragmenta.ptx.checking.problem import Problem, counts, problems_of
+from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.view.svg import convert
@@ -85,6 +87,7 @@ MOST_OPCODES = 6
 @command(
     "launch",
     "fragmenta launch kernel.ptx --list",
+    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --option -DN=32",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
@@ -93,8 +96,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
 )
 def launch(
-    file: PtxFile,
-    kernel: KernelName = None,
+    words: KernelFiles,
     grid: Grid = "1",
     block: Block = None,
     cluster: Cluster = None,
@@ -111,6 +113,7 @@ def launch(
         ),
     ] = None,
     target: Target = None,
+    option: CompilerOptions = None,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
     memory: Memory = None,
@@ -208,24 +211,24 @@ def launch(
     and other mistakes are reported.  The exit status is 1 if there is an error: what
     fragmenta check calls one, or what the kernel must not do.
     """
+    target = target_of(target)
+    named = read_files(words, target, option or ())
     if list_kernels:
-        _list(file, kernel, as_json)
+        _list(named, target, as_json)
         return
-    found = find_kernel(file, kernel)
+    file, found = named.one(target)
     given = read_arguments(arg or ())
     check_parameters(found, given)
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
-    if orders and isolated:
-        raise BadCall("--orders cannot be combined with --isolated")
-    if counters and isolated:
-        raise BadCall("--counters cannot be combined with --isolated")
+    for name, given_too in (("--orders", orders), ("--counters", counters)):
+        if given_too and isolated:
+            raise BadCall(f"{name} cannot be combined with --isolated")
     check_card(card)
     if save_schedule is not None:
         check_output(save_schedule, force, ".json", option="--save-schedule")
     sizes = sides(grid, "--grid"), block_of(found, block)
-    target = target_of(target)
     watch = Watch("report" if timeline else problems, strict)
     options: LaunchOptions = {
         "target": target,
@@ -268,7 +271,7 @@ def launch(
     if timeline is not None:
         drawn = picture or str(draw_timeline(result))
         save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
-    done = _Done(found, *sizes, target, result, changes)
+    done = _Done(file, found, *sizes, target, result, changes)
     if as_json:
         emit_json({**done.to_json(), **counter_fields(found, result, card)})
     elif sarif_file != "-":
@@ -357,7 +360,7 @@ def _changes(
             continue
         new = np.frombuffer(array.tobytes(), np.uint8)
         items = (new != np.frombuffer(old, np.uint8)).reshape(-1, array.itemsize)
-        name = kernel.parameters[index].name
+        name = kernel.parameter_name(index)
         changed = int(items.any(axis=1).sum())
         kind = each.spec["type"]
         found.append(
@@ -379,6 +382,7 @@ def _range(array: Array) -> tuple[float | None, float | None, int | None]:
 class _Done(NamedTuple):
     """A launch that ended without a fault."""
 
+    file: str
     kernel: Kernel
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -417,11 +421,10 @@ class _Done(NamedTuple):
     def _problems(self) -> list[str]:
         """How many problems there are, and which command prints the others."""
         said, result = counts(self.result.problems), self.result
-        file = self.kernel.loaded.module.name
         if not said:
             return []
         others = len(result.problems) > len(self.shown)
-        return [one_of(said, "and") + (f"; see fragmenta check {file}" * others)]
+        return [one_of(said, "and") + (f"; see fragmenta check {self.file}" * others)]
 
     def _orders(self) -> list[str]:
         """What all orders show, if they were explored."""
@@ -438,7 +441,7 @@ class _Done(NamedTuple):
         ]
         often = [f"{name} {count:,}" for name, count in result.counts.items()]
         rows = [
-            ("kernel", [self.kernel.name]),
+            ("kernel", [signature(self.kernel.name)]),
             ("target", [self.where]),
             ("grid", [size_text(self.grid)]),
             ("block", [size_text(self.block)]),
@@ -516,18 +519,19 @@ def _print_fault(file: str, fault: KernelError, as_json: bool) -> None:
         ]
         complain("\n\n".join([*texts, ", ".join(counts(problems_of(fault)))]))
         return
-    where = f"{file}:{fault.line}" if fault.line else file
-    complain(f"{where}: error: {printable(str(fault))}")
+    complain(f"{fault_place(file, fault)}: error: {printable(str(fault))}")
 
 
 # ── the list ────────────────────────────────────────────────────────────────
 
 
-def _list(file: str, name: str | None, as_json: bool) -> None:
-    kernels = load_ptx(file).kernels
-    chosen = [kernels[name]] if name is not None else list(kernels.values())
+def _list(named: Named, target: str | None, as_json: bool) -> None:
+    chosen = [kernel for _, kernel in named.all(target)]
+    if not chosen and named.name is not None:
+        chosen = [named.one(target)[1]]
     if not chosen:
-        complain(f"{file} has no kernels")
+        files = one_of([each.path for each in named.files], "and")
+        complain(f"{files} has no kernels")
         raise typer.Exit(NOTHING)
     if as_json:
         emit_json([_described(each) for each in chosen])
@@ -555,7 +559,7 @@ def _points(variable: Variable) -> bool:
 
 
 def _lines(kernel: Kernel) -> list[str]:
-    lines = [f"{kernel.name}  {kernel.loaded.module.target}"]
+    lines = [f"{signature(kernel.name)}  {kernel.loaded.module.target}"]
     for title, numbers in kernel.function.directives.items():
         lines.append(f"  .{title} {' '.join(map(str, numbers))}".rstrip())
     for index, variable in enumerate(kernel.function.parameters):
@@ -563,5 +567,6 @@ def _lines(kernel: Kernel) -> list[str]:
         if variable.elements != 1:
             kind += f"[{variable.elements}]"
         more = " ".join(variable.attributes)
-        lines.append(f"  {index:>2}  {kind:<8} {variable.name}  {more}".rstrip())
+        name = kernel.parameter_name(index)
+        lines.append(f"  {index:>2}  {kind:<8} {name}  {more}".rstrip())
     return lines

@@ -22,6 +22,9 @@ import typer
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.arguments import complete_target
 from fragmenta.commands.files import complete_file, load
+from fragmenta.commands.output import complain
+from fragmenta.cuda.tools import files
+from fragmenta.cuda.tools.files import File
 from fragmenta.errors import (
     BadCall,
     BadFile,
@@ -36,7 +39,6 @@ from fragmenta.errors import (
 from fragmenta.evidence import arguments as made
 from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
 from fragmenta.launch.kernel import Kernel
-from fragmenta.launch.kernel import load as load_ptx
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.registers.dtype import nearest_type
@@ -44,20 +46,22 @@ from fragmenta.units.schedule import Given as Schedule
 
 # ── options ─────────────────────────────────────────────────────────────────
 
-PtxFile = Annotated[
-    str,
+KernelFiles = Annotated[
+    list[str],
     typer.Argument(
-        metavar="FILE",
-        help="A PTX file.",
+        metavar="FILE... [KERNEL]",
+        help="PTX, CUDA C++ (.cu), or a cubin, fat binary or program with PTX in it; "
+        "then the kernel, which may be left out if there is one only.",
         autocompletion=complete_file,
         show_default=False,
     ),
 ]
-KernelName = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="KERNEL",
-        help="The kernel; may be left out if there is one only.",
+CompilerOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="OPTION",
+        help="An option for the compiler of a .cu, such as -DN=4; may be repeated.",
         show_default=False,
     ),
 ]
@@ -211,15 +215,63 @@ def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:
     return tuple(int(each) for each in needed)
 
 
+class Named(NamedTuple):
+    """Files with kernels, and the kernel that is meant."""
+
+    files: tuple[File, ...]
+    name: str | None
+
+    def all(self, target: str | None) -> list[tuple[str, Kernel]]:
+        """Every kernel that may be meant, with its file."""
+        return [
+            (file.path, kernel)
+            for file in self.files
+            for kernel in self._kernels(file, target)
+        ]
+
+    def _kernels(self, file: File, target: str | None) -> list[Kernel]:
+        found = file.kernels(target)
+        if self.name is None:
+            return list(found.values())
+        return [found[each] for each in found.meant(self.name)]
+
+    def one(self, target: str | None) -> tuple[str, Kernel]:
+        """The kernel, and its file."""
+        found = self.all(target)
+        if len(found) == 1:
+            return found[0]
+        if not found:  # the error of the one file, or of the last, lists its kernels
+            return self.files[-1].path, self.files[-1].kernel(self.name, target)
+        if len(self.files) == 1:
+            return self.files[0].path, self.files[0].kernel(self.name, target)
+        have = one_of((f"{k.function.shown} in {path}" for path, k in found), "and")
+        raise BadCall(f"the files have {len(found)} such kernels, name one: {have}")
+
+
+_SUFFIXES = (".ptx", ".cu", ".cuh", ".cubin", ".fatbin", ".o", ".so")
+
+
+def read_files(
+    words: Sequence[str], target: str | None = None, options: Sequence[str] = ()
+) -> Named:
+    """The files of a command line, and the kernel behind them.
+
+    The last word is a kernel if it is no file.
+    """
+    *first, last = words
+    is_file = os.path.exists(last) or last.endswith(_SUFFIXES) or not first
+    paths, name = (words, None) if is_file else (first, last)
+    names = () if name is None else (name,)
+    found = tuple(files.read(path, target, options, names) for path in paths)
+    for file in found:
+        for note in file.notes:
+            complain(f"{file.path}: note: {note}")
+    return Named(found, name)
+
+
 def find_kernel(file: str, name: str | None) -> Kernel:
-    """A kernel of a PTX file; the name may be left out if there is one only."""
-    kernels = load_ptx(file).kernels
-    if name is not None:
-        return kernels[name]
-    if len(kernels) != 1:
-        have = one_of(kernels, "and") or "none"
-        raise BadCall(f"{file} has {len(kernels)} kernels, name one: {have}")
-    return next(iter(kernels.values()))
+    """A kernel of a file; the name may be left out if there is one only."""
+    return read_files([file] if name is None else [file, name]).one(None)[1]
 
 
 # ── arguments ───────────────────────────────────────────────────────────────

@@ -14,17 +14,17 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
+    CompilerOptions,
     Cooperative,
     Grid,
-    KernelName,
+    KernelFiles,
     LaunchOptions,
-    PtxFile,
     Shared,
     Target,
     block_of,
     check_parameters,
-    find_kernel,
     read_arguments,
+    read_files,
     sides,
 )
 from fragmenta.commands.options import Seconds
@@ -49,8 +49,7 @@ from fragmenta.ptx.rules import ERROR
     "fragmenta orders kernel.ptx --block 32 --arg ones:f32:32 --limit 20000",
 )
 def orders(
-    file: PtxFile,
-    kernel: KernelName = None,
+    words: KernelFiles,
     grid: Grid = "1",
     block: Block = None,
     cluster: Cluster = None,
@@ -58,6 +57,7 @@ def orders(
     shared: Shared = 0,
     arg: Args = None,
     target: Target = None,
+    option: CompilerOptions = None,
     limit: Annotated[
         int,
         typer.Option("--limit", metavar="N", help="The most states to look at."),
@@ -82,13 +82,14 @@ def orders(
 
     The exit status is 1 if an order hangs, or has another error.
     """
-    found = find_kernel(file, kernel)
+    target = target_of(target)
+    file, found = read_files(words, target, option or ()).one(target)
     given = read_arguments(arg or ())
     check_parameters(found, given)
     check_sarif(sarif_file, force, as_json)
     sizes = sides(grid, "--grid"), block_of(found, block)
     options: LaunchOptions = {
-        "target": target_of(target),
+        "target": target,
         "shared": shared,
         "contract": True,
         "watch": Watch("report"),

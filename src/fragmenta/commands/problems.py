@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from urllib.parse import quote
 
 from fragmenta import __version__
 from fragmenta.commands.files import check_output, save_text
 from fragmenta.commands.output import emit_json, json_text, printable, width
+from fragmenta.cuda.tools.files import is_source
 from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.launch.result import Result
 from fragmenta.ptx.checking.problem import Problem, Related, problems_of, wrapped
@@ -25,6 +28,8 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
     """The place and the message as compilers write them, then the line, underlined."""
+    if problem.source is not None and is_source(file):
+        file, problem = _in_source(problem, problem.source)
     where = f"{file}:{problem.line}:{problem.column}: " if problem.line else f"{file}: "
     message = problem.message
     if with_rule and not message.startswith(f"{problem.rule}: "):
@@ -39,6 +44,32 @@ def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
         *((wrapped(f"  from {source.words}", width(), "  "),) if source else ()),
     ]
     return printable("\n".join(parts))
+
+
+def _in_source(problem: Problem, source: Source) -> tuple[str, Problem]:
+    """The problem of a compiled kernel at its line in the source, and that file."""
+    place = _nearest_own(source)
+    return place.file, replace(
+        problem,
+        line=place.line,
+        column=max(1, place.column),
+        text=linecache.getline(place.file, place.line).rstrip(),
+        length=1,
+        source=source if source.caller else None,
+    )
+
+
+def _nearest_own(source: Source) -> Source:
+    """The line that the user wrote, not one of an installed header that it calls."""
+    return next((e for e in reversed(source.frames) if _is_own(e)), source)
+
+
+def fault_place(file: str, fault: KernelError) -> str:
+    """The file and the line of a fault: of the source, if it was compiled."""
+    place = fault.place if isinstance(fault.place, Source) else None
+    if place is not None and is_source(file):
+        return str(_nearest_own(place))
+    return f"{file}:{fault.line}" if fault.line else file
 
 
 def _underlined(problem: Problem) -> tuple[str, str]:
@@ -176,12 +207,15 @@ def _locations(file: str, problem: Problem) -> dict[str, object]:
     ptx, chain = _location(file, problem), _chain(problem.source, "compiled from here")
     own = next((e for e in chain if _is_own(e[0])), None)
     found = [_source(*each) for each in chain if each is not own]
+    on_disk = own is None or not is_source(file)  # the PTX, that is
     for each in problem.related:
-        found.append(_place(file, each))
+        if on_disk:
+            found.append(_place(file, each))
         found += [_source(*e) for e in _chain(each.source, each.message)]
     if own is None:
         return {"locations": [ptx], **({"relatedLocations": found} if found else {})}
-    found.insert(0, ptx | {"message": {"text": "the instruction in the PTX"}})
+    if on_disk:
+        found.insert(0, ptx | {"message": {"text": "the instruction in the PTX"}})
     first = {
         "physicalLocation": _source(*own)["physicalLocation"],
         "logicalLocations": ptx["logicalLocations"],

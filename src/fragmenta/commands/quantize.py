@@ -126,7 +126,7 @@ def quantize(
     numbers are clipped at the largest element, and how many become 0.
 
     -o writes a .npz or .safetensors file with 'values', 'scales', 'tensor_scale' if
-    there is one, and what else describes them.  'fragmenta run' takes it for A or B,
+    there is one, and what else describes them.  'fragmenta matmul' takes it for A or B,
     and --dequantize writes the numbers that it stands for, float64, to a .npy file.
     """
     if dequantize:

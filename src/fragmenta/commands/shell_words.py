@@ -25,7 +25,7 @@ _ONE_INSTRUCTION = (
     "table",
     "which",
     "draw",
-    "run",
+    "matmul",
     "explain",
     "metadata",
     "shared",

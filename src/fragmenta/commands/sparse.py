@@ -82,7 +82,7 @@ def sparsity(
 
     --prune sets the smallest values to zero.  --compress stores the others without
     the zeros.  With both, the matrix is pruned first.  The result is a .npz file,
-    which 'fragmenta run' takes for A.
+    which 'fragmenta matmul' takes for A.
 
     Without --compress the file has 'pruned', the matrix with its zeros.  With it,
     the file has 'values', the stored values; 'indices', one 4-bit code per chunk;

@@ -35,6 +35,7 @@ from fragmenta.launch.portions import (
 from fragmenta.launch.result import total
 from fragmenta.launch.source import Source
 from fragmenta.ptx import reading
+from fragmenta.ptx.languages import Words
 from fragmenta.ptx.module import demangled
 from fragmenta.simt import empties
 from fragmenta.simt.arguments import Received, Segment
@@ -85,7 +86,8 @@ class Recipe(TypedDict):
     strict: bool
     schedule: Given
     defined: int | None
-    language: str
+    goes_on: bool
+    language: Words
 
 
 class Spread:
@@ -209,6 +211,7 @@ class Spread:
             "strict": machine is not None and machine.strict,
             "schedule": EAGER if machine is None else machine.schedule.spelled,
             "defined": getattr(watching, "seed", None),
+            "goes_on": launch.goes_on,
             "language": launch.language,
         }
 
@@ -332,6 +335,7 @@ def _again(recipe: Recipe) -> Launch:
         strict=recipe["strict"],
         schedule=recipe["schedule"],
         defined=recipe["defined"],
+        goes_on=recipe["goes_on"],
         language=recipe["language"],
         **recipe["options"],
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,12 +20,20 @@ from fragmenta.errors import LimitReached
 from fragmenta.launch import faults
 from fragmenta.launch.launch import Launch, Runner
 from fragmenta.launch.result import total
+from fragmenta.launch.runners import BlockRunner
+from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
 
 MOST_WAITING = 4096
 """The most blocks that may be in flight at a time."""
 PATIENCE = 4
 """How many turns blocks in flight have before a new one begins."""
+SLICE = 0.02
+"""For about so many seconds machine code runs before Python has its turn."""
+RAMP = 0.001
+"""So many seconds pass before the number of threads is doubled.
+
+A thread needs a context, which takes about as long to make.  A short launch has few."""
 
 
 def run(launch: Launch, limit: int | None) -> None:
@@ -43,29 +52,35 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     """Run some blocks of the grid, or clusters."""
     if first >= last:
         return
-    threads = min(cores(), last - first)
-    ordered = launch.compiled.ordered or launch.cooperative
-    if ordered or launch.compiled.prints or threads == 1:
+    if launch.compiled.ordered or launch.cooperative or launch.compiled.prints:
         _in_turns(launch, limit, first, last)
+        return
+    workers = _Workers(launch, limit, first, last)
+    if workers.most == 1:
+        workers.alone()
     else:
-        _in_parallel(launch, limit, threads, first, last)
+        _in_parallel(workers)
 
 
 class _Pace:
-    """How many blocks run in one call of machine code, so that Python has its turn."""
+    """How many rounds machine code runs before Python has its turn.
+
+    A round is a turn of each warp, or less if the block ends.
+    """
 
     def __init__(self) -> None:
-        self.blocks = 1
+        self.rounds = 1
         self._start = time.perf_counter()
 
     def begin(self) -> None:
-        """Start the clock: blocks begin."""
+        """Start the clock."""
         self._start = time.perf_counter()
 
     def end(self) -> None:
-        """They have ended; take more of them next time, if that took little time."""
+        """Allow more rounds next time, if these took little time."""
         seconds = time.perf_counter() - self._start
-        self.blocks = self.blocks * 2 if seconds < 0.02 else max(1, self.blocks // 2)
+        faster = seconds < SLICE
+        self.rounds = min(self.rounds * 2, 1 << 20) if faster else -(-self.rounds // 2)
 
 
 def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -83,22 +98,21 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
                     free.append(launch.context())
                     every.append(free[-1])
                 context = free.pop()
-                count = 1 if waiting else pace.blocks
+                count = 1 if waiting else pace.rounds
                 context.begin(following, min(last, following + count))
+                _allow(context, count, False)
             else:
                 context = waiting.popleft()
             pace.begin()
             _step(launch, context, every, limit)
             pace.end()
             launch.progress((following - first) / (last - first))
+            following = max(following, context.following)
             if context.status == Status.ENDED:
                 free.append(context)
-                following = max(following, context.index)
             else:
                 waiting.append(context)
-                following = max(following, context.index + 1)
-                # Its other blocks are started again, one at a time.
-                context.begin(context.index, context.index + 1)
+                context.keep_one()  # the others are begun one at a time
             patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
@@ -120,31 +134,32 @@ def _step(
             raise faults.endless(launch.place(context), limit)
 
 
-def _in_parallel(
-    launch: Launch, limit: int | None, threads: int, first: int, last: int
-) -> None:
-    """Run the blocks in several threads, each with a portion at a time."""
-    workers = _Workers(launch, limit, threads, first, last)
-    started = [
-        threading.Thread(target=workers.work, daemon=True) for _ in range(threads)
-    ]
+def _allow(runner: Runner, rounds: int, goes_on: bool) -> None:
+    """Let a runner go on in machine code, if it can."""
+    if isinstance(runner, (Context, BlockRunner)):
+        runner.allow(rounds, goes_on)
+
+
+def _in_parallel(workers: _Workers) -> None:
+    """Run the blocks in several threads."""
+    started: list[threading.Thread] = []
     try:  # an interrupt may come as soon as the first of them runs
-        for each in started:
-            each.start()
+        while not workers.enough(len(started)):
+            more = min(max(1, len(started)), workers.most - len(started))
+            for _ in range(more):
+                started.append(threading.Thread(target=workers.work, daemon=True))
+                started[-1].start()
+            started[0].join(RAMP)
         for each in started:
             while each.is_alive():
                 each.join(0.1)
-                launch.interrupts.check()
-                launch.meter.check()
-                launch.progress((workers.following - first) / (last - first))
+                workers.check()
     except BaseException:
         workers.stop()
         _wait_for(started)
         raise
     finally:
-        if workers.contexts:
-            launch.counts = np.sum([each.counts for each in workers.contexts], axis=0)
-        workers.contexts.clear()
+        workers.close()
     workers.raise_first()
 
 
@@ -165,26 +180,27 @@ class _Workers:
     """The threads of a launch, and what they share."""
 
     def __init__(
-        self, launch: Launch, limit: int | None, threads: int, first: int, last: int
+        self, launch: Launch, limit: int | None, first: int, last: int
     ) -> None:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
-        self.following, self.last = first, last
-        self.portion = max(1, (last - first) // (threads * 8))
-        if limit is not None:  # it is checked between two portions
-            self.portion = min(self.portion, 16)
+        self.first, self.count = first, last - first
+        self.most = min(cores(), self.count)
+        self.queue = Queue(first, last)
+        self.portion = max(1, self.count // (self.most * 8))
         self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []
 
-    def take(self, context: Runner) -> bool:
-        """Give a context the next blocks to run, if there are any."""
-        with self.lock:
-            first = self.following
-            if first >= self.last:
-                return False
-            self.following = min(first + self.portion, self.last)
-            context.begin(first, self.following)
-            return True
+    def enough(self, threads: int) -> bool:
+        """Whether no further thread is needed."""
+        return threads == self.most or self.queue.following >= self.queue.last
+
+    def check(self) -> None:
+        """Raise what has to end the launch, and tell how far it is."""
+        self.launch.interrupts.check()
+        self.launch.meter.check()
+        begun = min(self.queue.following, self.first + self.count) - self.first
+        self.launch.progress(begun / self.count)
 
     def stop(self, index: int = -1) -> None:
         """Let no block after this one begin.
@@ -192,10 +208,17 @@ class _Workers:
         Those before it go on: so the first block that fails is always the same.
         """
         with self.lock:
-            self.last = min(self.last, index)
+            self.queue.last = min(self.queue.last, index)
             for each in self.contexts:
                 if each.index > index:
                     each.halt[0] = 1
+
+    def close(self) -> None:
+        """Add up what was executed; the memory of the contexts is not needed."""
+        if self.contexts:
+            counts = [each.counts for each in self.contexts]
+            self.launch.counts = np.sum(counts, axis=0)
+        self.contexts.clear()
 
     def raise_first(self) -> None:
         """Raise the error of the first block that failed, if one did.
@@ -207,22 +230,61 @@ class _Workers:
         if found:
             raise found.pop()[1]
 
+    def alone(self) -> None:
+        """Run all blocks in this thread."""
+        try:
+            for _ in self._slices(self._context()):
+                self.check()
+        finally:
+            self.close()
+
     def work(self) -> None:
         """Run blocks until there are no more."""
         try:
-            context = self.launch.context()
+            context = self._context()
         except Exception as error:  # no memory, for example
             self.stop()
             self.errors.append((-1, error))
             return
+        try:
+            for _ in self._slices(context):
+                pass
+        except Exception as error:  # raised again where the launch was made
+            limits = isinstance(error, LimitReached)
+            over = limits or getattr(error, "kind", "") == "limit"
+            self.stop(-1 if over else context.index)
+            self.errors.append((context.index, error))
+
+    def _context(self) -> Runner:
+        """A new context, which takes blocks from the queue."""
+        context = self.launch.context()
+        if isinstance(context, (Context, BlockRunner)):
+            context.share(self.queue)
         self.contexts.append(context)
-        while not context.halt[0] and self.take(context):
-            try:
-                while not context.halt[0] and context.index < context.last:
-                    _step(self.launch, context, self.contexts, self.limit)
-            except Exception as error:  # raised again where the launch was made
-                limits = isinstance(error, LimitReached)
-                over = limits or getattr(error, "kind", "") == "limit"
-                self.stop(-1 if over else context.index)
-                self.errors.append((context.index, error))
-                return
+        return context
+
+    def _slices(self, context: Runner) -> Iterator[None]:
+        """Run blocks until there are no more; Python has its turn now and then."""
+        pace = _Pace()
+        while self._take(context):
+            _allow(context, pace.rounds, True)
+            pace.begin()
+            _step(self.launch, context, self.contexts, self.limit)
+            pace.end()
+            yield
+
+    def _take(self, context: Runner) -> bool:
+        """Whether a context has blocks to run; those of clusters are given to it."""
+        if context.halt[0]:
+            return False
+        if not context.finished:
+            return True
+        if isinstance(context, (Context, BlockRunner)):
+            return False
+        with self.lock:
+            first = self.queue.following
+            if first >= self.queue.last:
+                return False
+            self.queue.following = min(first + self.portion, self.queue.last)
+            context.begin(first, self.queue.following)
+            return True

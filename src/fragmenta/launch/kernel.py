@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -39,8 +39,9 @@ from fragmenta.launch.source import Source
 from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, demangled
-from fragmenta.simt.arguments import as_list
+from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Kernel:
     function: Function
     names: tuple[str, ...] = ()
     """The names of its first parameters in the program that it was compiled from."""
-    language: str = ""
-    """What that is written in, for the words of reports: ``cuda``, ``triton``."""
+    language: Words = PTX
+    """What that is written in, for the words of reports."""
     # The class of what a launch returns.
     results: ClassVar[type[Result]] = Result
 
@@ -83,6 +84,11 @@ class Kernel:
             Parameter(each.name, each.type, each.size)
             for each in self.function.parameters
         )
+
+    def parameter_name(self, index: int) -> str:
+        """The name of a parameter in the program, else in the PTX."""
+        named = self.names[index : index + 1]
+        return (*named, "")[0] or self.parameters[index].name
 
     def launch(
         self,
@@ -187,7 +193,7 @@ class Kernel:
             "stack": limits.stack,
             "cooperative": bool(cooperative),
         }
-        given = as_list(arguments)
+        given = arguments if isinstance(arguments, Received) else as_list(arguments)
         start = time.perf_counter()
         watched = how is not None
         reports = how is not None and how.problems == "report"
@@ -211,6 +217,7 @@ class Kernel:
                 defined=defined,
                 recorded=recorded,
                 raced=raced,
+                goes_on=reports,
                 counted=counters and plain,
                 names=self.names,
                 language=self.language,
@@ -261,6 +268,7 @@ class Kernel:
             runs.launch.recording.to_json,
             None if explored is None else explored.orders,
             complete=runs.complete,
+            fault=runs.fault,
             counters=_counted(runs.launch, counts),
         )
         if not reports:
@@ -286,7 +294,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the kernel of that name in a copy of its module."""
-        return _kernel_of, (self.loaded, self.name)
+        return _kernel_of, (self.loaded, self.name, self.names, self.language)
 
     def __repr__(self) -> str:
         given = ", ".join(
@@ -333,8 +341,10 @@ def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
     return launch.host.text
 
 
-def _kernel_of(loaded: Loaded, name: str) -> Kernel:
-    return loaded.kernels[name]
+def _kernel_of(
+    loaded: Loaded, name: str, names: tuple[str, ...], language: Words
+) -> Kernel:
+    return replace(loaded.kernels[name], names=names, language=language)
 
 
 class Loaded(Source):
@@ -380,11 +390,13 @@ class Loaded(Source):
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels by name."""
         found = {
-            name: self.kernel_type(self, function)
+            name: self.kernel_type(
+                self, function, self.origin.names.get(name, ()), self.origin.language
+            )
             for name, function in self.module.functions.items()
             if function.kernel
         }
-        return _Named(found)
+        return Named(found, self.origin.aliases)
 
     @property
     def variables(self) -> Variables:
@@ -407,13 +419,38 @@ class Loaded(Source):
         return getattr(self.module, name)
 
 
-class _Named(dict[str, Kernel]):
-    """Kernels by name; the error for a wrong name lists them."""
+class Named(dict[str, Kernel]):
+    """Kernels by name, mangled or as in C++; the error for a wrong name lists them."""
+
+    def __init__(
+        self, found: Mapping[str, Kernel], aliases: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(found)
+        self.aliases = aliases or {}
+
+    def meant(self, name: str) -> list[str]:
+        """The names of the kernels that a name may mean."""
+        from fragmenta.ptx.demangling import fitting
+
+        if name in self:
+            return [name]
+        if name in self.aliases:
+            return [self.aliases[name]]
+        return fitting(name, self)
 
     def __missing__(self, name: str) -> Kernel:
+        from fragmenta.ptx.demangling import signature
+
+        found = self.meant(name) if isinstance(name, str) else []
+        if len(found) == 1:
+            return self[found[0]]
+        if found:
+            listed = one_of(map(signature, found))
+            raise Error(f"{name} may be {listed}; give one of these names")
+        names = [*map(signature, self)]
+        near = nearest(name, [*map(demangled, self), *names])
         raise Error(
-            f"no kernel {name}{nearest(name, self)}; there are "
-            f"{one_of(self, 'and') or 'none'}"
+            f"no kernel {name}{near}; there are {one_of(names, 'and') or 'none'}"
         )
 
 

@@ -21,6 +21,7 @@ from fragmenta.launch.stepping import Recording, StepRunner
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Received, Segment
@@ -59,8 +60,9 @@ class Launch:
         stack: int,
         meter: Meter,
         cooperative: bool = False,
+        goes_on: bool = False,
     ) -> None:
-        self.meter = meter
+        self.meter, self.goes_on = meter, goes_on
         self.module, self.compiled, self.shape = module, compiled, shape
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.allocates else 0
@@ -85,7 +87,8 @@ class Launch:
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
         self.interrupts = Interrupts()
-        self.target = self.language = ""
+        self.target = ""
+        self.language = PTX
         self.machine: Machine | None = None
         """What carries out events; None if there are none and nothing observes."""
         self.recording: Recording = Recording(Plan())
@@ -114,6 +117,7 @@ class Launch:
 
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
+        self.machine.goes_on = self.goes_on
         self.recording = Recording(self.machine.schedule.plan)
         mode = Mode(*self.compiled.mode)
         if mode.recorded:

@@ -42,6 +42,8 @@ class BlockRunner:
         assert launch.machine is not None
         self.cluster = Cluster(launch.machine, [self.failed], alone=True)
         self.halt, self.begin = self.failed.halt, self.failed.begin
+        self.keep_one = self.failed.keep_one
+        self.share, self.allow = self.failed.share, self.failed.allow
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -55,13 +57,18 @@ class BlockRunner:
 
     @property
     def index(self) -> int:
-        """The block that runs, or the next one."""
+        """The block that runs, or that was run last."""
         return self.failed.index
 
     @property
-    def last(self) -> int:
-        """The first block that is not to be run."""
-        return self.failed.last
+    def following(self) -> int:
+        """The next block that nobody runs, or the first one that is not to be run."""
+        return self.failed.following
+
+    @property
+    def finished(self) -> bool:
+        """Whether all blocks to run have ended, or others run them."""
+        return self.failed.finished
 
     def run(self, turn: int) -> None:
         """Run until the blocks have ended, or something else has to happen first."""
@@ -94,9 +101,23 @@ class ClusterRunner:
         total: NDArray[np.int64] = np.sum([each.counts for each in self.contexts], 0)
         return total
 
+    @property
+    def following(self) -> int:
+        """The next cluster to run."""
+        return self.index + (self.status != Status.ENDED)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all clusters to run have ended."""
+        return self.status == Status.ENDED and self.index >= self.last
+
     def begin(self, first: int, last: int) -> None:
         """Say which clusters are to be run next."""
         self.index, self.last = first, last
+
+    def keep_one(self) -> None:
+        """Run no other cluster after the present one."""
+        self.last = self.index + 1
 
     def run(self, turn: int) -> None:
         """Run until the clusters have ended, or something else has to happen first."""

@@ -6,6 +6,8 @@ read unwritten memory or registers is repeated: see :mod:`fragmenta.races.suspic
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -18,12 +20,15 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.naming import element
 from fragmenta.units.findings import Finding, Launched
+from fragmenta.units.machine import Machine
 from fragmenta.units.schedule import Given
 from fragmenta.units.schedule import read as read_schedule
 
 if TYPE_CHECKING:
     from fragmenta.races.report.history import Recorded
 
+Attach: TypeAlias = Callable[[Machine], None]
+"""Attaches to the machine of a launch what it is run again for."""
 Images: TypeAlias = list[NDArray[np.uint8]]
 """A copy of the memory of each segment of a launch."""
 SEEDS = 1, 2
@@ -76,6 +81,10 @@ class ScheduledRuns:
         """Where unwritten registers were used: function and instruction."""
         self.complete = True
         """Whether all runs came to their end."""
+        self.fault = ""
+        """The kind of the fault that stopped one of them."""
+        self._remember: Callable[[], None] | None = None
+        """Lets later launches know of the first run."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -95,6 +104,8 @@ class ScheduledRuns:
             self._compare(other, each, after)
         if several:
             restore(self.launch, after)
+        if self._remember is not None:
+            self._remember()
         return output
 
     def _one(self, launch: Launch, schedule: Given, before: Images) -> str:
@@ -105,8 +116,6 @@ class ScheduledRuns:
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
-        if launch.machine is not None:
-            launch.machine.goes_on = self._reports
         try:
             output = self._run(launch)
         except LimitReached as fault:
@@ -117,8 +126,8 @@ class ScheduledRuns:
                 self._found_before(launch, fault)
                 raise
             self._fatal(launch, fault)
-        self._follow_races(launch, schedule, before)
-        more = self._follow(launch, schedule, before)
+        hidden = self._follow_races(launch, schedule, before)
+        more = hidden + self._follow(launch, schedule, before)
         self._gather(launch)
         self.found += more
         return output
@@ -147,7 +156,6 @@ class ScheduledRuns:
             restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
-            again.machine.goes_on = self._reports
             observer = again.machine.watching
             assert isinstance(observer, DefinedWatch)
             try:
@@ -171,32 +179,52 @@ class ScheduledRuns:
             run.close()
         return kept
 
-    def _follow_races(self, launch: Launch, schedule: Given, before: Images) -> None:
-        """Run a launch again, if loads race: those that nobody uses are notes."""
-        if not before or launch.machine is None:
-            return
-        from fragmenta.races.definedness_watch import DefinedWatch
-        from fragmenta.races.unused_reads import is_short, judge, racy_reads, writers
+    def _follow_races(
+        self, launch: Launch, schedule: Given, before: Images
+    ) -> list[tuple[Launched, Finding]]:
+        """Run a launch again, if loads race: those that nobody uses are notes.
 
-        found, count = racy_reads(launch), total(launch.compiled, launch.counts)
-        if not is_short(count, found):
-            return
-        after = copies(launch)
-        restore(launch, before)
-        again = self._prepare(schedule, defined=0, raced=True)
-        assert again.machine is not None
-        again.machine.goes_on = self._reports
-        observer = again.machine.watching
-        assert isinstance(observer, DefinedWatch)
-        observer.raced = writers(launch, found)
+        Races that these have hidden are returned.
+        """
+        if not before or launch.machine is None:
+            return []
+        from fragmenta.races.unused_reads import Again, judge, racy_reads
+
+        count = total(launch.compiled, launch.counts)
+        found = racy_reads(launch, count)
+        if not found:
+            return []
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
+        after, runs = copies(launch), []
+
+        def run(prepare: Callable[[], Launch], attach: Attach) -> Launch | None:
+            restore(launch, before)
+            again = prepare()
+            assert again.machine is not None
+            attach(again.machine)
+            runs.append(again)
+            try:
+                self._run(again, 2 * count + LEAST)
+            except KernelFault:  # what happens then is not known
+                return None
+            finally:
+                restore(launch, after)
+            return again
+
+        again = Again(
+            partial(run, partial(self._prepare, schedule, raced=True)),
+            partial(run, partial(self._prepare, schedule, defined=0, raced=True)),
+        )
         try:
-            self._run(again, 2 * count + LEAST)
-            judge(again, launch, found)
-        except KernelFault:  # what happens then is not known
-            pass
+            hidden = judge(launch, found, again)
+            if hidden is None or hidden.machine is None:
+                return []
+            kept = next(each.kept for each in runs if each is hidden)
+            return [(kept, each) for each in hidden.machine.problems]
         finally:
-            restore(launch, after)
-            again.close()
+            for each in runs:
+                each.close()
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
         """Attach earlier errors to a fault: one of them may be its cause."""
@@ -212,7 +240,7 @@ class ScheduledRuns:
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
         """Report a run that could not go on as a problem like the others."""
-        self.complete = False
+        self.complete, self.fault = False, fault.kind
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
@@ -230,6 +258,7 @@ class ScheduledRuns:
 
             if isinstance(watching, LaunchWatch):
                 self.recorded += watching.recorded()
+                self._remember = self._remember or watching.remembered()
         known, kept = {each.key for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
             if each.key not in known:

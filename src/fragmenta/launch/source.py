@@ -6,9 +6,14 @@ their values between launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
@@ -17,6 +22,7 @@ from fragmenta.launch.limits import Meter, default_meter
 from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
 from fragmenta.ptx import reading
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Function, Module
 from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
@@ -26,11 +32,29 @@ from fragmenta.simt.probes import NOTHING, Probes, Several
 from fragmenta.units.schedule import EAGER, Given, read
 
 
+class Origin(NamedTuple):
+    """What a module was compiled from."""
+
+    language: Words = PTX
+    names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The names of parameters in the program, by kernel."""
+    notes: tuple[str, ...] = ()
+    """What its compiler did that users should know."""
+    aliases: Mapping[str, str] = MappingProxyType({})
+    """Kernels by what they were asked for, such as ``scale<half>``."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """It is copied with plain dictionaries."""
+        about = self.language, dict(self.names), self.notes, dict(self.aliases)
+        return Origin, about
+
+
 class Source:
     """A PTX file that was read."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, origin: Origin = Origin()) -> None:  # noqa: B008
         self.module = module
+        self.origin = origin
         self._lock = Lock()
         self._compiled: dict[tuple[object, ...], Compiled] = {}
         self._variables: Variables | None = None
@@ -40,7 +64,8 @@ class Source:
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy, or a pickle, is the same text with the variables as they are now."""
-        return _again, (type(self), self.module.text, self.module.name, self.kept)
+        about = (self.module.text, self.module.name, self.kept, self.origin)
+        return _again, (type(self), *about)
 
     def renew(self, kept: dict[str, bytes]) -> None:
         """Start the variables anew, some of them with these bytes; code is kept."""
@@ -100,12 +125,25 @@ class Source:
                 self._compiled[key] = compiled(
                     partial(self.changed, contract),
                     self.module.text,
-                    (name, target, str(contract)),
+                    (name, target, self._about(contract)),
                     mode,
                     partial(_probes, mode),
                     measure,
                 )
             return self._compiled[key]
+
+    def _about(self, contract: bool) -> str:
+        """What else the code of a kernel depends on, in a word."""
+        skipped = self.module.skipped
+        return f"{contract}{skipped if any(skipped) else ''}"
+
+    def place_variables(
+        self, addresses: dict[str, int], memory: Callable[[int], NDArray[np.uint8]]
+    ) -> Variables:
+        """Make the variables, in memory that the caller gives; before any launch."""
+        with self._lock:
+            self._variables = Variables(self.module, addresses, memory=memory)
+            return self._variables
 
     def variables_of(self, ready: Compiled, meter: Meter | None = None) -> Variables:
         """The variables, where a compiled kernel expects them."""
@@ -133,19 +171,21 @@ class Source:
         strict: bool = False,
         schedule: Given = EAGER,
         names: Sequence[str] = (),
-        language: str = "",
+        language: Words = PTX,
         defined: int | None = None,
         recorded: bool = False,
         raced: bool = False,
+        goes_on: bool = False,
         counted: bool = False,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
         With ``defined``, undefined bits are followed; it says what they are.  With
-        ``recorded``, what synchronises is recorded.  With ``raced``, loads of global
-        memory ask whether what they read is undefined.  With ``counted``, memory
-        traffic and lanes are counted.
+        ``recorded``, what synchronises is recorded.  With ``raced``, loads ask whether
+        what they read is undefined.  With ``goes_on``, the launch goes on after
+        mistakes that hardware survives.  With ``counted``, memory traffic and lanes
+        are counted.
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
@@ -171,6 +211,7 @@ class Source:
             stack,
             meter,
             cooperative,
+            goes_on,
         )
         launch.target, launch.language = target, language
         if counted:
@@ -196,8 +237,10 @@ def _probes(mode: tuple[bool, ...]) -> Probes:
     return every[0] if len(every) == 1 else Several(*every)
 
 
-def _again(of: type[Source], text: str, name: str, kept: dict[str, bytes]) -> Source:
+def _again(
+    of: type[Source], text: str, name: str, kept: dict[str, bytes], origin: Origin
+) -> Source:
     """A source like one that was copied or pickled."""
-    made = of(reading.parse(text, name))
+    made = of(reading.parse(text, name), origin)
     made._restored = kept
     return made

@@ -40,15 +40,19 @@ class Variables:
         module: Module,
         addresses: dict[str, int],
         room: Callable[[int, str], None] = lambda size, what: None,
+        memory: Callable[[int], NDArray[np.uint8]] = aligned,
     ) -> None:
-        """``room`` refuses if there is no memory for so many bytes."""
+        """``room`` refuses if there is no memory for so many bytes.
+
+        ``memory`` makes zeroed memory.
+        """
         _check_sizes(module, room)
         self.segments: list[Segment] = []
         self._data: dict[str, NDArray[np.uint8]] = {}
         for variable in module.variables.values():
             if variable.space not in ("global", "const"):
                 continue
-            data = self._data[variable.name] = _first_bytes(variable, addresses)
+            data = self._data[variable.name] = _first_bytes(variable, addresses, memory)
             if variable.name in addresses:  # otherwise nothing names it
                 slot = addresses[variable.name] >> layout.SLOT_BITS
                 writable = variable.space == "global"
@@ -101,10 +105,14 @@ def _check_sizes(module: Module, room: Callable[[int, str], None]) -> None:
             )
 
 
-def _first_bytes(variable: Variable, addresses: dict[str, int]) -> NDArray[np.uint8]:
+def _first_bytes(
+    variable: Variable,
+    addresses: dict[str, int],
+    memory: Callable[[int], NDArray[np.uint8]],
+) -> NDArray[np.uint8]:
     """The memory of a variable before the first launch."""
     initial = variable.initial or b""
-    data = aligned(max(variable.size, len(initial)))
+    data = memory(max(variable.size, len(initial)))
     data[: len(initial)] = np.frombuffer(initial, np.uint8)
     size = type_bytes(variable.type)
     size = 8 if size == 1 else size  # the bytes of an address, in a row

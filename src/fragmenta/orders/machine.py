@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import Home, reaches
+from fragmenta.orders.hops import Hops
 from fragmenta.orders.program import (
     Access,
     Arrive,
@@ -87,6 +88,7 @@ class Machine:
         self, tree: Tree, unknown: Callable[[State, Node, int], Node] | None = None
     ) -> None:
         self.tree = tree
+        self.hops = Hops(tree)
         self.agents = len(tree.program.agents)
         self.homes = tree.homes
         self.threads = [each.threads for each in tree.program.agents]

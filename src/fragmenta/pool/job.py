@@ -20,7 +20,7 @@ from fragmenta.pool.answers import (
 from fragmenta.pool.confining import crashed
 from fragmenta.pool.frames import Bytes, frame
 from fragmenta.pool.packing import unpack
-from fragmenta.pool.questions import Question
+from fragmenta.pool.questions import Asked
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
@@ -44,12 +44,12 @@ class Job(Future[Answer], Generic[Answer]):
 
     def __init__(
         self,
-        question: Question,
+        question: Asked,
         memory: list[Bytes],
         read: Callable[[Json], Answer],
     ) -> None:
         super().__init__()
-        self._question: Question = question._replace(number=next(_NUMBERS))
+        self._question: Asked = question._replace(number=next(_NUMBERS))
         self._memory, self._read = memory, read
         self._sent = pickle.dumps(self._question, protocol=pickle.HIGHEST_PROTOCOL)
         self._head: Json = {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, Protocol, Self, TypedDict
 
 from fragmenta.launch.limits import Limits
 from fragmenta.launch.options import Watch
 from fragmenta.pool.packing import Packed
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.units.schedule import Given
 
 
@@ -33,7 +34,7 @@ class Text(NamedTuple):
     kept: dict[str, bytes] = {}  # noqa: RUF012 - it is never changed
     """The variables of the module that have other values than the text says."""
     names: tuple[str, ...] = ()
-    language: str = ""
+    language: Words = PTX
 
 
 class Launch(NamedTuple):
@@ -62,3 +63,26 @@ class Check(NamedTuple):
 
 
 Question = Launch | Check
+
+
+class Asked(Protocol):
+    """What a pool knows of every question, also of those of other rooms."""
+
+    @property
+    def text(self) -> Text:
+        """Questions about the same text go to the same worker."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the answer may take."""
+
+    @property
+    def arguments(self) -> Packed:
+        """Memory that is sent with it."""
+
+    @property
+    def number(self) -> int:
+        """It is repeated in the answer."""
+
+    def _replace(self, *, number: int = ...) -> Self:
+        """The same with another number."""

@@ -35,6 +35,7 @@ from fragmenta.pool.frames import Bytes, frame, receive, send
 from fragmenta.pool.orders import HERE, Terms
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.pool.questions import Check, Launch, Question, Text
+from fragmenta.ptx.languages import PTX
 
 KEPT = 64
 """Modules that a worker keeps, with their machine code."""
@@ -134,7 +135,7 @@ class _Worker:
             self._modules.popitem(last=False)
         loaded.renew(text.kept)
         kernel = chosen(loaded, text.kernel)
-        if text.names or text.language:
+        if text.names or text.language != PTX:
             kernel = replace(kernel, names=text.names, language=text.language)
         return kernel
 

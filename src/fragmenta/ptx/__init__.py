@@ -1,6 +1,7 @@
 """PTX: reading it, checking it, running whole kernels.
 
-parse(text), load(path)   read PTX
+parse(text)               read PTX
+load(path)                read a file: PTX, CUDA C++, a binary with PTX in it
 module.kernels            its kernels
 kernel.launch(...)        run one on the CPU, with the bits that a GPU returns; watch it
 pointer(array, offset)    an argument that points into an array
@@ -8,6 +9,7 @@ empty(shape, dtype)       an array that counts as unwritten
 struct(...)               a struct by value, with pointers in it
 tensor_map(array, box)    the tensor map of an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
+RawModule(code=, path=)   several of them, or those of a file
 Pool(workers)             processes that stay warm and launch many kernels
 Watch, Limits             how a launch is watched, and what it may take
 KernelFault               the error of a kernel that does what it must not do
@@ -41,7 +43,7 @@ _HOME = homes(
         "launch.structs": "struct tensor_map",
         "simt.arguments": "pointer",
         "simt.empties": "empty",
-        "api.raw": "RawKernel",
+        "api.raw": "RawKernel RawModule",
         "errors": "KernelError KernelFault KernelHazard LimitReached",
     }
 )
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from fragmenta.api.kernels import load as load
     from fragmenta.api.kernels import parse as parse
     from fragmenta.api.raw import RawKernel as RawKernel
+    from fragmenta.api.raw import RawModule as RawModule
     from fragmenta.errors import KernelError as KernelError
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard

@@ -290,6 +290,8 @@ class Module:
     """The name of the file it was read from."""
     pragmas: tuple[str, ...] = ()
     """What ``.pragma`` says outside of functions."""
+    skipped: tuple[int, int] = (0, 0)
+    """Slots of memory that variables of other modules have: global and constant."""
 
     def where(self, instruction: Instruction) -> str:
         """The place and the text of an instruction, for a message."""

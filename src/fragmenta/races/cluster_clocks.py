@@ -13,7 +13,7 @@ import numpy as np
 from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Record
 
 
@@ -29,7 +29,7 @@ class ClusterClocks(Record):
         first, known = layout.PHASES_NUMBERS >> 3, layout.PHASES_KNOWN >> 2
         self._phases = self.longs[first : first + layout.PHASES]
         self._known = self.words[known : known + layout.PHASES]
-        self._fenced = np.empty(0, np.int64)
+        self._make_room(64)
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -62,9 +62,17 @@ class ClusterClocks(Record):
         """A fence orders the making of mbarriers before the next passing."""
         new = [each.address for each in mbarriers]
         count = int(self.longs[layout.PHASES_FENCED_COUNT >> 3])
-        self._fenced = np.array([*self._fenced[:count].tolist(), *new], np.int64)
+        old = self._fenced[:count].tolist()
+        if count + len(new) > self._fenced.size:
+            self._make_room(2 * (count + len(new)))
+        self._fenced[: count + len(new)] = old + new
+        self.longs[layout.PHASES_FENCED_COUNT >> 3] = count + len(new)
+
+    def _make_room(self, most: int) -> None:
+        """Make room for so many mbarriers that were fenced; there are none yet."""
+        self._fenced = np.zeros(most, np.int64)
         self.longs[layout.PHASES_FENCED >> 3] = address_of(self._fenced)
-        self.longs[layout.PHASES_FENCED_COUNT >> 3] = self._fenced.size
+        self.longs[layout.PHASES_FENCED_ROOM >> 3] = most
 
     def passed(self, mbarriers: Iterable[Mbarrier]) -> None:
         """Lanes have passed: all blocks know of the mbarriers that were fenced."""

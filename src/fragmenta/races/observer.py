@@ -21,7 +21,7 @@ from fragmenta.races.copied_values import CopiedValues
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
 from fragmenta.races.layout_watch import LayoutWatch, is_watched
-from fragmenta.races.mbarrier_clocks import MBARRIERS, MbarrierClocks
+from fragmenta.races.mbarrier_clocks import MbarrierClocks
 from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
 from fragmenta.races.register_watch import RegisterWatch
@@ -29,7 +29,7 @@ from fragmenta.races.report.history import History, Note
 from fragmenta.races.report.stories import Stories
 from fragmenta.races.shadow import layout as heads
 from fragmenta.races.shadow.global_records import Flags
-from fragmenta.races.shadow.layout import LAST_EPOCH
+from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
 from fragmenta.races.shadow.product_layout import KINS
 from fragmenta.races.shared_shadow import SharedShadow
@@ -47,7 +47,8 @@ from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
-from fragmenta.units.mbarriers import Mbarrier, reaches
+from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.mbarriers import reaches
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
@@ -72,13 +73,14 @@ def functions(part: str) -> dict[int, int]:
         changed_maps,
         cluster_phases,
         copies,
+        mbarriers,
         observing,
         products,
         tensor_memory,
     )
 
     routines, linked = {
-        "mbarriers": (observing.ROUTINES, ()),
+        "mbarriers": (observing.ROUTINES | mbarriers.ROUTINES, mbarriers.LINKED),
         "clusters": (cluster_phases.ROUTINES, ()),
         "products": (products.ROUTINES, products.LINKED),
         "copies": (copies.ROUTINES, products.LINKED),
@@ -134,8 +136,6 @@ class Observer(TensorObserver):
         dirty, kins = machine.launch.compiled.dirty, launch_watch.kins
         self.registers_watch = RegisterWatch(dirty, kins, len(blocks[0].warps))
         self.units = UnitTable(kins)
-        self.offsets: dict[tuple[int, int], int] = {}
-        """Where the mbarriers are, by rank and slot."""
         self.mbarrier_clocks = MbarrierClocks(self.order)
         self.cluster_clocks = ClusterClocks(self.order)
         self._unacquired: dict[tuple[int, int], list[tuple[int, Clock]]] = {}
@@ -151,10 +151,11 @@ class Observer(TensorObserver):
             head[heads.HEAD_NOTES // 8] = self.history.address
             head[heads.HEAD_USED // 8] = launch_watch.used.ctypes.data
             head[heads.HEAD_PHASES // 8] = self.cluster_clocks.address
+            head[heads.HEAD_MADE // 8] = self.mbarrier_clocks.address
             head[heads.HEAD_TENSOR // 8] = self.watch.address
         self.layouts: LayoutWatch | None = None
         """Where boxes are; None if no instruction copies any."""
-        if any(is_watched(each.words) for each in machine.events):
+        if any(map(is_watched, launch_watch.words)):
             self.layouts = LayoutWatch(self)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
@@ -164,20 +165,21 @@ class Observer(TensorObserver):
     def _observe_in_machine_code(self) -> None:
         """Let compiled code answer calls of the port."""
         machine, watch = self.machine, self.registers_watch
+        every = self.launch_watch.words
         # With strict rules, each warp has to know of the part of A that it reads.
-        has_products = any(each.words[0] == "wgmma" for each in machine.events)
+        has_products = any(each[0] == "wgmma" for each in every)
         found = dict(functions("mbarriers"))
-        if any(each.words[:2] == ("barrier", "cluster") for each in machine.events):
+        if any(each[:2] == ("barrier", "cluster") for each in every):
             found |= functions("clusters")
         if has_products and not machine.strict:
             found |= functions("products")
         has_tensors = machine.tensor and not machine.strict
-        if has_tensors or any(each.words[:2] in _COPIES for each in machine.events):
+        if has_tensors or any(each[:2] in _COPIES for each in every):
             found |= functions("copies")
             self.tasks = TaskWatch(self)
         if has_tensors:
             found |= functions("tensors")
-        if any(each.words[0] == "tensormap" for each in machine.events):
+        if any(each[0] == "tensormap" for each in every):
             found |= functions("maps")
         if machine.strict and len(self.cluster.blocks) > 1:
             # Python looks at the scope of each arrival at another block.
@@ -231,7 +233,7 @@ class Observer(TensorObserver):
             self.layouts.begin()
         self.registers_watch.begin()
         self.begin_tensor()
-        self.offsets.clear()
+        self.mbarrier_clocks.begin()
         self._unacquired.clear()
         self.cluster_clocks.begin()
         if len(self.ledgers) > 1:
@@ -247,6 +249,7 @@ class Observer(TensorObserver):
             visitors(self, block)
             return
         leaks(self)
+        self.maps.end()
         self.running = False
         self.keep()
 
@@ -301,7 +304,6 @@ class Observer(TensorObserver):
         lane = first(lanes)
         mbarrier.birth = (agent, lane, epoch, event.site)
         self.mbarrier_clocks.attach(mbarrier)
-        self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
         mbarrier.public = mbarrier.fenced = False
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
@@ -505,8 +507,10 @@ class Observer(TensorObserver):
         epoch = warp.block.bulk_queue(number, copy.thread.lane).epoch
         reads = self.order.agent("bulk-read", rank, number)
         writes = self.order.agent("bulk-write", rank, number)
-        for each in copy.sources:
+        for each in copy.useful:
             self._touch(event, copy, each, False, reads, epoch, clock)
+        for each in copy.useless:
+            self._touch(event, copy, each, False, reads, epoch, clock, used=False)
         if copy.repeats:  # the same bytes to the same place
             return
         for each in copy.goals:
@@ -521,6 +525,7 @@ class Observer(TensorObserver):
         agent: int,
         epoch: int,
         clock: Clock,
+        used: bool = True,
     ) -> None:
         """A copy accesses some bytes, in shared or in global memory."""
         lane = copy.thread.lane
@@ -536,6 +541,7 @@ class Observer(TensorObserver):
                 clock,
                 proxy=copy.proxy,
                 lane=lane,
+                used=used,
             )
             return
         flags = Flags.ASYNC if copy.proxy == "async" else Flags(0)
@@ -619,7 +625,10 @@ class Observer(TensorObserver):
             self.layouts.product(warp, kin, work.descriptors, event.site)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
-        """A warp is about to issue a product; or it uses registers in flight."""
+        """A warp is about to issue a product, uses registers in flight, or loads."""
+        if step.event.words[0] == "raced":
+            self.launch_watch.read(self, step)
+            return
         if product is not None:
             self.meet(step)
             self._know_form(product)

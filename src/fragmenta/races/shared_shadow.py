@@ -109,15 +109,18 @@ class SharedShadow:
         *,
         proxy: str = "async",
         lane: int = 0,
+        used: bool = True,
     ) -> None:
         """An agent that is not a lane accesses ``size`` bytes at each of these offsets.
 
-        ``clock`` is what it knows.
+        ``clock`` is what it knows.  What is read and not ``used`` need not be written
+        before.
         """
         if proxy not in _PROXIES:
             raise BadCall(f"proxies are {one_of(_PROXIES)}; given {proxy!r}")
         places = np.ascontiguousarray(starts, np.uint32)
-        kind = (layout.WRITES if write else layout.READS) | _PROXIES[proxy]
+        reads = layout.READS if used else 0
+        kind = (layout.WRITES if write else reads) | _PROXIES[proxy]
         functions()(
             self._order.address(rank),
             places.ctypes.data,

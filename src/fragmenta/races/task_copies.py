@@ -122,6 +122,34 @@ class TaskCopy(Copy):
         rank, offset = divmod(record.source, 1 << RANK_BITS)
         return [Range("shared", rank, offset, record.line)]
 
+    @property
+    def useful(self) -> list[Range]:
+        """Of a store, the part of the box that is in the tensor."""
+        return pieces(*self._stored) if self.useless else self.sources
+
+    @cached_property
+    def useless(self) -> list[Range]:
+        """The rest of the box."""
+        if self.record.kind != at.STORE:
+            return []
+        space, rank, stored, size = self._stored
+        every = [
+            (each.starts[:, None] + np.arange(0, each.size, UNIT)).reshape(-1)
+            for each in self._shared
+        ]
+        others = np.setdiff1d(np.concatenate(every), stored)
+        return pieces(space, rank, others, size)
+
+    @cached_property
+    def _stored(self) -> tuple[str, int, Starts, int]:
+        """The units of shared memory that a store moves."""
+        record = self.record
+        (row,), (skip,) = record.long(at.TASK_ROW), record.long(at.TASK_SKIP)
+        rows = self._rows(record.shared + skip, at.TASK_JUMPS)
+        units = rows[:, None] + np.arange(0, row, UNIT)
+        places: Starts = exchanged(units.reshape(-1), record.swizzle)
+        return "shared", ranks(record.ranks)[0], places, UNIT
+
     def follow(self, shadow: At, values: Sequence[int] = ()) -> Starts:
         """Make the same copy in other memory; only stores are asked for."""
         record = self.record

@@ -51,6 +51,8 @@ class LaunchMemory(Protocol):
     parameters: Bytes
     host_address: int
     shape: Shape
+    goes_on: bool
+    """Whether it goes on after mistakes that hardware survives."""
 
     @property
     def meter(self) -> Meter:
@@ -190,6 +192,37 @@ def template(
     return made
 
 
+class Queue:
+    """The blocks that nobody runs yet.
+
+    Contexts take the next one in machine code.  So only one thread may write
+    ``following``, before any of them runs.
+    """
+
+    def __init__(self, following: int = 0, last: int = 0) -> None:
+        self.memory = aligned(layout.QUEUE_BYTES)
+        self._words = self.memory.view(np.int64)
+        self.following, self.last = following, last
+
+    @property
+    def following(self) -> int:
+        """The next block; it may be past the last one."""
+        return int(self._words[layout.QUEUE_NEXT // 8])
+
+    @following.setter
+    def following(self, following: int) -> None:
+        self._words[layout.QUEUE_NEXT // 8] = following
+
+    @property
+    def last(self) -> int:
+        """The first block that is not to be run."""
+        return int(self._words[layout.QUEUE_LAST // 8])
+
+    @last.setter
+    def last(self, last: int) -> None:
+        self._words[layout.QUEUE_LAST // 8] = last
+
+
 class Context:
     """The memory of one block."""
 
@@ -224,6 +257,7 @@ class Context:
         """
         self.halt = np.zeros(1, np.int32)
         """Not 0 if no further block should begin."""
+        self._queue = Queue()
         self.counts = self.parts["counts"].view(np.int64)
         self._shape, self._launch, self._code = shape, launch, compiled.code
         self._set_pointers(launch)
@@ -233,6 +267,7 @@ class Context:
         self._wide[layout.BLOCK_SHARED_SIZE // 8] = sizes["shared"]
         self._wide[layout.BLOCK_LOCAL_SIZE // 8] = local
         self._wide[layout.BLOCK_SAVED_SIZE // 8] = saved
+        self._wide[layout.BLOCK_GRANULE // 8] = layout.GRANULE if launch.goes_on else 1
         self._narrow[layout.BLOCK_STATUS // 4] = Status.ENDED
         for axis, size in enumerate(shape.grid):
             self._wide[layout.BLOCK_GRID // 8 + axis] = size
@@ -282,6 +317,7 @@ class Context:
             (layout.BLOCK_SAVED, self.parts["saved"]),
             (layout.BLOCK_RETURNS, self.parts["returns"]),
             (layout.BLOCK_HALT, self.halt),
+            (layout.BLOCK_QUEUE, self._queue.memory),
             (layout.BLOCK_PEERS, self.peers),
         ):
             self._wide[offset // 8] = address_of(memory)
@@ -304,13 +340,19 @@ class Context:
 
     @property
     def index(self) -> int:
-        """The number of the block that runs, or of the next one."""
+        """The number of the block that runs, or that was run last."""
         return int(self._wide[layout.BLOCK_INDEX // 8])
 
     @property
-    def last(self) -> int:
-        """The first block that is not to be run."""
-        return int(self._wide[layout.BLOCK_LAST // 8])
+    def following(self) -> int:
+        """The next block that nobody runs, or the first one that is not to be run."""
+        return min(self._queue.following, self._queue.last)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all blocks to run have ended, or others run them."""
+        ended = self.status == Status.ENDED
+        return ended and self._queue.following >= self._queue.last
 
     @property
     def fault_warp(self) -> int:
@@ -323,9 +365,26 @@ class Context:
         self.status = Status.FAULT
 
     def begin(self, first: int, last: int) -> None:
-        """Set which blocks are run next."""
+        """Set which blocks are run next, one after the other."""
         self._wide[layout.BLOCK_INDEX // 8] = first
-        self._wide[layout.BLOCK_LAST // 8] = last
+        self._queue.following, self._queue.last = first, last
+
+    def keep_one(self) -> None:
+        """Run no other block after the present one."""
+        self._queue.last = self._queue.following
+
+    def share(self, queue: Queue) -> None:
+        """Run blocks of a queue that several contexts share."""
+        self._wide[layout.BLOCK_QUEUE // 8] = address_of(queue.memory)
+        self._queue = queue
+
+    def allow(self, rounds: int, goes_on: bool) -> None:
+        """Set after how many rounds of turns Python has its turn.
+
+        ``goes_on`` says whether a block has further turns in machine code.
+        """
+        self._narrow[layout.BLOCK_ROUNDS // 4] = rounds
+        self._narrow[layout.BLOCK_GOES_ON // 4] = goes_on
 
     def warp(self, number: int) -> Bytes:
         """The memory of a warp."""

@@ -278,8 +278,21 @@ def _place_local(unit: PlacedFunction, local: Space) -> None:
 
 def _addresses(module: Module, kernel: Function) -> dict[str, int]:
     """The address of every variable that is used, and of every parameter."""
+    found = variable_addresses(module)
+    for name, offset in parameter_offsets(kernel).items():
+        found[name] = layout.PARAM_WINDOW + offset
+    for index, name in enumerate(module.functions):
+        found[name] = layout.CODE_WINDOW + 16 * index
+    return found
+
+
+def variable_addresses(module: Module) -> dict[str, int]:
+    """The address of every variable that is used, in global and constant memory."""
     found: dict[str, int] = {}
-    slots = {space: iter(numbers) for space, numbers in _SLOTS.items()}
+    slots = {
+        space: iter(numbers[module.skipped[space == "const"] :])
+        for space, numbers in _SLOTS.items()
+    }
     used = _used(module)
     for variable in module.variables.values():
         if variable.space != "shared" and variable.name in used:
@@ -292,10 +305,6 @@ def _addresses(module: Module, kernel: Function) -> dict[str, int]:
                     f"{variable.name} is one too many"
                 )
             found[variable.name] = slot << layout.SLOT_BITS
-    for name, offset in parameter_offsets(kernel).items():
-        found[name] = layout.PARAM_WINDOW + offset
-    for index, name in enumerate(module.functions):
-        found[name] = layout.CODE_WINDOW + 16 * index
     return found
 
 

@@ -360,15 +360,19 @@ def _turns(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
 
 
 def _grid(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
-    """Run blocks of the grid one after the other, until one does not end.
+    """Run blocks of the grid one after the other, until one cannot go on.
 
-    A block that is new (its status is ENDED, as after the block before it) gets fresh
-    warps and shared memory first.
+    If the status is ENDED, the next block is taken from the queue, which other threads
+    may take from, too.  It gets fresh warps and shared memory first.  After some rounds
+    of turns Python has its turn.
     """
     b = code.builder
     index = field(code, block, layout.BLOCK_INDEX, I64)
-    last = field(code, block, layout.BLOCK_LAST, I64)
+    queue = pointer_at(code, block, layout.BLOCK_QUEUE)
+    last = field(code, queue, layout.QUEUE_LAST, I64)
     status = field(code, block, layout.BLOCK_STATUS, I32)
+    rounds = field(code, block, layout.BLOCK_ROUNDS, I32)
+    goes_on = field(code, block, layout.BLOCK_GOES_ON, I32)
     halt = pointer_at(code, block, layout.BLOCK_HALT)
     void = ir.VoidType()
     turns = ir.Function(
@@ -377,13 +381,19 @@ def _grid(code: Code, block: Raw, kernel: Raw, budget: Value) -> None:
     reset = ir.Function(b.module, ir.FunctionType(void, [POINTER]), "reset")
     with repeat(code) as again:
         with code.when(status[0] == Status.ENDED):
-            b.call(reset, [block])
-        b.call(turns, [block, kernel, budget.raw])
+            following = b.bitcast(queue, I64.as_pointer())
+            one = ir.Constant(I64, 1)
+            index[0] = Value(b, b.atomic_rmw("add", following, one, "monotonic"))
+            with code.when(index[0] < last[0]):
+                b.call(reset, [block])
+        there = index[0] < last[0]
+        with code.when(there):
+            b.call(turns, [block, kernel, budget.raw])
+        rounds[0] = rounds[0] - 1
         ended = status[0] == Status.ENDED
-        with code.when(ended):
-            index[0] = index[0] + 1
-        go_on = field(code, halt, 0, I32)[0] == 0
-        again(ended & (index[0] < last[0]) & go_on)
+        spent = (status[0] == Status.SPENT) & (goes_on[0] != 0)
+        may = (field(code, halt, 0, I32)[0] == 0) & (rounds[0] > 0)
+        again(there & may & (ended | spent))
 
 
 def _reset(code: Code, block: Raw) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fragmenta.ptx.effects import effect
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.machine import Thread
-from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Flag, Record, Word
 from fragmenta.units.tasks import Pool, Task
 from fragmenta.units.work import Work, done_at_once

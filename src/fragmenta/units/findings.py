@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
+from fragmenta.ptx.languages import PTX, Words
 from fragmenta.ptx.module import Module
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt.arguments import Elements
@@ -36,8 +37,8 @@ class Launched(NamedTuple):
     compiled: Compiled
     shape: Shape
     places: tuple[Place, ...]
-    language: str = ""
-    """What the kernel was written in: ``triton``, ``cuda``, ``numba``; else unknown."""
+    language: Words = PTX
+    """What the kernel was written in; PTX if that is not known."""
 
 
 Key: TypeAlias = tuple[Rule, str, int, int | None]

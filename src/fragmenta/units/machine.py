@@ -21,7 +21,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of as address
-from fragmenta.simt.compiled import aligned, callback_address
+from fragmenta.simt.compiled import aligned, callback_address, sparse
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
@@ -34,6 +34,7 @@ from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop, WrongAddress
 from fragmenta.units.findings import Finding
 from fragmenta.units.kernel_units import Sized, kernel_units
+from fragmenta.units.mbarrier_state import Mbarrier, Mbarriers
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
 from fragmenta.units.schedule import EAGER, LAZY, Given, Schedule
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from fragmenta.simt.context import Shape
     from fragmenta.units.copy_groups import Queue
     from fragmenta.units.findings import Problems
-    from fragmenta.units.mbarriers import Mbarrier
     from fragmenta.units.tcgen05 import Queue as TensorQueue
     from fragmenta.units.tensor_forms import TensorForms
     from fragmenta.units.tensor_ways import KnownMoves
@@ -140,7 +140,7 @@ class Block(Record):
         super().__init__(aligned(fast.STATE_BYTES))
         self.cluster, self.rank, self.context = cluster, rank, context
         self.shared: NDArray[np.uint8] = context.parts["shared"]
-        self._records = aligned(
+        self._records = sparse(
             0 if cluster.alone else self.shared.size // 8 * fast.MBARRIER_BYTES
         )
         size = context.warp(0).size
@@ -152,7 +152,6 @@ class Block(Record):
         self.by_address = {
             first_warp + number * size: warp for number, warp in enumerate(self.warps)
         }
-        self.mbarriers: dict[int, Mbarrier] = {}
         self.warpgroups: dict[int, Warpgroup] = {}
         self._warpgroup_records = aligned(-(-len(self.warps) // 4) * fast.GROUP_BYTES)
         self.groups: dict[int, Queue] = {}
@@ -171,6 +170,7 @@ class Block(Record):
         """Its tensor memory, once it has allocated some."""
         self.last_tensor: TensorMemory | None = None
         """That of the last block that has allocated some."""
+        self.mbarriers = Mbarriers(self, self._records.size // fast.MBARRIER_BYTES)
         self._write_state()
 
     def _write_state(self) -> None:
@@ -191,6 +191,11 @@ class Block(Record):
         self.words[fast.STATE_RANK >> 2] = self.rank
         self.words[fast.STATE_WARPS >> 2] = len(self.warps)
         self.context.point(layout.BLOCK_UNITS, self.address)
+
+    @property
+    def records_of_mbarriers(self) -> NDArray[np.int32]:
+        """The records of all mbarriers, as words."""
+        return self._records.view(np.int32)
 
     def mbarrier_memory(self, offset: int) -> NDArray[np.uint8]:
         """The record of the mbarrier at an offset in shared memory."""
@@ -229,8 +234,6 @@ class Block(Record):
     def begin(self, index: int) -> None:
         """A new block begins."""
         self.index = index
-        for mbarrier in self.mbarriers.values():
-            mbarrier.alive = False
         self.mbarriers.clear()
         for each in self.warpgroups.values():
             each.reset()
@@ -308,11 +311,6 @@ class Block(Record):
                 "the cluster, whose threads have all ended",
             )
         return found
-
-    def retire(self, mbarrier: Mbarrier) -> None:
-        """Forget an mbarrier."""
-        mbarrier.alive = False
-        del self.mbarriers[mbarrier.offset]
 
 
 class Cluster(Record):

@@ -1,12 +1,6 @@
-"""Mbarriers: what they count, and the instructions that arrive and wait.
-
-A phase is over when no arrival and no byte is pending.  Phases are counted up for ever
-here; an instruction sees only whether the number is even or odd.
-"""
+"""Mbarriers: the instructions that make them, arrive and wait."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.ordering import Scope, scope, written_scope
@@ -21,170 +15,9 @@ from fragmenta.simt.naming import counted
 from fragmenta.units.events import Event, carries_out, together
 from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
-from fragmenta.units.machine import Block, Warp
+from fragmenta.units.machine import Warp
+from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import Step, Waited
-from fragmenta.units.records import Flag, Long, Record, Word, signed
-from fragmenta.units.work import Work
-
-_WARPS = 64
-"""The most warps of a block, with room to spare."""
-
-
-class Mbarrier(Record):
-    """An mbarrier in the shared memory of a block."""
-
-    alive = Flag(layout.MBARRIER_ALIVE)
-    slot = Word(layout.MBARRIER_SLOT)
-    """Its number among those of the block, for the observer."""
-    expected = Word(layout.MBARRIER_EXPECTED)
-    pending = Word(layout.MBARRIER_PENDING)
-    bytes = Word(layout.MBARRIER_TX)
-    phase = Long(layout.MBARRIER_PHASE)
-    fenced = Flag(layout.MBARRIER_FLAGS, layout.FENCED)
-    """Whether a fence orders its making."""
-    public = Flag(layout.MBARRIER_FLAGS, layout.PUBLIC)
-    """Whether all know of its making."""
-    observed = Long(layout.MBARRIER_OBSERVED)
-    """The last phase whose end lanes have seen."""
-    copied = Long(layout.MBARRIER_COPIED)
-    """The last phase that counts a copy."""
-    again = Flag(layout.MBARRIER_AGAIN)
-    """Whether an mbarrier was here before."""
-    tasks = Word(layout.MBARRIER_TASKS)
-    """How many copies in flight it counts that machine code issued."""
-    known = Flag(layout.MBARRIER_KNOWN)
-    """Whether the observer's clock of this phase holds anything."""
-    known_last = Flag(layout.MBARRIER_KNOWN_LAST)
-    """The same of the last phase that is over, which lanes may still wait for."""
-    agent = Word(layout.MBARRIER_AGENT)
-    """The observer's name for the copies that it counts."""
-    clock = Long(layout.MBARRIER_CLOCK)
-    """Where the observer's clock of this phase is."""
-    clock_last = Long(layout.MBARRIER_CLOCK_LAST)
-    """The same of the last phase."""
-    remote = Flag(layout.MBARRIER_REMOTE)
-    """Whether threads of other blocks of the cluster have arrived at it."""
-    _place = Word(layout.MBARRIER_PLACE)
-    _counted = Word(layout.MBARRIER_WORK)
-    _copier = Word(layout.MBARRIER_COPIER)
-    _copy_site = Word(layout.MBARRIER_COPY_SITE)
-
-    def __init__(self, block: Block, offset: int, count: int, slot: int) -> None:
-        super().__init__(block.mbarrier_memory(offset))
-        self.raw[:] = 0
-        self.block, self.offset = block, offset
-        self.expected = self.pending = count
-        self.slot, self.alive = slot, True
-        self._place = block.rank << RANK_BITS | offset
-        self.work: list[Work] = []
-        """Work in flight that it counts."""
-        self.birth = (-1, -1, -1, -1)
-        self.observed = self.copied = -1
-        self.write()
-
-    @property
-    def birth(self) -> tuple[int, int, int, int]:
-        """Who made it: agent, lane, epoch and site; the observer's."""
-        first = layout.MBARRIER_BIRTH >> 2
-        agent, lane, epoch, site = self.words[first : first + 4].tolist()
-        return agent, lane, epoch, site
-
-    @birth.setter
-    def birth(self, given: tuple[int, int, int, int]) -> None:
-        first = layout.MBARRIER_BIRTH >> 2
-        self.words[first : first + 4] = given
-
-    @property
-    def copier(self) -> tuple[Warp, int] | None:
-        """The warp and the site of the last copy that it counts."""
-        if not self._copier:
-            return None
-        rank, number = divmod(self._copier - 1, 1 << 16)
-        block = self.block.cluster.blocks[rank]
-        return block.warps[number], self._copy_site
-
-    @copier.setter
-    def copier(self, given: tuple[Warp, int]) -> None:
-        warp, self._copy_site = given
-        self._copier = (warp.block.rank << 16 | warp.number) + 1
-
-    @property
-    def waiting(self) -> dict[int, int]:
-        """The phase that warps wait for, by their number."""
-        phases = self.words[layout.MBARRIER_WAITING >> 2 :][:_WARPS]
-        found = np.flatnonzero(phases)
-        return {int(warp): (int(phases[warp]) & 0xFFFFFFFF) - 1 for warp in found}
-
-    def waits(self, warp: int, phase: int | None) -> bool:
-        """Note which phase a warp waits for; whether it did not wait for it before."""
-        place = (layout.MBARRIER_WAITING >> 2) + warp
-        # A state that is none may name any phase.
-        new = 0 if phase is None else signed(min(phase + 1, 0xFFFFFFFF))
-        before, self.words[place] = int(self.words[place]), new
-        return before != new
-
-    def count(self, work: Work) -> None:
-        """Count work that is in flight from now on."""
-        self.work.append(work)
-        self._counted = len(self.work)
-
-    def discount(self, work: Work) -> None:
-        """The work is done."""
-        self.work.remove(work)
-        self._counted = len(self.work)
-
-    def busy(self) -> str:
-        """Why it must not be made invalid now; nothing if it may be."""
-        if self.work or self.tasks:
-            return "copies are in flight that it counts"
-        if self.waiting:
-            return "somebody waits for it"
-        if self.pending != self.expected or self.bytes:
-            return f"its phase {self.phase} is under way"
-        return ""
-
-    def __str__(self) -> str:
-        return f"the mbarrier at {self.offset:#x}"
-
-    def state(self) -> int:
-        """Its 64 bits.  The hardware's are not known; no valid kernel reads them."""
-        return (
-            (self.phase & 0xFFFFFF) << 40
-            | (self.bytes & 0xFFFFF) << 20
-            | (self.pending & 0xFFFFF)
-        )
-
-    def write(self) -> None:
-        """Put its bits into shared memory."""
-        data = (self.state() ^ layout.MARK).to_bytes(8, "little")
-        self.block.shared[self.offset : self.offset + 8] = list(data)
-
-    def intact(self) -> bool:
-        """Whether its bits are in shared memory as it left them."""
-        there = self.block.shared[self.offset : self.offset + 8].tobytes()
-        return int.from_bytes(there, "little") == self.state() ^ layout.MARK
-
-    def arrive(self, count: int) -> None:
-        """Count arrivals in the present phase."""
-        self.pending -= count
-        self.settle()
-
-    def expect(self, count: int) -> None:
-        """Expect more bytes in the present phase; fewer, if the count is negative."""
-        self.bytes += count
-
-    def settle(self) -> None:
-        """Begin the next phase, if nothing is pending."""
-        while self.pending == 0 and self.bytes == 0:
-            self.phase += 1
-            self.pending = self.expected
-            self.block.cluster.port.done(self)
-            self.block.cluster.changes += 1
-            self.block.cluster.wakes += 1
-            if self.expected == 0:
-                break
-        self.write()
-
 
 # ── finding one ─────────────────────────────────────────────────────────────
 
@@ -271,11 +104,8 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
                 members,
                 f"{old} is initialised again while {busy}",
             )
-        slot = old.slot if old is not None else len(block.mbarriers)
-        block.mbarriers[offset] = Mbarrier(block, offset, count, slot)
-        block.mbarriers[offset].again = old is not None
-        step = Step(warp, event, members)
-        block.cluster.port.change(step, block.mbarriers[offset])
+        made = block.mbarriers.make(offset, count)
+        block.cluster.port.change(Step(warp, event, members), made)
     return lanes
 
 
@@ -290,7 +120,7 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
                 rules.MBARRIER, event, members, f"{found} is made invalid while {busy}"
             )
         found.again = True
-        warp.block.retire(found)
+        warp.block.mbarriers.retire(found)
         warp.block.cluster.port.change(Step(warp, event, members), found)
     return lanes
 

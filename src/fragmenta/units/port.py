@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fragmenta.units.barrier_state import Barrier
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
-    from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.mbarrier_state import Mbarrier
     from fragmenta.units.work import Work
 
 Clock: TypeAlias = NDArray[np.int32]

@@ -33,12 +33,8 @@ from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.fast import tensor_layout as tensors
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Cluster, Thread, Warp
-from fragmenta.units.mbarriers import (
-    Mbarrier,
-    find,
-    possible,
-    shared_address,
-)
+from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.mbarriers import find, possible, shared_address
 from fragmenta.units.port import Step
 from fragmenta.units.records import Flag, Record, Word
 from fragmenta.units.tasks import UNBLOCK, Entry

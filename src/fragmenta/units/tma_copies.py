@@ -22,6 +22,7 @@ from math import prod
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.errors import Error, one_of
 from fragmenta.ptx import rules
@@ -379,6 +380,29 @@ class TensorStore(TensorCopy):
         """What it reads: the whole box, also what is outside the tensor."""
         return self._shared_ranges([self.rank])
 
+    @cached_property
+    def _units(self) -> tuple[Starts, Starts]:
+        """The units of the box that are in the tensor, and the others."""
+        box, start = self.map, self.at - self.window
+        lines = np.arange(prod(box.counts[1:]))
+        every = self.window + _places(box, start, lines)
+        stored = _stored(box, self.coordinates)
+        return every[stored], every[~stored]
+
+    @property
+    def useful(self) -> list[Range]:
+        """The part of the box that is in the tensor."""
+        if not self.useless:
+            return self.sources
+        return pieces("shared", self.rank, self._units[0], UNIT)
+
+    @cached_property
+    def useless(self) -> list[Range]:
+        """The rest of a tiled box."""
+        if self.kind.im2col or self.map.interleave or len(self.boxes) > 1:
+            return []
+        return pieces("shared", self.rank, self._units[1], UNIT)
+
     def read(self) -> None:
         """Take the window of shared memory that the box is in."""
         shared = self.block.cluster.blocks[self.rank].shared
@@ -477,6 +501,26 @@ def rows(
     for count, step in steps:
         starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
     return starts, size
+
+
+def _stored(map: TensorMap, coordinates: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether each unit of each line of a tiled box is in the tensor.
+
+    >>> map = TensorMap("f16", (24, 3), (64,), box=(32, 2), address=4096)
+    >>> _stored(map, (0, 2)).astype(int)
+    array([[1, 1, 1, 0],
+           [0, 0, 0, 0]])
+    """
+    wide = slice_bytes(map)
+    first, limit = coordinates[0] * wide, -(-map.sizes[0] * wide // UNIT) * UNIT
+    at = first + np.arange(0, map.counts[0] * wide, UNIT)
+    found = (at >= 0) & (at < limit)
+    for place in range(1, map.rank):
+        steps = np.arange(map.counts[place]) * map.element_strides[place]
+        at = coordinates[place] + steps
+        inside = (at >= 0) & (at < map.sizes[place])
+        found = np.logical_and.outer(inside, found)
+    return found.reshape(-1, found.shape[-1])
 
 
 def extent(

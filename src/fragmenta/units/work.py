@@ -24,7 +24,7 @@ from fragmenta.units.port import Clock
 if TYPE_CHECKING:
     from fragmenta.units import machine
     from fragmenta.units.machine import Thread
-    from fragmenta.units.mbarriers import Mbarrier
+    from fragmenta.units.mbarrier_state import Mbarrier
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Starts: TypeAlias = NDArray[np.int64]
@@ -363,6 +363,16 @@ class Copy(Work):
     @property
     def sources(self) -> list[Range]:
         """What it reads."""
+        return []
+
+    @property
+    def useful(self) -> list[Range]:
+        """What it reads and uses."""
+        return self.sources
+
+    @property
+    def useless(self) -> list[Range]:
+        """What else it reads: that part of a box is outside of the tensor."""
         return []
 
     def signals(self) -> list[tuple[int, int]]:

@@ -3,10 +3,11 @@
 CUDA C++ becomes machine code or PTX through NVRTC, a library that needs no GPU, no
 driver and no host compiler (the wheel ``nvidia-cuda-nvrtc``), or else through
 an ``nvcc`` and the host compiler that goes with it.  NVRTC brings no headers: those of
-the wheel ``nvidia-cuda-runtime`` or of a CUDA toolkit are found where they are.
+the wheels ``nvidia-cuda-runtime``, ``-crt`` and ``-cccl`` or of a CUDA toolkit are
+found where they are, those of the standard library are in :mod:`headers`.
 
-What was compiled once is kept in :mod:`fragmenta.jit.cache` under the source, the
-target, the options and the compiler's version.
+What was compiled once is kept in :mod:`fragmenta.jit.cache` under the source, the files
+that it includes, the target, the options and the compiler's version.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from fragmenta.arrays.once import once
-from fragmenta.cuda.tools import assembler
+from fragmenta.cuda.tools import assembler, headers, messages
 from fragmenta.errors import BadCall, CompileError, Error, MissingPackage, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.jit.cache import Cache
@@ -39,17 +41,48 @@ _LIBRARIES = (
 
 _INCLUDES = ("nvidia/cu*/include", "nvidia/cuda_runtime/include")
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
-_STANDARD = re.compile(
-    r'open source file "([a-z_]+|(assert|float|limits|math|std\w+|string)\.h)"'
-)
-_NO_STANDARD = (
-    "\nnvrtc has no C++ standard library. printf, assert and the functions of <cmath> "
-    "need no header; others are in <cuda/std/...>, of the wheel nvidia-cuda-cccl"
-)
 _NO_HEADER = (
     "\nCUDA's headers are in the wheels nvidia-cuda-runtime, nvidia-cuda-crt and, for "
-    "<cuda/std/...> and <nv/target>, nvidia-cuda-cccl"
+    "<cuda/std/...> and <nv/target>, nvidia-cuda-cccl: pip install fragmenta[cuda]"
 )
+UNNAMED = "source.cu"
+"""What a source is called that has no file."""
+
+
+class Unit(NamedTuple):
+    """What is compiled: a translation unit of C++."""
+
+    code: str
+    target: str
+    options: tuple[str, ...] = ()
+    path: str = ""
+    """The file that it is from; headers beside it are found."""
+    names: tuple[str, ...] = ()
+    """Expressions that name kernels, such as ``scale<float>``."""
+
+    @property
+    def file(self) -> str:
+        """The file's name for line information and messages."""
+        return os.path.abspath(self.path) if self.path else UNNAMED
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where the user's own headers are."""
+        words = iter(self.options)
+        found = [Path(self.file).parent] if self.path else []
+        for word in words:
+            option = re.match("-I|--include-path=|-isystem", word)
+            if option is not None:
+                found.append(Path(word[option.end() :] or next(words, "")))
+        return found
+
+    @property
+    def key(self) -> list[str]:
+        """All that the result depends on, but for the compiler."""
+        known = [*map(str, includes())]
+        own = headers.digest(self.code, self.folders)
+        place = [self.file, own] if self.folders else []
+        return [self.target, *self.options, *place, *self.names, *known, self.code]
 
 
 class Compiler(Protocol):
@@ -62,10 +95,8 @@ class Compiler(Protocol):
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or :class:`CompileError`."""
 
-    def compile_ptx(
-        self, source: str, target: str, options: tuple[str, ...], name: str = ""
-    ) -> bytes:
-        """PTX, or :class:`CompileError`; with a name, line 1 is its mangled form."""
+    def compile_ptx(self, unit: Unit) -> bytes:
+        """PTX, or :class:`CompileError`; before it, a line for each mangled name."""
 
 
 def to_cubin(
@@ -79,7 +110,7 @@ def to_cubin(
     ...     to_cubin("__global__ void f() { g(); }", "sm_90a")
     ... except CompileError as why:
     ...     print(str(why).splitlines()[1])
-    source.cu(1): error: identifier "g" is undefined
+    source.cu:1:23: error: identifier "g" is undefined
     """
     target = check_target(target)
     chosen = find(compiler)
@@ -87,14 +118,19 @@ def to_cubin(
     return _kept(key, lambda: chosen.compile(source, target, options))
 
 
-def to_ptx(source: str, target: str, *options: str, compiler: str | None = None) -> str:
+def to_ptx(
+    source: str, target: str, *options: str, compiler: str | None = None, path: str = ""
+) -> str:
     """The PTX of CUDA C++ for one target, from the cache if it is there.
+
+    ``path`` is the file that the source is from: line information names it, and headers
+    beside it are found.
 
     >>> text = to_ptx("__global__ void f(int* x) { *x = 1; }", "sm_90a")
     >>> ".target sm_90a" in text
     True
     """
-    return _to_ptx(source, target, options, find(compiler), "")
+    return compiled(Unit(source, target, options, path), find(compiler))[0]
 
 
 def to_ptx_of(
@@ -110,27 +146,42 @@ def to_ptx_of(
     >>> name
     '_Z1fIdEvPT_'
     """
-    chosen = find(compiler)
-    if not isinstance(chosen, Nvrtc):
+    unit = Unit(source, target, options, names=(name,))
+    text, mangled = compiled(unit, find(compiler))
+    return text, mangled[name]
+
+
+def compiled(unit: Unit, chosen: Compiler) -> tuple[str, dict[str, str]]:
+    """The PTX, and the mangled name of each expression, from the cache if it is there.
+
+    >>> unit = Unit("template<int N> __global__ void f() {}", "sm_90a", names=("f<1>",))
+    >>> compiled(unit, find())[1]
+    {'f<1>': '_Z1fILi1EEvv'}
+    """
+    if unit.names and not isinstance(chosen, Nvrtc):
         raise BadCall(
-            f"{name} is an expression, which nvrtc understands and nvcc does not; "
-            "give the mangled name"
+            f"{unit.names[0]} is an expression, which nvrtc understands and nvcc does "
+            "not; give the mangled name"
         )
-    mangled, _, text = _to_ptx(source, target, options, chosen, name).partition("\n")
-    return text, mangled
+    unit = unit._replace(target=check_target(unit.target))
+    key = [f"{chosen.version} to PTX", str(len(unit.names)), *unit.key]
+    found = _kept(key, lambda: chosen.compile_ptx(unit)).decode()
+    *mangled, text = found.split("\n", len(unit.names))
+    return _named(unit, text), dict(zip(unit.names, mangled, strict=True))
 
 
-def _to_ptx(
-    source: str, target: str, options: tuple[str, ...], chosen: Compiler, name: str
-) -> str:
-    target = check_target(target)
-    folders = map(str, includes())  # the result depends on the headers
-    kind = f"{chosen.version} to PTX{name and ' of '}{name}"
-    key = [kind, target, *options, *folders, source]
-    found = _kept(key, lambda: chosen.compile_ptx(source, target, options, name))
-    # NVRTC invents a file in the current folder for its line information.
-    pattern = r'(\.file\s+\d+\s+)"[^"]*[/\\]source\.cu"'
-    return re.sub(pattern, r'\1"source.cu"', found.decode())
+def _named(unit: Unit, text: str) -> str:
+    """PTX whose line information names files as the user does.
+
+    NVRTC invents a file in the current folder for a source that has none.
+    """
+    found, wanted = rf'[^"]*[/\\]{re.escape(UNNAMED)}"', f'{UNNAMED}"'
+    if unit.path:
+        folder, given = os.path.dirname(unit.file), os.path.dirname(unit.path)
+        found, wanted = re.escape(folder + os.sep), os.path.join(given, "")
+    return re.sub(
+        rf'^(\s*\.file\s+\d+\s+"){found}', rf"\g<1>{wanted}", text, flags=re.M
+    )
 
 
 def _kept(key: list[str], make: Callable[[], bytes]) -> bytes:
@@ -146,21 +197,33 @@ def _kept(key: list[str], make: Callable[[], bytes]) -> bytes:
 def includes() -> list[Path]:
     """The folders with CUDA's headers: of the wheels, else of a toolkit.
 
+    The second one is that of ``<cuda/std/...>``, if it is another one.
+
     >>> all(folder.is_dir() for folder in includes())
     True
     """
-    wheels = [
+    runtime = next((f for f in _places() if (f / "cuda_fp16.h").is_file()), None)
+    found = [] if runtime is None else [runtime]
+    library = libcu()
+    return found if library in (None, runtime) else [*found, library]
+
+
+def libcu() -> Path | None:
+    """The folder with ``cuda/std``, the standard library for the device."""
+    inner = (each for f in _places() for each in (f / "cccl", f))
+    return next((f for f in inner if (f / "cuda" / "std").is_dir()), None)
+
+
+def _places() -> list[Path]:
+    """Folders that may have headers of CUDA: of the wheels, then of toolkits."""
+    found = [
         f for place in map(Path, sys.path) for i in _INCLUDES for f in place.glob(i)
     ]
-    named = [Path(os.environ[n], "include") for n in _TOOLKITS if os.environ.get(n)]
+    found += [Path(os.environ[n], "include") for n in _TOOLKITS if os.environ.get(n)]
     on_path = shutil.which("nvcc")
     if on_path is not None:
-        named.append(Path(on_path).resolve().parents[1] / "include")
-    for folder in (*wheels, *named):
-        if (folder / "cuda_fp16.h").is_file():
-            inner = folder / "cccl"  # <cuda/std/...>
-            return [folder, inner] if inner.is_dir() else [folder]
-    return []
+        found.append(Path(on_path).resolve().parents[1] / "include")
+    return [*found, Path("/usr/local/cuda/include")]
 
 
 @once
@@ -200,11 +263,14 @@ def _library() -> str:
     return on_system
 
 
-def _about_headers(said: str) -> str:
-    """Where a header is that the compiler did not find."""
-    if "open source file" not in said:
-        return ""
-    return _NO_STANDARD if _STANDARD.search(said) else _NO_HEADER
+def refusal(compiler: str, target: str, said: str) -> CompileError:
+    """The error of a compiler that refuses a source."""
+    text = f"{compiler} refuses the source for {target}:\n{messages.shown(said)}"
+    if "open source file" in said or "No such file" in said:
+        text += _NO_HEADER
+    error = CompileError(text)
+    error.log = said
+    return error
 
 
 class Nvrtc:
@@ -221,54 +287,53 @@ class Nvrtc:
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         return f"nvrtc {major.value}.{minor.value}"
 
+    @cached_property
+    def _headers(self) -> Mapping[str, str]:
+        return headers.standard(next(iter(includes()), None), libcu())
+
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or what the compiler says is wrong."""
-        return self._made("CUBIN", source, target, (f"-arch={target}", *options))
+        words = (f"-arch={target}", *options)
+        return self._made("CUBIN", Unit(source, target, words))
 
-    def compile_ptx(
-        self, source: str, target: str, options: tuple[str, ...], name: str = ""
-    ) -> bytes:
+    def compile_ptx(self, unit: Unit) -> bytes:
         """The PTX, or what the compiler says is wrong.
 
-        If a name is given, the mangled name is a line before it.
+        Before it is a line for each name: the mangled one.
         """
-        virtual = f"-arch={target.replace('sm_', 'compute_')}"
-        headers = [f"--include-path={folder}" for folder in includes()]
-        words = (virtual, *options, *headers)
-        return self._made("PTX", source, target, words, name).rstrip(b"\0")
+        virtual = f"-arch={unit.target.replace('sm_', 'compute_')}"
+        own = [f"--include-path={folder}" for folder in unit.folders[: bool(unit.path)]]
+        known = [f"--include-path={folder}" for folder in includes()]
+        words = (virtual, *unit.options, *own, *known)
+        made = self._made("PTX", unit._replace(options=words), self._headers)
+        return made.rstrip(b"\0")
 
     def _made(
-        self,
-        kind: str,
-        source: str,
-        target: str,
-        options: tuple[str, ...],
-        name: str = "",
+        self, kind: str, unit: Unit, given: Mapping[str, str] = MappingProxyType({})
     ) -> bytes:
         program = ctypes.c_void_p()
+        texts = ctypes.c_char_p * len(given)
         self._call(
             "nvrtcCreateProgram",
-            *(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None),
+            *(ctypes.byref(program), unit.code.encode(), unit.file.encode()),
+            *(len(given), texts(*map(str.encode, given.values()))),
+            texts(*map(str.encode, given)),
         )
         try:
-            if name:
+            for name in unit.names:
                 self._call("nvrtcAddNameExpression", program, name.encode())
-            words = [word.encode() for word in options]
+            words = [word.encode() for word in unit.options]
             array = (ctypes.c_char_p * len(words))(*words)
             if self._library.nvrtcCompileProgram(program, len(words), array):
                 said = self._read("ProgramLog", program).rstrip(b"\0").decode()
-                raise CompileError(
-                    f"nvrtc refuses the source for {target}:\n{said.rstrip()}"
-                    + _about_headers(said)
-                )
-            return self._mangled(program, name) + self._read(kind, program)
+                raise refusal("nvrtc", unit.target, said)
+            mangled = [self._mangled(program, name) for name in unit.names]
+            return b"".join(mangled) + self._read(kind, program)
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
 
     def _mangled(self, program: ctypes.c_void_p, name: str) -> bytes:
-        """A line with the mangled name of a kernel, if one is wanted."""
-        if not name:
-            return b""
+        """A line with the mangled name of a kernel."""
         found = ctypes.c_char_p()
         words = (program, name.encode(), ctypes.byref(found))
         self._call("nvrtcGetLoweredName", *words)
@@ -308,27 +373,26 @@ class Nvcc:
 
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or what the compiler says is wrong."""
-        return self._made("-cubin", source, target, options)
+        return self._made("-cubin", Unit(source, target, options))
 
-    def compile_ptx(
-        self, source: str, target: str, options: tuple[str, ...], name: str = ""
-    ) -> bytes:
-        """The PTX, or what the compiler says is wrong; the name is not used."""
-        return self._made("-ptx", source, target, options)
+    def compile_ptx(self, unit: Unit) -> bytes:
+        """The PTX, or what the compiler says is wrong."""
+        library = libcu()
+        found = () if library is None else ("-idirafter", str(library))
+        words = ("-Xcompiler", ",".join(found)) if found else ()
+        return self._made("-ptx", unit._replace(options=(*unit.options, *words)))
 
-    def _made(
-        self, kind: str, source: str, target: str, options: tuple[str, ...]
-    ) -> bytes:
+    def _made(self, kind: str, unit: Unit) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
-            given, made = Path(folder, "source.cu"), Path(folder, "source.made")
-            given.write_text(source)
-            words = (kind, f"-arch={target}", *options, "-o", str(made), str(given))
-            done = self._call(*words)
+            given, made = Path(unit.file), Path(folder, "source.made")
+            if not unit.path:
+                given = Path(folder, UNNAMED)
+                given.write_text(unit.code)
+            words = (f"-arch={unit.target}", *unit.options, "-o", str(made), str(given))
+            done = self._call(kind, *words)
             if done.returncode:
-                said = (done.stdout + done.stderr).replace(str(given), given.name)
-                raise CompileError(
-                    f"nvcc refuses the source for {target}:\n{said.rstrip()}"
-                )
+                said = (done.stdout + done.stderr).replace(folder + os.sep, "")
+                raise refusal("nvcc", unit.target, said)
             return made.read_bytes()
 
     def _call(self, *words: str) -> subprocess.CompletedProcess[str]:

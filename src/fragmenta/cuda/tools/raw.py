@@ -1,33 +1,97 @@
-"""Kernels in CUDA C++ that run without a GPU.
+"""Kernels and modules in CUDA C++ that run without a GPU, called as CuPy's.
 
 NVRTC compiles the source to PTX, and :mod:`fragmenta.ptx` runs the PTX.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fragmenta.arrays.once import once_property
-from fragmenta.cuda.tools import compiler
-from fragmenta.errors import BadCall, nearest, one_of
+from fragmenta.cuda.tools import files
+from fragmenta.errors import BadCall, Error, nearest, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.launch.kernel import Kernel, Loaded, parse
+from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.launch.result import Result
+from fragmenta.ptx.demangling import fitting, signature
 
 
-class RawKernel:
+class _Compiled:
+    """What a kernel and a module of CUDA C++ have in common: how it is compiled."""
+
+    # The class of the PTX that was read.
+    modules: ClassVar[type[Loaded]] = Loaded
+
+    def __init__(
+        self,
+        code: str | None,
+        path: str | os.PathLike[str] | None,
+        options: Sequence[str],
+        backend: str,
+        names: Iterable[str],
+        target: str,
+    ) -> None:
+        if code is not None and not isinstance(code, str):
+            raise BadCall(f"code is a text; given {type(code).__name__}")
+        if isinstance(options, str) or not isinstance(options, Sequence):
+            raise BadCall(f"options is a sequence of texts; given {options!r}")
+        for word in map(str, options):
+            if word.startswith(("-arch", "--gpu-architecture", "-gencode")):
+                raise BadCall(f"the target is given as target='sm_100a', not as {word}")
+        self.code, self.backend = code, backend
+        self.path = "" if path is None else os.fspath(path)
+        self.options = tuple(options)
+        self.target = check_target(target)
+        self._names = tuple(names)
+
+    @once_property
+    def file(self) -> files.File:
+        """The modules of the source, or of the file."""
+        if self.code is None:
+            return files.read(
+                self.path, self.target, self.options, self._names, self.modules
+            )
+        made = files.source(
+            self.code,
+            self.path,
+            self.target,
+            self.options,
+            self._names,
+            self.modules,
+            self.backend,
+        )
+        return files.File(self.path or "the source", (made,))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not compiled, such as ``main``."""
+        return self.file.notes
+
+    def _chosen(self, name: str) -> Kernel:
+        """The kernel of a name."""
+        known = self.file.kernels(self.target)
+        fit = known.meant(name)
+        if len(fit) != 1:
+            listed = map(signature, fit or known)
+            raise BadCall(
+                f"the source has no kernel {name}{nearest(name, known)}; it has "
+                f'{one_of(listed, "and") or "none"}.  extern "C" keeps a name as it '
+                "is, name<float> makes an instance of a template"
+            )
+        return known[fit[0]]
+
+
+class RawKernel(_Compiled):
     """A kernel in CUDA C++ that runs on the CPU, with the bits that a GPU returns.
 
     Its arguments and its call are those of ``cupy.RawKernel``; users have it as
     ``fragmenta.ptx.RawKernel``.
     """
-
-    # The class of the PTX that was read.
-    modules: ClassVar[type[Loaded]] = Loaded
 
     def __init__(
         self,
@@ -36,54 +100,34 @@ class RawKernel:
         options: Sequence[str] = (),
         backend: str = "nvrtc",
         *,
+        translate_cucomplex: bool = False,
         enable_cooperative_groups: bool = False,
+        jitify: bool = False,
+        path: str | os.PathLike[str] | None = None,
         target: str = "sm_90a",
     ) -> None:
-        for what, given in (("code", code), ("name", name)):
-            if not isinstance(given, str):
-                raise BadCall(f"{what} is a text; given {type(given).__name__}")
-        if isinstance(options, str) or not isinstance(options, Sequence):
-            raise BadCall(f"options is a sequence of texts; given {options!r}")
-        for word in map(str, options):
-            if word.startswith(("-arch", "--gpu-architecture", "-gencode")):
-                raise BadCall(f"the target is given as target='sm_100a', not as {word}")
-        self.code, self.name = code, name
-        self.options, self.backend = tuple(options), backend
-        self.target = check_target(target)
-        self.cooperative = enable_cooperative_groups
-
-    @cached_property
-    def _compiled(self) -> tuple[str, str]:
-        """The PTX, and the name of the kernel in it; an expression is mangled."""
-        lines = () if {"-G", "--device-debug"} & {*self.options} else ("-lineinfo",)
-        words = (self.code, self.target, *self.options, *lines)
-        if not {"<", ":"} & {*self.name}:
-            return compiler.to_ptx(*words, compiler=self.backend), self.name
-        return compiler.to_ptx_of(*words, name=self.name, compiler=self.backend)
+        if not isinstance(name, str):
+            raise BadCall(f"name is a text; given {type(name).__name__}")
+        super().__init__(code, path, options, backend, [name], target)
+        if code is None:
+            raise BadCall("code is a text; ptx.load reads a file")
+        self.name = name
+        self.enable_cooperative_groups = enable_cooperative_groups
+        self.max_dynamic_shared_size_bytes = 0
+        """As in CuPy; here it is not needed."""
 
     @property
     def ptx(self) -> str:
         """The PTX that the compiler makes of it, with the lines of the source."""
-        return self._compiled[0]
+        text: str = self.file.modules[0].module.text
+        return text
 
     @once_property
     def kernel(self) -> Kernel:
         """The kernel as :mod:`fragmenta.ptx` has it."""
-        text, name = self._compiled
-        kernels = self.modules(parse(text, self.name).module).kernels
-        mangled = f"_Z{len(name)}{name}"
-        fitting = [each for each in kernels if each.startswith(mangled)]
-        if name in kernels or len(fitting) == 1:
-            found = kernels[name if name in kernels else fitting[0]]
-            names = parameter_names(self.code, self.name, len(found.parameters))
-            return replace(found, names=names, language="cuda")
-        raise BadCall(
-            f"the source has no kernel {name}{nearest(name, kernels)}; it has "
-            f'{one_of(fitting or kernels, "and") or "none"}.  extern "C" keeps a name '
-            "as it is, name<float> makes an instance of a template"
-        )
+        return self._chosen(self.name)
 
-    def compile(self) -> None:
+    def compile(self, log_stream: object = None) -> None:
         """Compile now; otherwise the first call does."""
         _ = self.kernel
 
@@ -94,79 +138,101 @@ class RawKernel:
         arguments: Sequence[object] = (),
         *,
         shared: int = 0,
+        args: Sequence[object] | None = None,
+        shared_mem: int | None = None,
         **options: Any,
     ) -> Result:
         """Run it.
 
         ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
-        ``cluster``, ``schedule``, ``watch`` and ``limits``.
+        ``cluster``, ``schedule``, ``watch`` and ``limits``.  CuPy's words for
+        ``arguments`` and ``shared`` are understood: ``args`` and ``shared_mem``.
         """
-        options.setdefault("cooperative", self.cooperative)
+        for ours, theirs in (("arguments", args), ("shared", shared_mem)):
+            if theirs is not None and {"arguments": arguments, "shared": shared}[ours]:
+                raise BadCall(f"{ours} is given twice, also as CuPy calls it")
+        options.setdefault("cooperative", self.enable_cooperative_groups)
         return self.kernel.launch(
-            grid, block, arguments, shared=shared, target=self.target, **options
+            grid,
+            block,
+            arguments if args is None else args,
+            shared=shared if shared_mem is None else shared_mem,
+            target=self.target,
+            **options,
         )
 
     def __repr__(self) -> str:
-        return f"RawKernel({self.name}, {self.target})"
+        return f"{type(self).__name__}({self.name}, {self.target})"
 
 
-def parameter_names(code: str, kernel: str, count: int) -> tuple[str, ...]:
-    """The names of a kernel's parameters in C++; none if they are not found.
+class RawModule(_Compiled):
+    """Kernels in CUDA C++, or of a file, that run on the CPU.
 
-    >>> code = "template <int N> __global__ void f(const float *x, int (&n)[2], T) {}"
-    >>> parameter_names(code, "f<4>", 3)
-    ('x', 'n', '')
-    >>> parameter_names(code, "g", 3)
-    ()
+    Its arguments and its methods are those of ``cupy.RawModule``; users have it as
+    ``fragmenta.ptx.RawModule``.
     """
-    own = re.escape(kernel.partition("<")[0].rpartition("::")[2])
-    for found in re.finditer(rf"\b{own}\s*\(", _without_comments(code)):
-        parts = _parameters(_without_comments(code)[found.end() :])
-        if len(parts) == count:
-            return tuple(map(_declared, parts))
-    return ()
 
+    # The class of its kernels.
+    kernel_type: ClassVar[type[RawKernel]] = RawKernel
 
-def _without_comments(code: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
+    def __init__(
+        self,
+        *,
+        code: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        options: Sequence[str] = (),
+        backend: str = "nvrtc",
+        translate_cucomplex: bool = False,
+        enable_cooperative_groups: bool = False,
+        name_expressions: Iterable[str] | None = None,
+        jitify: bool = False,
+        target: str = "sm_90a",
+    ) -> None:
+        if code is None and path is None:
+            raise BadCall("give the code, or the path of a file")
+        if isinstance(name_expressions, str):
+            raise BadCall(
+                f"name_expressions is a sequence of texts; given {name_expressions!r}"
+            )
+        names = () if name_expressions is None else tuple(name_expressions)
+        super().__init__(code, path, options, backend, names, target)
+        self.name_expressions = names
+        self.enable_cooperative_groups = enable_cooperative_groups
 
+    def compile(self, log_stream: object = None) -> None:
+        """Compile now; otherwise the first use does."""
+        _ = self.file
 
-def _parameters(text: str) -> list[str]:
-    """The parameters between an opening parenthesis and the one that closes it."""
-    depth, parts = 0, [""]
-    for letter in text:
-        if letter in "([{<":
-            depth += 1
-        elif letter in ")]}>":
-            depth -= 1
-        if depth < 0:
-            break
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [each for each in map(str.strip, parts) if each and each != "void"]
+    def get_function(self, name: str) -> RawKernel:
+        """A kernel of the module, by its name or by one of ``name_expressions``."""
+        kernel = self._chosen(name)
+        made = self.kernel_type(
+            self.code or "",
+            name,
+            self.options,
+            self.backend,
+            enable_cooperative_groups=self.enable_cooperative_groups,
+            path=self.path or None,
+            target=self.target,
+        )
+        # Kernels of one module have the same variables.
+        vars(made).update(file=self.file, kernel=kernel)
+        return made
 
+    def get_global(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a variable of the module; they may be changed.
 
-def _declared(parameter: str) -> str:
-    """The name that a parameter declares; nothing if it has only a type."""
-    plain = re.sub(r"=.*|\[[^\]]*\]|<.*>", "", parameter, flags=re.DOTALL)
-    inner = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", plain)  # int (&n)[2]
-    if inner is not None:
-        return inner[1]
-    words = re.findall(r"\w+|[*&]", plain)
-    types = {
-        "int",
-        "char",
-        "short",
-        "long",
-        "unsigned",
-        "signed",
-        "float",
-        "double",
-        "bool",
-        "const",
-        "__restrict__",
-    }
-    last = words[-1] if len(words) > 1 else ""
-    return last if last.isidentifier() and last not in types else ""
+        ``numpy.ndarray(shape, dtype, module.get_global(name))`` has its elements.
+        """
+        known = {
+            each: loaded for loaded in self.file.modules for each in loaded.variables
+        }
+        found = [name] if name in known else fitting(name, known)
+        if len(found) != 1:
+            listed = one_of(found or known, "and") or "none"
+            raise Error(f"no variable {name}{nearest(name, known)}; there are {listed}")
+        data: NDArray[np.uint8] = known[found[0]].variables[found[0]]
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path or 'code'}, {self.target})"

@@ -202,7 +202,12 @@ class _Answer:
             stories[0][1] if stories else None,
             self.launched,
             tuple((self.launched, each) for each in findings),
+            self._together(),
         )
+
+    def _together(self) -> tuple[str, ...]:
+        sites = {site for part, _ in self.explored for site in part.together}
+        return tuple(dict.fromkeys(self.names.place(site) for site in sorted(sites)))
 
     def _reason(self, given: str) -> str:
         kind, _, site = given.partition(" ")

@@ -18,7 +18,7 @@ from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Steps
-from fragmenta.ptx.ordering import Scope
+from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.ptx.ordering import scope as scope_of
 from fragmenta.races.recording.log import (
     Arrives,
@@ -70,6 +70,8 @@ class Part:
     """Work in flight, by the names of units."""
     words: set[int] = field(default_factory=set)
     """The addresses of words that are waited for, or that decide something."""
+    together: set[int] = field(default_factory=set)
+    """Where lanes that diverged waited with one instruction, as sites."""
 
     def number(self, who: Who) -> int | None:
         """The number of an agent; None if these lanes are no agent."""
@@ -149,6 +151,8 @@ class _Agent:
         """The number of their last meeting with others of the warp; None: of none."""
         self.waited: dict[tuple[str, int, int, int], int] = {}
         """The first epoch of each queue that was not waited for."""
+        self.read: dict[tuple[str, int, int, int], int] = {}
+        """The same for waits until sources are read."""
         self.ended = False
         self.branches: list[tuple[int, int]] = []
         """Where the value of the last event decides what follows: how many events
@@ -191,7 +195,9 @@ class _Builder:
         self.units: dict[Flying, Hashable] = {}
         self.limits: list[str] = []
         self.values: dict[said.Word, int] = {}
-        self.tokens = 0
+        self.together: set[int] = set()
+        self._told_from_afar: set[tuple[int, Place]] = set()
+        """Mbarriers that work of other blocks signals, with the number of the log."""
 
     def part(self) -> Part:
         """The program."""
@@ -221,7 +227,7 @@ class _Builder:
         clusters = [log.cluster for log in self.logs]
         units = {name: flying for flying, name in self.units.items()}
         agents = [each.who for each in self.agents]
-        return Part(program, agents, clusters, units, self.words)
+        return Part(program, agents, clusters, units, self.words, self.together)
 
     def unit(self, work: Flying) -> Hashable:
         """A name for work in flight."""
@@ -276,6 +282,14 @@ class _Builder:
         self.values.setdefault(made, self._first.get(address, 0))
         return made
 
+    def wait_scope(self, number: int, action: Waited) -> Scope:
+        """Whose arrivals a wait acquires.
+
+        A copy of another block tells all who wait where it writes.
+        """
+        far = (number, action.mbarrier) in self._told_from_afar
+        return Scope.CLUSTER if far else named_scope(action.words)
+
     def stored(self, action: Touched) -> list[tuple[int, int, int]]:
         """Ordinary stores to words through which threads synchronise.
 
@@ -302,6 +316,9 @@ class _Builder:
                                 self.users.add(each, entry.action.write, agent.number)
                     elif isinstance(entry.action, Issued):
                         flying = entry.action.work
+                        for place, *_ in flying.signals:
+                            if place[0] != rank:
+                                self._told_from_afar.add((number, place))
                         for found, write in (
                             (flying.reads, False),
                             (flying.writes, True),
@@ -396,6 +413,7 @@ class _Walk:
         batches: _Batches,
     ) -> None:
         self.builder, self.log, self.rank, self.warp = builder, log, rank, warp
+        self.number = number
         self.agents = builder.by_warp[number, rank, warp]
         self.block = builder.block(log, rank)
         self.batches, self.products, self.meetings = batches, 0, 0
@@ -467,6 +485,7 @@ class _Walk:
         the others go on with it.
         """
         several = self._of(entry)
+        self.builder.together.add(entry.site)
         self._meet_all(several, entry)
         leader = several[0]
         share = entry.lanes.bit_count()
@@ -563,6 +582,8 @@ class _Walk:
     ) -> Iterator[said.Event]:
         """Wait for the groups that were not waited for before."""
         known = agent.waited.get(action.queue, 0)
+        if action.read:
+            known = max(known, agent.read.get(action.queue, 0))
         epochs = {
             work.epoch
             for work in self.builder.units
@@ -571,8 +592,8 @@ class _Walk:
         for epoch in sorted(epochs):
             group = (*action.queue, epoch)
             yield said.GroupWait(group, 0, action.read, entry.site)
-        if not action.read:
-            agent.waited[action.queue] = max(known, action.until)
+        kept = agent.read if action.read else agent.waited
+        kept[action.queue] = max(known, action.until)
 
     # ── what one agent does ─────────────────────────────────────────────────
 
@@ -640,7 +661,7 @@ class _Walk:
             exact = "noComplete" in action.words
             name = ("state", action.mbarrier, action.phase)
             drop = action.drops
-            scope = Scope.CLUSTER
+            scope = named_scope(action.words)
             return [
                 said.MbarrierArrive(
                     mbarrier, arrivals, expected, drop, exact, name, order, scope, site
@@ -662,7 +683,8 @@ class _Walk:
                 for each in agent.events
             )
             token = token if given else None
-        parity, scope = action.phase & 1, Scope.CLUSTER
+        parity = action.phase & 1
+        scope = self.builder.wait_scope(self.number, action)
         return said.MbarrierWait(mbarrier, parity, token, order, scope, entry.site)
 
     def _peeked(
@@ -693,6 +715,8 @@ class _Walk:
         waits = action.until is not None
         if waits:
             self._meet_all(agents, entry)
+            if len(agents) > 1:
+                self.builder.together.add(site)
         if action.guessed:
             self.builder.limits.append(f"loop {site}")
         lanes = entry.lanes.bit_count()
@@ -709,6 +733,18 @@ class _Walk:
                     each.branches.append((len(each.events), action.found))
         if waits:
             self._meet_all(agents, entry)
+
+
+def named_scope(words: tuple[str, ...]) -> Scope:
+    """The scope of an instruction on an mbarrier.
+
+    Shipped kernels arrive at other blocks without one, so only a scope that is written
+    down is small.
+
+    >>> named_scope(("mbarrier", "arrive", "release", "cta")).word
+    'cta'
+    """
+    return Scope.CTA if written_scope(words) is Scope.CTA else Scope.CLUSTER
 
 
 _OBSERVING = (said.Load, said.Atomic)

@@ -49,7 +49,7 @@ from fragmenta.units.faults import Stop
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Cluster, Machine, Warp
-from fragmenta.units.mbarriers import Mbarrier
+from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.port import ChangedMap, Columns, Port, Step
 from fragmenta.units.tcgen05 import Queued
 from fragmenta.units.tmem_moves import Move

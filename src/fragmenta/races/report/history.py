@@ -7,7 +7,7 @@ picture of the launch.  Compiled code writes notes, too: :mod:`races.shadow.note
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from fragmenta.ptx.module import Module
 from fragmenta.races.shadow import notes as log
+from fragmenta.races.shadow.layout import MBARRIERS
 from fragmenta.simt.compiled import Compiled, aligned
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
+from fragmenta.units.work import ranks
 
 MOST_KEPT = 3
 """Clusters whose notes are kept, of those that run in one thread of the host."""
@@ -61,7 +63,10 @@ def _product(number: int, agent: int, group: int, *_: int) -> tuple[Any, ...]:
 def _copy(
     number: int, agents: int, epoch: int, place: int, moved: int
 ) -> tuple[Any, ...]:
-    """A load that one mbarrier counts; without one, a store in a group.
+    """A load that an mbarrier counts in each block; without one, a store in a group.
+
+    A load to several blocks names them in the upper half of its agents; the lower half
+    is the agent that block 0 has.
 
     For ``cp.async``, the place is -2 less the rank.
     """
@@ -72,10 +77,14 @@ def _copy(
         both = [(first, epoch), (second, epoch)]
         return both, number, (), moved, (-1,) if moved else ()
     rank, offset, _ = _mbarrier(number, place, epoch)
-    return [(first, epoch)], number, ((rank, offset, epoch),), moved, (rank,)
+    blocks = ranks(int(second)) or [rank]
+    who = [(first + each * MBARRIERS * bool(second), epoch) for each in blocks]
+    counted = tuple((each, offset, epoch) for each in blocks)
+    return who, number, counted, moved, tuple({*blocks})
 
 
 _ABOUT: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "init": _mbarrier,
     "arrive": _mbarrier,
     "wait": _mbarrier,
     "try": _mbarrier,
@@ -119,6 +128,12 @@ class Notes(Sequence[Note]):
 
     def __getitem__(self, place: int | slice) -> Note | list[Note]:
         return self._all()[place]
+
+    def __iter__(self) -> Iterator[Note]:
+        return iter(self._all())
+
+    def __reversed__(self) -> Iterator[Note]:
+        return iter(self._all()[::-1])
 
     def __reduce__(self) -> tuple[type[list[Note]], tuple[list[Note]]]:
         return list, (list(self._all()),)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fragmenta.errors import one_of, ranges
 from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem, Related
+from fragmenta.ptx.languages import PTX, Words, told_from
 from fragmenta.ptx.module import Source
 from fragmenta.ptx.ordering import Scope, scope
 from fragmenta.ptx.rules import INFO, SEVERITIES, Rule, named
@@ -24,10 +25,6 @@ from fragmenta.simt.naming import Names, block_words, counted, element, place
 from fragmenta.units.findings import Finding, Launched
 
 ALL = 0xFFFFFFFF
-CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
-"""Files of CUDA C++."""
-NUMBA = "_ZN6cudapy"
-"""How the names of Numba's kernels begin."""
 
 
 def reports(found: Iterable[tuple[Launched, Finding]]) -> list[Problem]:
@@ -104,7 +101,7 @@ class Reporter:
         if instruction is not None:
             line, column = instruction.line, instruction.column
             source, length = instruction.source, len(instruction.mnemonic)
-        hint = phrases.spoken(hint, self._language(source))
+        hint = self._language(source).spoken(hint)
         return Problem(
             found.rule.name,
             found.severity,
@@ -121,14 +118,11 @@ class Reporter:
             related=self._related(found),
         )
 
-    def _language(self, source: Source | None) -> str:
-        """What the line of a problem is written in; nothing if it is not known."""
-        if self.launch.language or source is None:
+    def _language(self, source: Source | None) -> Words:
+        """What the line of a problem is written in; PTX if it is not known."""
+        if self.launch.language != PTX or source is None:
             return self.launch.language
-        if self.launch.compiled.kernel.startswith(NUMBA):
-            return "numba"
-        suffix = source.file.rpartition(".")[2].lower()
-        return "cuda" if suffix in CPP else ""
+        return told_from(self.launch.compiled.kernel, source.file)
 
     def _text(self, line: int) -> str:
         return self._lines[line - 1] if 0 < line <= len(self._lines) else ""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from fragmenta.errors import ranges
 from fragmenta.ptx import rules
-from fragmenta.ptx.rules import ATOMIC, FENCED, Rule
+from fragmenta.ptx.languages import PTX
+from fragmenta.ptx.rules import Rule
 from fragmenta.races.report.stories import Agent
 from fragmenta.races.shadow.layout import Apart
 
@@ -71,40 +72,7 @@ USES = {
 }
 """How an undefined value is used."""
 
-_WARP, _BLOCK = "bar.warp.sync", "a barrier (bar.sync)"
-SPOKEN = {
-    "cuda": {
-        _WARP: "__syncwarp()",
-        _BLOCK: "__syncthreads()",
-        ATOMIC: "atomicAdd",
-        FENCED: "__threadfence() and an atomic flag",
-    },
-    "triton": {
-        _WARP: "tl.debug_barrier()",
-        _BLOCK: "tl.debug_barrier()",
-        ATOMIC: "tl.atomic_add",
-        FENCED: 'an atomic flag with sem="release" and sem="acquire"',
-    },
-    "numba": {
-        _WARP: "cuda.syncwarp()",
-        _BLOCK: "cuda.syncthreads()",
-        ATOMIC: "cuda.atomic.add",
-        FENCED: "cuda.threadfence() and an atomic flag",
-    },
-}
-"""The words for repairs in the language that a kernel was written in."""
-
-
-def spoken(text: str, language: str) -> str:
-    """A repair in the words of a language; in those of PTX if it is not known.
-
-    >>> spoken(f"Let {_BLOCK} come between the two.", "triton")
-    'Let tl.debug_barrier() come between the two.'
-    """
-    for ours, theirs in SPOKEN.get(language, {}).items():
-        text = text.replace(ours, theirs)
-    return text
-
+_WARP, _BLOCK = PTX.warp_barrier, PTX.block_barrier
 
 ONE_LANE = "Let one lane store it, or let all of them store the same value."
 

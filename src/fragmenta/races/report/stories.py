@@ -177,7 +177,7 @@ class Stories:
         )
         if kind != "mbarrier":
             return made
-        offset = self.observer.offsets.get((rank, number))
+        offset = self.observer.mbarrier_clocks.offset(rank, number)
         return made._replace(
             mbarrier=None if offset is None else (rank, offset),
             issuer=issuer(notes, access.agent, access, goal),

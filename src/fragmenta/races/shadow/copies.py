@@ -11,23 +11,39 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I32, I64, Memory, Value, convert, larger, select
+from fragmenta.jit.trace import (
+    I1,
+    I32,
+    I64,
+    LANES,
+    Memory,
+    Value,
+    any_lane,
+    convert,
+    larger,
+    ones,
+    select,
+)
 from fragmenta.races.shadow import boxes, lane_copies, layout, notes, shared_memory
 from fragmenta.races.shadow.changed_maps import Changed
-from fragmenta.races.shadow.global_copies import informed, rows_of
+from fragmenta.races.shadow.global_copies import informed, map_of, rows_of
 from fragmenta.races.shadow.global_records import Flags
+from fragmenta.races.shadow.layout import MBARRIERS
 from fragmenta.races.shadow.notes import Noting
 from fragmenta.races.shadow.observing import Seen, mark_used, observing
-from fragmenta.races.shadow.order import acquire, clear, copy, merge, row_now
+from fragmenta.races.shadow.order import Head, acquire, clear, copy, merge, row_now
+from fragmenta.races.shadow.shared_check import shadow
 from fragmenta.simt import layout as engine
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import first_lane
 from fragmenta.units.fast import layout as units
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.groups import READ
-from fragmenta.units.fast.step import declared, shift
+from fragmenta.units.fast.step import shift
+from fragmenta.units.fast.tasks import each_rank
 
 _ASK = ir.FunctionType(ir.VoidType(), [POINTER])
+_STORES = Flags.WRITE | Flags.ASYNC
 _BULK = [layout.AGENT_KINDS.index(each) for each in ("bulk-read", "bulk-write")]
 
 
@@ -45,57 +61,73 @@ def _number(seen: Seen) -> Memory:
 
 
 class _Copy:
-    """A copy of the usual kind: one box, one block, no reduction."""
+    """A copy of the usual kind: one box, no reduction."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen, self.clock = seen, task_row(seen)
         self.rows = rows_of(seen, self.clock)
         self.size = seen.word(at.TASK_LINES)[0] * seen.word(at.TASK_PITCH)[0]
         self.lane = first_lane(seen.lanes)
-        self.rank = first_lane(seen.word(at.TASK_RANKS)[0])
-        self.map = Changed(seen, seen.long(at.TASK_MAP)[0])
+        self.ranks = seen.word(at.TASK_RANKS)[0]
+        self.rank = first_lane(self.ranks)
+        self.changed = Changed(seen, seen.long(at.TASK_MAP)[0])
+        self.map = map_of(seen, self.clock)
 
     def is_usual(self, kind: int) -> Value:
         """Whether the observer can look at it here."""
-        seen, ranks = self.seen, self.seen.word(at.TASK_RANKS)[0]
+        seen = self.seen
         moved = (seen.word(at.TASK_FLAGS)[0] & ~at.TENSOR) == 0
         plain = seen.word(at.TASK_LINE)[0] == seen.word(at.TASK_PITCH)[0]
         # A swizzle exchanges units of 128 bytes: these are all there.
         whole = (seen.word(at.TASK_SWIZZLE)[0] == 0) | ((self.size & 127) == 0)
-        usual = moved & plain & whole & self.map.may_use(self.clock) & ~informed(seen)
-        # A map in memory that may be written is compared with its writes.
-        slot = shift(self.map.address, engine.SLOT_BITS)
-        usual = usual & (self.map.there | (slot < engine.FIRST_ARGUMENT))
-        one = (ranks != 0) & ((ranks & (ranks - 1)) == 0)
-        found: Value = usual & one & (seen.word(at.TASK_KIND)[0] == kind)
+        usual = moved & plain & whole & self.changed.may_use(self.clock)
+        usual = usual & ~informed(seen) & (self.ranks != 0)
+        found: Value = usual & (seen.word(at.TASK_KIND)[0] == kind)
         return found
 
-    def access(self, agent: Value, epoch: Value, *, write: bool) -> None:
-        """It accesses shared memory."""
-        seen, code, b = self.seen, self.seen.code, self.seen.code.builder
-        start = code.array(I32, 1)
-        b.store(seen.word(at.TASK_SHARED)[0].raw, start)
-        at_rank = convert(self.rank, I64) * layout.HEAD_BYTES
-        head = b.gep(seen.head.pointer(layout.HEAD_FIRST), [at_rank.raw])
-        kind = (layout.WRITES if write else layout.READS) | shared_memory.ASYNC
-        touch = declared(b.module, shared_memory.TOUCH.name, shared_memory.TOUCHES)
-        zero = ir.Constant(I32, 0)
-        b.call(
-            touch,
-            [
-                head,
-                b.bitcast(start, POINTER),
-                ir.Constant(I64, 1),
-                self.size.raw,
-                ir.Constant(I32, kind),
-                agent.raw,
-                epoch.raw,
-                self.lane.raw,
-                seen.site.raw,
-                b.bitcast(self.clock.raw, POINTER),
-                zero,
-            ],
+    # ── the tensor map ──────────────────────────────────────────────────────
+
+    def _map_is_watched(self) -> Value:
+        """Whether the map is in memory that may be written, as nobody said so far."""
+        slot = shift(self.changed.address, engine.SLOT_BITS)
+        return (
+            ~self.changed.there & (slot >= engine.FIRST_ARGUMENT) & self.map.watched()
         )
+
+    def _map_record(self, agent: Value, epoch: Value) -> Value:
+        """The record of the read of the map; -1 if there is none, 0: Python does it.
+
+        Python compares the first use in a launch with those of earlier launches.
+        """
+        code = self.seen.code
+        found = code.variable(code.constant(-1, I32))
+        with code.when(self._map_is_watched()):
+            found.value = code.constant(0, I32)
+            with code.when(self.map.plain() & self.map.only_read()):
+                found.value = self.map.own(agent, epoch, self.lane, Flags(0))
+        return found.value
+
+    def _use_map(self, agent: Value, epoch: Value, record: Value) -> None:
+        """It reads the map, which nobody has written so far or has changed rightly."""
+        self.changed.use(agent, epoch)
+        with self.seen.code.when(record > 0):
+            self.map.simple(record, write=False)
+
+    # ── shared memory ───────────────────────────────────────────────────────
+
+    def access(self, rank: Value, by: tuple[Value, Value], *, write: bool) -> None:
+        """It accesses the shared memory of a block."""
+        seen = self.seen
+        kind = (layout.WRITES if write else layout.READS) | shared_memory.ASYNC
+        start, who = seen.word(at.TASK_SHARED)[0], (*by, self.lane, seen.site)
+        head = self._head(rank)
+        shared_memory.touch(seen.code, head, start, self.size, kind, who, self.clock)
+
+    def _head(self, rank: Value) -> Raw:
+        """The head of a block."""
+        at_rank = convert(rank, I64) * layout.HEAD_BYTES
+        first = self.seen.head.pointer(layout.HEAD_FIRST)
+        return self.seen.code.builder.gep(first, [at_rank.raw])
 
     def note(self, agents: Value, epoch: Value, place: Value, moved: Value) -> None:
         """Note its issue; its number is that of the note."""
@@ -103,38 +135,73 @@ class _Copy:
         _number(seen)[0] = notes.count(seen.code, seen.head)
         seen.note("copy", seen.lanes, agents, epoch, place, moved)
 
+    # ── loads ───────────────────────────────────────────────────────────────
+
+    def mbarriers_are_alike(self) -> Value:
+        """Whether the mbarriers of all blocks have the same slot and phase."""
+        seen, code = self.seen, self.seen.code
+        alike = code.variable(code.constant(1, I32))
+        first = _mbarrier(seen, self.rank)
+
+        def one(rank: Value) -> None:
+            other = _mbarrier(seen, rank)
+            same = code.constant(1, I1)
+            for offset, of in ((units.MBARRIER_SLOT, I32), (units.MBARRIER_PHASE, I64)):
+                left, right = (field(code, e, offset, of)[0] for e in (first, other))
+                same = same & (left == right)
+            alike.value = select(same, alike.value, 0)
+
+        each_rank(code, self.ranks, one)
+        found: Value = alike.value != 0
+        return found
+
     def load(self) -> Value:
         """Look at a load; whether that could be done here."""
         seen, code = self.seen, self.seen.code
         done = code.variable(code.constant(0, I32))
         record = _mbarrier(seen, self.rank)
-
-        def word(offset: int) -> Memory:
-            return field(code, record, offset, I32)
-
         phase = field(code, record, units.MBARRIER_PHASE, I64)[0]
-        agent, epoch = word(units.MBARRIER_AGENT)[0], convert(phase, I32)
+        agent = field(code, record, units.MBARRIER_AGENT, I32)[0]
+        epoch = convert(phase, I32)
         fine = code.variable(code.constant(1, I32))
         with code.when(self.rows.watched()):
             good = self._checked(agent, epoch, write=False)
             fine.value = convert(good, I32, signed=False)
-        with code.when(fine.value != 0):
+        read = self._map_record(agent, epoch)
+        with code.when((fine.value != 0) & (read != 0)):
             done.value = code.constant(1, I32)
-            mark_used(code, seen.head, record)
-            moved = convert(self.size, I64)
-            place = word(units.MBARRIER_PLACE)[0]
-            self.note(convert(agent, I64), phase, place, moved)
-            copied = field(code, record, units.MBARRIER_COPIED, I64)
-            copied[0] = larger(copied[0], phase)
-            issuer = seen.word(at.TASK_RANK)[0] << 16 | seen.word(at.TASK_NUMBER)[0]
-            word(units.MBARRIER_COPIER)[0] = issuer + 1
-            word(units.MBARRIER_COPY_SITE)[0] = seen.site
-            self.access(agent, epoch, write=True)
-            self.map.use(agent, epoch)
-            self._box()
+            self._note_load(agent, phase)
+            each_rank(code, self.ranks, self._write_to)
+            self._use_map(agent, epoch, read)
         return done.value
 
-    def _box(self) -> None:
+    def _note_load(self, agent: Value, phase: Value) -> None:
+        """Note the issue of a load; a multicast names its blocks in the upper half."""
+        seen = self.seen
+        several = (self.ranks & (self.ranks - 1)) != 0
+        first = agent - self.rank * MBARRIERS
+        mask = convert(self.ranks, I64) << 32
+        agents = select(several, mask | convert(first, I64), convert(agent, I64))
+        place = field(seen.code, _mbarrier(seen, self.rank), units.MBARRIER_PLACE, I32)
+        moved = convert(self.size * ones(self.ranks), I64)
+        self.note(agents, phase, place[0], moved)
+
+    def _write_to(self, rank: Value) -> None:
+        """A load writes to a block, whose mbarrier counts it."""
+        seen, code = self.seen, self.seen.code
+        record = _mbarrier(seen, rank)
+        mark_used(code, seen.head, record)
+        phase = field(code, record, units.MBARRIER_PHASE, I64)[0]
+        copied = field(code, record, units.MBARRIER_COPIED, I64)
+        copied[0] = larger(copied[0], phase)
+        issuer = seen.word(at.TASK_RANK)[0] << 16 | seen.word(at.TASK_NUMBER)[0]
+        field(code, record, units.MBARRIER_COPIER, I32)[0] = issuer + 1
+        field(code, record, units.MBARRIER_COPY_SITE, I32)[0] = seen.site
+        agent = field(code, record, units.MBARRIER_AGENT, I32)[0]
+        self.access(rank, (agent, convert(phase, I32)), write=True)
+        self._box(rank)
+
+    def _box(self, rank: Value) -> None:
         """Note which box it writes, if it has a tensor map."""
         seen, code, b = self.seen, self.seen.code, self.seen.code.builder
         form = seen.long(at.TASK_FORM)[0]
@@ -142,13 +209,11 @@ class _Copy:
         with code.when(form != 0):
             record = b.inttoptr(form.raw, POINTER)
             kind.value = field(code, record, at.MAP_LAYOUT, I64)[0]
-        at_rank = convert(self.rank, I64) * layout.HEAD_BYTES
-        head = b.gep(seen.head.pointer(layout.HEAD_FIRST), [at_rank.raw])
         issuer = seen.word(at.TASK_RANK)[0] << 16 | seen.word(at.TASK_NUMBER)[0]
         words = at.TASK_SWIZZLE, at.TASK_PITCH
         boxes.written(
             code,
-            head,
+            self._head(rank),
             seen.word(at.TASK_SHARED)[0].raw,
             self.size.raw,
             kind.value.raw,
@@ -158,33 +223,64 @@ class _Copy:
             b.gep(seen.about, [ir.Constant(I64, at.TASK_COORDINATES)]),
         )
 
+    # ── stores ──────────────────────────────────────────────────────────────
+
+    def reads_what_is_there(self) -> Value:
+        """Whether all of its box is stored, or all of it was written.
+
+        What is outside of the tensor need not be written, which Python knows.
+        """
+        seen, code = self.seen, self.seen.code
+        whole = convert(self.size, I64) == _moved(seen)
+        found = code.variable(convert(whole, I32, signed=False))
+        with code.when(~whole):
+            found.value = self._all_written()
+        there: Value = found.value != 0
+        return there
+
+    def _all_written(self) -> Value:
+        """1 if every byte of the box was written before."""
+        code = self.seen.code
+        writes, _ = shadow(code, Head(code, self._head(self.rank)))
+        start = convert(self.seen.word(at.TASK_SHARED)[0], I64)
+        first, count = shift(start, 2), shift(convert(self.size, I64), 2)
+        found = code.variable(code.constant(1, I32))
+        with code.loop(first + count, first, LANES) as place:
+            ever = writes.lanes(place) & layout.EVER_FIELD
+            missing = any_lane(ever != layout.EVER_FIELD)
+            found.value = select(missing, found.value.lift(0), found.value)
+        return found.value
+
     def store(self) -> Value:
         """Look at a store; whether that could be done here."""
         seen, code = self.seen, self.seen.code
         done = code.variable(code.constant(0, I32))
         reads, writes = (_agent(seen, kind) for kind in _BULK)
         epoch = seen.word(at.TASK_GROUP)[0]
-        fine = code.variable(code.constant(1, I32))
+        fine = code.variable(code.constant(0, I32))
         watched = self.rows.watched()
-        with code.when(watched):
-            good = self._checked(writes, epoch, write=True)
-            fine.value = convert(good, I32, signed=False)
-        with code.when(fine.value != 0):
+        with code.when(self.reads_what_is_there()):
+            fine.value = code.constant(1, I32)
+            with code.when(watched):
+                good = self._checked(writes, epoch, write=True)
+                fine.value = convert(good, I32, signed=False)
+        read = self._map_record(reads, epoch)
+        with code.when((fine.value != 0) & (read != 0)):
             done.value = code.constant(1, I32)
             both = convert(writes, I64) << 32 | convert(reads, I64)
             none, group = both.lift(-1), convert(epoch, I64)
             self.note(both, group, none, _moved(seen))
-            self.access(reads, epoch, write=False)
-            self.map.use(reads, epoch)
+            self.access(self.rank, (reads, epoch), write=False)
+            self._use_map(reads, epoch, read)
             with code.when(watched):
-                own = self.rows.own(writes, epoch, self.lane, Flags.WRITE)
+                own = self.rows.own(writes, epoch, self.lane, _STORES)
                 with code.when(own != 0):
                     self.rows.written(own)
         return done.value
 
     def _checked(self, agent: Value, epoch: Value, *, write: bool) -> Value:
         """Whether its rows in global memory are in order."""
-        code, flags = self.seen.code, Flags.WRITE if write else Flags(0)
+        code, flags = self.seen.code, _STORES if write else Flags.ASYNC
         fine = code.variable(code.constant(0, I32))
         with code.when(self.rows.plain()):
             own = self.rows.own(agent, epoch, self.lane, flags)
@@ -217,7 +313,11 @@ def _copy(seen: Seen) -> None:
     row_now(seen.clocks, seen.lanes, task_row(seen))
     done = code.variable(code.constant(0, I32))
     copy = _Copy(seen)
-    with code.when(copy.is_usual(at.LOAD) & (seen.word(at.TASK_SIGNALS)[0] != 0)):
+    signals = seen.word(at.TASK_SIGNALS)[0] != 0
+    with (
+        code.when(copy.is_usual(at.LOAD) & signals),
+        code.when(copy.mbarriers_are_alike()),
+    ):
         done.value = copy.load()
     with code.when(copy.is_usual(at.STORE)):
         done.value = copy.store()

@@ -9,6 +9,7 @@ that has learned something of others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from fragmenta.jit.trace import (
@@ -33,6 +34,7 @@ from fragmenta.races.shadow.order import Plane
 from fragmenta.simt import layout as engine
 from fragmenta.simt.library import field, pointer_at
 from fragmenta.units.fast import task_layout as at
+from fragmenta.units.fast.copies import MAP_SIZE
 
 Do = Callable[[Value], None]
 WHOLE = 0b1111
@@ -40,17 +42,23 @@ WHOLE = 0b1111
 
 
 class Rows(NamedTuple):
-    """The rows of a task in the shadow of global memory."""
+    """Rows in the shadow of global memory, which a task reads or writes."""
 
     seen: Seen
     here: Here
     clock: Memory
     """What the issuer of the copy knew."""
+    first: Value
+    """The address of the first row."""
+    row: Value
+    """Bytes of each."""
+    repeats: tuple[tuple[Value, Value], ...] = ()
+    """How often they repeat along each dimension, and how far apart they are."""
 
     def _shadow(self, number: int) -> Value:
         """Where the records of writes (0), of reads (1), or marks (2) are."""
-        code, first = self.seen.code, self.seen.long(at.TASK_FIRST)[0]
-        slot = shift_unsigned(first, engine.SLOT_BITS)
+        code = self.seen.code
+        slot = shift_unsigned(self.first, engine.SLOT_BITS)
         safe = select(compare_unsigned("<", slot, engine.SLOTS), slot, 0)
         table = pointer_at(code, self.here.ledger, records.SHADOWS)
         line = code.builder.gep(table, [(safe * records.SHADOW_BYTES).raw])
@@ -58,15 +66,14 @@ class Rows(NamedTuple):
 
     def watched(self) -> Value:
         """Whether the memory can be written, so that it has a shadow."""
-        there: Value = (self._shadow(0) != 0) & (self.seen.long(at.TASK_ROW)[0] > 0)
+        there: Value = (self._shadow(0) != 0) & (self.row > 0)
         return there
 
     def plain(self) -> Value:
         """Whether all rows are whole words, and all of them were written before."""
-        seen = self.seen
-        bits = seen.long(at.TASK_FIRST)[0] | seen.long(at.TASK_ROW)[0]
-        for each in range(4):
-            bits = bits | seen.long(at.TASK_STEPS)[each]
+        bits = self.first | self.row
+        for _, step in self.repeats:
+            bits = bits | step
         good: Value = ((bits & (WORD - 1)) == 0) & (self._shadow(2) == 0)
         return good
 
@@ -155,6 +162,23 @@ class Rows(NamedTuple):
         same = of.lanes(first) == record.in_all_lanes(LANES)
         return ~any_lane(~same)
 
+    def only_read(self) -> Value:
+        """Whether all words were read before, and no instruction has written to any."""
+        code, writes, reads = self.seen.code, self._records(0), self._records(1)
+        found = code.variable(code.constant(1, I32))
+
+        def one(place: Value) -> None:
+            good = (writes[place] == 0) & (reads[place] != 0)
+            found.value = select(good, found.value, 0)
+
+        def words(first: Value) -> None:
+            bad = (writes.lanes(first) != 0) | (reads.lanes(first) == 0)
+            found.value = select(any_lane(bad), found.value.lift(0), found.value)
+
+        self._each(words, one)
+        good: Value = found.value != 0
+        return good
+
     def written(self, own: Value) -> None:
         """Note that all words are written."""
         writes, reads = self._records(0), self._records(1)
@@ -171,20 +195,13 @@ class Rows(NamedTuple):
 
     def _each(self, words: Do, one: Do) -> None:
         """Do something for all words: for vectors, and for what is left of a row."""
-        code, seen = self.seen.code, self.seen
-        counts, steps = seen.long(at.TASK_COUNTS), seen.long(at.TASK_STEPS)
-        offset = seen.long(at.TASK_FIRST)[0] & (1 << engine.SLOT_BITS) - 1
-        length = shift_unsigned(seen.long(at.TASK_ROW)[0], 2)
+        code = self.seen.code
+        start = self.first & (1 << engine.SLOT_BITS) - 1
+        length = shift_unsigned(self.row, 2)
         whole = length & -LANES
-        with (
-            code.loop(counts[3]) as i3,
-            code.loop(counts[2]) as i2,
-            code.loop(counts[1]) as i1,
-            code.loop(counts[0]) as i0,
-        ):
-            start = offset
-            for each, index in enumerate((i0, i1, i2, i3)):
-                start = start + index * steps[each]
+        with ExitStack() as loops:
+            for count, step in reversed(self.repeats):
+                start = start + loops.enter_context(code.loop(count)) * step
             first = shift_unsigned(start, 2)
             with code.loop(whole, step=LANES) as place:
                 words(first + place)
@@ -194,17 +211,29 @@ class Rows(NamedTuple):
     def own(self, agent: Value, epoch: Value, lane: Value, flags: Flags) -> Value:
         """The record of this copy; 0 if there is no room for it."""
         site = self.seen.site
-        number = interned(
-            self.here, agent, agent, epoch, site, site.lift(int(flags | Flags.ASYNC))
-        )
+        given = agent, agent, epoch, site, site.lift(int(flags))
+        number = interned(self.here, *given)
         made = number << ID_SHIFT | lane << MASK_BITS | WHOLE
         return select(number == 0, number, made)
 
 
+def _here(seen: Seen) -> Here:
+    ledger = pointer_at(seen.code, seen.block, engine.BLOCK_GLOBAL_WATCH)
+    return Here(seen.code, seen.warp, seen.block, ledger)
+
+
 def rows_of(seen: Seen, clock: Memory) -> Rows:
     """The rows of a task."""
-    ledger = pointer_at(seen.code, seen.block, engine.BLOCK_GLOBAL_WATCH)
-    return Rows(seen, Here(seen.code, seen.warp, seen.block, ledger), clock)
+    counts, steps = seen.long(at.TASK_COUNTS), seen.long(at.TASK_STEPS)
+    first, row = (seen.long(each)[0] for each in (at.TASK_FIRST, at.TASK_ROW))
+    repeats = tuple((counts[each], steps[each]) for each in range(4))
+    return Rows(seen, _here(seen), clock, first, row, repeats)
+
+
+def map_of(seen: Seen, clock: Memory) -> Rows:
+    """The tensor map of a task."""
+    address = seen.long(at.TASK_MAP)[0]
+    return Rows(seen, _here(seen), clock, address, address.lift(MAP_SIZE))
 
 
 def informed(seen: Seen) -> Value:

@@ -203,6 +203,7 @@ HEAD_ASK_ROWS = 304  #: pointer to Python: it judges rows of ``ldmatrix``
 HEAD_ROWS = 312  #: pointer to a byte for each site: how often its rows were looked at
 HEAD_TENSOR = 320  #: pointer to what is known of tensor memory; see tensor_layout.py
 HEAD_COLLIDED = 328  #: 5 x i32: what collides, the barrier, warps, count and site
+HEAD_MADE = 352  #: pointer to the clocks of mbarriers (``MADE_...``)
 HEAD_BYTES = 384
 
 # The clocks of a warp.
@@ -212,6 +213,7 @@ STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
 STATE_FENCED = 20  #: i32: whether a plain fence has kept a row, and for whom
+STATE_IGNORED = 24  #: i32: lanes whose next read is not looked at
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 
 FENCED_BLOCK, FENCED_CLUSTER = 1, 2
@@ -232,9 +234,20 @@ COUNTS, WARPS = 1, 2
 PHASES = 4
 PHASES_FENCED = 0  #: pointer to the records of mbarriers fenced since lanes last passed
 PHASES_FENCED_COUNT = 8  #: i64: how many these are
+PHASES_FENCED_ROOM = 16  #: i64: for how many there is memory
 PHASES_NUMBERS = 64  #: 4 x i64: the phase that each row is about
 PHASES_KNOWN = 96  #: 4 x i32: whether it holds anything
 PHASES_ROWS = 128
+
+# The clocks of the mbarriers of a cluster: two rows side by side for each place.
+MBARRIERS = 64
+"""Mbarriers of a block that have an agent of their own."""
+MADE_COUNT = 0  #: i64: how many pairs of rows are used
+MADE_ROOM = 8  #: i64: how many there are
+MADE_ROWS = 16  #: pointer to the rows
+MADE_PLACES = 24  #: pointer to i32: the place of each pair; the rank from bit 24
+MADE_OFFSETS = 32  #: pointer to i32: where each agent's mbarrier was last, plus 1
+MADE_BYTES = 64
 
 # Tensor maps that the kernel has changed: an entry for each.
 MAPS_COUNT = 0  #: i32: how many there are

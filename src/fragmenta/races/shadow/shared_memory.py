@@ -43,6 +43,7 @@ from fragmenta.simt import memory
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
 from fragmenta.simt.warps import P, first_lane, routine, to_word
+from fragmenta.units.fast.step import declared
 
 OFFSET = (1 << 24) - 1
 """The bits of a shared address that are not the rank."""
@@ -298,16 +299,17 @@ def _call_lane(
 
 
 @cache
-def watched(access: memory.Access, kind: str) -> Routine:
+def watched(access: memory.Access, kind: str, raced: bool = False) -> Routine:
     """The routine that checks an access of shared memory, just before it happens.
 
     ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
     access, without the registers unless it is a store, and returns nothing.
-    :data:`SUPPORT` must be linked, too.
+    :data:`SUPPORT` must be linked, too.  With ``raced``, the reads of some lanes are
+    left out, as :meth:`WarpClocks.ignored` says.
     """
     stores = kind.endswith("write")
     access = access if stores else access.bare
-    name = f"watch.{kind.replace(' ', '.')}.{access.name}"
+    name = f"watch.{kind.replace(' ', '.')}.{access.name}{'.raced' * raced}"
 
     def trace(
         code: Code,
@@ -320,7 +322,8 @@ def watched(access: memory.Access, kind: str) -> Routine:
         *registers: Raw,
     ) -> None:
         def check(head: Head) -> None:
-            place = register, offset, lanes, site
+            some = lanes & ~warp_of(code, head, warp).ignored if raced else lanes
+            place = register, offset, some, site
             _warp(code, access, kind, head, warp, block, *place, *registers)
 
         watching(code, block, check)
@@ -627,3 +630,33 @@ TOUCHES = ir.FunctionType(
     [POINTER, POINTER, I64, I32, I32, I32, I32, I32, I32, POINTER, I32],
 )
 """The type of :data:`TOUCH`."""
+
+
+def touch(
+    code: Code,
+    head: Raw,
+    start: Value,
+    size: Value,
+    kind: int,
+    by: tuple[Value, Value, Value, Value],
+    clock: Memory,
+) -> None:
+    """Write a call of :data:`TOUCH` for bytes side by side, of one block.
+
+    ``by`` are the agent, its epoch, the lane and the site.
+    """
+    b, starts = code.builder, code.array(I32, 1)
+    b.store(start.raw, starts)
+    b.call(
+        declared(b.module, TOUCH.name, TOUCHES),
+        [
+            head,
+            b.bitcast(starts, POINTER),
+            ir.Constant(I64, 1),
+            size.raw,
+            ir.Constant(I32, kind),
+            *(each.raw for each in by),
+            b.bitcast(clock.raw, POINTER),
+            ir.Constant(I32, 0),
+        ],
+    )

@@ -54,6 +54,17 @@ def _flags(words: tuple[str, ...]) -> int:
     return found | layout.RELAXED * ("relaxed" in words)
 
 
+_MAKES = (layout.PORT_MAKE, layout.PORT_MADE)
+
+
+def _init(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(mbarriers.INIT, _flags(words), (0, 1), _MAKES)
+
+
+def _inval(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(mbarriers.INVAL, _flags(words), (0,), _MAKES)
+
+
 def _arrive(words: tuple[str, ...], count: int) -> Handler | None:
     if "noComplete" in words or "arrive_drop" in words:
         return None
@@ -85,7 +96,9 @@ def _wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 
 def _fence(words: tuple[str, ...], count: int) -> Handler | None:
-    """``fence.proxy.async`` and ``.tensormap``; other fences stay in Python."""
+    """Fences of proxies and of new mbarriers; other fences stay in Python."""
+    if "mbarrier_init" in words:
+        return Handler(fences.MADE, 0, (), (layout.PORT_INIT_FENCE,))
     named = [word for word in words if word.startswith(("async", "tensormap"))]
     if "acquire" in words and any(word.startswith("tensormap") for word in named):
         return Handler(tensor_maps.ACQUIRE, 0, (0,), (layout.PORT_ACQUIRE_MAP,))
@@ -93,6 +106,10 @@ def _fence(words: tuple[str, ...], count: int) -> Handler | None:
     if "proxy" not in words or not plain:
         return None
     return Handler(fences.PROXY, 0, (), (layout.PORT_PROXY,))
+
+
+def _registers(words: tuple[str, ...], count: int) -> Handler | None:
+    return Handler(fences.REGISTERS, 0, (0,))
 
 
 # ── tensor maps ─────────────────────────────────────────────────────────────
@@ -282,8 +299,11 @@ def _tensor_wait(words: tuple[str, ...], count: int) -> Handler | None:
 
 HANDLERS: dict[tuple[str, ...], Finder] = {
     ("fence",): _fence,
+    ("setmaxnreg",): _registers,
     ("tensormap", "replace"): _replace,
     ("tensormap", "cp_fenceproxy"): _copy_map,
+    ("mbarrier", "init"): _init,
+    ("mbarrier", "inval"): _inval,
     ("mbarrier", "arrive"): _arrive,
     ("mbarrier", "expect_tx"): _expect,
     ("mbarrier", "try_wait"): _wait,
@@ -317,10 +337,8 @@ HANDLERS: dict[tuple[str, ...], Finder] = {
 
 ROUTINES = (
     OPERAND,
-    fences.PROXY,
-    mbarriers.ARRIVE,
-    mbarriers.EXPECT,
-    mbarriers.WAIT,
+    *fences.ROUTINES,
+    *mbarriers.ROUTINES,
     *tasks.ROUTINES,
     *copies.ROUTINES,
     *tensor_maps.ROUTINES,
@@ -345,7 +363,7 @@ def handler(words: tuple[str, ...], operands: int) -> Handler | None:
 
     >>> handler(("mbarrier", "try_wait", "parity", "shared", "b64"), 3).flags
     2
-    >>> handler(("mbarrier", "init", "shared", "b64"), 2)
+    >>> handler(("mbarrier", "pending_count", "b64"), 2)
     """
     for length in range(len(words), 0, -1):
         found = HANDLERS.get(words[:length])

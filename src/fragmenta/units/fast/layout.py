@@ -48,6 +48,8 @@ STATE_WARPGROUPS: Final = 56  #: pointer to the records of warpgroups
 STATE_TENSOR: Final = 64  #: pointer to its tensor memory (``tensor_layout``); 0: none
 STATE_STORES: Final = 72  #: pointer to i32 for each warp: Python's stores in flight
 STATE_THREADS: Final = 80  #: pointer to what each thread issued to the Tensor Cores
+STATE_MADE: Final = 88  #: pointer to i32: where its mbarriers are, in their order
+STATE_MADE_COUNT: Final = 96  #: i32: how many there are
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
@@ -76,6 +78,7 @@ MBARRIER_AGENT: Final = 96  #: i32: the observer's name for the copies that it c
 MBARRIER_REMOTE: Final = 100  #: i32: whether threads of other blocks have arrived
 MBARRIER_CLOCK: Final = 104  #: pointer to the observer's clock of this phase
 MBARRIER_CLOCK_LAST: Final = 112  #: the same of the last phase
+MBARRIER_CLOCKS: Final = 120  #: pointer to both clocks; it stays for the next one here
 MBARRIER_WAITING: Final = 128  #: 64 x i32: the phase that each warp waits for, plus 1
 MBARRIER_BYTES: Final = 512
 
@@ -185,8 +188,11 @@ PORT_TENSOR_ISSUED: Final = 160  #: it is in flight
 PORT_COMMIT_ROOM: Final = 168  #: a commit is about to be issued: is nothing wrong?
 PORT_COMMIT: Final = 176  #: it is in flight; the task, and whether it covers work
 PORT_TENSOR_FENCE: Final = 184  #: ``tcgen05.fence``
+PORT_MAKE: Final = 192  #: an mbarrier is about to be made, at a place: may it be?
 PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it be?
 PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
+PORT_MADE: Final = 216  #: an mbarrier was made, or is none any more
+PORT_INIT_FENCE: Final = 224  #: lanes execute ``fence.mbarrier_init``: may they?
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,

@@ -1,10 +1,19 @@
-"""Fast paths of mbarriers: arriving and waiting."""
+"""Fast paths of mbarriers: making, arriving and waiting."""
 
 from __future__ import annotations
 
-from fragmenta.jit.trace import I32, I64, Value, convert, select
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    LANES,
+    Value,
+    any_lane,
+    convert,
+    select,
+)
 from fragmenta.simt import layout as engine
 from fragmenta.simt.layout import RANK_BITS
+from fragmenta.simt.library import field, pointer_at
 from fragmenta.units.fast import layout
 from fragmenta.units.fast.step import Mbarrier, Step, fast_path, shift
 from fragmenta.units.fast.tasks import WANTED, call
@@ -13,6 +22,103 @@ EXPECTS, PARITY, TESTS, GENERIC, COUNTED, NARROW = 1, 2, 4, 8, 16, 64
 """Words of the instruction: ``.expect_tx``, ``.parity``, ``test_wait``; whether the
 address is generic, whether there is a count of arrivals, and whether it names the scope
 of the block."""
+
+_WARPS = (layout.MBARRIER_BYTES - layout.MBARRIER_WAITING) >> 2
+"""The warps of a block for which there is room in a record."""
+
+
+def _own(step: Step) -> tuple[Value, Mbarrier]:
+    """The place of the first operand in the block's own memory, and its mbarrier."""
+    generic = (step.flags & GENERIC) != 0
+    address = step.shared_address(step.value(0), generic)
+    step.require(shift(address, RANK_BITS) == step.rank)
+    offset = address & (1 << RANK_BITS) - 1
+    step.require(offset >= engine.SHARED_START)
+    return address, step.mbarrier_at(step.state, convert(offset, I64))
+
+
+def _idle(mbarrier: Mbarrier) -> Value:
+    """Whether no phase is under way, and nobody waits."""
+    code, word = mbarrier.step.code, mbarrier.word
+    waiting = code.variable(code.constant(0, I32))
+    with code.loop(_WARPS, step=LANES) as warp:
+        some = word(layout.MBARRIER_WAITING).lanes(warp)
+        found = convert(any_lane(some != 0), I32, signed=False)
+        waiting.value = waiting.value | found
+    idle = waiting.value == 0
+    for each in (layout.MBARRIER_WORK, layout.MBARRIER_TASKS, layout.MBARRIER_TX):
+        idle = idle & (word(each)[0] == 0)
+    expected = word(layout.MBARRIER_EXPECTED)[0]
+    found_: Value = idle & (word(layout.MBARRIER_PENDING)[0] == expected)
+    return found_
+
+
+def _init(step: Step) -> Value:
+    """Make an mbarrier; ``operands`` are the address and the count."""
+    code, (address, mbarrier) = step.code, _own(step)
+    count, old = step.value(1), mbarrier.alive
+    step.require((count >= 1) & (count <= layout.MOST))
+    step.require(~old | _idle(mbarrier))
+    place = convert(address, I64)
+    step.require(step.observe(layout.PORT_MAKE, mbarrier.record, place) != 0)
+    made = step.word(step.state, layout.STATE_MADE_COUNT)
+    slot = select(old, mbarrier.word(layout.MBARRIER_SLOT)[0], made[0])
+    with code.when(~old):
+        offset = address & (1 << RANK_BITS) - 1
+        list_ = pointer_at(code, step.state, layout.STATE_MADE)
+        field(code, list_, 0, I32)[convert(slot, I64)] = offset
+        made[0] = slot + 1
+    again = convert(old, I32, signed=False)
+    _begin(mbarrier, slot, again, convert(count, I32), address)
+    step.observe(layout.PORT_MADE, mbarrier.record)
+    return step.lanes
+
+
+def _begin(
+    mbarrier: Mbarrier, slot: Value, again: Value, count: Value, address: Value
+) -> None:
+    """Begin the first phase of a new mbarrier."""
+    step, code, word = mbarrier.step, mbarrier.step.code, mbarrier.word
+    clocks = step.long(mbarrier.record, layout.MBARRIER_CLOCKS)
+    kept, whole = clocks[0], word(0)
+    with code.loop(layout.MBARRIER_BYTES >> 2, step=LANES) as at:
+        whole[at] = whole.lanes(at).lift(0)
+    clocks[0] = kept
+    one, none = count.lift(1), count.lift(-1)
+    for offset, number in (
+        (layout.MBARRIER_ALIVE, one),
+        (layout.MBARRIER_SLOT, slot),
+        (layout.MBARRIER_EXPECTED, count),
+        (layout.MBARRIER_PENDING, count),
+        (layout.MBARRIER_AGAIN, again),
+        (layout.MBARRIER_PLACE, address),
+        *((layout.MBARRIER_BIRTH + 4 * each, none) for each in range(4)),
+    ):
+        word(offset)[0] = number
+    for offset in (layout.MBARRIER_OBSERVED, layout.MBARRIER_COPIED):
+        step.long(mbarrier.record, offset)[0] = code.constant(-1, I64)
+    mbarrier.bits[0] = mbarrier.packed()
+
+
+def _inval(step: Step) -> Value:
+    """End an mbarrier; the operand is its address."""
+    code, (address, mbarrier) = step.code, _own(step)
+    step.require(mbarrier.alive & mbarrier.intact)
+    step.require(_idle(mbarrier))
+    offset = address & (1 << RANK_BITS) - 1
+    list_ = field(code, pointer_at(code, step.state, layout.STATE_MADE), 0, I32)
+    made = step.word(step.state, layout.STATE_MADE_COUNT)
+    left = code.variable(code.constant(0, I64))
+    with code.loop(convert(made[0], I64)) as number:
+        each = list_[number]
+        with code.when(each != offset):
+            list_[left.value] = each
+            left.value = left.value + 1
+    made[0] = convert(left.value, I32)
+    mbarrier.word(layout.MBARRIER_AGAIN)[0] = offset.lift(1)
+    mbarrier.word(layout.MBARRIER_ALIVE)[0] = offset.lift(0)
+    step.observe(layout.PORT_MADE, mbarrier.record)
+    return step.lanes
 
 
 def _found(step: Step, operand: int) -> tuple[Value, Mbarrier]:
@@ -115,6 +221,10 @@ def _wait(step: Step) -> Value:
     return passed.value
 
 
-ARRIVE = fast_path("units.mbarrier.arrive", _arrive)
-EXPECT = fast_path("units.mbarrier.expect_tx", _expect)
-WAIT = fast_path("units.mbarrier.wait", _wait)
+INIT = fast_path("units.mbarrier.init", _init, split=(0, 1))
+INVAL = fast_path("units.mbarrier.inval", _inval, split=(0,))
+ARRIVE = fast_path("units.mbarrier.arrive", _arrive, split=(1, 2))
+EXPECT = fast_path("units.mbarrier.expect_tx", _expect, split=(1, 2))
+WAIT = fast_path("units.mbarrier.wait", _wait, split=(1, 2))
+
+ROUTINES = INIT, INVAL, ARRIVE, EXPECT, WAIT

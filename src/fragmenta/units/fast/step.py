@@ -226,18 +226,21 @@ class Step:
 
     def mbarrier_of(self, state: Raw, offset: Value) -> Mbarrier:
         """The mbarrier at an offset in the shared memory of a block."""
+        found = self.mbarrier_at(state, offset)
+        self.require(found.alive & found.intact)
+        self.require(self.observe(layout.PORT_USED, found.record) != 0)
+        return found
+
+    def mbarrier_at(self, state: Raw, offset: Value) -> Mbarrier:
+        """The mbarrier that is or may be at an offset, if there is room for one."""
         size = self.long(state, layout.STATE_SHARED_SIZE)[0]
         self.require((offset < size - 7) & ((offset & 7) == 0))
         b = self.code.builder
         records = pointer_at(self.code, state, layout.STATE_MBARRIERS)
         record = b.gep(records, [(offset * (layout.MBARRIER_BYTES // 8)).raw])
-        self.require(self.word(record, layout.MBARRIER_ALIVE)[0] != 0)
         shared = pointer_at(self.code, state, layout.STATE_SHARED)
         bits = b.bitcast(b.gep(shared, [offset.raw]), I64.as_pointer())
-        found = Mbarrier(self, state, record, Memory(b, bits, I64))
-        self.require(found.bits[0] == found.packed())
-        self.require(self.observe(layout.PORT_USED, record) != 0)
-        return found
+        return Mbarrier(self, state, record, Memory(b, bits, I64))
 
 
 class Mbarrier(NamedTuple):
@@ -258,6 +261,18 @@ class Mbarrier(NamedTuple):
     def phase(self) -> Memory:
         """The number of phases that are over."""
         return self.step.long(self.record, layout.MBARRIER_PHASE)
+
+    @property
+    def alive(self) -> Value:
+        """Whether there is one."""
+        there: Value = self.word(layout.MBARRIER_ALIVE)[0] != 0
+        return there
+
+    @property
+    def intact(self) -> Value:
+        """Whether its bits are in shared memory as it left them."""
+        same: Value = self.bits[0] == self.packed()
+        return same
 
     def packed(self) -> Value:
         """The bits that are to be in shared memory."""
@@ -341,8 +356,14 @@ OPERAND = routine("units.operand", _operand, [P, P, P, I32, P], I64)
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def fast_path(name: str, trace: Callable[[Step], Value]) -> Routine:
-    """A routine that carries out an instruction, or leaves it to Python."""
+def fast_path(
+    name: str, trace: Callable[[Step], Value], split: tuple[int, ...] = ()
+) -> Routine:
+    """A routine that carries out an instruction, or leaves it to Python.
+
+    Lanes for which operands ``split`` differ are groups, with the lowest lane first;
+    each carries out the instruction by itself, as with ``units.events.together``.
+    """
 
     def build(module: ir.Module) -> None:
         function = ir.Function(module, HANDLER, name)
@@ -354,9 +375,53 @@ def fast_path(name: str, trace: Callable[[Step], Value]) -> Routine:
         passed = trace(step)
         b.ret(passed.raw)
         b.position_at_end(out)
+        if split:
+            _split(step, function, split)
         code.close(ask_python(code, step.cluster, block, warp, event, lanes))
 
     return Routine(name, build)
+
+
+def _split(first: Step, function: ir.Function, operands: tuple[int, ...]) -> None:
+    """Call a fast path for each group of lanes, if there are several.
+
+    A group that needs Python asks for it alone.  In a random order, each call of
+    Python is a chance for work in flight to be done: then all lanes go there.
+    """
+    code, b = first.code, first.code.builder
+    python = b.append_basic_block("together")
+    step = Step(code, first.block, first.warp, first.event, first.lanes, python)
+    random = step.word(step.cluster, layout.CLUSTER_SCHEDULE)[0] == layout.RANDOM
+    step.require(~random & ((step.lanes & (step.lanes - 1)) != 0))
+    values = [step.lane_values(each) for each in operands]
+    slots = [code.scratch(I64, engine.LANES) for _ in operands]
+    for slot, value in zip(slots, values, strict=True):
+        slot[0] = value
+
+    def like(lane: Value) -> Value:
+        """The lanes that have what one of them has."""
+        found = step.lanes
+        for slot, value in zip(slots, values, strict=True):
+            found = found & to_word(value == slot[lane])
+        return found
+
+    step.require(like(convert(step.leader, I64)) != step.lanes)
+    left, passed = code.variable(step.lanes), code.variable(step.lanes.lift(0))
+
+    def is_left(lane: Value) -> Value:
+        """Whether it is to go on with this lane: after a fault, nobody does."""
+        status = step.word(step.warp, engine.STATUS)[0]
+        there = ((left.value >> convert(lane, I32)) & 1) != 0
+        found: Value = there & (status != engine.Status.FAULT)
+        return found
+
+    with code.loop(engine.LANES) as lane, code.when(is_left(lane)):
+        members = like(lane)
+        given = [step.block, step.warp, step.event, members.raw]
+        passed.value = passed.value | Value(b, b.call(function, given))
+        left.value = left.value & ~members
+    b.ret(passed.value.raw)
+    b.position_at_end(python)
 
 
 def observe(

@@ -1,0 +1,365 @@
+"""The process that runs a candidate, or a reference: it follows an examiner's orders.
+
+It is forked before the examiner knows anything about the task.  It gets a source text
+and inputs, and sends outputs back.  Its launches are carried out by the examiner: what
+a kernel did, and what was found about it, is never said by this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import Error
+from fragmenta.judge import loading
+from fragmenta.judge.confine import confine
+from fragmenta.judge.held import free, hold, is_tensor
+from fragmenta.judge.messages import Gone, receive, send
+from fragmenta.judge.watching import Originals, Watcher
+from fragmenta.judge.wire import Tree, arguments_json
+from fragmenta.launch import kernel as kernels
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.result import Result
+from fragmenta.pool.answers import Json, error_of, result_of
+from fragmenta.pool.packing import pack, unpack
+from fragmenta.simt.arguments import Pointer, Struct
+
+if TYPE_CHECKING:
+    import torch
+
+OPTIONS = ("cluster", "cooperative", "shared", "target", "contract")
+"""The options of a launch that a candidate chooses; the examiner chooses others."""
+MOST_TEXT = 4000
+"""Characters of an error that are sent."""
+PATIENCE = 2.0
+"""Seconds that threads of a candidate get to end after a call."""
+
+
+def follow(line: socket.socket) -> None:
+    """Follow orders until there is nobody to give any."""
+    runner: Runner | None = None
+    while True:
+        try:
+            order = cast("dict[str, Tree]", receive(line))
+        except Gone:
+            return
+        try:
+            if order["do"] == "reference":
+                from fragmenta.judge.reference import cases
+
+                _enter(order)
+                answer: Tree = {"cases": cases(order)}
+            elif order["do"] == "load":
+                runner = Runner(line, order)
+                answer = {"confined": runner.confined}
+            else:
+                assert runner is not None
+                answer = runner.call(order)
+        except Gone:
+            return
+        except BaseException as error:
+            answer = _error(error)
+        send(line, answer)
+
+
+def _error(error: BaseException) -> Tree:
+    """What went wrong, with the place in the candidate or the reference."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        each for each in frames if each.filename.endswith(("candidate.py", "nce.py"))
+    ]
+    where = f"line {own[-1].lineno}: " if own else ""
+    said = f"{where}{type(error).__name__}: {error}"
+    if isinstance(error, Error):  # its words are enough
+        said = str(error)
+    kind = "memory" if isinstance(error, MemoryError) else type(error).__name__
+    return {"error": kind, "text": said[:MOST_TEXT], "kind": isinstance(error, Error)}
+
+
+def _enter(order: dict[str, Tree]) -> list[str]:
+    """Go to the folder of this process, with the limits of the examiner."""
+    folder = Path(str(order["folder"]))
+    os.chdir(folder)
+    os.environ["HOME"] = os.environ["TMPDIR"] = str(folder)
+    os.environ["FRAGMENTA_CACHE"] = str(folder / "fragmenta")
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+    seconds, memory = cast("float", order["seconds"]), cast("int", order["memory"])
+    return confine(folder, Limits(seconds=seconds, memory=memory))
+
+
+class Runner:
+    """A candidate that was loaded, and what it did."""
+
+    def __init__(self, line: socket.socket, order: dict[str, Tree]) -> None:
+        self._line, self._convention = line, str(order["convention"])
+        self._launches: list[list[tuple[int, int]]] = []
+        """Where the regions of each launch of a call were: address and size."""
+        self._known: set[str] = set()
+        self._models: dict[str, Callable[..., object]] = {}
+        folder = Path(str(order["folder"]))
+        path = folder / "candidate.py"
+        path.write_text(str(order["text"]), encoding="utf-8")
+        kernels.Kernel.launch = self._launcher()  # type: ignore[method-assign]
+        self._torch = "torch" in sys.modules
+        if self._torch:
+            from fragmenta.judge.libraries import load_inline, torch_standin
+
+            torch_standin.install()
+            load_inline.install(str(order["target"]))
+            self._record: torch_standin.Record | None = torch_standin.RECORD
+        else:
+            self._record = None
+        if "triton" in sys.modules:
+            from fragmenta.judge.libraries.triton_standin import install
+
+            install(str(order["target"]))
+        self.confined = _enter(order)
+        self._originals = Originals()
+        for name in [
+            each for each in sys.modules if each.startswith("fragmenta.judge")
+        ]:
+            del sys.modules[name]
+        Watcher(str(path), self._tell).start()
+        self._make = loading.candidate_of(
+            loading.execute(str(order["text"]), path, "candidate"), self._convention
+        )
+
+    def _tell(self, name: str, evidence: str) -> None:
+        send(self._line, {"do": "saw", "name": name, "evidence": evidence})
+
+    # ── a call ──────────────────────────────────────────────────────────────
+
+    def call(self, order: dict[str, Tree]) -> Tree:
+        """Call the candidate; its outputs, and what it did beside."""
+        self._launches.clear()
+        function = self._function(order)
+        inputs = cast("list[object]", free(order["inputs"], str(order["layout"])))
+        before = [_bytes(each) for each in _arrays(inputs)]
+        threads = threading.active_count()
+        if self._record is not None:
+            self._record.restart()
+            import torch
+
+            with torch.no_grad():
+                made = function(*inputs)
+        else:
+            made = function(*inputs)
+        outputs = hold(made)
+        late = threading.active_count() > threads and self._changes(made)
+        after = [_bytes(each) for each in _arrays(inputs)]
+        record = self._record
+        return {
+            "outputs": outputs,
+            "late": late,
+            "changed": [i for i, b in enumerate(before) if b != after[i]],
+            "aliased": _aliased(_arrays(inputs), _arrays(made)),
+            "places": [self._place(each) for each in _arrays(made)],
+            "operators": dict(record.operators) if record else {},
+            "streams": len(record.waiting) if record else 0,
+            "patched": self._originals.changed()[:8],
+        }
+
+    def _function(self, order: dict[str, Tree]) -> Callable[..., object]:
+        """The candidate; a model is made once for the same arguments."""
+        if self._convention == loading.PLAIN:
+            return self._make
+        key = str(order["model"])
+        if key not in self._models:
+            import torch
+
+            torch.manual_seed(cast("int", order["seed"]))
+            init = cast("list[object]", free(order["init"]))
+            model = cast("torch.nn.Module", self._make(*init))
+            state = cast("dict[str, torch.Tensor]", free(order["state"]))
+            own = {name: each.shape for name, each in model.state_dict().items()}
+            if own == {name: each.shape for name, each in state.items()}:
+                model.load_state_dict(state)
+            self._models[key] = model
+        return self._models[key]
+
+    def _changes(self, made: object) -> bool:
+        """Whether outputs change while threads of the candidate come to their end."""
+        before = [_bytes(each) for each in _arrays(made)]
+        for each in threading.enumerate():
+            if each is not threading.current_thread():
+                each.join(PATIENCE)
+        return before != [_bytes(each) for each in _arrays(made)]
+
+    def _place(self, value: object) -> Tree:
+        """The launch and the region that an output is in; None if it is in none."""
+        address, size = _memory(value)
+        for number, regions in reversed([*enumerate(self._launches)]):
+            for region, (start, length) in enumerate(regions):
+                if start <= address and address + size <= start + length:
+                    return [number, region, address - start, _strides(value)]
+        return None
+
+    # ── launches ────────────────────────────────────────────────────────────
+
+    def _launcher(self) -> Callable[..., Result]:
+        """What ``Kernel.launch`` is in this process: it asks the examiner."""
+
+        def launch(
+            kernel: kernels.Kernel,
+            grid: object,
+            block: object,
+            arguments: object = (),
+            **options: object,
+        ) -> Result:
+            return self._launch(kernel, grid, block, arguments, options)
+
+        return launch
+
+    def _launch(
+        self,
+        kernel: kernels.Kernel,
+        grid: object,
+        block: object,
+        arguments: object,
+        options: dict[str, object],
+    ) -> Result:
+        packed, memory = pack(arguments)
+        text = kernel.loaded.module.text
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        given = _arguments(arguments)
+        order = {
+            "do": "launch",
+            "digest": digest,
+            "text": None if digest in self._known else text,
+            "file": kernel.loaded.module.name,
+            "name": kernel.name,
+            "names": list(kernel.names),
+            "language": list(kernel.language),
+            "grid": _sizes(grid),
+            "block": _sizes(block),
+            "options": {k: _option(options[k]) for k in OPTIONS if k in options},
+            "kept": dict(kernel.loaded.kept),
+            "arguments": arguments_json(packed),
+            "memory": memory,
+        }
+        self._known.add(digest)
+        self._launches.append(_regions(given, unpack(packed, memory), memory))
+        if self._record is not None:
+            self._record.launched()
+        send(self._line, order)
+        answer = cast("dict[str, Tree]", receive(self._line))
+        if "error" in answer:
+            raise error_of(cast("Json", answer["error"]))
+        new = list(memory)
+        for region, data in zip(
+            packed.returned, cast("list[Array]", answer["memory"]), strict=True
+        ):
+            new[region] = data
+        for old, made in zip(
+            _launch_arrays(given), _launch_arrays(unpack(packed, new)), strict=True
+        ):
+            if old.flags.writeable:
+                old[...] = made
+        return result_of(cast("Json", answer["result"]))
+
+
+def _arguments(arguments: object) -> list[object]:
+    return list(cast("Sequence[object]", arguments))
+
+
+def _launch_arrays(values: Sequence[object]) -> list[Array]:
+    """The arrays among the arguments of a launch, in order."""
+    from fragmenta.simt.arguments import is_memory, memory_of
+
+    found: list[Array] = []
+    for each in values:
+        if isinstance(each, Pointer):
+            found.append(each.array)
+        elif isinstance(each, Struct):
+            found += [to.array for _, to in each.pointers]
+        elif isinstance(each, np.ndarray):
+            found.append(each)
+        elif not isinstance(each, bytes | np.generic) and is_memory(each):
+            found.append(memory_of(each, "argument"))
+    return found
+
+
+def _regions(
+    given: Sequence[object], copies: Sequence[object], memory: Sequence[Array]
+) -> list[tuple[int, int]]:
+    """The address and size in this process of each region of a launch."""
+    places = [(0, 0)] * len(memory)
+    starts = [int(each.ctypes.data) for each in memory]
+    for own, copy in zip(_launch_arrays(given), _launch_arrays(copies), strict=True):
+        at = int(copy.ctypes.data)
+        for i, start in enumerate(starts):
+            if start <= at < start + max(1, memory[i].size):
+                places[i] = (int(own.ctypes.data) - (at - start), memory[i].size)
+    return places
+
+
+def _sizes(given: object) -> Tree:
+    """A grid or a block as it is sent."""
+    if isinstance(given, list | tuple | np.ndarray):
+        return [int(each) for each in given]
+    return int(cast("int", given))
+
+
+def _option(given: object) -> Tree:
+    return [*given] if isinstance(given, tuple) else given
+
+
+# ── arrays and tensors ──────────────────────────────────────────────────────
+
+
+def _arrays(value: object) -> list[object]:
+    """The arrays and tensors of a value, in the order of :func:`held.leaves`."""
+    if isinstance(value, list | tuple):
+        return [found for each in value for found in _arrays(each)]
+    if isinstance(value, dict):
+        return _arrays([*value.values()])
+    return [value] if isinstance(value, np.ndarray) or is_tensor(value) else []
+
+
+def _bytes(value: object) -> bytes:
+    held = hold(value)
+    assert isinstance(held, dict)
+    return bytes(cast("Array", held["data"]).tobytes())
+
+
+def _memory(value: object) -> tuple[int, int]:
+    """The address of the first element, and the bytes up to the last one."""
+    if isinstance(value, np.ndarray):
+        axes = [(n, s) for n, s in zip(value.shape, value.strides, strict=True)]
+        start, size = int(value.ctypes.data), value.itemsize
+    else:
+        tensor = cast("torch.Tensor", value)
+        size = tensor.element_size()
+        axes = [
+            (n, s * size) for n, s in zip(tensor.shape, tensor.stride(), strict=True)
+        ]
+        start = tensor.data_ptr()
+    return start, size + sum((n - 1) * s for n, s in axes if n and s > 0)
+
+
+def _strides(value: object) -> list[int]:
+    if isinstance(value, np.ndarray):
+        return [*value.strides]
+    tensor = cast("torch.Tensor", value)
+    return [each * tensor.element_size() for each in tensor.stride()]
+
+
+def _aliased(inputs: list[object], outputs: list[object]) -> list[int]:
+    """The outputs that share memory with an input."""
+    given = [_memory(each) for each in inputs]
+    found = []
+    for number, each in enumerate(outputs):
+        at, size = _memory(each)
+        if size and any(a < at + size and at < a + n for a, n in given):
+            found.append(number)
+    return found

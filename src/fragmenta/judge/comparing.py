@@ -1,0 +1,242 @@
+"""Compares the outputs of a candidate with exact results and their bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.checks import Array
+from fragmenta.judge.findings import Finding
+from fragmenta.judge.held import elements, leaves
+from fragmenta.judge.values import PLAIN, SPECIAL
+from fragmenta.judge.wire import Tree
+from fragmenta.simt.layout import POISON
+
+Values = NDArray[np.float64]
+Case = dict[str, Tree]
+LIKELY = 8.0
+"""How many times the expected error the typical one may be."""
+ENOUGH = 32
+"""Elements that are needed to speak of a typical error."""
+
+
+@dataclass
+class Compared:
+    """One output of one call, held against its exact values."""
+
+    case: Case
+    number: int
+    made: Array
+    exact: Values
+    most: Values
+    variance: Values
+
+    def __post_init__(self) -> None:
+        self.values: Values = self.made.astype(np.float64)
+        with np.errstate(all="ignore"):
+            self.off: Values = np.abs(self.values - self.exact)
+            finite = np.isfinite(self.exact)
+            same = np.isnan(self.exact) & np.isnan(self.values)
+            # A result beyond the range of its type is an infinity, or nearly one.
+            limit = _largest(self.made.dtype.name)
+            wide = np.abs(self.exact) + self.most >= limit
+            same |= self.exact == self.values
+            ends = np.isinf(self.values) & wide & (self.values * self.exact > 0)
+            excused = np.isinf(self.most)
+            close = finite & (self.off <= self.most)
+            self.bad: NDArray[np.bool_] = ~(same | close | ends | excused)
+            self.special: NDArray[np.bool_] = self.bad & ~(
+                finite & np.isfinite(self.values)
+            )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the inputs have ordinary values."""
+        return self.case["values"] == PLAIN
+
+    def place(self) -> str:
+        """The first element that is wrong, and how far it is off."""
+        at = tuple(int(each) for each in np.argwhere(self.bad)[0])
+        where = f"output {self.number}" + (f"{list(at)}" if at else "")
+        bound = f"may be off by {self.most[at]:.2g}"
+        count = int(self.bad.sum())
+        return (
+            f"{where} is {self.values[at]:.9g}, exactly {self.exact[at]:.9g}, {bound}; "
+            f"{count:,} of {self.bad.size:,} elements are off"
+        )
+
+    def typical(self) -> float:
+        """The typical error, in units of the expected one; 0 if it is unknown."""
+        usable = np.isfinite(self.off) & np.isfinite(self.variance)
+        usable &= np.isfinite(self.exact) & (self.variance > 0)
+        if usable.sum() < ENOUGH:
+            return 0.0
+        shares = self.off[usable] ** 2 / self.variance[usable]
+        return float(np.sqrt(np.median(shares) / 0.455))
+
+
+def _largest(name: str) -> float:
+    return {"float16": 65504.0, "bfloat16": 3.38e38, "float64": 1.79e308}.get(
+        name, 3.4028234e38
+    )
+
+
+def compared(case: Case, outputs: Tree) -> list[Compared] | Finding:
+    """Each output of a call held against its exact values."""
+    found, wanted = leaves(outputs), cast("list[Case]", case["expected"])
+    types = [str(each) for each in cast("list[Tree]", case["types"])]
+    name = str(case["name"])
+    if len(found) != len(wanted):
+        said = f"{len(found)} outputs, the reference has {len(wanted)}"
+        return Finding("wrong-form", said, name)
+    made = []
+    for number, (leaf, row) in enumerate(zip(found, wanted, strict=True)):
+        array, exact = elements(leaf), cast("Values", row["value"])
+        shapes = array.shape, exact.shape
+        if shapes[0] != shapes[1] or str(leaf["type"]) != types[number]:
+            said = (
+                f"output {number} has the shape {list(shapes[0])} of {leaf['type']}, "
+                f"the reference {list(shapes[1])} of {types[number]}"
+            )
+            return Finding("wrong-form", said, name)
+        bounds = cast("Values", row["most"]), cast("Values", row["variance"])
+        made.append(Compared(case, number, array, exact, *bounds))
+    return made
+
+
+# ── what is wrong ───────────────────────────────────────────────────────────
+
+
+@dataclass
+class Call:
+    """A call of the candidate that came to its end."""
+
+    case: Case
+    outputs: list[Compared]
+
+    @property
+    def wrong(self) -> list[Compared]:
+        """The outputs with an element that is wrong."""
+        return [each for each in self.outputs if each.bad.any()]
+
+
+def diagnose(calls: list[Call]) -> list[Finding]:
+    """Why results are wrong, as far as the first wrong call shows it."""
+    wrong = [call for call in calls if call.wrong]
+    if not wrong:
+        return precision(calls)
+    call = wrong[0]
+    output = call.wrong[0]
+    name = _by_itself(output) or _by_others(output, calls) or _by_cases(call, calls)
+    format_name = "" if name else low_format(output, calls[0].case)
+    said = output.place() + (f", as of {format_name} inside" if format_name else "")
+    name = name or ("low-precision" if format_name else _by_size(output))
+    return [Finding(name, said, str(call.case["name"]))]
+
+
+def _by_itself(output: Compared) -> str:
+    """What one output shows."""
+    if _unwritten(output):
+        return "unwritten"
+    made, exact = output.values, output.exact
+    varies = exact.size > 1 and not (exact == exact.flat[0]).all()
+    if varies and (made == made.flat[0]).all():
+        return "zeros" if made.flat[0] == 0 else "constant"
+    if made.size == 1 and made.flat[0] == 0 and exact.flat[0] != 0:
+        return "zeros"
+    for leaf in leaves(output.case["inputs"]):
+        same = cast("Array", leaf["data"]).tobytes() == output.made.tobytes()
+        if same and made.size > 1:
+            return "input-returned"
+    return ""
+
+
+def _unwritten(output: Compared) -> bool:
+    size = output.made.dtype.itemsize
+    word = np.array([POISON, POISON], np.uint32).view(np.uint8)
+    raw = np.ascontiguousarray(output.made).reshape(-1).view(np.uint8).reshape(-1, size)
+    halves = [word[i : i + size] for i in range(0, 4, min(size, 4))]
+    mask = np.zeros(len(raw), np.bool_)
+    for each in halves:
+        mask |= (raw == each).all(axis=1)
+    return bool((mask & output.bad.reshape(-1)).any())
+
+
+def _by_others(output: Compared, calls: list[Call]) -> str:
+    """What the outputs of calls with other inputs show."""
+    raw = output.made.tobytes()
+    if output.made.size < 2:
+        return ""
+    for call in calls:
+        for other in call.outputs:
+            if other.case is output.case or other.number != output.number:
+                continue
+            if other.made.tobytes() == raw and not _same(other.exact, output.exact):
+                return "ignores-inputs" if other.bad.any() else "cached"
+    return ""
+
+
+def _same(one: Values, other: Values) -> bool:
+    return one.shape == other.shape and bool(((one == other) | np.isnan(one)).all())
+
+
+def _by_cases(call: Call, calls: list[Call]) -> str:
+    """What it shows that other cases are right."""
+    case = call.case
+    right = [each.case for each in calls if not each.wrong]
+    first = calls[0].case
+    if case is first or first not in right:
+        return ""
+    plain_main = [each for each in right if each["set"] == "main"]
+    if case["set"] == "main" and case["values"] == PLAIN and len(plain_main) == 1:
+        return "seed-specific"
+    same = [each for each in right if each["set"] == case["set"]]
+    ordinary = [e for e in same if e["values"] == PLAIN and e["layout"] == "contiguous"]
+    if case["set"] != "main" and not ordinary:
+        return "shape-specific"
+    if case["layout"] != "contiguous" and ordinary:
+        return "ignores-strides"
+    if case["values"] != PLAIN and ordinary:
+        only = all(each.special.sum() == each.bad.sum() for each in call.wrong)
+        return (
+            "special-values" if case["values"] in SPECIAL or only else "values-specific"
+        )
+    return ""
+
+
+def _by_size(output: Compared) -> str:
+    """What the number of errors shows."""
+    some = 0 < output.bad.mean() < 0.9 and output.made.size > 1
+    return "part-computed" if some else "inaccurate"
+
+
+def low_format(output: Compared, first: Case) -> str:
+    """The format whose errors these are; empty if there is none."""
+    if output.case is not first or output.special.any():
+        return ""
+    lower = cast("dict[str, list[list[Values] | None]]", first.get("lower", {}))
+    for name, rows in lower.items():
+        row = rows[output.number]
+        if row is None:
+            continue
+        other = Compared(first, output.number, output.made, output.exact, *row)
+        if not other.bad.any() and 0 < other.typical() < 2:
+            return name
+    return ""
+
+
+def precision(calls: list[Call]) -> list[Finding]:
+    """Errors that are within their bounds, but those of a smaller format."""
+    for output in calls[0].outputs if calls else []:
+        typical = output.typical()
+        name = low_format(output, calls[0].case)
+        if typical > LIKELY and name:
+            said = (
+                f"output {output.number}: the typical error is {typical:.0f} times "
+                f"what is expected, as of {name} inside"
+            )
+            return [Finding("low-precision", said, str(output.case["name"]))]
+    return []

@@ -1,0 +1,649 @@
+"""Values with bounds of their errors, of a reference in double precision.
+
+Each value has three parts: what it is exactly, how far an implementation may be from it
+at most, and how far it is expected to be.  Every operator of ATen that the reference
+uses passes them on.  An implementation may add in any order: a sum of k products is off
+by at most k units of roundoff of the sum of their sizes, and about by the square root
+of that.  Functions may be approximated as the hardware does, by a few units.
+
+An operator without a rule here is evaluated with inputs that are moved within their
+bounds; such a bound is an estimate, and the result says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+
+Function: TypeAlias = Callable[..., Any]
+TINY = 2.0**-126
+"""The smallest normal float: results below it may be flushed to zero."""
+UNITS = 8
+"""Units of roundoff that one operator may be off by; approximations have some."""
+
+
+class Format(NamedTuple):
+    """The format that an implementation computes in."""
+
+    unit: float
+    """Half of the distance from 1 to the next number."""
+    largest: float
+    factor: float = 0.0
+    """The relative error of the factors of a product, if they are rounded first."""
+    tiny: float = TINY
+    sums: float = 2.0**-24
+    """The unit of sums, which may be wider than the results."""
+
+
+FLOAT32 = Format(2.0**-24, 3.4028234e38)
+FLOAT64 = Format(2.0**-53, 1.79e308, tiny=2.0**-1022, sums=2.0**-53)
+FLOAT16 = Format(2.0**-11, 65504.0, 2.0**-11, 2.0**-14)
+BFLOAT16 = Format(2.0**-8, 3.38e38, 2.0**-8)
+TF32 = Format(2.0**-24, 3.4028234e38, 2.0**-10)
+FLOAT16_SUMS = FLOAT16._replace(sums=2.0**-11)
+FORMATS = {
+    "float64": FLOAT64,
+    "float32": FLOAT32,
+    "tf32": TF32,
+    "float16": FLOAT16,
+    "bfloat16": BFLOAT16,
+    "float16 sums": FLOAT16_SUMS,
+}
+LOWER = ("tf32", "float16", "bfloat16", "float16 sums")
+"""Formats whose errors are recognised."""
+_FORMAT = [FLOAT32]
+ESTIMATED: set[str] = set()
+"""Operators that had no rule, since the last evaluation began."""
+
+
+class Unruled(Exception):
+    """The bounds of a reference cannot be followed."""
+
+
+class Bounded(torch.Tensor):  # type: ignore[misc, unused-ignore]
+    """A tensor with bounds of its errors."""
+
+    value: torch.Tensor
+    most: torch.Tensor
+    variance: torch.Tensor
+    """The square of the error that is expected."""
+    is_view: bool
+
+    @staticmethod
+    def __new__(
+        cls: type[Bounded],
+        value: torch.Tensor,
+        most: torch.Tensor,
+        square: torch.Tensor,
+        is_view: bool = False,
+    ) -> Bounded:
+        """Make one of its three parts."""
+        made: Bounded = torch.Tensor._make_wrapper_subclass(
+            cls, value.shape, dtype=value.dtype, device=value.device
+        )
+        made.value, made.is_view = value, is_view
+        beyond = ~(value.abs() <= _FORMAT[0].largest) & value.isfinite()
+        most = most.nan_to_num(nan=math.inf, posinf=math.inf)
+        made.most = torch.where(beyond, math.inf, most)
+        made.variance = square.nan_to_num(nan=math.inf, posinf=math.inf)
+        return made
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Function,
+        types: object,
+        args: Sequence[object] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        return _dispatch(func, tuple(args), dict(kwargs or {}))
+
+
+def exact(value: torch.Tensor) -> Bounded:
+    """A value without an error, as inputs are."""
+    wide = value.double()
+    return Bounded(wide, torch.zeros_like(wide), torch.zeros_like(wide))
+
+
+def use_format(name: str) -> None:
+    """Let implementations compute in this format."""
+    _FORMAT[0] = FORMATS[name]
+    ESTIMATED.clear()
+
+
+# ── the operators ───────────────────────────────────────────────────────────
+
+Rule: TypeAlias = Callable[[Function, tuple[object, ...], dict[str, object]], object]
+RULES: dict[str, Rule] = {}
+
+
+def _rule(names: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        for name in names.split():
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def _dispatch(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    name = str(getattr(func, "__name__", func)).partition(".")[0]
+    if name in ("detach", "alias", "lift_fresh"):
+        return args[0]
+    if name in RULES:
+        return RULES[name](func, args, named)
+    if name.endswith("_") and not name.startswith("_"):
+        return _in_place(name[:-1], args, named)
+    values = _map(args, "value"), _map(named, "value")
+    made = func(*values[0], **values[1])
+    if not _is_float(made):
+        return made
+    ESTIMATED.add(name)
+    return _moved(func, args, named, made)
+
+
+def _in_place(name: str, args: tuple[object, ...], named: dict[str, object]) -> object:
+    target = args[0]
+    function = getattr(torch.ops.aten, name, None)
+    if not isinstance(target, Bounded) or target.is_view or function is None:
+        raise Unruled(f"{name}_ changes a part of a tensor")
+    made = args[1] if name == "copy" else function(*args, **named)
+    if name in ("fill", "zero"):
+        made = exact(
+            torch.full_like(target.value, _map(args[1], "value") if args[1:] else 0.0)
+        )
+    if not isinstance(made, Bounded):
+        made = exact(torch.as_tensor(made))
+    wanted = target.value.shape
+    target.value, target.most, target.variance = (
+        each.expand(wanted).clone() for each in (made.value, made.most, made.variance)
+    )
+    return target
+
+
+def _map(tree: object, part: str) -> Any:
+    """Arguments with one part of each value."""
+    if isinstance(tree, Bounded):
+        return getattr(tree, part)
+    if isinstance(tree, list | tuple):
+        return type(tree)(_map(each, part) for each in tree)
+    if isinstance(tree, dict):
+        return {key: _map(each, part) for key, each in tree.items()}
+    if isinstance(tree, torch.Tensor) and part != "value" and tree.is_floating_point():
+        return torch.zeros_like(tree)
+    return tree
+
+
+def _is_float(made: object) -> bool:
+    parts = made if isinstance(made, list | tuple) else [made]
+    return any(isinstance(p, torch.Tensor) and p.is_floating_point() for p in parts)
+
+
+def _moved(
+    func: Function, args: tuple[object, ...], named: dict[str, object], made: object
+) -> object:
+    """The bounds of an operator without a rule: its inputs are moved within theirs."""
+    if not isinstance(made, torch.Tensor):
+        raise Unruled(f"{getattr(func, '__name__', func)} has several results")
+    unit, most = _FORMAT[0].unit, torch.zeros_like(made)
+    generator = torch.Generator().manual_seed(1)
+
+    def moved(tree: object) -> Any:
+        if isinstance(tree, Bounded):
+            signs = torch.randint(0, 2, tree.shape, generator=generator) * 2 - 1
+            by = tree.most + UNITS * unit * tree.value.abs()
+            return tree.value + signs * by.nan_to_num(0, 0, 0)
+        if isinstance(tree, list | tuple):
+            return type(tree)(moved(each) for each in tree)
+        return tree
+
+    for _ in range(8):
+        other = func(*moved(args), **_map(named, "value"))
+        most = torch.maximum(most, (other - made).abs())
+    most = 4 * most + UNITS * unit * made.abs() + _FORMAT[0].tiny
+    return Bounded(made, most, (most / 4) ** 2)
+
+
+def _rounded(
+    value: torch.Tensor,
+    most: torch.Tensor,
+    square: torch.Tensor,
+    floor: torch.Tensor | float = 0.0,
+) -> Bounded:
+    """A result that is rounded once; ``floor`` is the size of what it is made from."""
+    unit, tiny = _FORMAT[0].unit, _FORMAT[0].tiny
+    size = value.abs() + floor
+    return Bounded(
+        value,
+        most + UNITS * unit * size + tiny,
+        square + (unit * size) ** 2 + tiny**2,
+    )
+
+
+def _bounded(value: object, like: torch.Tensor) -> Bounded:
+    if isinstance(value, Bounded):
+        return value
+    given = torch.as_tensor(value, dtype=torch.float64)
+    return exact(given)
+
+
+# What moves elements moves their bounds.
+
+
+@_rule(
+    "view _unsafe_view reshape permute transpose t expand slice select squeeze "
+    "unsqueeze clone flip unfold split split_with_sizes chunk unbind as_strided repeat "
+    "constant_pad_nd diagonal cat stack index_select gather tril triu roll narrow "
+    "contiguous where index masked_fill diag_embed diag reflection_pad2d "
+    "replication_pad2d movedim swapaxes pixel_shuffle upsample_nearest2d _reshape_alias"
+)
+def _moves(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    parts = []
+    for part in ("value", "most", "variance"):
+        given = _map(args, part)
+        assert isinstance(given, tuple)
+        name = str(getattr(func, "__name__", "")).partition(".")[0]
+        if part != "value" and name in ("masked_fill", "constant_pad_nd"):
+            given = (*given[:2], *([0.0] if len(given) > 2 else []))
+        parts.append(func(*given, **_map(named, part)))
+    if isinstance(parts[0], list | tuple):
+        return type(parts[0])(
+            Bounded(v, m, s, is_view=True) for v, m, s in zip(*parts, strict=True)
+        )
+    value, most, variance = parts
+    new = name in ("clone", "cat", "stack", "where")
+    return Bounded(value, most, variance, is_view=not new)
+
+
+@_rule("_to_copy")
+def _converts(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    """Formats are those of the judge; only other kinds of numbers are converted."""
+    dtype = named.get("dtype")
+    (given,) = args
+    assert isinstance(given, Bounded)
+    if isinstance(dtype, torch.dtype) and not dtype.is_floating_point:
+        return given.value.to(dtype)
+    return given
+
+
+@_rule(
+    "zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones"
+)
+def _makes(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    made = func(*_map(args, "value"), **named)
+    return exact(made) if _is_float(made) else made
+
+
+@_rule(
+    "eq ne lt le gt ge isnan isinf isfinite argsort logical_not bitwise_not sign sgn "
+    "floor ceil round trunc is_same_size _local_scalar_dense item any all nonzero"
+)
+def _plain(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    made = func(*_map(args, "value"), **_map(named, "value"))
+    return exact(made) if _is_float(made) and isinstance(made, torch.Tensor) else made
+
+
+# Sums.
+
+
+def _sum(
+    add: Callable[[torch.Tensor], torch.Tensor],
+    given: Bounded,
+    count: float,
+    divisor: float = 1.0,
+) -> Bounded:
+    """A sum of ``count`` values, divided by a number; ``add`` does both."""
+    unit = _FORMAT[0].sums
+    made = add(given.value)
+    most = add(given.most) + (count + 2) * unit * add(given.value.abs())
+    spread = add(given.value**2) / divisor
+    square = add(given.variance) / divisor
+    square = square + unit**2 * (count / 2 * spread + count / 3 * made**2)
+    return _rounded(made, most, square)
+
+
+@_rule("sum mean nansum")
+def _sums(func: Function, args: tuple[object, ...], named: dict[str, object]) -> object:
+    given = args[0]
+    assert isinstance(given, Bounded)
+    named = {key: each for key, each in named.items() if key != "dtype"}
+
+    def add(value: torch.Tensor) -> torch.Tensor:
+        made = func(value, *args[1:], **named)
+        assert isinstance(made, torch.Tensor)
+        return made
+
+    made = add(given.value)
+    count = given.value.numel() / max(1, made.numel())
+    name = str(getattr(func, "__name__", ""))
+    return _sum(add, given, count, count if name.startswith("mean") else 1.0)
+
+
+@_rule("cumsum")
+def _running(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given, axis = args[0], args[1]
+    assert isinstance(given, Bounded)
+    assert isinstance(axis, int)
+    count = given.value.shape[axis] if given.value.dim() else 1
+    return _sum(lambda each: torch.cumsum(each, axis), given, count)
+
+
+@_rule("cumprod")
+def _running_product(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given, axis = args[0], args[1]
+    assert isinstance(given, Bounded)
+    assert isinstance(axis, int)
+    unit, made = _FORMAT[0].unit, torch.cumprod(given.value, axis)
+    share = torch.cumsum(given.most / given.value.abs() + 2 * unit, axis)
+    likely = torch.cumsum(given.variance / given.value**2 + unit**2, axis)
+    # A product that becomes zero or small on its way is flushed in some orders.
+    most = made.abs() * torch.expm1(share) + _FORMAT[0].tiny
+    return _rounded(made, most, made**2 * likely)
+
+
+@_rule("prod")
+def _product(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given = args[0]
+    assert isinstance(given, Bounded)
+    made = func(given.value, *args[1:], **named)
+    assert isinstance(made, torch.Tensor)
+    count = given.value.numel() / max(1, made.numel())
+    return _rounded(
+        made,
+        made.abs() * 4 * count * _FORMAT[0].unit,
+        (made * _FORMAT[0].unit) ** 2 * count,
+    )
+
+
+@_rule("avg_pool1d avg_pool2d avg_pool3d")
+def _averages(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given, window = args[0], args[1]
+    assert isinstance(given, Bounded)
+    assert isinstance(window, list | tuple)
+    axes = given.value.dim() - 2 if given.value.dim() > 2 else 1
+    count = math.prod(window) ** (1 if len(window) > 1 else axes)
+
+    def add(value: torch.Tensor) -> torch.Tensor:
+        made = func(value, *args[1:], **named)
+        assert isinstance(made, torch.Tensor)
+        return made
+
+    return _sum(add, given, count, count)
+
+
+# Products.
+
+
+def _bilinear(
+    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    a: Bounded,
+    b: Bounded,
+    count: float,
+) -> Bounded:
+    """A sum of ``count`` products."""
+    form = _FORMAT[0]
+    unit = form.sums
+    made = multiply(a.value, b.value)
+    sizes = multiply(a.value.abs(), b.value.abs())
+    squares = multiply(a.value**2, b.value**2)
+    most = multiply(a.value.abs() + a.most, b.most) + multiply(a.most, b.value.abs())
+    most = most + ((count + 2) * unit + 2 * form.factor) * sizes
+    square = multiply(a.value**2, b.variance) + multiply(a.variance, b.value**2)
+    by_order = unit**2 * (count / 2 * squares + count / 3 * made**2)
+    square = square + by_order + form.factor**2 * squares
+    return _rounded(made, most, square)
+
+
+def _two(args: Sequence[object]) -> tuple[Bounded, Bounded]:
+    like = next(each for each in args if isinstance(each, Bounded))
+    a, b = (_bounded(each, like) for each in args[:2])
+    return a, b
+
+
+@_rule("mm bmm mv dot matmul")
+def _products(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    a, b = _two(args)
+
+    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = func(x, y)
+        assert isinstance(made, torch.Tensor)
+        return made
+
+    return _bilinear(multiply, a, b, a.value.shape[-1])
+
+
+@_rule("addmm baddbmm addmv")
+def _products_and_sum(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    c, a, b = args[:3]
+    alpha, beta = named.get("alpha", 1), named.get("beta", 1)
+    assert isinstance(c, torch.Tensor)
+    return torch.matmul(a, b) * alpha + c * beta
+
+
+@_rule("convolution")
+def _convolves(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    x, weight = _two(args)
+    bias, rest = args[2], args[3:]
+    turned = bool(args[6])
+    count = weight.value[0].numel()
+    if turned:
+        groups = args[8]
+        assert isinstance(groups, int)
+        count = weight.value.shape[0] // groups * weight.value[0, 0].numel()
+
+    def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        made = func(a, b, None, *rest)
+        assert isinstance(made, torch.Tensor)
+        return made
+
+    made = _bilinear(multiply, x, weight, count)
+    if not isinstance(bias, torch.Tensor):
+        return made
+    return made + bias.reshape(1, -1, *[1] * (made.dim() - 2))
+
+
+# Elements.
+
+
+@_rule("add sub rsub")
+def _adds(func: Function, args: tuple[object, ...], named: dict[str, object]) -> object:
+    a, b = _two(args)
+    alpha = named.get("alpha", 1)
+    assert isinstance(alpha, int | float)
+    name = str(getattr(func, "__name__", "")).partition(".")[0]
+    x, y = a.value, b.value * alpha
+    made = {"add": x + y, "sub": x - y, "rsub": y - x}[name]
+    return _rounded(
+        made, a.most + abs(alpha) * b.most, a.variance + alpha**2 * b.variance
+    )
+
+
+@_rule("mul")
+def _multiplies(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    a, b = _two(args)
+    most = a.value.abs() * b.most + a.most * (b.value.abs() + b.most)
+    square = a.value**2 * b.variance + a.variance * b.value**2
+    return _rounded(a.value * b.value, most, square)
+
+
+@_rule("div")
+def _divides(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    if named.get("rounding_mode") is not None:
+        return _plain(func, args, named)
+    a, b = _two(args)
+    made, below = a.value / b.value, (b.value.abs() - b.most).clamp(min=0)
+    most = (a.most + made.abs() * b.most) / below
+    most = torch.where((a.most == 0) & (b.most == 0), 0.0, most)
+    square = (a.variance + made**2 * b.variance) / b.value**2
+    square = torch.where((a.variance == 0) & (b.variance == 0), 0.0, square)
+    return _rounded(made, most, square)
+
+
+@_rule("maximum minimum fmax fmin")
+def _chooses(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    a, b = _two(args)
+    made = func(a.value, b.value)
+    assert isinstance(made, torch.Tensor)
+    most, square = torch.maximum(a.most, b.most), torch.maximum(a.variance, b.variance)
+    return Bounded(made, most.expand(made.shape), square.expand(made.shape))
+
+
+@_rule("clamp clamp_min clamp_max abs neg relu hardtanh threshold leaky_relu prelu")
+def _bends(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    """What does not stretch differences; a slope is a product."""
+    given, values = args[0], _map(args, "value")
+    assert isinstance(given, Bounded)
+    made = func(*values, **_map(named, "value"))
+    assert isinstance(made, torch.Tensor)
+    return _rounded(made, given.most, given.variance)
+
+
+_FLOORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "": lambda x, y: torch.zeros_like(x),
+    "one": lambda x, y: torch.ones_like(x),
+    "size": lambda x, y: x.abs(),
+    "exponent": lambda x, y: x.abs() * y.abs(),
+    "exponents": lambda x, y: x.abs() * y.abs() + x.abs().clamp(max=1.0),
+}
+"""What an implementation goes through: numbers of this size are rounded on the way."""
+_SMOOTH = {
+    "sqrt rsqrt reciprocal square": "",
+    "log log2 log10 log1p tanh sigmoid erf erfc hardsigmoid": "one",
+    "gelu silu elu selu celu mish softplus hardswish log_sigmoid_forward": "size",
+    "exp exp2": "exponent",
+    "expm1": "exponents",
+    "sin cos tan atan asin acos sinh cosh": "size",
+}
+
+
+def _smooth(floor: str) -> Rule:
+    def rule(
+        func: Function, args: tuple[object, ...], named: dict[str, object]
+    ) -> object:
+        given = args[0]
+        assert isinstance(given, Bounded)
+
+        def at(x: torch.Tensor) -> torch.Tensor:
+            made = func(x, *args[1:], **named)
+            made = made[0] if isinstance(made, tuple) else made
+            assert isinstance(made, torch.Tensor)
+            return made
+
+        made, name = at(given.value), str(getattr(func, "__name__", ""))
+        above, below = at(given.value + given.most), at(given.value - given.most)
+        most = torch.maximum((above - made).abs(), (below - made).abs())
+        most = torch.where(given.most == 0, 0.0, most)
+        likely = given.variance.sqrt()
+        square = ((at(given.value + likely) - at(given.value - likely)) / 2) ** 2
+        square = torch.where(given.variance == 0, 0.0, square)
+        size = _FLOORS[floor](given.value, made)
+        found = _rounded(made, most, square, size)
+        return (found, found) if "log_sigmoid" in name else found
+
+    return rule
+
+
+for _names, _floor in _SMOOTH.items():
+    for _name in _names.split():
+        RULES[_name] = _smooth(_floor)
+
+
+@_rule("pow")
+def _powers(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    base, exponent = args[:2]
+    if isinstance(base, Bounded) and isinstance(exponent, int | float):
+        size = "" if float(exponent) in (2.0, 3.0, 0.5, -0.5, -1.0) else "exponent"
+        return _smooth(size)(func, args, named)
+    raise Unruled("a power with a tensor as its exponent")
+
+
+# What chooses elements.
+
+
+@_rule("amax amin")
+def _greatest(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given = args[0]
+    assert isinstance(given, Bounded)
+    made = func(given.value, *args[1:], **named)
+    assert isinstance(made, torch.Tensor)
+    over = torch.ops.aten.amax
+    rest = args[1:]
+    return Bounded(made, over(given.most, *rest), over(given.variance, *rest))
+
+
+@_rule("max min median")
+def _greatest_of(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    if len(args) > 1 and isinstance(args[1], torch.Tensor):
+        return _chooses(func, args, named)
+    given = args[0]
+    assert isinstance(given, Bounded)
+    made = func(given.value, *args[1:], **named)
+    if isinstance(made, torch.Tensor):
+        return Bounded(made, given.most.max(), given.variance.max())
+    assert isinstance(made, tuple)
+    values, places = made[0], made[1]
+    rest = [[args[1]], *args[2:]]
+    over = torch.ops.aten.amax
+    return Bounded(values, over(given.most, *rest), over(given.variance, *rest)), places
+
+
+@_rule("max_pool2d_with_indices max_pool3d_with_indices max_pool1d_with_indices")
+def _pools(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given = args[0]
+    assert isinstance(given, Bounded)
+    values, places = func(given.value, *args[1:], **named)
+    most, _ = func(given.most, *args[1:], **named)
+    square, _ = func(given.variance, *args[1:], **named)
+    return Bounded(values, most, square), places
+
+
+@_rule("argmax argmin")
+def _place_of(
+    func: Function, args: tuple[object, ...], named: dict[str, object]
+) -> object:
+    given = args[0]
+    assert isinstance(given, Bounded)
+    return func(given.value, *args[1:], **named)

@@ -1,0 +1,227 @@
+"""``torch.utils.cpp_extension.load_inline`` for a candidate: CUDA C++ without a GPU.
+
+NVRTC compiles the kernels, as it compiles those of ``ptx.RawKernel``.  The functions in
+C++ that launch them are run by :mod:`host_code`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
+
+import torch
+import torch.utils.cpp_extension as extension
+
+from fragmenta.api.raw import RawKernel
+from fragmenta.judge.libraries.host_code import Data, Function, Host, NotRun, tokens
+from fragmenta.simt.arguments import Pointer
+
+_INCLUDE = re.compile(
+    r"#\s*include\s*[<\"](?:torch/|ATen/|c10/|pybind11|cuda_runtime|cuda\.h|vector|string|"
+    r"iostream|cstdio|stdio|tuple|algorithm|cmath|math\.h|cfloat|float\.h|climits|"
+    r"limits\.h|limits|cstdint|stdint\.h|device_launch|utility|functional|stdexcept)"
+)
+_HOST = re.compile(r"\bTensor\b|^\s*PYBIND11_MODULE\b|<<<|\bTORCH_LIBRARY\b")
+_CODE = re.compile(r"__global__|__device__|__constant__|__host__")
+_LIMITS = """
+#ifndef FLT_MAX
+#define FLT_MAX 3.402823466e+38F
+#define FLT_MIN 1.175494351e-38F
+#define FLT_EPSILON 1.192092896e-07F
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define INT_MAX 2147483647
+#define M_PI 3.14159265358979323846
+typedef long long int64_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef unsigned char uint8_t;
+#endif
+#line 1
+"""
+"""What headers of C++ say, which NVRTC does not have."""
+
+
+def install(target: str) -> None:
+    """From now on, ``load_inline`` compiles kernels for a target and runs them here."""
+    extension.load_inline = partial(load_inline, target)
+    torch.utils.cpp_extension.load_inline = extension.load_inline
+    extension.load = _refused
+
+
+def _refused(*_: object, **__: object) -> object:
+    raise NotRun("cpp_extension.load compiles files; load_inline takes texts")
+
+
+def load_inline(
+    target: str,
+    name: str,
+    cpp_sources: str | Sequence[str] = (),
+    cuda_sources: str | Sequence[str] = (),
+    functions: str | Sequence[str] | Mapping[str, str] | None = None,
+    extra_cuda_cflags: Sequence[str] = (),
+    **options: object,
+) -> SimpleNamespace:
+    """The functions of an extension, which can be called from Python."""
+    texts = [*_list(cuda_sources), *_list(cpp_sources)]
+    kernels, host = split("\n".join(texts))
+    flags = [each for each in extra_cuda_cflags if each in _FLAGS]
+    machine = Host(host, _launcher(_LIMITS + kernels, target, flags))
+    wanted = [functions] if isinstance(functions, str) else list(functions or host)
+    made: dict[str, Callable[..., object]] = {}
+    for each in wanted:
+        if each not in host:
+            raise NotRun(
+                f"load_inline: no function {each} in the sources; there are "
+                f"{', '.join(host) or 'none'}"
+            )
+        made[each] = _caller(machine, each)
+    return SimpleNamespace(__name__=name, **made)
+
+
+_FLAGS = (
+    "--use_fast_math",
+    "-use_fast_math",
+    "--fmad=false",
+    "-std=c++17",
+    "-std=c++20",
+)
+
+
+def _list(given: str | Sequence[str] | None) -> list[str]:
+    if given is None:
+        return []
+    return [given] if isinstance(given, str) else [*given]
+
+
+def _caller(machine: Host, name: str) -> Callable[..., object]:
+    def call(*given: object) -> object:
+        return machine.call(name, given)
+
+    return call
+
+
+def _launcher(
+    code: str, target: str, flags: Sequence[str]
+) -> Callable[[str, object, object, int, Sequence[object]], None]:
+    """What launches a kernel of a source."""
+    compiled: dict[str, RawKernel] = {}
+
+    def launch(
+        name: str, grid: object, block: object, shared: int, given: Sequence[object]
+    ) -> None:
+        if name not in compiled:
+            compiled[name] = RawKernel(code, name, flags, target=target)
+        arguments = [_argument(each) for each in given]
+        sizes = cast("Sequence[int]", grid), cast("Sequence[int]", block)
+        compiled[name](*sizes, arguments, shared=shared)
+
+    return launch
+
+
+def _argument(value: object) -> object:
+    """An argument of a kernel; the memory of a tensor is that of its storage."""
+    if not isinstance(value, Data):
+        return value
+    tensor = value.tensor.detach()
+    if tensor.is_contiguous() and tensor.numel():
+        words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        return tensor.view(words[tensor.element_size()]).numpy()
+    storage = tensor.untyped_storage()
+    memory = torch.tensor([], dtype=torch.uint8).set_(storage).numpy()
+    return Pointer(memory, tensor.storage_offset() * tensor.element_size())
+
+
+# ── sources ─────────────────────────────────────────────────────────────────
+
+
+def split(text: str) -> tuple[str, dict[str, Function]]:
+    """The code of the GPU as a text, and the functions of the host."""
+    kept: list[str] = []
+    host: dict[str, Function] = {}
+    line = 1
+    for chunk in chunks(_without_comments(text)):
+        lead = chunk[: len(chunk) - len(chunk.lstrip())]
+        start = line + lead.count("\n")
+        line += chunk.count("\n")
+        signature = chunk.partition("{")[0]
+        is_host = bool(_HOST.search(chunk)) and not _CODE.search(signature)
+        if chunk.lstrip().startswith("#"):
+            dropped = bool(_INCLUDE.match(chunk.lstrip()))
+        else:
+            dropped = is_host or chunk.lstrip().startswith(
+                ("using namespace", "namespace py")
+            )
+        if is_host and "{" in chunk and not chunk.lstrip().startswith(("PYBIND", "#")):
+            function = _function(chunk.strip(), start)
+            host[function.name] = function
+        kept.append("\n" * chunk.count("\n") if dropped else chunk)
+    return "".join(kept), host
+
+
+def _without_comments(text: str) -> str:
+    """Comments become blanks, and lines stay where they are."""
+
+    def blank(found: re.Match[str]) -> str:
+        return "\n" * found[0].count("\n") if found[0][0] == "/" else found[0]
+
+    pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
+    return re.sub(pattern, blank, text, flags=re.DOTALL)
+
+
+def chunks(text: str) -> list[str]:
+    """Definitions and declarations at the top level, and lines of the preprocessor."""
+    found, start, depth, at = [], 0, 0, 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "#" and not depth and not text[start:at].strip():
+            end = text.find("\n", at)
+            while end > 0 and text[end - 1] == "\\":
+                end = text.find("\n", end + 1)
+            at = len(text) if end < 0 else end
+            found.append(text[start:at])
+            start = at
+            continue
+        depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(letter, 0)
+        at += 1
+        ends_body = letter == "}" and not depth and _is_function(text[start:at])
+        if not depth and (letter == ";" or ends_body):
+            found.append(text[start:at])
+            start = at
+    return [*found, text[start:]]
+
+
+def _is_function(text: str) -> bool:
+    """Whether a definition ends with its brace: a function, or a namespace."""
+    head = text.partition("{")[0]
+    return ")" in head or head.lstrip().startswith(("namespace", "extern"))
+
+
+def _function(text: str, line: int) -> Function:
+    """The definition of a function."""
+    head, _, body = text.partition("{")
+    found = re.fullmatch(r"\s*([\w:<>,&\s]+?)\s*\b(\w+)\s*\((.*)\)\s*", head, re.DOTALL)
+    if found is None:
+        raise NotRun(f"load_inline, line {line}: {head.strip()!r} is not understood")
+    parameters = []
+    for each in _parameters(found[3]):
+        plain = each.partition("=")[0].strip()
+        kind, _, name = plain.replace("&", " ").replace("*", " * ").rpartition(" ")
+        parameters.append((kind.strip(), name.strip()))
+    start = line + head.count("\n")
+    return Function(found[2], parameters, tokens("{" + body, start))
+
+
+def _parameters(text: str) -> list[str]:
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [each for each in parts if each.strip()]

@@ -1,0 +1,34 @@
+"""What a pool of judges asks a worker: the cases of a task, or a verdict."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fragmenta.judge.settings import Settings
+from fragmenta.launch.limits import Limits
+from fragmenta.pool.packing import Packed
+from fragmenta.pool.questions import Text
+
+
+class Prepare(NamedTuple):
+    """The cases of a reference."""
+
+    text: Text
+    settings: Settings
+    folder: str
+    limits: Limits
+    arguments: Packed = Packed([], [])
+    number: int = 0
+
+
+class Try(NamedTuple):
+    """The verdict about a candidate."""
+
+    text: Text
+    settings: Settings
+    folder: str
+    limits: Limits
+    cases: bytes
+    """As :func:`fragmenta.judge.wire.dump` has them."""
+    arguments: Packed = Packed([], [])
+    number: int = 0

@@ -1,0 +1,1 @@
+"""Runs whole programs: the CUDA runtime and driver that a program sees."""

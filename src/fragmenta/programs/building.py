@@ -1,0 +1,231 @@
+"""Builds the client: the libraries that are CUDA's runtime and driver for a program.
+
+The sources are in ``client/``; what is one line for each function of CUDA is written
+from :mod:`~fragmenta.programs.functions`.  The system's C++ compiler builds four
+libraries once, in some seconds; they are kept in the cache under their content.
+
+======================== =====================================================
+``libfragmenta_client``  what all of them share: the connection and the memory
+``libcuda.so.1``         the driver
+``libcudart.so.12, .13`` the runtimes of CUDA 12 and 13
+======================== =====================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from fragmenta.errors import CompileError, MissingPackage
+from fragmenta.jit.cache import Cache
+from fragmenta.programs import functions, verbs
+from fragmenta.programs.functions import Row
+from fragmenta.progress import notice
+
+CLIENT = Path(__file__).parent / "client"
+CORE = "libfragmenta_client.so"
+DRIVER = "libcuda.so.1"
+RUNTIMES = {"12": "libcudart.so.12", "13": "libcudart.so.13"}
+NEWEST = {"12": 12090, "13": 13000}
+"""The version that a runtime says it has."""
+COMPILERS = ("c++", "g++", "clang++")
+OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden")
+
+
+def build(folder: Path) -> list[Path]:
+    """Put the libraries into a folder; they are built if the cache has them not."""
+    return [_put(folder, name, data) for name, data in libraries().items()]
+
+
+def _put(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    path.chmod(0o700)
+    return path
+
+
+def libraries() -> dict[str, bytes]:
+    """The four libraries by name."""
+    compiler = find_compiler()
+    made = sources()
+    digest = hashlib.sha256()
+    for name, text in sorted(made.items()):
+        digest.update(f"{name}\0{text}\0".encode())
+    about = [compiler, _version(compiler), platform.machine(), *OPTIONS]
+    kept, names = Cache.present(), [CORE, DRIVER, *RUNTIMES.values()]
+    keys = {name: "\0".join([name, digest.hexdigest(), *about]) for name in names}
+    found = {name: kept.get(key) for name, key in keys.items()}
+    if any(data is None for data in found.values()):
+        with notice("building the client of fragmenta run, once"):
+            found = dict(_built(compiler, made))
+        for name, data in found.items():
+            kept.put(keys[name], data or b"")
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def find_compiler() -> str:
+    """The system's C++ compiler."""
+    named = os.environ.get("CXX")
+    for each in (named, *COMPILERS):
+        path = shutil.which(each) if each else None
+        if path is not None:
+            return path
+    raise MissingPackage(
+        "fragmenta run needs a C++ compiler to build its client once; install g++ "
+        "(apt install g++, dnf install gcc-c++) or clang++, or name one in CXX"
+    )
+
+
+def _version(compiler: str) -> str:
+    done = subprocess.run(
+        [compiler, "--version"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.partition("\n")[0]
+
+
+def _built(compiler: str, made: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for name, text in made.items():
+            (folder / name).write_text(text)
+        core = [name for name in made if name in _CORE]
+        link = [CORE, "-Wl,-rpath,$ORIGIN"]
+        parts = [(CORE, "", core, ["-fvisibility=default", "-pthread", "-ldl"])]
+        parts.append((DRIVER, "cuda", ["driver.cpp"], link))
+        for number, name in RUNTIMES.items():
+            parts.append((name, f"cudart{number}", [f"runtime{number}.cpp"], link))
+        for name, script, files, more in parts:
+            words = [compiler, *OPTIONS, *files, "-o", name, f"-Wl,-soname,{name}"]
+            if script:
+                words.append(f"-Wl,--version-script={script}.map")
+            _run([*words, *more], folder)
+            yield name, (folder / name).read_bytes()
+
+
+def _run(words: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise CompileError(f"{words[0]} cannot build the client:\n{said}")
+
+
+# ── sources ─────────────────────────────────────────────────────────────────
+
+_CORE = ("server.cpp", "memory.cpp", "kernels.cpp", "graphs.cpp", "names.cpp")
+_EXPORT = '#define EXPORT extern "C" __attribute__((visibility("default")))\n'
+
+
+def sources() -> dict[str, str]:
+    """All sources by the names of their files."""
+    made = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(CLIENT.iterdir())
+        if path.suffix in (".cpp", ".h")
+    }
+    made["names.cpp"] = _names()
+    made["verbs.h"] = verbs.header()
+    made["driver.cpp"] = _facade(functions.DRIVER, "driver", "", 13000)
+    made["cuda.map"] = "{ global: cu*; local: *; };\n"
+    for number, soname in RUNTIMES.items():
+        made[f"runtime{number}.cpp"] = _facade(
+            functions.RUNTIME, "runtime", number, NEWEST[number]
+        )
+        made[f"cudart{number}.map"] = (
+            f"{soname} {{ global: cuda*; __cuda*; local: *; }};\n"
+        )
+    return made
+
+
+def _facade(table: str, library: str, number: str, version: int) -> str:
+    """The functions of one library."""
+    lines = [
+        '#include "server.h"',
+        "#include <cstdio>\n#include <cstring>",
+        _EXPORT + f"#define CUDART_VERSION {version}",
+        f"#define STATIC {_quoted(functions.STATIC)}",
+    ]
+    known = set()
+    for row in functions.rows(table):
+        if row.only in ("", number):
+            known.add(row.name)
+            lines.append(_function(row, library))
+    lines += [
+        f"EXPORT int {name}() {{ return refuse({_quoted(name)}, {_quoted(why)}); }}"
+        for name, why in functions.refused(library).items()
+        if name not in known
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _function(row: Row, library: str) -> str:
+    given = ", ".join(row.parameters)
+    keeps = library == "runtime" and not row.returns and "LastError" not in row.name
+    does = f"done({row.does})" if keeps else row.does
+    back = "" if row.returns == "void" else "return "
+    body = f"{{ Guard guard; {back}{does}; }}"
+    returns = row.returns or "int"
+    made = f"EXPORT {returns} {row.name}({given}) {body}"
+    for suffix in _suffixes(row):
+        made += (
+            f"\nEXPORT {returns} {row.name}{suffix}({given}) "
+            f'__attribute__((alias("{row.name}")));'
+        )
+    return made
+
+
+def _suffixes(row: Row) -> tuple[str, ...]:
+    """The forms of a function for programs with one stream for each thread."""
+    if row.takes_stream or row.name.startswith(("cudaGetDriverEntryPoint",)):
+        return ("_ptsz",)
+    return (
+        ("_ptds",) if row.name.startswith(("cudaMemcpy", "cudaMemset", "cuMem")) else ()
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _names() -> str:
+    """The names of errors, and functions of the driver by name."""
+    cases = {"error_name": 1, "driver_error_name": 2, "error_words": 3}
+    lines = ['#include "server.h"\n#include <dlfcn.h>\n#include <string>']
+    for function, column in cases.items():
+        lines.append(f"const char *{function}(int code) {{\n    switch (code) {{")
+        lines += [
+            f"        case {row[0]}: return {_quoted(str(row[column]))};"
+            for row in functions.errors()
+        ]
+        lines.append('        default: return "unrecognized error code";\n    }\n}')
+    lines.append("static std::string form(const std::string &name, int version) {")
+    for name, first, suffix in functions.versions():
+        lines.append(
+            f"    if (name == {_quoted(name)} && version >= {first}) "
+            f"return {_quoted(suffix)};"
+        )
+    lines.append('    return "?";\n}')
+    lines.append(_ENTRY_POINT)
+    return "\n".join(lines) + "\n"
+
+
+_ENTRY_POINT = """
+int entry_point(const char *name, void **where, int version, int *status) {
+    static void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *found = nullptr;
+    std::string known = form(name, version), wanted = name;
+    if (known != "?") found = dlsym(driver, (wanted + known).c_str());
+    for (const char *suffix : {"", "_v2", "_v3"})
+        if (!found) found = dlsym(driver, (wanted + suffix).c_str());
+    if (status) *status = found ? 0 : 1;
+    if (where) *where = found;
+    return found ? OK : status ? OK : NOT_FOUND;
+}
+"""

@@ -1,0 +1,303 @@
+// Memory: what is allocated is shared with the server, at the addresses that kernels use.
+//
+// Host and managed memory is mapped at these addresses.  Device memory has another place
+// here, through which it is copied: a program that reads it directly ends as on a GPU.
+#include "graphs.h"
+#include "memory.h"
+#include "server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace {
+constexpr int SLOT_BITS = 36;
+constexpr uint64_t FIRST = 16ull << SLOT_BITS, LAST = 1024ull << SLOT_BITS;  // of allocations
+
+struct Allocation {
+    uint64_t size;
+    Kind kind;
+    char *alias;      // where its bytes are for this process
+    bool variable;
+    char *end(uint64_t base) const { return (char *)base + size; }
+};
+std::map<uint64_t, Allocation> &allocations() {
+    static auto *made = new std::map<uint64_t, Allocation>;
+    return *made;
+}
+std::map<uint64_t, size_t> &registered() {
+    static auto *made = new std::map<uint64_t, size_t>;
+    return *made;
+}
+
+Allocation *holder(const void *pointer, uint64_t *base) {
+    auto &all = allocations();
+    auto found = all.upper_bound((uint64_t)pointer);
+    if (found == all.begin()) return nullptr;
+    --found;
+    *base = found->first;
+    bool inside = (uint64_t)pointer - found->first < found->second.size;
+    return inside ? &found->second : nullptr;
+}
+
+size_t pages(size_t bytes) { return (bytes + 4095) & ~(size_t)4095; }
+}  // namespace
+
+bool adopt(uint64_t address, size_t bytes, Kind kind, int file, bool variable) {
+    size_t room = pages(bytes);
+    bool hidden = kind == DEVICE || kind == POOLED;
+    int reach = hidden ? PROT_NONE : PROT_READ | PROT_WRITE;
+    int way = MAP_SHARED | MAP_FIXED_NOREPLACE;
+    void *here = mmap((void *)address, room, reach, way, file, 0);
+    if (here != (void *)address) {
+        if (here != MAP_FAILED) munmap(here, room);
+        return false;
+    }
+    void *alias = here;
+    if (hidden) alias = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (alias == MAP_FAILED) {
+        munmap(here, room);
+        return false;
+    }
+    allocations()[address] = {bytes, kind, (char *)alias, variable};
+    return true;
+}
+
+int allocate(void **where, size_t bytes, Kind kind) {
+    if (!where) return INVALID_VALUE;
+    *where = nullptr;
+    if (int error = failed()) return error;
+    if (!bytes) return OK;
+    for (int attempt = 0; attempt < 64; attempt++) {
+        Answer answer;
+        int error = ask(ALLOCATE, {bytes, (uint64_t)kind}, "", &answer);
+        if (error) return error;
+        bool fine = adopt(answer[0], bytes, kind, answer.file, false);
+        close(answer.file);
+        if (fine) {
+            *where = (void *)answer[0];
+            state.used += bytes;
+            return OK;
+        }
+        // Something else is there in this process: the server takes another place.
+        ask(FREE, {answer[0], 1});
+    }
+    return OUT_OF_MEMORY;
+}
+
+int allocate_pitch(void **where, size_t *pitch, size_t width, size_t height) {
+    size_t line = (width + 511) & ~(size_t)511;
+    int error = pitch ? allocate(where, line * height, DEVICE) : INVALID_VALUE;
+    if (!error) *pitch = line;
+    return error;
+}
+
+int allocate_3d(Pitched *where, size_t width, size_t height, size_t depth) {
+    void *pointer;
+    size_t pitch;
+    int error = allocate_pitch(&pointer, &pitch, width, height * depth);
+    if (!error) *where = {(char *)pointer, pitch, width, height};
+    return error;
+}
+
+static int release_at(uint64_t base, Allocation &held) {
+    if (int error = ask(FREE, {base, 0})) return error;
+    if (held.alias != (char *)base) munmap(held.alias, pages(held.size));
+    munmap((void *)base, pages(held.size));
+    state.used -= held.size;
+    allocations().erase(base);
+    return OK;
+}
+
+int release(void *where) {
+    if (!where) return OK;
+    flush();
+    if (int error = failed()) return error;
+    auto found = allocations().find((uint64_t)where);
+    if (found == allocations().end() || found->second.variable) return INVALID_VALUE;
+    return release_at(found->first, found->second);
+}
+
+int release_host(void *where) { return release(where); }
+
+void release_all() {
+    while (!allocations().empty()) {
+        auto first = allocations().begin();
+        auto [base, held] = *first;
+        if (held.alias != (char *)base) munmap(held.alias, pages(held.size));
+        munmap((void *)base, pages(held.size));
+        allocations().erase(first);
+    }
+    state.used = 0;
+}
+
+int later(Stream *stream, int (*what)(void *), void *where) {
+    return submit(stream, FREED, [=] { return what(where); });
+}
+
+// Where the bytes of a pointer are for this process; null if it reaches too far.
+static char *reach(const void *pointer, size_t bytes) {
+    uint64_t base, address = (uint64_t)pointer;
+    Allocation *held = holder(pointer, &base);
+    if (!held) return address >= FIRST && address < LAST ? nullptr : (char *)pointer;
+    if (address + bytes > base + held->size) return nullptr;
+    return held->alias + (address - base);
+}
+
+static bool is_device(const void *pointer) {
+    uint64_t base;
+    return holder(pointer, &base) != nullptr;
+}
+
+static int copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height) {
+    if (!width || !height) return OK;
+    char *goal = reach(to, to_pitch * (height - 1) + width);
+    char *source = reach(from, from_pitch * (height - 1) + width);
+    if (!goal || !source || ((!to || !from))) return INVALID_VALUE;
+    if (height > 1 && (width > to_pitch || width > from_pitch)) return 12;  // invalid pitch
+    for (size_t line = 0; line < height; line++)
+        memmove(goal + line * to_pitch, source + line * from_pitch, width);
+    return OK;
+}
+
+int copy_2d(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, Stream *stream) {
+    flush();
+    if (int error = failed()) return error;
+    return submit(stream, COPIED, [=] { return copy_lines(to, to_pitch, from, from_pitch, width, height); });
+}
+
+int copy(void *to, const void *from, size_t bytes, int kind, Stream *stream) {
+    if (kind < 0 || kind > 4) return 21;  // invalid direction
+    bool device = kind == 1 || kind == 3, source = kind == 2 || kind == 3;
+    if (bytes && ((device && !is_device(to)) || (source && !is_device(from)))) return failed() ? failed() : INVALID_VALUE;
+    return copy_2d(to, bytes, from, bytes, bytes, 1, stream);
+}
+
+int copy_3d(const Copy3 *what, Stream *stream) {
+    if (what->from_array || what->to_array) return refuse("cudaMemcpy3D", "arrays of textures are not supported");
+    Copy3 c = *what;
+    if (int error = failed()) return error;
+    return submit(stream, COPIED, [c] {
+        for (size_t z = 0; z < c.extent.z; z++) {
+            char *to = c.to.pointer + c.to_at.x + c.to.pitch * (c.to_at.y + c.to.height * (c.to_at.z + z));
+            char *from = c.from.pointer + c.from_at.x + c.from.pitch * (c.from_at.y + c.from.height * (c.from_at.z + z));
+            if (int error = copy_lines(to, c.to.pitch, from, c.from.pitch, c.extent.x, c.extent.y)) return error;
+        }
+        return (int)OK;
+    });
+}
+
+int copy_driver_3d(const DriverCopy3 *what, Stream *stream) {
+    if (what->from_type == 3 || what->to_type == 3) return refuse("cuMemcpy3D", "arrays of textures are not supported");
+    Copy3 made{};
+    made.from = {what->from_type == 1 ? what->from_host : what->from_device, what->from_pitch, 0, what->from_height};
+    made.to = {what->to_type == 1 ? what->to_host : what->to_device, what->to_pitch, 0, what->to_height};
+    made.from_at = {what->from_x, what->from_y, what->from_z};
+    made.to_at = {what->to_x, what->to_y, what->to_z};
+    made.extent = {what->width, what->height, what->depth};
+    return copy_3d(&made, stream);
+}
+
+int copy_driver_2d(const DriverCopy2 *what, Stream *stream) {
+    DriverCopy3 made{};
+    made.from_x = what->from_x, made.from_y = what->from_y, made.from_type = what->from_type;
+    made.from_host = what->from_host, made.from_device = what->from_device;
+    made.from_pitch = what->from_pitch ? what->from_pitch : what->width;
+    made.to_x = what->to_x, made.to_y = what->to_y, made.to_type = what->to_type;
+    made.to_host = what->to_host, made.to_device = what->to_device;
+    made.to_pitch = what->to_pitch ? what->to_pitch : what->width;
+    made.width = what->width, made.height = what->height, made.depth = 1;
+    return copy_driver_3d(&made, stream);
+}
+
+int fill_2d(void *to, size_t pitch, unsigned value, size_t element, size_t width, size_t height, Stream *stream) {
+    if (int error = failed()) return error;
+    return submit(stream, FILLED, [=] {
+        if (!width || !height) return (int)OK;
+        if (!is_device(to) || (uint64_t)to % element) return (int)INVALID_VALUE;
+        char *goal = reach(to, pitch * (height - 1) + width * element);
+        if (!goal) return (int)INVALID_VALUE;
+        for (size_t line = 0; line < height; line++, goal += pitch) {
+            if (element == 1) memset(goal, value, width);
+            else for (size_t at = 0; at < width; at++) memcpy(goal + at * element, &value, element);
+        }
+        return (int)OK;
+    });
+}
+
+int fill(void *to, unsigned value, size_t element, size_t count, Stream *stream) {
+    return fill_2d(to, count * element, value, element, count, 1, stream);
+}
+
+int fill_3d(Pitched to, int value, Extent extent, Stream *stream) {
+    for (size_t z = 0; z < extent.z; z++)
+        if (int error = fill_2d(to.pointer + z * to.pitch * to.height, to.pitch, value, 1, extent.x, extent.y, stream)) return error;
+    return OK;
+}
+
+// ── what a pointer is ───────────────────────────────────────────────────────
+
+int pointer_attributes(PointerAttributes *where, const void *pointer) {
+    if (int error = ready()) return error;
+    uint64_t base;
+    Allocation *held = holder(pointer, &base);
+    static const int types[] = {2, 3, 1, 2};  // of CUDA's cudaMemoryType
+    if (!held) *where = {0, -2, nullptr, (void *)pointer};
+    else *where = {types[held->kind], 0, (void *)pointer, held->kind == DEVICE || held->kind == POOLED ? nullptr : (void *)pointer};
+    return OK;
+}
+
+int pointer_attribute(void *where, int which, const void *pointer) {
+    if (int error = ready()) return error;
+    uint64_t base;
+    Allocation *held = holder(pointer, &base);
+    if (!held) return INVALID_VALUE;
+    bool host = held->kind == HOST;
+    switch (which) {
+        case 1: return put((void **)where, &state);
+        case 2: return put((unsigned *)where, host ? 1u : 2u);
+        case 3: return put((void **)where, (void *)pointer);
+        case 4: return held->kind == DEVICE ? (int)INVALID_VALUE : put((void **)where, (void *)pointer);
+        case 7: return put((uint64_t *)where, base);
+        case 8: return put((unsigned *)where, held->kind == MANAGED);
+        case 9: return put((int *)where, 0);
+        case 11: return put((uint64_t *)where, base);
+        case 12: return put((uint64_t *)where, held->size);
+        case 13: return put((unsigned *)where, 1u);
+        default: return put((unsigned *)where, 0u);
+    }
+}
+
+int range(void **base, size_t *size, const void *pointer) {
+    uint64_t start;
+    Allocation *held = holder(pointer, &start);
+    if (!held) return NOT_FOUND;
+    if (base) *base = (void *)start;
+    if (size) *size = held->size;
+    return OK;
+}
+
+int device_pointer(void **where, void *host) {
+    uint64_t base;
+    Allocation *held = holder(host, &base);
+    if (held) return put(where, host);
+    if (registered().count((uint64_t)host))
+        return refuse("cudaHostGetDevicePointer", "memory of cudaHostRegister cannot be used by kernels; use cudaMallocHost");
+    return INVALID_VALUE;
+}
+
+int host_register(void *host, size_t bytes) {
+    if (int error = failed()) return error;
+    if (!host || !bytes) return INVALID_VALUE;
+    return registered().emplace((uint64_t)host, bytes).second ? OK : 712;  // already registered
+}
+
+int host_unregister(void *host) {
+    return registered().erase((uint64_t)host) ? OK : 713;  // not registered
+}

@@ -1,0 +1,160 @@
+"""Device memory that a program and the server share.
+
+Each allocation is a segment of its own, as each array of a launch is: its address has
+the number of its slot in the upper bits, and no access reaches past its ends.  A slot
+is used again only after all others, so that a pointer to freed memory points to
+nothing.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.simt import empties, layout
+from fragmenta.simt.arguments import Segment
+
+MOST_POISONED = 1 << 28
+"""Larger memory is not filled, and does not count as unwritten: that takes too long."""
+PAGE = mmap.PAGESIZE
+
+
+class Kind(IntEnum):
+    """What memory was allocated as; the numbers are those of ``client/core.h``."""
+
+    DEVICE = 0
+    MANAGED = 1
+    HOST = 2
+    POOLED = 3
+
+
+class NoMemory(Error):
+    """Memory that cannot be allocated, as on a card that has no more."""
+
+
+@dataclass(eq=False)
+class Shared:
+    """Memory that can be mapped by another process, through a file without a name."""
+
+    size: int
+    file: int
+    data: NDArray[np.uint8]
+
+    @classmethod
+    def make(cls, size: int) -> Shared:
+        """Zeroed memory."""
+        file = os.memfd_create("fragmenta", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(file, -(-max(size, 1) // PAGE) * PAGE)
+            # An array keeps the mapping; it ends with the last array.
+            data = np.frombuffer(mmap.mmap(file, 0), np.uint8)[:size]
+        except BaseException:
+            os.close(file)
+            raise
+        return cls(size, file, data)
+
+    def close(self) -> None:
+        """Close the file; arrays still reach the memory."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+
+@dataclass(eq=False)
+class Allocation:
+    """Memory that a program allocated."""
+
+    slot: int
+    kind: Kind
+    memory: Shared
+    number: int
+    """How many were allocated before."""
+
+    @property
+    def address(self) -> int:
+        """Its first address, for kernels and for the program."""
+        return self.slot << layout.SLOT_BITS
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        said = _ALLOCATED_BY[self.kind]
+        return f"allocation {self.number} ({said}, {self.memory.size:,} bytes)"
+
+
+_ALLOCATED_BY = {
+    Kind.DEVICE: "cudaMalloc",
+    Kind.MANAGED: "cudaMallocManaged",
+    Kind.HOST: "cudaMallocHost",
+    Kind.POOLED: "cudaMallocAsync",
+}
+
+
+class Memory:
+    """All allocations of a program."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.used, self._made = most, 0, 0
+        self.held: dict[int, Allocation] = {}
+        self._next = layout.FIRST_ARGUMENT
+        self._taken: set[int] = set()
+        """Slots where the program has something else."""
+
+    def allocate(self, size: int, kind: Kind) -> Allocation:
+        """Memory for a program; what it did not write counts as unwritten."""
+        if size > layout.FIRST_SLOT or self.used + size > self.most:
+            raise NoMemory("")
+        memory = Shared.make(size)
+        if kind in (Kind.DEVICE, Kind.POOLED) and size <= MOST_POISONED:
+            whole = size // 4 * 4
+            memory.data[:whole].view(np.uint32)[:] = layout.POISON
+            empties.count_as_empty(memory.data[:whole])
+        made = Allocation(self._slot(), kind, memory, self._made)
+        self._made += 1
+        self.used += size
+        self.held[made.slot] = made
+        return made
+
+    def _slot(self) -> int:
+        slots = range(layout.FIRST_ARGUMENT, layout.FIRST_VARIABLE)
+        for step in range(len(slots)):
+            at = (self._next - slots.start + step) % len(slots)
+            slot = slots[at]
+            if slot not in self.held and slot not in self._taken:
+                self._next = slot + 1
+                return slot
+        raise NoMemory(
+            f"a program has at most {len(slots):,} allocations at a time; it asked for "
+            "one more"
+        )
+
+    def free(self, address: int, taken: bool = False) -> bool:
+        """Free an allocation; with ``taken``, its slot is not used again."""
+        slot = address >> layout.SLOT_BITS
+        found = self.held.get(slot)
+        if found is None or found.address != address:
+            return False
+        del self.held[slot]
+        self.used -= found.memory.size
+        found.memory.close()
+        if taken:
+            self._taken.add(slot)
+        return True
+
+    def close(self) -> None:
+        """Free all."""
+        for each in list(self.held.values()):
+            self.free(each.address)
+
+    def segments(self, names: dict[int, str]) -> Iterator[Segment]:
+        """The memory that a kernel reaches; ``names`` are those of some slots."""
+        for slot, each in self.held.items():
+            name = names.get(slot, each.name)
+            yield Segment(name, each.memory.data, True, slot)
