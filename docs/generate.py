@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from making import (
     corpus,
+    counters,
     effects,
     families,
     figures,
@@ -68,6 +69,11 @@ WRITERS: dict[str, Callable[[], str]] = {
     "hazards": hazards.rule_table,
     "orders-kernels": orders.kernels,
     "orders-mutants": orders.mutants,
+    "mutants": hazards.mutants,
+    "counters-metrics": counters.metrics,
+    "counters-compared": counters.compared,
+    "counters-reasons": counters.reasons,
+    "counters-sentence": counters.sentence,
     "litmus": litmus.litmus_tables,
     "litmus-kernels": litmus.kernel_table,
     "litmus-counts": litmus.counts,
