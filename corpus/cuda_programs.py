@@ -1,6 +1,7 @@
 """Runs programs of others with ``fragmenta run``, and notes what came of each.
 
     git clone https://github.com/NVIDIA/cuda-samples FOLDER/cuda-samples
+    git clone https://github.com/NVIDIA/cutlass FOLDER/cutlass
     python -m corpus.cuda_programs FOLDER [NAME ...] [--keep]
 
 A row is a program: its folder, its sources (the first has ``main``), its arguments, and
@@ -73,9 +74,16 @@ cuda-samples/Samples/5_Domain_Specific/dwtHaar1D | dwtHaar1D.cu |
 cuda-samples/Samples/6_Performance/transpose | transpose.cu | -dimX=64 -dimY=64
 cuda-samples/Samples/6_Performance/alignedTypes | alignedTypes.cu |
 cuda-samples/Samples/6_Performance/LargeKernelParameter | LargeKernelParameter.cu |
+cutlass/examples/00_basic_gemm | basic_gemm.cu | 96 64 32
+cutlass/examples/05_batched_gemm | batched_gemm.cu |
+cutlass/examples/14_ampere_tf32_tensorop_gemm | ampere_tf32_tensorop_gemm.cu | --m=128 --n=128 --k=64 --iterations=1
+cutlass/examples/48_hopper_warp_specialized_gemm | 48_hopper_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
+cutlass/examples/54_hopper_fp8_warp_specialized_gemm | 54_hopper_fp8_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
+cutlass/examples/62_hopper_sparse_gemm | 62_hopper_sparse_gemm.cu | --m=256 --n=128 --k=256 --iterations=0
 """
-SECONDS = 150
-FLAGS = ["-std=c++17", "-w"]
+SECONDS = 300
+FLAGS = ["-std=c++17", "-w", "--expt-relaxed-constexpr"]
+HEADERS = ("Common", "include", "tools/util/include", "examples/common")
 FAILED = re.compile(r"Test failed|TEST FAILED|FAILED|Result = FAIL|mismatch")
 
 
@@ -106,9 +114,10 @@ def rows() -> list[Row]:
 def run(row: Row, place: Path, given: list[str]) -> dict[str, object]:
     """Run a program; what came of it."""
     folder = place / row.folder
-    common = place / row.folder.split("/")[0] / "Common"
+    root = place / row.folder.split("/")[0]
     first, *rest = row.sources
-    flags = [*FLAGS, f"-I{common}", *given, *row.flags, *rest]
+    headers = [f"-I{root / each}" for each in HEADERS if (root / each).is_dir()]
+    flags = [*FLAGS, *headers, *given, *row.flags, *rest]
     source = first
     if not first.endswith(".cu"):  # a .cu file of the same text, beside it
         source = f"{first}.main.cu"
