@@ -222,10 +222,9 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
-    if orders and isolated:
-        raise BadCall("--orders cannot be combined with --isolated")
-    if counters and isolated:
-        raise BadCall("--counters cannot be combined with --isolated")
+    for name, given_too in (("--orders", orders), ("--counters", counters)):
+        if given_too and isolated:
+            raise BadCall(f"{name} cannot be combined with --isolated")
     check_card(card)
     if save_schedule is not None:
         check_output(save_schedule, force, ".json", option="--save-schedule")

@@ -121,9 +121,22 @@ class Session(Generic[Source]):
         names = tuple(each.name for each in passed)
         found = replace(self.kernel(kernel, arguments), names=names)
         values = [each.value for each in passed]
+        return self.run(found, grid, block, values, **more)
+
+    def run(
+        self,
+        kernel: Kernel,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        values: Sequence[object],
+        **more: Unpack[LaunchOptions],
+    ) -> Result:
+        """Launch a kernel of PTX, with values for its parameters."""
         options: LaunchOptions = {**self.options, **more}
         try:
-            self.last = found.launch(grid, block, values, target=self.target, **options)
+            self.last = kernel.launch(
+                grid, block, values, target=self.target, **options
+            )
         except KernelError as fault:
             sys.stdout.write(fault.output)
             self.last = getattr(fault, "result", None)

@@ -239,7 +239,7 @@ class Runner:
             "file": kernel.loaded.module.name,
             "name": kernel.name,
             "names": list(kernel.names),
-            "language": kernel.language,
+            "language": list(kernel.language),
             "grid": _sizes(grid),
             "block": _sizes(block),
             "options": {k: _option(options[k]) for k in OPTIONS if k in options},

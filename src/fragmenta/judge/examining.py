@@ -29,6 +29,7 @@ from fragmenta.pool.answers import error_json, result_json
 from fragmenta.pool.packing import mark_empty, unpack
 from fragmenta.progress import clock
 from fragmenta.ptx import rules
+from fragmenta.ptx.languages import Words
 from fragmenta.ptx.rules import ERROR
 from fragmenta.units.schedule import EAGER, Given
 
@@ -324,7 +325,7 @@ class Examination:
         kernel = replace(
             loaded.kernels[str(asked["name"])],
             names=names,
-            language=str(asked["language"]),
+            language=Words(*map(str, cast("list[Tree]", asked["language"]))),
         )
         arguments = unpack(packed, memory)
         marked = mark_empty(packed, memory)
