@@ -37,6 +37,7 @@ from making import (
     numbers,
     orders,
     performance,
+    programs,
     references,
     site,
 )
@@ -95,6 +96,10 @@ WRITERS: dict[str, Callable[[], str]] = {
     "performance-summary": performance.summary,
     "performance-tools": performance.tools,
     "performance-cores": performance.cores,
+    "cards": programs.card_table,
+    "cuda-functions": programs.function_table,
+    "cuda-refused": programs.refused_table,
+    "cuda-programs": programs.result_table,
     "commands": references.commands,
     "api": references.api,
     **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
