@@ -211,8 +211,11 @@ class LimitReached(KernelFault):
 class KernelHazard(KernelError):
     """A kernel may run to its end, but something in it is wrong; the message says what.
 
-    ``problems`` are all problems of the launch.  If a look at the text shows an error,
-    the kernel does not run, and there is no ``result``.
+    ``problems`` are all problems of the launch.  ``kind`` is the rule of the first
+    error among them.  What may be a cause comes before what may follow from it: if
+    warps use the barrier of others and then wait for ever, ``kind`` is
+    ``barrier-collision``.  If a look at the text shows an error, the kernel does not
+    run, and there is no ``result``.
     """
 
     def __init__(

@@ -79,13 +79,15 @@ def test_a_kernel_of_the_user_in_a_compiled_function() -> None:
 def test_a_report_names_the_users_line_and_inductors() -> None:
     with inductor("sm_90a"), pytest.raises(KernelFault) as caught:
         torch.compile(gathered)(torch.ones(5), torch.tensor([1, 7]))
-    lines = str(caught.value).splitlines()
-    assert HERE in lines[0]
+    first, _, second, code, fault, *_ = str(caught.value).splitlines()
+    assert first.startswith("launched by")
+    assert HERE in first
     number = gathered.__code__.co_firstlineno + 1
-    assert lines[1].startswith("triton_poi_fused_index_mul_0 computes ")
-    assert f"{HERE}:{number}, in gathered: return x[index] * 2" in lines[1]
-    assert ".py:" in lines[2]  # of the file that Inductor wrote
-    assert "index out of bounds" in lines[2]
+    assert second.startswith("triton_poi_fused_index_mul_0 computes ")
+    assert second.endswith(f"{HERE}:{number}, in gathered")
+    assert code == "    return x[index] * 2  # the line of the fault"
+    assert ".py:" in fault  # of the file that Inductor wrote
+    assert "index out of bounds" in fault
 
 
 def test_with_a_gpu_that_is_seen() -> None:

@@ -21,6 +21,7 @@ from fragmenta.launch.limits import (
     check_limits,
     no_memory,
 )
+from fragmenta.launch.listening import told
 from fragmenta.launch.options import (
     Options,
     Watch,
@@ -90,6 +91,7 @@ class Kernel:
         named = self.names[index : index + 1]
         return (*named, "")[0] or self.parameters[index].name
 
+    @told
     def launch(
         self,
         grid: Any,
@@ -250,7 +252,7 @@ class Kernel:
         except KernelFault as fault:
             if explored is None or not explored.hangs:
                 raise
-            raise hazard(explored.problems) from fault
+            raise hazard(explored.with_earlier(fault)) from fault
         found = runs.found if explored is None else explored.added_to(runs.found)
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = list if how is None else partial(self._static, where, watched)

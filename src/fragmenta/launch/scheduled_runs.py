@@ -17,7 +17,10 @@ from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import first_errors, total
 from fragmenta.ptx import rules
+from fragmenta.ptx.checking.touching import touched
 from fragmenta.ptx.rules import ERROR
+from fragmenta.simt import layout
+from fragmenta.simt.arguments import Arguments, Passed, segments_of
 from fragmenta.simt.naming import element
 from fragmenta.units.findings import Finding, Launched
 from fragmenta.units.machine import Machine
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
-Images: TypeAlias = list[NDArray[np.uint8]]
-"""A copy of the memory of each segment of a launch."""
+Images: TypeAlias = list[NDArray[np.uint8] | None]
+"""A copy of the memory of each segment of a launch; None if it is not needed."""
 SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
 LEAST = 1_000_000
@@ -94,7 +97,11 @@ class ScheduledRuns:
         """
         self.launch = self._prepare(self._schedules[0])
         several = len(self._schedules) > 1
-        before = copies(self.launch) if several or _may_doubt(self.launch) else []
+        before: Images = []
+        if several:
+            before = copies(self.launch)
+        elif _may_doubt(self.launch):
+            before = copies(self.launch, reread(self.launch))
         output = self._one(self.launch, self._schedules[0], before)
         after = copies(self.launch) if several else []
         for each in self._schedules[1:]:
@@ -270,6 +277,8 @@ class ScheduledRuns:
             read_schedule(each).name for each in (self._schedules[0], schedule)
         )
         for segment, wanted in zip(launch.places, after, strict=True):
+            if wanted is None:
+                continue
             different = np.flatnonzero(segment.data != wanted)
             if not different.size:
                 continue
@@ -293,14 +302,51 @@ def _may_doubt(launch: Launch) -> bool:
     return may_doubt(launch)
 
 
-def copies(launch: Launch) -> Images:
-    """A copy of all memory of a launch."""
-    return [each.data.copy() for each in launch.places]
+def copies(launch: Launch, slots: set[int] | None = None) -> Images:
+    """A copy of the memory that a launch may write; if slots are given, of theirs."""
+    return [
+        each.data.copy()
+        if each.writable and (slots is None or each.slot in slots)
+        else None
+        for each in launch.places
+    ]
+
+
+def reread(launch: Launch) -> set[int]:
+    """The slots of memory that the kernel may load from and store to.
+
+    A second run needs only what these held before: other memory is not changed, or is
+    not read.
+    """
+    every = {each.slot for each in launch.places}
+    function = launch.module().functions[launch.compiled.kernel]
+    found, given = touched(function), launch.arguments
+    if found is None or not isinstance(given, Arguments):
+        return every
+    slots = {
+        each.name: _slots(passed, every)
+        for each, passed in zip(function.parameters, given.passed, strict=True)
+    }
+    loaded, stored = (
+        {slot for name in names for slot in slots.get(name, every)}
+        for names in (found.loaded, found.stored)
+    )
+    arguments = {each.slot for each in given.segments}
+    return (loaded & stored) | (every - arguments)
+
+
+def _slots(passed: Passed, every: set[int]) -> set[int]:
+    """The slots of the memory that a parameter points to."""
+    if isinstance(passed, bytes):
+        if len(passed) > 8:  # addresses may be anywhere in it
+            return every
+        return {int.from_bytes(passed, "little") >> layout.SLOT_BITS} & every
+    return {layout.FIRST_ARGUMENT + number for number in segments_of(passed)}
 
 
 def restore(launch: Launch, memory: Images) -> None:
     """Make the memory of a launch what it was."""
     for segment, data in zip(launch.places, memory, strict=True):
-        if segment.writable:
+        if data is not None:
             segment.data[:] = data
     launch.arguments.write_back()

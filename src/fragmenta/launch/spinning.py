@@ -37,7 +37,7 @@ class Spinning:
     def found(
         self, warp: np.ndarray, function: str, index: int, lanes: list[int]
     ) -> Spun | None:
-        """What some lanes of a warp spin on from an instruction on; None: on nothing."""
+        """What some lanes of a warp spin on, from an instruction on, if they do."""
         code = self.module.functions[function]
         at = repeated(code, index)
         if at is None:

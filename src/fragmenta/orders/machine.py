@@ -61,6 +61,7 @@ from fragmenta.orders.state import (
     narrowed,
 )
 from fragmenta.orders.tree import Node, Tree
+from fragmenta.orders.typed import TYPED
 from fragmenta.orders.verdict import Kind
 from fragmenta.ptx.ordering import Scope
 
@@ -742,6 +743,11 @@ def computed(atomic: Atomic, old: int) -> int:
     >>> computed(Atomic(flag, "cas", 7, compare=1), 1)
     7
     """
+    typed = TYPED.get(atomic.operation)
+    if typed is not None:
+        for _ in range(atomic.times):
+            old = typed(old, wrapped(atomic.operand, atomic.word))
+        return old
     return wrapped(_COMPUTED[atomic.operation](old, atomic), atomic.word)
 
 

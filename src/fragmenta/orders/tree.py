@@ -42,9 +42,11 @@ from fragmenta.orders.program import (
     WarpBarrier,
     Word,
 )
+from fragmenta.orders.typed import TYPED
 
 OPERATIONS = (
     *("add", "exch", "cas", "min", "max", "and", "or", "xor", "inc", "dec", "take"),
+    *TYPED,
 )
 
 

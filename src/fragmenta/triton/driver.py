@@ -26,6 +26,7 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, number
+from fragmenta.launch.frames import origin
 from fragmenta.ptx.languages import Words
 
 try:
@@ -41,7 +42,6 @@ except ImportError as why:
 from fragmenta.triton.arguments import Kind, Metadata, flat
 from fragmenta.triton.arrays import give_back, take_arrays
 from fragmenta.triton.cards import Card, card
-from fragmenta.triton.frames import origin
 from fragmenta.triton.patches import Patches
 from fragmenta.triton.storages import ADDRESSES
 

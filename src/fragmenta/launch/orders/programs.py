@@ -18,6 +18,7 @@ from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Steps
+from fragmenta.orders.typed import named
 from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.ptx.ordering import scope as scope_of
 from fragmenta.races.recording.log import (
@@ -98,6 +99,17 @@ def parts(
         else:
             found[key] = made
     return list(found.values())
+
+
+def asks_for_clusters(logs: list[Log]) -> bool:
+    """Whether a cluster asks for the work of one that has not begun."""
+    return any(
+        isinstance(entry.action, Issued)
+        and entry.action.work.name.startswith("clusterlaunchcontrol.try_cancel")
+        for log in logs
+        for entries in log.entries.values()
+        for entry in entries
+    )
 
 
 def awaited(logs: list[Log], deciding: set[int]) -> set[int]:
@@ -761,15 +773,17 @@ def _word_events(
         operand, compare = (*action.given[::-1], 0, 0)[:2]
         if action.operation != "cas":
             compare = 0
-        if action.operation == "add":  # all lanes at once
+        operation = named(action.operation, action.kind)
+        if operation == "add":  # all lanes at once
             operand = operand * lanes & (1 << 8 * action.size) - 1
         elif action.operation == "xor":  # every other lane undoes it
             operand *= lanes & 1
         elif action.operation in ("inc", "dec"):
             times = lanes
         returns = action.opcode == "atom"
-        what = action.operation, operand, compare, returns, None
-        atomic = said.Atomic(word, *what, *how)
+        what = operation, operand, compare, returns, None
+        each = lanes if operation.startswith("add.") else 1  # floats round each time
+        atomic = said.Atomic(word, *what, *how, times=each)
     if action.until is not None:
         condition = said.Condition(*action.until)
         return [said.Await(word, condition, atomic, *how)]

@@ -25,7 +25,7 @@ from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.ptx.ordering import role, scope
 from fragmenta.races.probes.polling import condition
 from fragmenta.races.probes.windows import FAR, NEAR, window_of
-from fragmenta.simt.emitter import Writer, Written
+from fragmenta.simt.emitter import Writer, Written, immediate_bits
 from fragmenta.simt.events import described, if_some, located, notify, tell
 from fragmenta.simt.memory import Access
 from fragmenta.simt.probes import Probes
@@ -129,13 +129,15 @@ def _values(writer: Writer) -> list[list[Any]]:
     given = list(instruction.operands)
     if instruction.opcode in ("ld", "atom"):
         given = given[1:]
-    found = []
+    found: list[list[Any]] = []
+    kind = next(word for word in reversed(instruction.qualifiers) if word in TYPES)
     for each in given:
         if isinstance(each, Address):
             continue
-        whole = isinstance(each, Immediate) and each.form != "int"
-        if isinstance(each, Sink | Vector) or whole:
+        if isinstance(each, Sink | Vector):
             found.append(["_"])
+        elif isinstance(each, Immediate):
+            found.append(["i", immediate_bits(each, kind)])
         else:
             found.append(described(writer, each))
     return found

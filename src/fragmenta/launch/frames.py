@@ -8,8 +8,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-import triton
-
 
 class Frame(NamedTuple):
     """A line of a Python program."""
@@ -20,8 +18,15 @@ class Frame(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        code = f": {self.text}" if self.text else ""
-        return f"{self.file}:{self.line}, in {self.function}{code}"
+        code = f"\n    {self.text}" if self.text else ""
+        return f"{_short(self.file)}:{self.line}, in {self.function}{code}"
+
+
+def _short(file: str) -> str:
+    """A path from the current folder, if the file is below it."""
+    here = Path.cwd()
+    path = Path(file)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
 ORIGINS: dict[str, tuple[Frame, ...]] = {}
@@ -29,7 +34,7 @@ ORIGINS: dict[str, tuple[Frame, ...]] = {}
 
 
 def user_frame() -> Frame | None:
-    """The line that called, outside of Triton, of PyTorch and of this package.
+    """The line that called, outside of front ends, of PyTorch and of this package.
 
     >>> user_frame().function
     '<module>'
@@ -45,15 +50,18 @@ def user_frame() -> Frame | None:
 
 
 def is_library(file: str) -> bool:
-    """Whether a file is one of Triton, of PyTorch, or of this package."""
-    if file.startswith((*_FOLDERS, "<frozen")) or file == "<string>":
+    """Whether a file is one of a front end, of PyTorch, or of this package."""
+    if file.startswith((_OWN, "<frozen")) or file == "<string>":
         return True
-    return "/torchinductor_" in file or "-packages/torch/" in file
+    return any(each in file for each in ("/torchinductor_", *_LIBRARIES))
 
 
-_FOLDERS = tuple(
-    f"{each}/"
-    for each in (Path(str(triton.__file__)).parent, Path(__file__).parents[1])
+_OWN = f"{Path(__file__).parents[1]}/"
+_LIBRARIES = (
+    "-packages/triton/",
+    "-packages/torch/",
+    "-packages/numba",
+    "-packages/warp/",
 )
 
 
@@ -61,8 +69,8 @@ def origin(kernel: str) -> str:
     """Which lines of the user's program a launch comes from, in words.
 
     >>> print(origin("add"))
-    launched by <doctest fragmenta.triton.frames.origin[0]>:1, in <module>: \
-print(origin("add"))
+    launched by <doctest fragmenta.launch.frames.origin[0]>:1, in <module>
+        print(origin("add"))
     """
     lines = []
     frame = user_frame()
