@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from fragmenta.commands import app
 from fragmenta.errors import BadCall
 from fragmenta.judge import Batch, Settings
+from fragmenta.judge import batch as batch_module
 from tests.clock import HANG
 
 REFERENCE = """
@@ -205,7 +206,7 @@ def test_no_process_is_left() -> None:
         "import os, signal\n"
         "from fragmenta.judge import Batch\n"
         f"batch = Batch(1)\nbatch.submit({REFERENCE!r}, {ROWS['honest'].text!r}).result()\n"
-        "print(batch._judges._manager._server.pid, flush=True)\n"
+        "print(batch._judges._manager._server.pid, batch._folder, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(
@@ -216,6 +217,24 @@ def test_no_process_is_left() -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    server = int(done.stdout)
+    server, folder = done.stdout.split()
     while Path(f"/proc/{server}").exists():  # it ends; else the test hangs
         os.sched_yield()
+    assert not Path(folder).exists()
+
+
+def test_workers_of_a_dask_cluster_judge() -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+        Batch(client=client, settings=SETTINGS) as many,
+    ):
+        texts = [ROWS["zeros"].text, ROWS["honest"].text]
+        found = many.judge((REFERENCE, text) for text in texts)
+        assert sorted(each.word for each in found) == ["clean", "wrong"]
+    while batch_module._THERE:
+        batch_module._THERE.popitem()[1].close()
