@@ -100,6 +100,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "cuda-functions": programs.function_table,
     "cuda-refused": programs.refused_table,
     "cuda-programs": programs.result_table,
+    "performance-threads": performance.threads,
     "commands": references.commands,
     "api": references.api,
     **{f"api:{room}": partial(references.api, room) for room in fragmenta._ROOMS},
