@@ -182,20 +182,23 @@ class TestRuntime:
         done = run(*words, status=1)
         assert done.stdout.startswith("the program's own words:")
         text = " ".join(report.read_text().split())
-        assert "3 launches of 2 kernels" in text
+        assert "4 launches of 3 kernels" in text
         assert "racing:" in text
         assert "shared-race" in text
         assert "hazards.cu:7" in text
         assert "(in 2 launches)" in text
         assert "fine:" not in text
-        (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
-        place = result["locations"][0]["physicalLocation"]
-        assert place["artifactLocation"]["uri"].endswith("hazards.cu")
-        assert place["region"]["startLine"] in (6, 7)
+        assert "byte 128 of argument 0, which nobody has written" in text
+        found = json.loads(sarif.read_text())["runs"][0]["results"]
+        assert [each["ruleId"] for each in found] == ["shared-race", "uninitialised"]
+        for each, lines in zip(found, [(6, 7), (10,)], strict=True):
+            place = each["locations"][0]["physicalLocation"]
+            assert place["artifactLocation"]["uri"].endswith("hazards.cu")
+            assert place["region"]["startLine"] in lines
 
     def test_some_kernels_are_watched(self, source):
         done = run("--kernels", "^fine$", HERE / "hazards.cu")
-        assert "2 not watched" in done.stderr
+        assert "3 not watched" in done.stderr
         assert "not watched" in run("--no-watch", HERE / "hazards.cu").stderr
 
     def test_the_static_runtime_is_told_how_to_link(self, source, tmp_path):
