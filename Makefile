@@ -29,7 +29,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo browser explorer looks clean help
+.PHONY: demo test thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo compiler browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -97,10 +97,10 @@ lint: $(VENV)/.test  ## ruff, rules and format
 types: $(VENV)/.test  ## mypy --strict
 	$(BIN)/mypy $(SOURCES)
 
-unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo)  ## the tests alone; ROOM=simt: of one room
+unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo) $(if $(filter-out programs,$(ROOM)),,compiler)  ## the tests alone; ROOM=simt: of one room
 	$(BIN)/pytest $(if $(ROOM),-q) -n $(JOBS) --dist loadgroup $(TESTS)
 
-thorough: $(VENV)/.test node cairo  ## the tests alone, with every case that repeats a kind
+thorough: $(VENV)/.test node cairo compiler  ## the tests alone, with every case that repeats a kind
 	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
@@ -160,6 +160,11 @@ cairo: $(VENV)/.test  ## the library that draws PNG and PDF
 	@$(BIN)/python -c "import cairosvg" 2>/dev/null && exit 0; \
 	$(call apt,libcairo2,libcairo2: it draws PNG and PDF (about 10 MB)); \
 	echo "NOT TESTED: PNG and PDF; no libcairo, and none to install"
+
+compiler:  ## what builds the client of fragmenta run
+	@for name in c++ g++ clang++; do command -v $$name >/dev/null && exit 0; done; \
+	$(call apt,g++ libc6-dev,g++: it builds the client of fragmenta run (about 200 MB)); \
+	echo "NOT TESTED: fragmenta run; no C++ compiler, and none to install"
 
 # Chromium, for the tests that use the explorer and the site in it.
 CHROMIUM_NAMES := chromium chromium-browser google-chrome chrome

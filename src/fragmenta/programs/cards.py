@@ -79,6 +79,8 @@ number | value
 95     | 1
 97     | optin
 106    | blocks
+108    | persisting
+109    | window
 111    | reserved
 115    | 1
 120    | clusters
@@ -100,7 +102,7 @@ i maxTexture1DMipmap | 12: i maxTexture1DLinear | 36s textures | 112s more
 Q surfaceAlignment #30 | i concurrentKernels #31 | i ECCEnabled #32
 i pciBusID | i pciDeviceID | i pciDomainID | i tccDriver
 i asyncEngineCount #40 | i unifiedAddressing #41 | 12: i memoryClockRate #36
-i memoryBusWidth #37 | i l2CacheSize #38 | i persistingL2CacheMaxSize
+i memoryBusWidth #37 | i l2CacheSize #38 | i persistingL2CacheMaxSize #108
 i maxThreadsPerMultiProcessor #39 | i streamPrioritiesSupported #78
 i globalL1CacheSupported #79 | i localL1CacheSupported #80
 Q sharedMemPerMultiprocessor #81 | i regsPerMultiprocessor #82
@@ -111,7 +113,7 @@ i computePreemptionSupported #90 | i canUseHostPointerForRegisteredMem
 i cooperativeLaunch #95 | 12: i cooperativeMultiDeviceLaunch
 Q sharedMemPerBlockOptin #97 | i pageableMemoryAccessUsesHostPageTables
 i directManagedMemAccessFromHost | i maxBlocksPerMultiProcessor #106
-i accessPolicyMaxWindowSize | Q reservedSharedMemPerBlock #111
+i accessPolicyMaxWindowSize #109 | Q reservedSharedMemPerBlock #111
 i hostRegisterSupported | i sparseCudaArraySupported
 i hostRegisterReadOnlySupported | i timelineSemaphoreInteropSupported
 i memoryPoolsSupported #115 | i gpuDirectRDMASupported
@@ -161,6 +163,8 @@ class Card:
             "shared_bytes": self.shared << 10,
             "optin": (self.shared << 10) - reserved,
             "reserved": reserved,
+            "persisting": (self.l2 << 20) * 3 // 4 if self.number >= 80 else 0,
+            "window": 128 << 20 if self.number >= 80 else 0,
             "major": self.number // 10,
             "minor": self.number % 10,
             "clusters": int(self.number >= 90),
