@@ -206,10 +206,10 @@ $(VENV)-triton/.stamp: pyproject.toml
 	touch $@
 
 # A later compiler writes other PTX, and hooks use what is private, so all are pinned.
-$(VENV)-frontends/.stamp: pyproject.toml Makefile
+$(VENV)-frontends/.stamp: pyproject.toml
 	@echo "installing numba-cuda, Warp, TileLang and the tests' tools (about 2 GB)"
 	$(PYTHON) -m venv $(VENV)-frontends
-	$(VENV)-frontends/bin/python $(INSTALL) --editable '.[cuda]' \
+	$(VENV)-frontends/bin/python $(INSTALL) --only-binary z3-solver --editable '.[cuda]' \
 	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) nvidia-cuda-nvcc==13.4.92 \
 	  'pytest>=8,<9.2' pytest-xdist
 	touch $@
