@@ -18,6 +18,7 @@ CUTE := nvidia-cutlass-dsl==4.8.1
 PYPTX := pyptx==0.1.1
 CUTLASS := nvidia-cutlass==4.2.0.0
 WARP := warp-lang==1.19.0
+TILELANG := tilelang==0.1.15
 NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92
 
 # The tests start many processes, and none should compile the package anew.
@@ -59,7 +60,7 @@ triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their 
 	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
 
 # What is compiled is kept in the environment.
-frontends: $(VENV)-frontends/.stamp  ## kernels of numba-cuda and Warp, in an environment of their own
+frontends: $(VENV)-frontends/.stamp  ## kernels of numba-cuda, Warp and TileLang, in an environment of their own
 	FRAGMENTA_CACHE="$(abspath $(VENV)-frontends)/cache" \
 	  $(VENV)-frontends/bin/pytest -q -n $(JOBS) --dist loadfile src/fragmenta/frontends tests/frontends
 
@@ -206,10 +207,11 @@ $(VENV)-triton/.stamp: pyproject.toml
 
 # A later compiler writes other PTX, and hooks use what is private, so all are pinned.
 $(VENV)-frontends/.stamp: pyproject.toml Makefile
-	@echo "installing numba-cuda, Warp and the tests' tools (about 1 GB)"
+	@echo "installing numba-cuda, Warp, TileLang and the tests' tools (about 2 GB)"
 	$(PYTHON) -m venv $(VENV)-frontends
 	$(VENV)-frontends/bin/python $(INSTALL) --editable '.[cuda]' \
-	  $(NUMBA) $(WARP) 'pytest>=8,<9.2' pytest-xdist
+	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) nvidia-cuda-nvcc==13.4.92 \
+	  'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 # Of what the libraries ask for, little is needed, so it is not installed with them.  Of a

@@ -44,6 +44,10 @@ NEEDS = {
     "cupy": ["tests/ptx/special_check.py"],
     "numba": ["src/fragmenta/frontends/numba.py", "tests/frontends/test_numba.py"],
     "pyptx": ["tests/cutlass"],
+    "tilelang": [
+        "src/fragmenta/frontends/tilelang.py",
+        "tests/frontends/test_tilelang.py",
+    ],
     "torch": [
         "src/fragmenta/judge/libraries",
         "src/fragmenta/torch",

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta import ptx
+from fragmenta.commands import app
 from fragmenta.counters.metrics import EVERY
-from tests.counters.cases import BLOCKS, Case, module, own_cases, small_cases
+from fragmenta.cuda.tools import programs
+from fragmenta.cuda.tools.resources import registers_of
+from tests.counters import nsight
+from tests.counters.cases import (
+    BLOCKS,
+    Case,
+    cases,
+    module,
+    own_cases,
+    small_cases,
+)
 from tests.thinning import some
 
 CASES = {each.name: each for each in small_cases()}
@@ -71,9 +85,7 @@ def test_passes_are_those_that_one_counts_by_hand(name: str) -> None:
 def test_sectors_of_a_gather_are_those_of_numpy(name: str, width: int) -> None:
     case = CASES[name]
     places = case.arguments()[2].astype(np.int64) * width // 32
-    together = 128 // width if width > 4 else 32
-    groups = places.reshape(-1, together)
-    expected = sum(len(np.unique(each)) for each in groups)
+    expected = sum(len(np.unique(each)) for each in places.reshape(-1, 32))
     found = counted(case)
     own = WARPS * 4  # the indices
     assert found[GLOBAL.format("sectors", "ld")] == expected + own
@@ -175,6 +187,33 @@ extern "C" __global__ void both(int *d)
     assert found[PASSES.format("st")] == 2
 
 
+# ── Nsight Compute ──────────────────────────────────────────────────────────
+
+
+def test_counts_that_differ_from_a_gpu_are_explained() -> None:
+    assert nsight.unexplained() == []
+    launches = nsight.report()["launches"]
+    assert len(launches) >= 50
+    assert set(launches) == {each.name for each in cases()}
+    for why, kernel, metric in nsight.WHERE:  # no reason is about equal counts
+        assert [
+            name
+            for name, row in launches.items()
+            for each, (ours, its) in row["metrics"].items()
+            if kernel in name and metric in each and ours != its
+        ], why
+
+
+@pytest.mark.parametrize("case", some(cases(), 12), ids=lambda case: case.name)
+def test_counts_are_those_that_were_compared_with_a_gpu(case: Case) -> None:
+    row = nsight.report()["launches"][case.name]
+    found = counted(case)
+    kept = {name: ours for name, (ours, _) in row["metrics"].items()}
+    assert {name: n for name, n in found.metrics.items() if n or name in kept} == kept
+    ours, its = row["blocks"]
+    assert found.occupancy(row["registers"]).blocks == ours == its
+
+
 # ── what follows from counts ────────────────────────────────────────────────
 
 
@@ -222,3 +261,41 @@ def test_a_launch_that_is_not_counted_loads_no_counters() -> None:
 
 def test_every_small_kernel_has_a_case() -> None:
     assert set(module().kernels) == set(CASES)
+
+
+# ── the command ─────────────────────────────────────────────────────────────
+
+
+def run(*words: str) -> str:
+    """What the command prints."""
+    return str(CliRunner().invoke(app, list(words)).output)
+
+
+def test_the_command_prints_counts_occupancy_and_a_bound(tmp_path: Path) -> None:
+    file = tmp_path / "small.ptx"
+    file.write_text(module().module.text)
+    given = ["--grid", "8", "--block", "256", "--arg", "zeros:f32:2048"]
+    words = ["launch", str(file), "copy_f32", *given, "--arg", "ones:f32:2048"]
+    said = run(*words, "--counters", "--card", "h100")
+    assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in said
+    assert "occupancy     100 % of NVIDIA H100" in said
+    assert "by memory" in said
+    assert max(map(len, said.splitlines())) <= 80
+    fields = json.loads(run(*words, "--counters", "--json"))["counters"]
+    assert fields["metrics"][GLOBAL.format("sectors", "st")] == 256
+    assert fields["occupancy"]["blocks"] == 8
+    assert fields["lines"][0]["instruction"].startswith("ld.global")
+    assert "counters" not in json.loads(run(*words, "--json"))
+    assert "no card h300" in run(*words, "--card", "h300")
+
+
+def test_registers_are_those_that_the_gpu_was_told() -> None:
+    code = programs.machine_code(module().module.text, "sm_90a")
+    for name, row in nsight.report()["launches"].items():
+        if name in CASES:
+            # a GPU gives every thread 16 at least
+            assert max(16, registers_of(code, name)) == row["registers"]
+    with pytest.raises(fm.Error, match="no machine code"):
+        registers_of(code[:100], "copy_f32")
+    with pytest.raises(fm.Error, match="registers of nobody"):
+        registers_of(code, "nobody")

@@ -3,6 +3,8 @@
     python -m tests.orders.survey                       # all but CuTe's, on all cores
     python -m tests.orders.survey --suites cute         # where its compiler is installed
     python -m tests.orders.survey --suites own --every 10 --jobs 1
+    python -m tests.orders.survey --save-texts FILE     # the PTX of the own kernels,
+    python -m tests.orders.survey --texts FILE          # for a machine without NVRTC
 
 Each launch is a row of ``docs/verification/kernel_orders.json``: the verdict, how many
 orders and states there are, and the CPU time of the launch with all of its orders.
@@ -13,17 +15,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 OUTPUT = Path(__file__).parents[2] / "docs" / "verification" / "kernel_orders.json"
 STATES = 20_000
+TEXTS = "FRAGMENTA_ORDERS_TEXTS"
+"""The variable that tells processes where the texts of the own kernels are."""
 
 
 def own() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -38,7 +43,25 @@ def launch_own(number: int) -> Any:
     from tests.ptx.hopper import launching
     from tests.ptx.hopper.gemms import GEMMS
 
-    return launching.launch(GEMMS[number], watch="report", orders=STATES).result
+    gemm = GEMMS[number]
+    if TEXTS in os.environ:
+        vars(gemm)["text"] = texts(os.environ[TEXTS])[gemm.name]
+    return launching.launch(gemm, watch="report", orders=STATES).result
+
+
+@cache
+def texts(file: str) -> dict[str, str]:
+    """The PTX of the project's own kernels, as it was saved."""
+    found: dict[str, str] = json.loads(lzma.decompress(Path(file).read_bytes()))
+    return found
+
+
+def save_texts(file: Path) -> None:
+    """Compile the project's own kernels."""
+    from tests.ptx.hopper.gemms import GEMMS
+
+    made = {each.name: each.text for each in GEMMS}
+    file.write_bytes(lzma.compress(json.dumps(made).encode(), preset=1))
 
 
 def hazards() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -137,7 +160,14 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="only each n-th launch")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--save-texts", type=Path)
     given = parser.parse_args()
+    if given.save_texts is not None:
+        save_texts(given.save_texts)
+        return
+    if given.texts is not None:
+        os.environ[TEXTS] = str(given.texts.resolve())
     made: list[dict[str, Any]] = []
     for each in explored(given.suites, given.every, given.jobs):
         made.append(each)

@@ -11,6 +11,18 @@ from fragmenta.ptx.checking.tensor import Remark, named
 
 WARPS = {"wgmma": 4}
 """Warps that execute an instruction together."""
+OPERATIONS = {
+    "f64": "fp64",
+    "tf32": "tf32_dst_fp32",
+    "bf16": "bf16_dst_fp32",
+    "f16": "fp16",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "s8": "int8",
+    "u8": "int8",
+    "b1": "int1",
+}
+"""Types of A in the names of metrics."""
 _RATES = {
     "f64": "f64",
     "tf32": "tf32",
@@ -37,6 +49,17 @@ class Unit(NamedTuple):
     def rate(self) -> str:
         """The row of rates of a card."""
         return _RATES.get(self.a, "f4" if self.a.endswith("m1") else "f8")
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that counts its operations."""
+        name = OPERATIONS.get(self.a)
+        return None if name is None else f"sm__ops_path_tensor_src_{name}.sum"
+
+    @property
+    def operations(self) -> int:
+        """Operations for each product: also those with zeros of a sparse A."""
+        return 4 if self.sparse else 2
 
     def __str__(self) -> str:
         sparse = " sparse" if self.sparse else ""

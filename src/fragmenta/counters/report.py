@@ -190,6 +190,18 @@ def counters(
         times for each, times in counts.items() if each.partition(".")[0] == "bra"
     )
     found["ptx__branches_divergent.sum"] = sums.divergent
+    made = products(counts)
+    for unit, many in made.items():
+        if unit.metric is not None:
+            found[unit.metric] += unit.operations * many
+    for name, begin in (("ldsm", "ldmatrix."), ("ldgsts", "cp.async.c")):
+        found[f"smsp__inst_executed_op_{name}.sum"] = sum(
+            times
+            for each, times in counts.items()
+            if each.startswith(begin) and not each.startswith("cp.async.commit")
+        )
+    found["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"] = tma["read"]
+    found["l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum"] = tma["written"]
     listed = [
         Line(of.line, of.mnemonic, {k: v for k, v in each.items() if v})
         for (name, index), each in sorted(lines.items())
@@ -197,8 +209,8 @@ def counters(
     ]
     return Counters(
         {name: found[name] for name in EVERY},
-        products(counts),
-        dict(tma),
+        made,
+        {way: size for way, size in tma.items() if size},
         [each for each in sums.footprints if each.read or each.written],
         listed,
         shape,
@@ -221,8 +233,7 @@ def _traffic(
     far = f"_pipe_lsu_mem_global_op_{op}.sum"
     found[f"l1tex__t_requests{far}"] += counted["requests"]
     found[f"l1tex__t_sectors{far}"] += counted["sectors"]
-    if counted["shared"] and op in ("ld", "st"):
-        found[f"smsp__inst_executed_op_shared_{op}.sum"] += counted["shared"]
+    if op in ("ld", "st"):
         near = f"mem_shared_op_{op}.sum"
         found[f"l1tex__data_pipe_lsu_wavefronts_{near}"] += counted["passes"]
         more = counted["passes"] - counted["least"]
@@ -233,7 +244,7 @@ def operation(instruction: Instruction, every: Sequence[Instruction]) -> str:
     """What an instruction is in the names of metrics."""
     opcode, words = instruction.opcode, instruction.qualifiers
     if opcode == "cp":
-        return "bulk" if "bulk" in words else "ldgsts"
+        return "bulk" if "bulk" in words else "ld"
     if opcode in ("st", "stmatrix") or "store" in words:
         return "st"
     if opcode == "red" or (opcode == "atom" and not _used(instruction, every)):

@@ -62,7 +62,8 @@ class Tally:
 
     def sums(self) -> Sums:
         """The counts of all contexts together."""
-        none = np.zeros(at.HEAD // 8 + self._blocks + 8 * self._sites, np.int64)
+        words = len(at.FIELDS) * self._sites
+        none = np.zeros(at.HEAD // 8 + self._blocks + words, np.int64)
         total = sum(self._memories, none)
         start = at.HEAD // 8
         lanes = total[start : start + self._blocks]

@@ -44,6 +44,10 @@ class _Judges(Pool):
 
     _program = "from fragmenta.judge.server import main; main()"
 
+    def __init__(self, workers: int | None, folder: str) -> None:
+        self._words = (folder,)
+        super().__init__(workers, launches=1)
+
     def ask(self, question: Prepare | Try) -> Job[Json]:
         """Ask a process."""
         job: Job[Json] = Job(question, [], dict)
@@ -88,7 +92,11 @@ class Batch:
         self._left: set[Future[Verdict]] = set()
         if client is None:
             self._folder = tempfile.mkdtemp(prefix="fragmenta-judge-")
-            self._judges = _Judges(workers, launches=1)
+            try:
+                self._judges = _Judges(workers, self._folder)
+            except Error:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                raise
 
     # ── candidates ──────────────────────────────────────────────────────────
 
@@ -258,6 +266,8 @@ def source(given: str | Path, what: str) -> tuple[str, str]:
 
 
 _THERE: dict[str, Batch] = {}
+"""The batches of a worker of a Dask cluster, by their settings."""
+_THERE_LOCK = threading.Lock()
 
 
 def judge_there(
@@ -265,7 +275,10 @@ def judge_there(
 ) -> dict[str, object]:
     """Judge on this machine; called on a worker of a Dask cluster."""
     key = repr(sorted(settings.items()))
-    batch = _THERE.setdefault(key, Batch(workers=1, settings=Settings(**settings)))  # type: ignore[arg-type]
+    with _THERE_LOCK:
+        if key not in _THERE:
+            _THERE[key] = Batch(settings=Settings(**settings))  # type: ignore[arg-type]
+        batch = _THERE[key]
     return cast(
         "dict[str, object]", verdict_json(batch.submit(task, text, name).result())
     )

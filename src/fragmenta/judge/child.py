@@ -68,11 +68,11 @@ def follow(line: socket.socket) -> None:
         except Gone:
             return
         except BaseException as error:
-            answer = _error(error)
+            answer = {**_error(error), "patched": runner.patched if runner else []}
         send(line, answer)
 
 
-def _error(error: BaseException) -> Tree:
+def _error(error: BaseException) -> dict[str, Tree]:
     """What went wrong, with the place in the candidate or the reference."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [
@@ -106,6 +106,7 @@ class Runner:
         """Where the regions of each launch of a call were: address and size."""
         self._known: set[str] = set()
         self._models: dict[str, Callable[..., object]] = {}
+        self._before: dict[str, list[object]] = {}
         folder = Path(str(order["folder"]))
         path = folder / "candidate.py"
         path.write_text(str(order["text"]), encoding="utf-8")
@@ -143,7 +144,7 @@ class Runner:
         """Call the candidate; its outputs, and what it did beside."""
         self._launches.clear()
         function = self._function(order)
-        inputs = cast("list[object]", free(order["inputs"], str(order["layout"])))
+        inputs = self._inputs(order)
         before = [_bytes(each) for each in _arrays(inputs)]
         threads = threading.active_count()
         if self._record is not None:
@@ -166,8 +167,27 @@ class Runner:
             "places": [self._place(each) for each in _arrays(made)],
             "operators": dict(record.operators) if record else {},
             "streams": len(record.waiting) if record else 0,
-            "patched": self._originals.changed()[:8],
+            "patched": self.patched,
         }
+
+    @property
+    def patched(self) -> list[str]:
+        """Functions of others that are no longer what they were."""
+        return self._originals.changed()[:8]
+
+    def _inputs(self, order: dict[str, Tree]) -> list[object]:
+        """The inputs; they are where those of an earlier call with such sizes were.
+
+        So a candidate that takes the address of an input for its contents is wrong.
+        """
+        made = cast("list[object]", free(order["inputs"], str(order["layout"])))
+        others = [each for each in made if not _arrays(each)]
+        key = str([*(_form(each) for each in _arrays(made)), others])
+        before = self._before.setdefault(key, made)
+        if before is not made:
+            for old, new in zip(_arrays(before), _arrays(made), strict=True):
+                _copy(old, new)
+        return before
 
     def _function(self, order: dict[str, Tree]) -> Callable[..., object]:
         """The candidate; a model is made once for the same arguments."""
@@ -324,6 +344,22 @@ def _arrays(value: object) -> list[object]:
     if isinstance(value, dict):
         return _arrays([*value.values()])
     return [value] if isinstance(value, np.ndarray) or is_tensor(value) else []
+
+
+def _form(value: object) -> tuple[object, ...]:
+    return type(value), getattr(value, "dtype", None), _shape(value), _strides(value)
+
+
+def _shape(value: object) -> list[int]:
+    return [*cast("Array", value).shape]
+
+
+def _copy(old: object, new: object) -> None:
+    """Give an array the elements of another one."""
+    if isinstance(old, np.ndarray):
+        old[...] = cast("Array", new)
+    else:
+        cast("torch.Tensor", old).copy_(cast("torch.Tensor", new))
 
 
 def _bytes(value: object) -> bytes:

@@ -68,6 +68,18 @@ class Compared:
             f"{count:,} of {self.bad.size:,} elements are off"
         )
 
+    def is_random(self) -> bool:
+        """Whether errors have any sign, as roundings have.
+
+        Those of an approximation have the same sign for results that are alike.
+        """
+        signs = np.sign(self.values - self.exact).reshape(-1)
+        signs = signs[np.argsort(self.exact, axis=None, kind="stable")]
+        signs = signs[signs != 0]
+        if signs.size < ENOUGH:
+            return True
+        return bool(np.mean(signs[1:] != signs[:-1]) > 0.25)
+
     def typical(self) -> float:
         """The typical error, in units of the expected one; 0 if it is unknown."""
         usable = np.isfinite(self.off) & np.isfinite(self.variance)
@@ -215,7 +227,7 @@ def _by_size(output: Compared) -> str:
 
 def low_format(output: Compared, first: Case) -> str:
     """The format whose errors these are; empty if there is none."""
-    if output.case is not first or output.special.any():
+    if output.case is not first or output.special.any() or not output.is_random():
         return ""
     lower = cast("dict[str, list[list[Values] | None]]", first.get("lower", {}))
     for name, rows in lower.items():

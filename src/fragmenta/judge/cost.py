@@ -15,6 +15,7 @@ LANES = 32
 _BITS = re.compile(r"\.[bufse]+(8|16|32|64|128)(?:x2)?\b")
 _VECTOR = re.compile(r"\.v([248])\b")
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
+_FLOAT = re.compile(r"\.b?f(?:16|32|64)(?:x2)?\b")
 _PACKED = re.compile(r"\.(?:f16x2|bf16x2|f32x2)\b")
 BANDWIDTH, PRODUCTS, TENSOR_PRODUCTS = 4.8e12, 33.5e12, 989e12 / 2
 """Bytes, products of lanes in float32, and products of Tensor Cores in float16 that an
@@ -65,7 +66,7 @@ class Cost:
         elif opcode in ("mma", "wgmma", "tcgen05") and _SHAPE.search(mnemonic):
             m, n, k = map(int, _SHAPE.findall(mnemonic)[0])
             self.tensor_products += count * m * n * k
-        elif opcode in ("fma", "mul", "mad"):
+        elif opcode in ("fma", "mul", "mad") and _FLOAT.search(mnemonic):
             wide = 2 if _PACKED.search(mnemonic) else 1
             self.products += count * LANES * wide
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ SHOWN = 3
 """Hazards of one kernel that are listed."""
 RESERVE = 0.5
 """Seconds before the end in which no call is begun."""
+FEWER = 0.75
+"""The share of the products that a kernel must do; Strassen saves an eighth."""
 LIBRARY = 0.25
 """The share of the input's elements from which on operators do the work."""
 WORK = frozenset(
@@ -116,6 +119,9 @@ class Examination:
         """Call the candidate with all cases, in one process and in a fresh one."""
         calls: list[Call] = []
         answers: list[Answer] = []
+        clocks = clocks_in(self.text)
+        if clocks:
+            self.found("uses-the-clock", f"its source has {clocks[0]}")
         try:
             self._load(lines[0], cases[0])
             for case in cases:
@@ -194,6 +200,7 @@ class Examination:
         answer = self._ask(line, order, (origins, cost, case))
         if "error" in answer:
             self._failed(answer, case)
+            self._patches(answer, str(case["name"]))
             return None
         return Answer(case, answer["outputs"], origins, answer, cost)
 
@@ -253,9 +260,12 @@ class Examination:
         if about["streams"]:
             said = "the current stream does not wait for another that has launches"
             self.found("side-stream", said, name)
-        if about["patched"]:
-            which_ones = ", ".join(map(str, cast("list[Tree]", about["patched"])[:3]))
-            self.found("patched", f"{which_ones} changed", name)
+        self._patches(about, name)
+
+    def _patches(self, about: dict[str, Tree], name: str) -> None:
+        patched = cast("list[Tree]", about["patched"])
+        if patched:
+            self.found("patched", f"{', '.join(map(str, patched[:3]))} changed", name)
 
     # ── messages of the candidate's process ─────────────────────────────────
 
@@ -389,7 +399,7 @@ class Examination:
                 f"{matter:,} bytes of the inputs"
             )
             self.found("reads-too-little", said, name)
-        if cost.launches and _dense(answer.case) and cost.all_products < products // 2:
+        if cost.launches and cost.all_products < FEWER * products:
             said = (
                 f"kernels multiply at most {cost.all_products:,} times; the problem "
                 f"has {products:,} products"
@@ -450,6 +460,47 @@ class KernelErrors:
         return KernelFault(f"the launch of {kernel} was stopped", "fault")
 
 
+_CLOCKS = frozenset(
+    [
+        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic"),
+        *("monotonic_ns", "process_time", "thread_time", "sleep"),
+    ]
+)
+
+
+def clocks_in(text: str) -> list[str]:
+    r"""The functions of a clock that a source asks for.
+
+    >>> clocks_in("import time as t\nfrom time import sleep\nt.perf_counter()")
+    ['time.perf_counter', 'time.sleep']
+    """
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    names = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "time"
+    }
+    found = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in names
+    }
+    found |= {
+        alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "time"
+        for alias in node.names
+    }
+    return sorted(f"time.{each}" for each in found & _CLOCKS)
+
+
 def _aligned(data: Array) -> Array:
     from fragmenta.simt.compiled import aligned
 
@@ -487,12 +538,6 @@ def _difference(one: Tree, other: Tree) -> str:
             x, y = a[tuple(at)], b[tuple(at)]
             return f"output {number}{at} is {float(x):.9g}, not {float(y):.9g},"
     return "the number of outputs differs"
-
-
-def _dense(case: Case) -> bool:
-    """Whether the inputs have hardly any zeros, so that all products matter."""
-    floats = [elements(e) for e in leaves(case["inputs"]) if "float" in str(e["type"])]
-    return bool(floats) and all((e == 0).mean() < 0.05 for e in floats)
 
 
 def _copied(output: Array, answer: Answer) -> bool:

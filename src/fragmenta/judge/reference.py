@@ -290,7 +290,7 @@ def _typed(
 ) -> Tree:
     unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
     share = unit.get(dtype, 2.0**-24)
-    size = np.abs(value)
+    size = np.nan_to_num(np.abs(value), nan=0.0, posinf=0.0)
     return {
         "value": value,
         "most": most + share * size,
@@ -357,7 +357,7 @@ def _about(of: _Set, case: Tree) -> Tree:
     """The first case, with what the problem needs: products, and inputs that matter."""
     assert isinstance(case, dict)
     made = dict(case)
-    made["products"] = _products(of)
+    made["products"] = _products(of, case)
     made["matter"] = _matter(of, case["inputs"])
     made["lower"] = _lower(of, case)
     return made
@@ -382,15 +382,16 @@ def _lower(of: _Set, case: dict[str, Tree]) -> Tree:
     return found
 
 
-def _products(of: _Set) -> int:
-    """The products of matrices that the reference multiplies; 0 if they are unknown."""
-    if "torch" not in sys.modules:
+def _products(of: _Set, case: Tree) -> int:
+    """The products in sums that are not with zero; 0 if they are not known."""
+    assert isinstance(case, dict)
+    if case["estimated"]:
         return 0
-    from torch.utils.flop_counter import FlopCounterMode
+    from fragmenta.judge.libraries import bounded
 
-    with FlopCounterMode(display=False) as counter:
-        _plain_results(of, _inputs(of.task, 0), 0)
-    return int(counter.get_total_flops()) // 2
+    bounded.use_format("float32")
+    _bounded_results(of, case["inputs"])
+    return bounded.PRODUCTS[0]
 
 
 def _matter(of: _Set, inputs: Tree) -> int:

@@ -16,6 +16,7 @@ import pickle
 import shutil
 import signal
 import socket
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,10 +40,12 @@ CHILDREN = 2
 
 def main() -> None:
     """Be the fork server of a pool of judges."""
+    folder = sys.argv.pop()  # the last word is the folder of the batch
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     use_cores(1)
     warm_up()
     forkserver.main(work)
+    shutil.rmtree(folder, ignore_errors=True)  # also if the batch was killed
     os._exit(0)  # Triton's library complains if the interpreter comes to its end
 
 

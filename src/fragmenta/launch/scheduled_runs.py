@@ -17,7 +17,6 @@ from fragmenta.errors import KernelFault, LimitReached
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import first_errors, total
 from fragmenta.ptx import rules
-from fragmenta.ptx.checking.touching import touched
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Passed, segments_of
@@ -318,6 +317,9 @@ def reread(launch: Launch) -> set[int]:
     A second run needs only what these held before: other memory is not changed, or is
     not read.
     """
+    # The table of opcodes takes a while to import.
+    from fragmenta.ptx.checking.touching import touched
+
     every = {each.slot for each in launch.places}
     function = launch.module().functions[launch.compiled.kernel]
     found, given = touched(function), launch.arguments

@@ -26,10 +26,10 @@ from torch._inductor.runtime import benchmarking, hints, triton_helpers
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch.utils import _triton as triton_support
 
+from fragmenta.frontends.protocol import Patches
 from fragmenta.launch.frames import ORIGINS, Frame, is_library
 from fragmenta.triton.cards import Card
 from fragmenta.triton.driver import CPU, on_cpu
-from fragmenta.triton.patches import Patches
 from fragmenta.triton.tensors import CPU as HERE
 from fragmenta.triton.tensors import GPU
 from fragmenta.triton.torch_cuda import Stream, properties

@@ -39,10 +39,10 @@ except ImportError as why:
         f"fragmenta.triton needs Triton: {missing('triton', why)}"
     ) from None
 
+from fragmenta.frontends.protocol import Patches
 from fragmenta.triton.arguments import Kind, Metadata, flat
 from fragmenta.triton.arrays import give_back, take_arrays
 from fragmenta.triton.cards import Card, card
-from fragmenta.triton.patches import Patches
 from fragmenta.triton.storages import ADDRESSES
 
 if TYPE_CHECKING:

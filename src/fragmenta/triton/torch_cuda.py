@@ -20,8 +20,8 @@ from torch.utils import _device as default_device
 from triton._C.libtriton import nvidia
 
 from fragmenta.errors import BadCall
+from fragmenta.frontends.protocol import Patches
 from fragmenta.triton.cards import Card
-from fragmenta.triton.patches import Patches
 from fragmenta.triton.tensors import (
     CPU,
     GPU,

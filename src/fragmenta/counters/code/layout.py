@@ -13,19 +13,17 @@ HEAD = 64
 """Bytes before the counters of code blocks, which count executing lanes."""
 
 SITE_REQUESTS = 0  #: accesses of global memory by a warp
-SITE_SECTORS = 8  #: sectors of 32 bytes that these touch, each pass for itself
-SITE_DISTINCT = 16  #: the same, if all lanes of the warp are one pass
-SITE_SHARED = 24  #: accesses of shared memory by a warp
-SITE_PASSES = 32  #: the passes of these
-SITE_LEAST = 40  #: the passes that they need at least
-SITE_BYTES = 48  #: bytes of bulk copies
-SITE_THREADS = 56  #: lanes that took part
-SITE_BYTES_EACH = 64
+SITE_SECTORS = 8  #: sectors of 32 bytes that these touch
+SITE_SHARED = 16  #: accesses of shared memory by a warp
+SITE_PASSES = 24  #: the passes of these
+SITE_LEAST = 32  #: the passes that they need at least
+SITE_BYTES = 40  #: bytes of bulk copies
+SITE_THREADS = 48  #: lanes that took part
+SITE_BYTES_EACH = 56
 """The size of a record."""
 FIELDS = (
     "requests",
     "sectors",
-    "distinct",
     "shared",
     "passes",
     "least",

@@ -66,7 +66,8 @@ class CounterProbes(Probes):
         if what.space == "local" or words & {"const", "param"}:
             return
         if what.space == "global":
-            counts = counted_global(what, kind != "read", kind != "write")
+            reads, writes = kind != "write", kind != "read"
+            counts = counted_global(what, reads=reads, writes=writes)
         else:
             counts = counted_shared(what)
         _call(writer, counts, at, offset, writer.lanes())
@@ -88,7 +89,7 @@ class CounterProbes(Probes):
         signed = chosen - (1 << 32) if chosen >> 31 else chosen
         lanes = writer.value(f"and i32 {writer.lanes()}, {signed}")
         what = Access("shared", 32, 32, width // 4, address=at.bits)
-        _call(writer, counted_shared(what), at, offset, lanes)
+        _call(writer, counted_shared(what, rows=True), at, offset, lanes)
 
 
 def _lane_copy(writer: Writer, instruction: Instruction) -> None:
@@ -97,7 +98,7 @@ def _lane_copy(writer: Writer, instruction: Instruction) -> None:
     bits = 8 * given.size
     source = Access("global", bits, bits, address=given.of.bits)
     lanes = writer.value(f"and i32 {writer.lanes()}, {given.reading(writer)}")
-    _call(writer, counted_global(source, False, True), given.of, given.of_offset, lanes)
+    _call(writer, counted_global(source, reads=True), given.of, given.of_offset, lanes)
 
 
 def _bulk_copy(writer: Writer, instruction: Instruction) -> None:

@@ -22,7 +22,14 @@ from fragmenta.shared.banks import WORD
 from fragmenta.shared.tensor_map import FIELD, element_types
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
+from fragmenta.simt.library import (
+    POINTER,
+    Routine,
+    as_signed,
+    define,
+    field,
+    pointer_at,
+)
 from fragmenta.simt.memory import (
     Access,
     addresses,
@@ -36,8 +43,8 @@ from fragmenta.simt.memory import (
 from fragmenta.simt.passes import passes
 from fragmenta.simt.warps import to_word
 
-PASS_BYTES = 128
-"""What a warp moves at a time."""
+PAIRED_BYTES = 16
+"""Accesses of so many bytes of which more lanes are served at once."""
 _GIVEN = [POINTER, POINTER, POINTER, I64, I32, I32]
 
 
@@ -61,13 +68,15 @@ def _ones(code: Code, word: Value) -> Value:
 # ── global and generic addresses ────────────────────────────────────────────
 
 
-def counted_global(access: Access, writes: bool, reads: bool) -> Routine:
-    """The routine that counts an access by generic addresses.
+def counted_global(
+    access: Access, *, reads: bool = False, writes: bool = False
+) -> Routine:
+    """The routine that counts an access by generic addresses; an atomic does both.
 
     Lanes whose address is in shared memory are counted there; those in local memory and
     among the parameters nowhere.  ``number`` is where the record of the site is.
     """
-    kind = ("r" if reads else "") + ("w" if writes else "")
+    kind = "atom" if reads and writes else "ld" if reads else "st"
     name = f"count.{kind}.{access.bytes}.a{access.address}"
 
     def trace(
@@ -85,7 +94,7 @@ def counted_global(access: Access, writes: bool, reads: bool) -> Routine:
         distant = to_word(far) & lanes
         record = _site(code, block, number)
         with code.when(distant != 0):
-            _sectors(code, block, record, access, where, distant, reads, writes)
+            _sectors(code, block, record, where, distant, reads, writes)
         near = to_word(slots == layout.SHARED_SLOT) & lanes
         with code.when(near != 0):
             _passes(code, record, access, where, near)
@@ -100,31 +109,48 @@ def _sectors(
     code: Code,
     block: Raw,
     record: Raw,
-    access: Access,
     where: Value,
     lanes: Value,
     reads: bool,
     writes: bool,
 ) -> None:
-    """Count the sectors of an access: a lane that is the first in its sector counts."""
+    """Count the sectors of an access: a lane that is the first in its sector counts.
+
+    Atomics of one address are done one after the other.  So they take turns, and in
+    each turn a sector counts again.
+    """
     ids = shift_unsigned(where, at.SECTOR.bit_length() - 1)
     spilled, starts = spill(code, ids), spill(code, where)
-    together = min(LANES, max(1, PASS_BYTES // access.bytes))
-    distinct, grouped = (code.variable(lanes.lift(0)) for _ in range(2))
+    turns = _turns(code, where, starts, lanes) if reads and writes else None
+    count = code.variable(lanes.lift(0))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        same = to_word(ids == ids.lift(lane_of(code, spilled, lane))) & lanes
         place = convert(lane, I32)
-        before = same & ((place.lift(1) << place) - 1)
-        group = place & ~(together - 1)
-        own = before & ~((place.lift(1) << group) - 1)
-        grouped.value = grouped.value + convert(own == 0, I32, signed=False)
-        with code.when(before == 0):
-            distinct.value = distinct.value + 1
+        earlier = lanes & ((place.lift(1) << place) - 1)
+        same = to_word(ids == ids.lift(lane_of(code, spilled, lane))) & earlier
+        with code.when(same == 0):
             _mark(code, block, lane_of(code, starts, lane), reads, writes)
+        if turns is not None:
+            vector, memory = turns
+            same = same & to_word(vector == vector.lift(lane_of(code, memory, lane)))
+        count.value = count.value + convert(same == 0, I32, signed=False)
     _add(code, record, at.SITE_REQUESTS, lanes.lift(1))
-    _add(code, record, at.SITE_SECTORS, grouped.value)
-    _add(code, record, at.SITE_DISTINCT, distinct.value)
+    _add(code, record, at.SITE_SECTORS, count.value)
     _add(code, record, at.SITE_THREADS, _ones(code, lanes))
+
+
+def _turns(code: Code, where: Value, starts: Raw, lanes: Value) -> tuple[Value, Raw]:
+    """For each lane, how many lanes before it have the same address."""
+    b = code.builder
+    vector = ir.VectorType(I32, LANES)
+    place = code.array(vector)
+    b.store(ir.Constant(vector, [0] * LANES), place)
+    memory = b.bitcast(place, I32.as_pointer())
+    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+        number = convert(lane, I32)
+        earlier = lanes & ((number.lift(1) << number) - 1)
+        same = to_word(where == where.lift(lane_of(code, starts, lane))) & earlier
+        b.store(_ones(code, same).raw, b.gep(memory, [lane.raw]))
+    return Value(b, b.load(place)), memory
 
 
 def _mark(code: Code, block: Raw, address: Value, reads: bool, writes: bool) -> None:
@@ -151,9 +177,12 @@ def _mark(code: Code, block: Raw, address: Value, reads: bool, writes: bool) -> 
 # ── shared memory ───────────────────────────────────────────────────────────
 
 
-def counted_shared(access: Access) -> Routine:
-    """The routine that counts the passes of an access of shared memory."""
-    name = f"count.shared.{access.bytes}.a{access.address}"
+def counted_shared(access: Access, rows: bool = False) -> Routine:
+    """The routine that counts the passes of an access of shared memory.
+
+    ``rows``: it is an ``ldmatrix`` or ``stmatrix``.
+    """
+    name = f"count.shared.{access.bytes}.a{access.address}.{int(rows)}"
 
     def trace(
         code: Code,
@@ -167,7 +196,7 @@ def counted_shared(access: Access) -> Routine:
         with code.when(lanes != 0):
             where = addresses(code, register, access.address, offset)
             record = _site(code, block, number)
-            _passes(code, record, access, where, lanes)
+            _passes(code, record, access, where, lanes, rows)
 
     def build(module: ir.Module) -> None:
         define(module, name, _GIVEN, trace)
@@ -176,13 +205,55 @@ def counted_shared(access: Access) -> Routine:
 
 
 def _passes(
-    code: Code, record: Raw, access: Access, where: Value, lanes: Value
+    code: Code,
+    record: Raw,
+    access: Access,
+    where: Value,
+    lanes: Value,
+    rows: bool = False,
 ) -> None:
     words = spill(code, convert(shift_unsigned(where, 2), I32))
+    if access.bytes == PAIRED_BYTES and not rows:
+        words, lanes = _paired(code, words, lanes)
     taken, least = passes(code, max(1, access.bytes // WORD), words, lanes)
     _add(code, record, at.SITE_SHARED, lanes.lift(1))
     _add(code, record, at.SITE_PASSES, taken)
     _add(code, record, at.SITE_LEAST, least)
+
+
+def _paired(code: Code, words: Raw, lanes: Value) -> tuple[Raw, Value]:
+    """Lanes of which a half of the warp is served at once, if they come in pairs.
+
+    Of 16 bytes for each lane, eight lanes are served at once.  If lanes 2i and 2i + 1
+    of a half want the same bytes, its 16 lanes are (seen on an H200).
+    """
+    b = code.builder
+    moved = code.array(ir.VectorType(I32, LANES))
+    goal = b.bitcast(moved, I32.as_pointer())
+    chosen = code.variable(lanes)
+    with code.loop(LANES) as lane:
+        b.store(lane_of(code, words, lane).raw, b.gep(goal, [lane.raw]))
+    for half in (0, LANES // 2):
+        alike = code.variable(lanes.lift(1))
+        with code.loop(LANES // 4) as pair:
+            even = pair * 2 + half
+            both = has(lanes, even) & has(lanes, even + 1)
+            equal = lane_of(code, words, even) == lane_of(code, words, even + 1)
+            with code.when(both & ~equal):
+                alike.value = lanes.lift(0)
+        with code.when(alike.value != 0):
+            kept = code.variable(lanes.lift(0))
+            with code.loop(LANES // 4) as pair:
+                even = pair * 2 + half
+                first = convert(~has(lanes, even), I64, signed=False)
+                word = lane_of(code, words, even + first)
+                b.store(word.raw, b.gep(goal, [(pair + half).raw]))
+                some = has(lanes, even) | has(lanes, even + 1)
+                bit = convert(some, I32, signed=False)
+                kept.value = kept.value | (bit << convert(pair + half, I32))
+            rest = 0xFFFF << (LANES // 2 - half)  # the other half
+            chosen.value = (chosen.value & as_signed(rest, 32)) | kept.value
+    return goal, chosen.value
 
 
 # ── bulk copies ─────────────────────────────────────────────────────────────

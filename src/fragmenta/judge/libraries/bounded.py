@@ -21,6 +21,8 @@ import torch
 Function: TypeAlias = Callable[..., Any]
 TINY = 2.0**-126
 """The smallest normal float: results below it may be flushed to zero."""
+WINOGRAD = 4
+"""How many times fewer products other ways to convolve need."""
 UNITS = 8
 """Units of roundoff that one operator may be off by; approximations have some."""
 
@@ -57,6 +59,8 @@ LOWER = ("tf32", "float16", "bfloat16", "float16 sums")
 _FORMAT = [FLOAT32]
 ESTIMATED: set[str] = set()
 """Operators that had no rule, since the last evaluation began."""
+PRODUCTS = [0]
+"""Products of two numbers that are not zero, in sums, since then."""
 
 
 class Unruled(Exception):
@@ -86,7 +90,9 @@ class Bounded(torch.Tensor):  # type: ignore[misc, unused-ignore]
         )
         made.value, made.is_view = value, is_view
         beyond = ~(value.abs() <= _FORMAT[0].largest) & value.isfinite()
-        most = most.nan_to_num(nan=math.inf, posinf=math.inf)
+        # An infinite bound excuses everything; NaN has none, it must be NaN.
+        unknown = torch.where(value.isnan(), math.nan, math.inf)
+        most = torch.where(most.isnan(), unknown, most)
         made.most = torch.where(beyond, math.inf, most)
         made.variance = square.nan_to_num(nan=math.inf, posinf=math.inf)
         return made
@@ -112,6 +118,7 @@ def use_format(name: str) -> None:
     """Let implementations compute in this format."""
     _FORMAT[0] = FORMATS[name]
     ESTIMATED.clear()
+    PRODUCTS[0] = 0
 
 
 # ── the operators ───────────────────────────────────────────────────────────
@@ -217,7 +224,7 @@ def _rounded(
 ) -> Bounded:
     """A result that is rounded once; ``floor`` is the size of what it is made from."""
     unit, tiny = _FORMAT[0].unit, _FORMAT[0].tiny
-    size = value.abs() + floor
+    size = (value.abs() + floor).nan_to_num(nan=0.0, posinf=0.0)
     return Bounded(
         value,
         most + UNITS * unit * size + tiny,
@@ -409,10 +416,23 @@ def _bilinear(
     squares = multiply(a.value**2, b.value**2)
     most = multiply(a.value.abs() + a.most, b.most) + multiply(a.most, b.value.abs())
     most = most + ((count + 2) * unit + 2 * form.factor) * sizes
+    full = multiply((a.value != 0).double(), (b.value != 0).double())
+    PRODUCTS[0] += int(full.sum())
+    most = torch.where(multiply(_odd(a.value), _zero(b.value)) > 0, math.inf, most)
+    most = torch.where(multiply(_zero(a.value), _odd(b.value)) > 0, math.inf, most)
     square = multiply(a.value**2, b.variance) + multiply(a.variance, b.value**2)
     by_order = unit**2 * (count / 2 * squares + count / 3 * made**2)
     square = square + by_order + form.factor**2 * squares
     return _rounded(made, most, square)
+
+
+def _odd(value: torch.Tensor) -> torch.Tensor:
+    """Where a value is not finite.  Its product with zero may be left out, or not."""
+    return (~value.isfinite()).double()
+
+
+def _zero(value: torch.Tensor) -> torch.Tensor:
+    return (value == 0).double()
 
 
 def _two(args: Sequence[object]) -> tuple[Bounded, Bounded]:
@@ -463,7 +483,9 @@ def _convolves(
         assert isinstance(made, torch.Tensor)
         return made
 
+    before = PRODUCTS[0]
     made = _bilinear(multiply, x, weight, count)
+    PRODUCTS[0] = before + (PRODUCTS[0] - before) // WINOGRAD
     if not isinstance(bias, torch.Tensor):
         return made
     return made + bias.reshape(1, -1, *[1] * (made.dim() - 2))
@@ -492,6 +514,8 @@ def _multiplies(
     a, b = _two(args)
     most = a.value.abs() * b.most + a.most * (b.value.abs() + b.most)
     square = a.value**2 * b.variance + a.variance * b.value**2
+    skipped = _odd(a.value) * _zero(b.value) + _zero(a.value) * _odd(b.value)
+    most = torch.where(skipped > 0, math.inf, most)
     return _rounded(a.value * b.value, most, square)
 
 
@@ -537,6 +561,7 @@ _FLOORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "": lambda x, y: torch.zeros_like(x),
     "one": lambda x, y: torch.ones_like(x),
     "size": lambda x, y: x.abs(),
+    "power": lambda x, y: torch.where(x < 0, 1.0, x.abs()),
     "exponent": lambda x, y: x.abs() * y.abs(),
     "exponents": lambda x, y: x.abs() * y.abs() + x.abs().clamp(max=1.0),
 }
@@ -544,7 +569,8 @@ _FLOORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 _SMOOTH = {
     "sqrt rsqrt reciprocal square": "",
     "log log2 log10 log1p tanh sigmoid erf erfc hardsigmoid": "one",
-    "gelu silu elu selu celu mish softplus hardswish log_sigmoid_forward": "size",
+    "gelu silu mish softplus hardswish log_sigmoid_forward": "size",
+    "elu selu celu": "power",
     "exp exp2": "exponent",
     "expm1": "exponents",
     "sin cos tan atan asin acos sinh cosh": "size",

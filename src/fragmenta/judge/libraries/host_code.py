@@ -700,8 +700,8 @@ class _Runner:
             return len(value)
         if isinstance(value, torch.device) and name in ("is_cuda", "index"):
             return name == "is_cuda" or 0
-        if value == 0 and name in ("stream", "synchronize"):  # of the current stream
-            return 0
+        if isinstance(value, int) and name in ("stream", "synchronize"):
+            return 0  # of the current stream
         self.refuse(f".{name}(...)")
         return None
 

@@ -1,0 +1,240 @@
+"""Verdicts about candidates with NumPy and kernels in CUDA C++: no other library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from fragmenta.commands import app
+from fragmenta.errors import BadCall
+from fragmenta.judge import Batch, Settings
+from fragmenta.judge import batch as batch_module
+from tests.clock import HANG
+
+REFERENCE = """
+import numpy as np
+
+n = 300
+
+def get_inputs():
+    return [np.random.randn(n).astype(np.float32) for _ in range(2)]
+
+def reference(x, y):
+    return x * y + 1
+"""
+HONEST = '''
+import numpy as np
+from fragmenta import ptx
+
+kernel = ptx.RawKernel(r"""
+extern "C" __global__ void f(const float *x, const float *y, float *z, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) z[i] = x[i] * y[i] + 1.0f;
+}""", "f")
+
+def candidate(x, y):
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    z = ptx.empty(x.shape, np.float32)
+    kernel((-(-x.size // 64),), (64,), (x, y, z, x.size))
+    return z
+'''
+HOST = "\nimport numpy as np\ndef candidate(x, y):\n    {}\n"
+RACE = HONEST.replace(
+    "if (i < n) z[i] = x[i] * y[i] + 1.0f;",
+    "__shared__ float s[64]; s[threadIdx.x] = i < n ? x[i] : 0; "
+    "if (i < n) z[i] = s[threadIdx.x] * y[i] + (s[63 - threadIdx.x] > 1e30f ? 2.0f : 1.0f);",
+)
+
+
+class Row(NamedTuple):
+    """A candidate, the word of its verdict, and a finding that it must have."""
+
+    text: str
+    word: str
+    finding: str = ""
+
+
+ROWS = {
+    "honest": Row(HONEST, "clean"),
+    "zeros": Row(HOST.format("return np.zeros_like(x)"), "wrong", "zeros"),
+    "numpy": Row(HOST.format("return x * y + 1"), "suspicious", "host-work"),
+    "no end": Row(HOST.format("while True: pass"), "incomplete", "out-of-time"),
+    "syntax": Row("def candidate(x, y)\n    return x", "error", "not-loaded"),
+    "no name": Row("def kandidat(x, y):\n    return x", "error", "not-loaded"),
+    "raises": Row(HOST.format("return x + z"), "error", "failed"),
+    "leaves": Row(HOST.format("import os; os._exit(3)"), "error", "crashed"),
+    "crashes": Row(
+        HOST.format("import ctypes; ctypes.string_at(0)"), "error", "crashed"
+    ),
+    "memory": Row(
+        HOST.format("return np.ones(1 << 40, np.uint8)"), "incomplete", "out-of-memory"
+    ),
+    "unwritten": Row(HONEST.replace("i < n)", "i < n - 1)"), "wrong", "unwritten"),
+    "bounds": Row(HONEST.replace("y[i] +", "y[i + 1] +"), "hazard", "fault"),
+    "race": Row(RACE, "hazard", "hazard"),
+    "cached": Row(
+        HONEST.replace("    return z", "    return kept.setdefault(z.shape, z)")
+        + "\nkept = {}\n",
+        "wrong",
+        "cached",
+    ),
+    "input": Row(
+        HONEST.replace("    return z", "    x[0] = 7\n    return z").replace(
+            "np.ascontiguousarray(x)", "x"
+        ),
+        "wrong",
+        "input-changed",
+    ),
+    "files": Row(
+        HONEST.replace(
+            "    return z",
+            "    try: open('/etc/passwd')\n    except OSError: pass\n    return z",
+        ),
+        "suspicious",
+        "opens-files",
+    ),
+    "process": Row(
+        HONEST.replace(
+            "    return z",
+            "    import os\n    try: os.fork()\n    except OSError: pass\n    return z",
+        ),
+        "suspicious",
+        "leaves-the-process",
+    ),
+    "patch": Row(
+        HONEST + "\nfrom fragmenta.launch.kernel import Kernel\n"
+        "before = Kernel.launch\n"
+        "Kernel.launch = lambda *given, **named: before(*given, **named)\n",
+        "suspicious",
+        "patched",
+    ),
+    "forged": Row(
+        # The socket of the examiner is found and used; it believes none of it.
+        HOST.format(
+            "import gc, socket\n"
+            "    lines = [o for o in gc.get_objects() if isinstance(o, socket.socket)]\n"
+            "    for line in lines:\n"
+            "        try: line.sendall(b'\\x08' + b'\\0' * 7 + b'x' * 8)\n"
+            "        except OSError: pass\n"
+            "    return x"
+        ),
+        "error",
+        "crashed",
+    ),
+}
+SETTINGS = Settings(seconds=HANG, values=("plain",), memory=1 << 30)
+SHORT = Settings(seconds=1.5, values=("plain",))
+
+
+@pytest.fixture(scope="module")
+def batch() -> Iterator[Batch]:
+    with Batch(1, settings=SETTINGS) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", [each for each in ROWS if each != "no end"])
+def test_verdict(batch: Batch, name: str) -> None:
+    row = ROWS[name]
+    verdict = batch.submit(REFERENCE, row.text, name).result()
+    assert verdict.word == row.word, verdict
+    assert row.finding in (*verdict.names, ""), verdict
+    assert verdict.name == name
+    assert max(map(len, str(verdict).splitlines())) <= 80
+    json.dumps(verdict.to_dict(), allow_nan=False)
+
+
+def test_verdicts_are_the_same_twice(batch: Batch) -> None:
+    for name in ("honest", "race"):
+        one, two = (batch.submit(REFERENCE, ROWS[name].text).result() for _ in range(2))
+        assert one.findings == two.findings
+        assert one.cost == two.cost
+
+
+def test_time_is_limited_and_nothing_is_left() -> None:
+    with Batch(1, settings=SHORT) as short:
+        verdict = short.submit(REFERENCE, ROWS["no end"].text).result()
+        folder = Path(short._folder)
+        assert folder.is_dir()
+    assert verdict.names[0] == "out-of-time"
+    assert verdict.word == "incomplete"
+    assert not folder.exists()
+
+
+WRONG_REFERENCES = {
+    "no inputs": ("def reference(x):\n    return x", "get_inputs"),
+    "no function": ("def get_inputs():\n    return [1]", "reference"),
+    "raises": (REFERENCE.replace("x * y + 1", "x * z"), "'z' is not defined"),
+    "no array": (REFERENCE.replace("x * y + 1", "3"), "no array"),
+    "syntax": ("def reference(x)\n    return x", "SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_REFERENCES)
+def test_a_wrong_reference_is_an_error(batch: Batch, name: str) -> None:
+    text, said = WRONG_REFERENCES[name]
+    with pytest.raises(BadCall, match=said):
+        batch.submit(text, HONEST).result()
+
+
+def test_the_command(tmp_path: Path) -> None:
+    for name, text in (("reference", REFERENCE), ("bad", ROWS["zeros"].text)):
+        (tmp_path / f"{name}.py").write_text(text)
+    words = ["judge", str(tmp_path / "reference.py"), str(tmp_path / "bad.py")]
+    done = CliRunner().invoke(app, [*words, "--cases", "plain", "--given", "--json"])
+    assert done.exit_code == 1
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert found["verdict"] == "wrong"
+    assert found["findings"][0]["name"] == "zeros"
+    assert len(found["cases"]) == 2
+    wrong = CliRunner().invoke(app, [*words, "--cases", "zeors"])
+    assert wrong.exit_code == 2
+    assert "did you mean zeros" in wrong.output
+
+
+def test_no_process_is_left() -> None:
+    """Also if the one who asked is killed."""
+    text = (
+        "import os, signal\n"
+        "from fragmenta.judge import Batch\n"
+        f"batch = Batch(1)\nbatch.submit({REFERENCE!r}, {ROWS['honest'].text!r}).result()\n"
+        "print(batch._judges._manager._server.pid, batch._folder, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=HANG,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    server, folder = done.stdout.split()
+    while Path(f"/proc/{server}").exists():  # it ends; else the test hangs
+        os.sched_yield()
+    assert not Path(folder).exists()
+
+
+def test_workers_of_a_dask_cluster_judge() -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+        Batch(client=client, settings=SETTINGS) as many,
+    ):
+        texts = [ROWS["zeros"].text, ROWS["honest"].text]
+        found = many.judge((REFERENCE, text) for text in texts)
+        assert sorted(each.word for each in found) == ["clean", "wrong"]
+    while batch_module._THERE:
+        batch_module._THERE.popitem()[1].close()

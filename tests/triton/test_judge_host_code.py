@@ -1,0 +1,142 @@
+"""Functions in C++ that launch kernels: what is understood, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fragmenta.judge.libraries.host_code import Data, Dim3, Host, NotRun
+from fragmenta.judge.libraries.load_inline import split
+
+LAUNCHES: list[Any] = []
+
+
+def run(body: str, *given: Any, before: str = "", head: str = "torch::Tensor x") -> Any:
+    """What a function returns."""
+    LAUNCHES.clear()
+    text = f"{before}\ntorch::Tensor f({head}) {{ {body} }}"
+    _, functions = split(text)
+    return Host(functions, lambda *launch: LAUNCHES.append(launch)).call("f", given)
+
+
+X = torch.arange(12.0).view(3, 4)
+VALUES: dict[str, Any] = {
+    "return x.size(0) * x.size(1);": 12,
+    "const int n = x.numel(); return (n + 4) / 5;": 3,
+    "int a = -7; return a / 2;": -3,
+    "int a = -7; return a % 4;": -3,
+    "float a = 7; return a / 2;": 3.5,
+    "int a = 7.9; return a;": 7,
+    "return 1 + 2 * 3 - 4 / 2;": 5,
+    "return (1 << 0) ? 1 : 2;": NotRun,
+    "return 0x10 + 1u + 2L;": 19,
+    "return x.dim() == 2 && !(x.size(0) > 3) ? 1.5f : 2.5f;": 1.5,
+    "int s = 0; for (int i = 0; i < 4; i++) { s += i; } return s;": 6,
+    "int s = 0; for (int i = 4; i > 0; --i) s += i; return s;": 10,
+    "int s = 1; if (s > 3) { s = 5; } else if (s == 1) s = 7; return s;": 7,
+    "if (x.dim() == 2) { return 1; } return 2;": 1,
+    "auto y = torch::zeros({2, 3}, x.options()); return y.size(1);": 3,
+    "auto y = torch::empty_like(x); return y.numel();": 12,
+    "return std::min(3, 4) + std::max(1, 2);": 5,
+    "return static_cast<int>(2.9f) + (int)3.9;": 5,
+    "return sizeof(float) * 3;": 12,
+    "dim3 b(4, 5); return b.x * b.y * b.z;": 20,
+    'TORCH_CHECK(x.is_cuda(), "on the GPU"); return 1;': 1,
+    "cudaDeviceSynchronize(); return 1;": 1,
+    "auto s = x.sizes(); return s[1];": 4,
+    "using T = float; return sizeof(T);": 4,
+    "int a = 1, b = 2; return a + b;": 3,
+    "return 2147483647 + 0;": 2147483647,
+    "int a = 3; a *= 2; a -= 1; return a;": 5,
+    "while (true) {} return 1;": NotRun,
+    "return cublasCreate(x);": NotRun,
+    "float* p = nullptr; return p;": 0,
+    "return x.softmax(1);": NotRun,
+    "return unknown;": NotRun,
+    "goto end;": NotRun,
+    "int a[3]; return a;": NotRun,
+}
+
+
+@pytest.mark.parametrize("body", VALUES)
+def test_statements(body: str) -> None:
+    wanted = VALUES[body]
+    if wanted is NotRun:
+        with pytest.raises(NotRun):
+            run(body, X)
+    else:
+        assert run(body, X) == wanted
+
+
+def test_a_launch() -> None:
+    run(
+        "int n = x.numel(); const dim3 grid((n + 7) / 8, 2);"
+        "f_kernel<float, 4><<<grid, 32, n * sizeof(float)>>>(x.data_ptr<float>(), n, 2.5f);"
+        "return x;",
+        X,
+    )
+    ((name, grid, block, shared, given),) = LAUNCHES
+    assert (name, grid, block, shared) == (
+        "f_kernel<float,4>",
+        Dim3(2, 2),
+        Dim3(32),
+        48,
+    )
+    assert isinstance(given[0], Data)
+    assert given[0].tensor is X
+    assert given[1:] == [12, 2.5]
+
+
+def test_a_dispatch_names_the_type() -> None:
+    body = (
+        'AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "f", ([&] {'
+        "k<scalar_t><<<1, 32>>>(x.data_ptr<scalar_t>()); })); return x;"
+    )
+    run(body, X.double())
+    assert LAUNCHES[0][0] == "k<double>"
+
+
+def test_a_branch_that_is_not_taken_launches_nothing() -> None:
+    run("if (x.dim() == 5) { k<<<1, 1>>>(x.data_ptr<float>()); } return x;", X)
+    assert not LAUNCHES
+
+
+def test_a_check_that_fails() -> None:
+    with pytest.raises(RuntimeError, match="two axes"):
+        run('TORCH_CHECK(x.dim() == 2, "two axes"); return x;', X[0])
+
+
+def test_an_int_that_overflows_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        run("int n = 2147483647; int m = n + 1; return m;", X)
+
+
+def test_functions_call_one_another() -> None:
+    before = "torch::Tensor g(torch::Tensor x, int n) { return x.size(0) + n; }"
+    assert run("return g(x, 4);", X, before=before) == 7
+
+
+def test_sources_are_divided() -> None:
+    code, host = split(
+        "#include <torch/extension.h>\n#include <cuda_fp16.h>\n#define N 4\n"
+        "// torch::Tensor nothing(torch::Tensor x) {}\n"
+        "struct Pair { float a, b; };\n__constant__ float table[N];\n"
+        "template <typename T>\n__global__ void k(T* x) { x[0] = N; }\n"
+        "torch::Tensor run(torch::Tensor x, int n = 3) {\n  k<<<1, 1>>>(x); }\n"
+        'PYBIND11_MODULE(name, m) { m.def("run", &run); }\n'
+    )
+    assert [*host] == ["run"]
+    assert host["run"].parameters == [("torch::Tensor", "x"), ("int", "n")]
+    assert host["run"].body[0].line == 9
+    for kept in (
+        "cuda_fp16",
+        "#define N 4",
+        "struct Pair",
+        "__constant__",
+        "__global__",
+    ):
+        assert kept in code
+    for dropped in ("torch", "PYBIND", "<<<"):
+        assert dropped not in code
