@@ -399,6 +399,14 @@ static void graphs() {
     DO(cudaStreamBeginCaptureToGraph(s, inner, nullptr, nullptr, 0, cudaStreamCaptureModeGlobal));
     DO(cudaLaunchHostFunc(s, noted, &called));
     DO(cudaStreamEndCapture(s, &again));
+    int *inside;
+    DO(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    DO(cudaMallocAsync(&inside, sizeof host, s));
+    DO(cudaMemcpyAsync(inside, host, sizeof host, cudaMemcpyHostToDevice, s));
+    DO(cudaFreeAsync(inside, s));
+    DO(cudaStreamEndCapture(s, &again));
+    DO(cudaGraphInstantiate(&ready, again, 0));
+    DO(cudaGraphLaunch(ready, s)); DO(cudaGraphLaunch(ready, s));
     SAYS(cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal), cudaErrorStreamCaptureUnsupported);
     SAYS(cudaStreamEndCapture(s, &again), cudaErrorStreamCaptureInvalidated);
 }
