@@ -17,6 +17,8 @@ MMASIM := mmasim==2.1.1
 CUTE := nvidia-cutlass-dsl==4.8.1
 PYPTX := pyptx==0.1.1
 CUTLASS := nvidia-cutlass==4.2.0.0
+WARP := warp-lang==1.19.0
+TILELANG := tilelang==0.1.15
 NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92
 
 # The tests start many processes, and none should compile the package anew.
@@ -27,7 +29,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo browser explorer looks clean help
+.PHONY: demo test thorough torch triton frontends cutlass published corpus hopper lint types unit fuzz bounds bench bench-peers dist pages docs node cairo compiler browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -56,6 +58,11 @@ torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and 
 triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
 	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
 	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
+
+# What is compiled is kept in the environment.
+frontends: $(VENV)-frontends/.stamp  ## kernels of numba-cuda, Warp and TileLang, in an environment of their own
+	FRAGMENTA_CACHE="$(abspath $(VENV)-frontends)/cache" \
+	  $(VENV)-frontends/bin/pytest -q -n $(JOBS) --dist loadfile src/fragmenta/frontends tests/frontends
 
 # The GEMMs of CUTLASS's C++ headers come with FULL=1 only: nvcc takes some minutes for
 # them.  What it makes is kept in the environment.
@@ -90,10 +97,10 @@ lint: $(VENV)/.test  ## ruff, rules and format
 types: $(VENV)/.test  ## mypy --strict
 	$(BIN)/mypy $(SOURCES)
 
-unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo)  ## the tests alone; ROOM=simt: of one room
+unit: $(VENV)/.test $(if $(filter-out view,$(ROOM)),,node cairo) $(if $(filter-out programs,$(ROOM)),,compiler)  ## the tests alone; ROOM=simt: of one room
 	$(BIN)/pytest $(if $(ROOM),-q) -n $(JOBS) --dist loadgroup $(TESTS)
 
-thorough: $(VENV)/.test node cairo  ## the tests alone, with every case that repeats a kind
+thorough: $(VENV)/.test node cairo compiler  ## the tests alone, with every case that repeats a kind
 	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
@@ -154,6 +161,11 @@ cairo: $(VENV)/.test  ## the library that draws PNG and PDF
 	$(call apt,libcairo2,libcairo2: it draws PNG and PDF (about 10 MB)); \
 	echo "NOT TESTED: PNG and PDF; no libcairo, and none to install"
 
+compiler:  ## what builds the client of fragmenta run
+	@for name in c++ g++ clang++; do command -v $$name >/dev/null && exit 0; done; \
+	$(call apt,g++ libc6-dev,g++: it builds the client of fragmenta run (about 200 MB)); \
+	echo "NOT TESTED: fragmenta run; no C++ compiler, and none to install"
+
 # Chromium, for the tests that use the explorer and the site in it.
 CHROMIUM_NAMES := chromium chromium-browser google-chrome chrome
 
@@ -176,7 +188,7 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published $(VENV)-corpus $(VENV)-peers explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-frontends $(VENV)-published $(VENV)-corpus $(VENV)-peers explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
@@ -191,6 +203,15 @@ $(VENV)-triton/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-triton
 	$(VENV)-triton/bin/python $(INSTALL) \
 	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# A later compiler writes other PTX, and hooks use what is private, so all are pinned.
+$(VENV)-frontends/.stamp: pyproject.toml Makefile
+	@echo "installing numba-cuda, Warp, TileLang and the tests' tools (about 2 GB)"
+	$(PYTHON) -m venv $(VENV)-frontends
+	$(VENV)-frontends/bin/python $(INSTALL) --editable '.[cuda]' \
+	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) nvidia-cuda-nvcc==13.4.92 \
+	  'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 # Of what the libraries ask for, little is needed, so it is not installed with them.  Of a

@@ -42,7 +42,12 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 # torch`, `make triton`, `make cutlass`.  Elsewhere their tests are not collected.
 NEEDS = {
     "cupy": ["tests/ptx/special_check.py"],
+    "numba": ["src/fragmenta/frontends/numba.py", "tests/frontends/test_numba.py"],
     "pyptx": ["tests/cutlass"],
+    "tilelang": [
+        "src/fragmenta/frontends/tilelang.py",
+        "tests/frontends/test_tilelang.py",
+    ],
     "torch": [
         "src/fragmenta/judge/libraries",
         "src/fragmenta/torch",
@@ -57,6 +62,7 @@ NEEDS = {
         "tests/ptx/corpus/triton_kernels.py",
         "tests/triton",
     ],
+    "warp": ["src/fragmenta/frontends/warp.py", "tests/frontends/test_warp.py"],
 }
 MISSING = [name for name in NEEDS if find_spec(name) is None]
 collect_ignore = [path for name in MISSING for path in NEEDS[name]]

@@ -1,8 +1,8 @@
-"""How many times as fast a grid of 128 blocks is on several cores, in one run.
+"""How many times as fast several cores are as one, in one run.
 
-Each number of cores has a process of its own that may use no others.  The goal is 10
-times one core on 16 cores.  The time is that which passes: other programs that use the
-cores make it worthless.
+A grid of 128 blocks, and exact products.  Each number of cores has a process of its own
+that may use no others.  The goal is 10 times one core on 16 cores.  The time is that
+which passes: other programs that use the cores make it worthless.
 ``PYTHONPATH=. python benchmarks/bench_cores.py --output FILE`` keeps it.
 """
 
@@ -17,12 +17,15 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from bench_products import BATCH, LARGE, problem
 from timing import least
 
 from fragmenta import ptx
+from fragmenta.jit.compiler import processor
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
@@ -87,37 +90,63 @@ def product(watch: bool, sparse: bool = False) -> Callable[[], object]:
     )
 
 
-CASES = {
+LAUNCHES = {
     "scalar": scalar,
     "wgmma": product,
     "sparse wgmma": lambda watch: product(watch, sparse=True),
 }
+PRODUCTS = ["f16", "bf16", "tf32", "e4m3", "mxf8", "f16 sparse"]
+TILES = 4096
 
 
-def seconds(case: str, watch: bool, cores: int) -> float:
-    """The least time of a launch in a process that may use so many cores."""
-    words = [sys.executable, __file__, "--child", case]
-    words += ["--cores", str(cores), *["--watch"] * watch]
+def exact(case: str) -> tuple[Callable[[], object], int]:
+    """Exact products: a call, and how many it has."""
+    name, size = case.split(": ")
+    return problem(name, size, TILES)
+
+
+CASES = [
+    *[f"{each}, watched" if watch else each for each in LAUNCHES for watch in (0, 1)],
+    *[f"{each}: {size}" for each in PRODUCTS for size in (LARGE, BATCH)],
+]
+
+
+def work(case: str) -> tuple[Callable[[], object], int]:
+    """The call of a case, and its products; 0 for a launch."""
+    if ":" in case:
+        return exact(case)
+    name, _, watched = case.partition(", ")
+    return LAUNCHES[name](bool(watched)), 0
+
+
+def measure(case: str, cores: int) -> dict[str, float]:
+    """The least time of a call in a process that may use so many cores."""
+    words = [sys.executable, __file__, "--child", case, "--cores", str(cores)]
     places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     done = subprocess.run(
         words, check=True, stdout=subprocess.PIPE, text=True, env=environment
     )
-    return float(done.stdout)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
-def speedups(case: str, watch: bool) -> dict[int, float]:
-    """How many times as fast each number of cores is as one."""
+def measured(case: str) -> dict[str, Any]:
+    """A case on every number of cores: times one core, and products a second."""
     there = len(os.sched_getaffinity(0))
-    times = {each: seconds(case, watch, each) for each in SHOWN if each <= there}
-    return {cores: times[1] / each for cores, each in times.items()}
+    found = {each: measure(case, each) for each in SHOWN if each <= there}
+    one = found[1]["seconds"]
+    return {
+        "case": case,
+        "times": {cores: one / each["seconds"] for cores, each in found.items()},
+        "rates": {n: each["products"] / each["seconds"] for n, each in found.items()},
+    }
 
 
-@pytest.mark.parametrize("watch", [False, True], ids=["plain", "watched"])
 @pytest.mark.parametrize("case", CASES)
-def test_cores(case: str, watch: bool) -> None:
-    shown = ", ".join(f"{n}: {each:.2f}" for n, each in speedups(case, watch).items())
-    print(f"\n{case}, {BLOCKS} blocks, times as fast as on one core: {shown}")
+def test_cores(case: str) -> None:
+    shown = ", ".join(f"{n}: {each:.2f}" for n, each in measured(case)["times"].items())
+    print(f"\n{case}, times as fast as on one core: {shown}")
 
 
 def main() -> None:
@@ -126,27 +155,26 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--child", choices=CASES)
     parser.add_argument("--cores", type=int, default=1)
-    parser.add_argument("--watch", action="store_true")
     given = parser.parse_args()
     if given.child:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
-        print(least(CASES[given.child](given.watch), ROUNDS))
+        call, products = work(given.child)
+        print(json.dumps({"seconds": least(call, ROUNDS), "products": products}))
         return
-    rows = [
-        {"case": case, "watched": watch, "times": speedups(case, watch)}
-        for case in CASES
-        for watch in (False, True)
-    ]
     about = {
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": platform.machine(),
+        "machine": f"{platform.machine()}, {processor()[0]}",
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "blocks": BLOCKS,
+        "tiles": TILES,
     }
-    text = json.dumps({"about": about, "rows": rows}, indent=1)
-    if given.output:
-        given.output.write_text(text + "\n")
+    rows = []
+    for case in CASES:
+        rows.append(measured(case))
+        text = json.dumps({"about": about, "rows": rows}, indent=1)
+        if given.output:  # what is there already is kept
+            given.output.write_text(text + "\n", "utf-8")
     print(text)
 
 

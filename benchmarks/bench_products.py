@@ -52,11 +52,13 @@ KIN = {
 }
 
 
-def problem(name: str, size: str) -> tuple[Callable[[], object], int]:
+def problem(
+    name: str, size: str, tiles: int = TILES
+) -> tuple[Callable[[], object], int]:
     """A call, and how many products it has."""
     how = MODELS[name]
     chained = SIDE // how.k if size == LARGE else 1
-    batch, rows, columns = (1, SIDE, SIDE) if size == LARGE else (TILES, 16, 8)
+    batch, rows, columns = (1, SIDE, SIDE) if size == LARGE else (tiles, 16, 8)
     a, b, c, more = operands(how, batch, rows, columns, chained)
     if how.sparse:
         more["index"] = np.tile(more["index"], (1, 1, chained))

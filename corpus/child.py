@@ -58,20 +58,16 @@ def main() -> None:
 def prepared(library: str) -> dict[str, Any]:
     """The cases of a library, which now finds a GPU."""
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiler would look for the GPU
-    from corpus import registry, standin
+    import torch
+    import triton
 
-    standin.install()
-    if importlib.util.find_spec("triton"):
-        import triton
-        from triton.runtime.autotuner import Autotuner
+    import fragmenta.triton
+    from corpus import registry
 
-        import fragmenta.triton
-
-        fragmenta.triton.install("sm_90a", watch="report")
-        triton.set_allocator(scratch)
-        pruned = Autotuner.prune_configs
-        # The first configuration: to try all takes long and shows little more.
-        Autotuner.prune_configs = lambda *given: pruned(*given)[:1]
+    torch.set_num_threads(1)
+    # The first configuration: to try all takes long and shows little more.
+    fragmenta.triton.install("sm_90a", torch=True, autotune="first", watch="report")
+    triton.set_allocator(scratch)
     importlib.import_module(f"corpus.libraries.{library}")
     return registry.CASES
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from fragmenta.ptx.rules import ERROR, INFO, RULES, WARNING, Rule
 from making.markdown import ROOT, table
+
+sys.path.insert(0, str(ROOT))
+
+from tests.ptx.hopper import reporting
 
 WORDS = {ERROR: "error", WARNING: "warning", INFO: "information"}
 
@@ -16,6 +22,12 @@ def rule_table() -> str:
         if each.page
     ]
     return table(["rule", "severity", "what"], rows)
+
+
+def mutants() -> str:
+    """What came of every kernel with one mistake."""
+    report = reporting.load()
+    return f"{reporting.table(report)}\n\n{reporting.words(report)}"
 
 
 BEGIN, END = "# generated: hazards\n", "# /generated\n"

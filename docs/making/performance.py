@@ -10,6 +10,7 @@ from making.markdown import DOCS, counted, table
 
 FILE = DOCS / "benchmarks" / "peers.json"
 CORES = DOCS / "benchmarks" / "cores.json"
+THREADS = DOCS / "benchmarks" / "threads.json"
 OURS, WATCHED, PLAIN = "fragmenta", "fragmenta, watched", "NumPy in f32"
 PACKAGES = {
     "numpy": "NumPy",
@@ -60,6 +61,23 @@ def cores() -> str:
     return (
         f"The picture of cores is from {counted(about['cores'], 'core')} "
         f"({about['machine']}), {about['date']}."
+    )
+
+
+def threads() -> str:
+    """How many times as fast several cores are as one."""
+    read = json.loads(THREADS.read_text("utf-8"))
+    about = read["about"]
+    numbers = list(read["rows"][0]["times"])
+    rows = [
+        [each["case"], *[f"{each['times'][n]:.1f}" for n in numbers]]
+        for each in read["rows"]
+    ]
+    head = ["", *[f"{each} core{'s' * (each != '1')}" for each in numbers]]
+    return (
+        f"Measured on {about['date']} on {about['cores']} cores ({about['machine']}), "
+        f"Python {about['python']}, with grids of {about['blocks']} blocks.\n\n"
+        + table(head, rows)
     )
 
 

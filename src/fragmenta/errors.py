@@ -173,6 +173,8 @@ class KernelError(Error):
         """What was seen to be wrong before."""
         self.before = ""
         """The first of them in words."""
+        self.origin = ""
+        """Which lines of the user's program launched the kernel."""
         self.order: Callable[[], dict[str, object]] = dict
         """Makes :attr:`schedule`."""
 
@@ -190,8 +192,9 @@ class KernelError(Error):
         return str(self.args[0])
 
     def __str__(self) -> str:
+        origin = f"{self.origin}\n" if self.origin else ""
         before = f"\n\nSeen before that:\n\n{self.before}" if self.before else ""
-        return self.message + before
+        return origin + self.message + before
 
 
 class KernelFault(KernelError):
@@ -208,8 +211,11 @@ class LimitReached(KernelFault):
 class KernelHazard(KernelError):
     """A kernel may run to its end, but something in it is wrong; the message says what.
 
-    ``problems`` are all problems of the launch.  If a look at the text shows an error,
-    the kernel does not run, and there is no ``result``.
+    ``problems`` are all problems of the launch.  ``kind`` is the rule of the first
+    error among them.  What may be a cause comes before what may follow from it: if
+    warps use the barrier of others and then wait for ever, ``kind`` is
+    ``barrier-collision``.  If a look at the text shows an error, the kernel does not
+    run, and there is no ``result``.
     """
 
     def __init__(

@@ -15,9 +15,8 @@ SCHEDULES = ("eager", "lazy", 1, 2)
 TYPES: dict[str, Any] = {"Float16": np.float16, "BFloat16": ml_dtypes.bfloat16}
 
 
-@pytest.mark.parametrize("cluster", [1, 2])
-@pytest.mark.parametrize("kind", TYPES)
-def test_a_gemm_of_the_dsl(kind: str, cluster: int) -> None:
+def launch(kind: str, cluster: int, **options: Any) -> tuple[Any, Any, Any, Any]:
+    """Launch the GEMM: the result, A, B and C."""
     m, n, k = 256, 128, 320
     random = np.random.default_rng(2)
     a, b = (
@@ -38,9 +37,28 @@ def test_a_gemm_of_the_dsl(kind: str, cluster: int) -> None:
         cluster=cluster,
         shared=1024 + STAGES * (M + N) * K * 2,
         watch="report",
-        schedule=SCHEDULES,
+        **options,
     )
+    return result, a, b, c
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_gemm_of_the_dsl(kind: str, cluster: int) -> None:
+    result, a, b, c = launch(kind, cluster, schedule=SCHEDULES)
     assert [str(each) for each in result.problems if each.severity != "info"] == []
     short = {"Float16": "f16", "BFloat16": "bf16"}[kind]
     op = f"wgmma.mma_async.sync.aligned.m64n64k16.f32.{short}.{short}"
     fm.assert_same_bits(c, fm.matmul(op, a, b.T, target="sm_90a"))
+
+
+def explored(kind: str, cluster: int, states: int) -> Any:
+    """The GEMM with all of its orders."""
+    return launch(kind, cluster, orders=states)[0]
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_no_order_of_the_gemm_hangs_or_races(cluster: int) -> None:
+    found = explored("Float16", cluster, 20_000).orders
+    assert found.clean
+    assert found.verdict == "all orders", found.reasons

@@ -199,7 +199,7 @@ def test_the_fixture(pytester):
             fm.assert_same_bits(x, np.float32([0, 3, 6, 8]))
         """
     )
-    options = ("--fragmenta=cpu", "--fragmenta-target=sm_80")
+    options = ("--fragmenta-on=cpu", "--fragmenta-target=sm_80")
     result = pytester.runpytest_subprocess(*PLUGIN, *options)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
@@ -212,10 +212,10 @@ def test_the_fixture(pytester):
 
 def test_the_fixture_is_told_where_to_run(pytester):
     pytester.makepyfile("def test_name(gpu): assert gpu.is_real")
-    here = pytester.runpytest_subprocess(*PLUGIN, "--fragmenta=cpu")
+    here = pytester.runpytest_subprocess(*PLUGIN, "--fragmenta-on=cpu")
     here.assert_outcomes(failed=1)
-    wrong = pytester.runpytest_subprocess(*PLUGIN, "--fragmenta=tpu")
-    wrong.stderr.fnmatch_lines(["*--fragmenta: invalid choice: 'tpu'*"])
+    wrong = pytester.runpytest_subprocess(*PLUGIN, "--fragmenta-on=tpu")
+    wrong.stderr.fnmatch_lines(["*--fragmenta-on: invalid choice: 'tpu'*"])
 
 
 def test_starting_pytest_imports_nothing_heavy(pytester, monkeypatch):

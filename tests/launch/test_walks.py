@@ -1,23 +1,24 @@
 """The walks of CONTRIBUTING.md: a new opcode and a new front end need no more than it says.
 
 The opcode is a line of the table with its function.  The front end is LLVM's own compiler
-for NVIDIA's targets: PTX, the names of the parameters, and the language of the source.
+for NVIDIA's targets: a class with what the protocol asks for.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from llvmlite import binding
 
 from fragmenta import ptx
-from fragmenta.errors import KernelHazard
+from fragmenta.errors import BadCall, KernelHazard
+from fragmenta.frontends.protocol import Made, Passed, Session
 from fragmenta.jit.trace import Value
 from fragmenta.launch.coverage import covered
 from fragmenta.ptx.checking.texts import check_text
+from fragmenta.ptx.languages import Words
 from fragmenta.ptx.opcodes import TABLE, bits
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
-from fragmenta.races.report.phrases import SPOKEN
 
 KERNEL = """
 .version 9.0
@@ -80,24 +81,44 @@ define ptx_kernel void @flip(ptr addrspace(1) %data) {
 BARRIER = "  call void @llvm.nvvm.barrier0()\n"
 
 
-def llvm_kernel(text: str, name: str, names: tuple[str, ...]) -> ptx.Kernel:
-    """The front end: a kernel in LLVM's language."""
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    target = binding.Target.from_triple("nvptx64-nvidia-cuda")
-    machine = target.create_target_machine(cpu="sm_90", features="+ptx80")
-    text = machine.emit_assembly(binding.parse_assembly(text))
-    return replace(ptx.parse(text).kernels[name], names=names, language="llvm")
+class Llvm:
+    """The front end: kernels in LLVM's language, each a text with one kernel."""
+
+    words = Words("llvm", "", "llvm.nvvm.barrier0", "", "")
+
+    def made(self, kernel: str, arguments: Sequence[object], target: str) -> Made:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+        found = binding.Target.from_triple("nvptx64-nvidia-cuda")
+        machine = found.create_target_machine(cpu=target, features="+ptx80")
+        return Made(machine.emit_assembly(binding.parse_assembly(kernel)))
+
+    def passed(self, kernel: str, arguments: Sequence[object]) -> list[Passed]:
+        return [Passed("data", each) for each in arguments]
+
+    def divert(self, session: Session[str]) -> Callable[[], None]:
+        LAUNCHED.append(session)
+        return LAUNCHED.clear
 
 
-def test_a_front_end_is_a_compiler_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = dict(zip(SPOKEN["cuda"], ("", "llvm.nvvm.barrier0", "", ""), strict=True))
-    monkeypatch.setitem(SPOKEN, "llvm", words)
+LAUNCHED: list[Session[str]] = []
+
+
+def test_a_front_end_is_one_class() -> None:
     data = np.arange(64, dtype=np.int32)
-    llvm_kernel(LLVM, "flip", ("data",)).launch(1, 64, [data])
-    assert data.tolist() == list(range(63, -1, -1))
-    wrong = llvm_kernel(LLVM.replace(BARRIER, ""), "flip", ("data",))
-    with pytest.raises(KernelHazard, match=r"Let llvm\.nvvm\.barrier0 come between"):
-        wrong.launch(1, 64, [data])
-    with pytest.raises(ptx.KernelFault, match=r"argument 0 \(data\)"):
-        wrong.launch(1, 64, [data[:8].copy()], watch=False)
+    wrong = LLVM.replace(BARRIER, "")
+    with Session(Llvm(), "sm_90").diverted() as session:
+        (here,) = LAUNCHED
+        result = here.launch(LLVM, 1, 64, [data])
+        assert session.last is result
+        assert data.tolist() == list(range(63, -1, -1))
+        with pytest.raises(
+            KernelHazard, match=r"Let llvm\.nvvm\.barrier0 come between"
+        ):
+            here.launch(wrong, 1, 64, [data])
+        assert session.last.problems[0].rule == "shared-race"
+        with pytest.raises(ptx.KernelFault, match=r"argument 0 \(data\)"):
+            here.launch(wrong, 1, 64, [data[:8].copy()], watch=False)
+    assert not LAUNCHED
+    with pytest.raises(BadCall, match="did you mean watch"):
+        Session(Llvm(), "sm_90", wach=True)  # type: ignore[call-arg]

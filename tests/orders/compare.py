@@ -9,6 +9,7 @@ import argparse
 import json
 import platform
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from tests.orders.programs import program
 
 MOST = 400
 """Programs with more interleavings are left out."""
+SEEDS = 100_000
+"""Seeds for each process, if there are several."""
 
 
 class Listing(Search):
@@ -124,11 +127,29 @@ def compare(start: int, count: int) -> dict[str, Any]:
     return {"seeds": [start, seed], **dict(seen), "interleavings": interleavings}
 
 
+def compare_all(start: int, count: int, jobs: int) -> dict[str, Any]:
+    """The same in several processes, each of which has seeds of its own."""
+    if jobs == 1:
+        return compare(start, count)
+    share = -(-count // jobs)
+    with ProcessPoolExecutor(jobs) as pool:
+        starts = [start + number * SEEDS for number in range(jobs)]
+        parts = list(pool.map(compare, starts, [share] * jobs))
+    wrong = next((each for each in parts if "differences" in each), None)
+    if wrong is not None:
+        return wrong
+    total: Counter[str] = Counter()
+    for each in parts:
+        total.update({name: n for name, n in each.items() if name != "seeds"})
+    return {"seeds": [each["seeds"] for each in parts], **dict(total)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--count", type=int, default=10000)
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     about = {
         "date": date.today().isoformat(),
@@ -136,7 +157,7 @@ def main() -> None:
         "python": platform.python_version(),
         "most interleavings": MOST,
     }
-    found = about | compare(given.start, given.count)
+    found = about | compare_all(given.start, given.count, given.jobs)
     text = json.dumps(found, indent=2)
     print(text)
     if given.output is not None and "differences" not in found:

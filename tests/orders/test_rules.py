@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from fragmenta.orders import ahead, machine, state, tree
+from fragmenta.orders import ahead, hops, machine, rivals, state, tree
 from fragmenta.orders.program import (
     Access,
     Agent,
@@ -167,6 +167,21 @@ ALONG = {
 }
 PROGRAMS = {
     **{f"enabling by {name}": enabling(name) for name in ENABLING},
+    "a copy ahead of a wait": Program(
+        [
+            agent(
+                MbarrierInit(FULL, 1),
+                Sync(ONE, 32, 64),
+                MbarrierArrive(FULL, expect=16),
+                MbarrierWait(FULL, 1),
+            ),
+            agent(
+                Sync(ONE, 32, 64),
+                Load(FLAG),
+                Issue(Unit("copy", "cp.async.bulk", (CompleteTx(FULL, 16),))),
+            ),
+        ]
+    ),
     "arrival and test": mbarrier(MbarrierArrive(FULL)),
     "bytes and test": mbarrier(
         MbarrierArrive(FULL, expect=16), CompleteTx(FULL, 16, Order.RELAXED)
@@ -269,25 +284,26 @@ def only_the_present(stored: set[int] | None, _: object) -> set[int] | None:
     return stored
 
 
-def adds(_: machine.Machine, node: tree.Node) -> bool:
+def adds(_: ahead.Ahead, node: tree.Node) -> bool:
     event = node.event
     return isinstance(event, Atomic) and event.operation == "add" and not event.returns
 
 
 WEAKER = {
-    "no rivals at mbarriers": (ahead, "_mbarrier_rivals", nothing),
+    "no rivals at mbarriers": (rivals, "_mbarrier_rivals", nothing),
     "no phase is over": (ahead.Ahead, "phases_over", lambda *_: 0),
-    "no rivals at barriers": (ahead, "_meeting_rivals", nothing),
-    "no rivals at clusters": (ahead, "_cluster_rivals", nothing),
-    "no rivals at words": (ahead, "_word_rivals", nothing),
-    "units do not finish": (ahead, "_finishing", nothing),
+    "no rivals at barriers": (rivals, "_meeting_rivals", nothing),
+    "no rivals at clusters": (rivals, "_cluster_rivals", nothing),
+    "no rivals at words": (rivals, "_word_rivals", nothing),
+    "units do not finish": (rivals, "_finishing", nothing),
     "atomics change nothing": (ahead, "reachable", only_the_present),
-    "all additions commute": (ahead, "commutes", adds),
-    "no arrivals matter to exits": (ahead, "_all_arrivals", nothing),
+    "all additions commute": (ahead.Ahead, "commutes", adds),
+    "no arrivals matter to exits": (rivals, "_all_arrivals", nothing),
     "all groups are private": (tree.Tree, "private", always),
     "all barriers are whole": (tree.Tree, "whole", always),
     "all barriers are plain": (tree.Tree, "plain", always),
     "states without clocks": (state.State, "key", without_clocks),
+    "all units are silent": (hops.Hops, "_silent", always),
     "one waits for itself": (machine, "together", nothing),
 }
 

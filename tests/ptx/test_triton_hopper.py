@@ -113,6 +113,22 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(version: str, name: str) -> None:
     assert [short_hash(each) for each in memory] == row["after"]
 
 
+def explored(version: str, name: str) -> Any:
+    """A launch with all of its orders."""
+    row = recorded(version)[name]
+    kernel = ptx.parse(row["text"], row["name"]).kernels[row["entry"]]
+    return kernel.launch(
+        row["grid"],
+        row["block"],
+        parameters(row, arrays_of(row)),
+        cluster=row["cluster"],
+        shared=row["shared"],
+        target="sm_90a",
+        watch="report",
+        orders=20_000,
+    )
+
+
 ORDERS = ("matmul_specialised",)
 """What is explored always: roles, and mbarriers that are initialised again."""
 PATH_ONLY = ("matmul_specialised", "attention_by_maps-causal-64-specialised")
@@ -129,18 +145,7 @@ PATH_ONLY = ("matmul_specialised", "attention_by_maps-causal-64-specialised")
     ],
 )
 def test_a_launch_is_clean_in_every_order(version: str, name: str) -> None:
-    row = recorded(version)[name]
-    kernel = ptx.parse(row["text"], row["name"]).kernels[row["entry"]]
-    result = kernel.launch(
-        row["grid"],
-        row["block"],
-        parameters(row, arrays_of(row)),
-        cluster=row["cluster"],
-        shared=row["shared"],
-        target="sm_90a",
-        watch="report",
-        orders=20_000,
-    )
+    result = explored(version, name)
     assert not [each for each in result.problems if each.severity != "info"]
     assert result.orders.clean
     expected = "this path only" if name in PATH_ONLY else "all orders"

@@ -36,7 +36,7 @@ GLOBAL = """
     PLACE
     mul.wide.u32 %rd2, %r2, 4; add.s64 %rd3, %rd1, %rd2;
     st.global.u32 [%rd3], %r1;"""
-# Each thread stores a word, and loads that of another.
+# Each thread stores a word, loads that of another, and uses it.
 SHARED = """
     .loc 1 7 1
     shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;
@@ -44,7 +44,9 @@ SHARED = """
     PLACE
     shl.b32 %r2, %r2, 2; add.u32 %r3, %r3, %r2;
     .loc 1 8 1
-    ld.shared.u32 %r4, [%r3];"""
+    ld.shared.u32 %r4, [%r3];
+    mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r4;"""
 
 
 def kernel(body: str, place: str, file: str = "k.cu", name: str = "k") -> ptx.Kernel:

@@ -384,6 +384,39 @@ def test_the_fewest_instructions_win(options: dict[str, Any]) -> None:
     assert "do_bench" not in vars(kernel)
 
 
+def test_the_first_configuration_is_taken_and_nothing_else_runs() -> None:
+    kernel, total = tuned(), np.zeros(1, np.float32)
+    with on_cpu(watch="report", autotune="first") as cpu:
+        kernel[1,](np.ones(1024, np.float32), total, 1024)
+        assert cpu.last is not None
+        assert cpu.instructions == cpu.last.instructions
+    assert total[0] == 1024
+    assert kernel.best_config.kwargs == {"BLOCK": 32}
+
+
+def test_the_first_one_that_a_gpu_can_run() -> None:
+    configs = [triton.Config({"BLOCK": 64}, num_warps=n) for n in (64, 2, 1)]
+    kernel = triton.autotune(configs=configs, key=["n"])(double)
+    x, out = numbers(), np.zeros(100, np.float32)
+    with on_cpu("sm_80", autotune="first"):
+        kernel[2,](x, out, 100)
+    assert kernel.best_config.num_warps == 2  # 64 are 2,048 threads
+    fm.assert_same_bits(out, 2 * x)
+
+
+def test_choices_are_those_of_the_block() -> None:
+    kernel, x = tuned(reset_to_zero=["total"]), np.ones(1024, np.float32)
+    chosen = []
+    for how in ("first", "cost", "first"):
+        with on_cpu(watch="report", autotune=how):
+            kernel[1,](x, np.zeros(1, np.float32), 1024)
+            chosen.append(kernel.best_config.kwargs["BLOCK"])
+    assert chosen == [32, 256, 32]
+    assert kernel.cache == {}  # a GPU would choose anew
+    with pytest.raises(fm.Error, match="did you mean first"), on_cpu(autotune="frist"):
+        pass
+
+
 def test_do_bench_counts_instructions() -> None:
     x, out = numbers(1000), numbers(1000)
     with on_cpu() as cpu:

@@ -39,12 +39,8 @@ from fragmenta.jit.trace import (
     convert,
     larger,
     select,
-    size_of,
     smaller,
 )
-
-# The bytes of a cache line.
-_LINE = 64
 
 
 class FloorSizes(NamedTuple):
@@ -168,7 +164,6 @@ def _pack_columns(
     scales = here.tile * p.own_scale_b * p.instructions + here.first
     to = _eight_columns(v, eight, here.some * p.k)
     start = (at * p.columns + column) * p.b_size
-    _prefetch(of.b, start + here.some * p.k * p.columns * p.b_size, 4)
     call_address(
         p.pack_columns,
         [
@@ -198,7 +193,6 @@ def _pack_rows(
     )
     start = here.first * p.stored
     at = (a * depth + start) * p.a_size
-    _prefetch(of.a, at + depth * p.a_size * step.v.group, 2)
     call_address(
         p.pack_rows,
         [
@@ -223,12 +217,6 @@ def _pack_rows(
     )
 
 
-def _prefetch(memory: Memory, start: Value, lines: int) -> None:
-    """Ask for what is needed next, if the matrices of a batch are small."""
-    for line in range(lines):
-        memory.prefetch(start + line * (_LINE // size_of(memory.of)))
-
-
 def _group_and_panel(
     step: Step, p: FloorSizes, of: FloorOperands, here: Place, m: Value, panel: Value
 ) -> None:
@@ -238,7 +226,6 @@ def _group_and_panel(
     place = (here.tile * p.rows + here.top + m) * p.columns + column
     left = here.rows - m, p.columns - column
     sums = Sums(of.d, place, p.columns, *left, v.group, v.across)
-    _prefetch(of.d, place + p.rows * p.columns, 2)
     _load(code, w.sums, sums)
     _instructions(step, p, _panel(v, panel, here.some * p.k), here.some)
     _store(code, w.sums, sums)

@@ -16,6 +16,7 @@ from fragmenta.commands.files import Force, SarifFile, complete_file
 from fragmenta.commands.launch_arguments import CompilerOptions, read_files
 from fragmenta.commands.output import emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
+from fragmenta.cuda.tools import fatbin
 from fragmenta.cuda.tools.files import is_source
 from fragmenta.ptx.checking.mnemonics import is_opcode
 from fragmenta.ptx.checking.problem import Problem, counts
@@ -84,7 +85,7 @@ def _problems(
         return [(file, each) for each in check_line(file, target)]
     else:
         data = Path(file).read_bytes()
-    if file != "-" and is_source(file, data):
+    if file != "-" and (fatbin.is_binary(data) or is_source(file, data)):
         return _compiled(file, target, options)
     text = data.decode("utf-8-sig", errors="replace")
     return [(file, each) for each in check_text(text, target, file)]

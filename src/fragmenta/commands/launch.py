@@ -15,6 +15,7 @@ import typer
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, target_of
+from fragmenta.commands.counters import counter_fields, counter_lines
 from fragmenta.commands.files import (
     Force,
     SarifFile,
@@ -63,6 +64,8 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
+from fragmenta.counters.cards import DEFAULT
+from fragmenta.counters.cards import card as check_card
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
@@ -90,6 +93,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
 )
 def launch(
     words: KernelFiles,
@@ -160,6 +164,21 @@ def launch(
             help="Also explore all orders of synchronisation; see fragmenta orders.",
         ),
     ] = False,
+    counters: Annotated[
+        bool,
+        typer.Option(
+            "--counters",
+            help="Count memory traffic, by the names of Nsight Compute.",
+        ),
+    ] = False,
+    card: Annotated[
+        str,
+        typer.Option(
+            "--card",
+            metavar="NAME",
+            help="The card of --counters: its occupancy, and a bound of the time.",
+        ),
+    ] = DEFAULT,
     sarif_file: SarifFile = None,
     timeline: Annotated[
         str | None,
@@ -203,8 +222,10 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
-    if orders and isolated:
-        raise BadCall("--orders cannot be combined with --isolated")
+    for name, given_too in (("--orders", orders), ("--counters", counters)):
+        if given_too and isolated:
+            raise BadCall(f"{name} cannot be combined with --isolated")
+    check_card(card)
     if save_schedule is not None:
         check_output(save_schedule, force, ".json", option="--save-schedule")
     sizes = sides(grid, "--grid"), block_of(found, block)
@@ -231,7 +252,12 @@ def launch(
             else:
                 explored = "all" if orders else None
                 result = found.launch(
-                    *sizes, values, orders=explored, progress=progress, **options
+                    *sizes,
+                    values,
+                    orders=explored,
+                    counters=counters,
+                    progress=progress,
+                    **options,
                 )
     except KernelError as fault:
         _save_schedule(save_schedule, fault, force)
@@ -247,9 +273,9 @@ def launch(
         save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
     done = _Done(file, found, *sizes, target, result, changes)
     if as_json:
-        emit_json(done.to_json())
+        emit_json({**done.to_json(), **counter_fields(found, result, card)})
     elif sarif_file != "-":
-        emit(done.to_text())
+        emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
         for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
     if any(each.severity == ERROR for each in done.shown):

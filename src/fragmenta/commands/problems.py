@@ -138,7 +138,11 @@ def fault_fields(fault: KernelError) -> dict[str, object]:
 
 def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
     """The problems of files as SARIF 2.1.0."""
-    rules = list(RULES)
+    return sarif_log([sarif_result(*each) for each in found])
+
+
+def sarif_log(results: list[dict[str, object]]) -> dict[str, object]:
+    """A document of SARIF 2.1.0 with these results."""
     driver = {
         "name": "fragmenta",
         "version": __version__,
@@ -147,22 +151,23 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, object]:
             for rule, row in RULES.items()
         ],
     }
-    results = [
-        {
-            "ruleId": problem.rule,
-            "ruleIndex": rules.index(problem.rule),
-            "level": _LEVELS[problem.severity],
-            "message": {"text": _message(problem)},
-            **_locations(file, problem),
-        }
-        for file, problem in found
-    ]
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def sarif_result(file: str | None, problem: Problem) -> dict[str, object]:
+    """A problem of a file as a result of SARIF; None for PTX that is in no file."""
+    return {
+        "ruleId": problem.rule,
+        "ruleIndex": list(RULES).index(problem.rule),
+        "level": _LEVELS[problem.severity],
+        "message": {"text": _message(problem)},
+        **_locations(file, problem),
+    }
 
 
 def check_sarif(path: str | None, force: bool, as_json: bool) -> None:
@@ -197,19 +202,23 @@ def _file(path: str) -> dict[str, str]:
     return {"uri": quote(path.replace(os.sep, "/"))}
 
 
-def _locations(file: str, problem: Problem) -> dict[str, object]:
+def _locations(file: str | None, problem: Problem) -> dict[str, object]:
     """The location of a problem for code hosts, and its related locations.
 
     That is a line of the program that the PTX was compiled from, if there is one that
     the user can change: the outermost, which is the kernel's own.  What it calls, the
     PTX, and the other places of the problem are related.
     """
-    ptx, chain = _location(file, problem), _chain(problem.source, "compiled from here")
+    chain = _chain(problem.source, "compiled from here")
     own = next((e for e in chain if _is_own(e[0])), None)
+    if file is None and own is None:
+        own = next(iter(chain), None)
+    ptx = _location(file or f"{problem.function}.ptx", problem)
     found = [_source(*each) for each in chain if each is not own]
-    on_disk = own is None or not is_source(file)  # the PTX, that is
+    # Whether there is a file with the PTX.
+    on_disk = file is not None and (own is None or not is_source(file))
     for each in problem.related:
-        if on_disk:
+        if on_disk and file is not None:
             found.append(_place(file, each))
         found += [_source(*e) for e in _chain(each.source, each.message)]
     if own is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
@@ -221,7 +222,8 @@ class _Report:
         """The report."""
         lines = [self._summary()]
         if self.outcome.status < 0:
-            lines.append(f"the program was ended by signal {-self.outcome.status}")
+            name = signal.Signals(-self.outcome.status).name
+            lines.append(f"the program was ended by {name}")
         lines += [f"the engine failed: {each}" for each in self.outcome.crashes]
         for why in dict.fromkeys(self.outcome.refused):
             lines.append(f"refused {why}")

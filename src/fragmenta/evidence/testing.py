@@ -77,6 +77,34 @@ def _shown(bits: NDArray[np.uint8], array: Array, at: int) -> str:
 # ── launches ────────────────────────────────────────────────────────────────
 
 
+class Language(Protocol):
+    """Launches kernels of a front end, as Triton or Numba."""
+
+    def takes(self, kernel: object) -> bool:
+        """Whether it is a kernel of this front end."""
+
+    def launch_here(
+        self,
+        target: str,
+        kernel: object,
+        grid: Extent,
+        block: Extent | None,
+        arguments: Sequence[object],
+        **options: object,
+    ) -> None:
+        """Launch it on the CPU, for a target."""
+
+    def launch_there(
+        self,
+        kernel: object,
+        grid: Extent,
+        block: Extent | None,
+        arguments: Sequence[object],
+        **options: object,
+    ) -> None:
+        """Launch it on a GPU; arrays are changed in place."""
+
+
 class Launcher(Protocol):
     """Launches kernels, on a GPU or on the CPU."""
 
@@ -94,22 +122,29 @@ class Launcher(Protocol):
 
     def launch(
         self,
-        code: str | Kernel | Loaded | RawKernel,
+        code: object,
         name: str | None,
         grid: Extent,
-        block: Extent,
+        block: Extent | None = None,
         arguments: Sequence[object] = (),
         shared: int = 0,
+        **options: object,
     ) -> None:
         """Launch a kernel and wait for it; arrays are changed in place.
 
-        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it.  ``.global`` variables
-        have their first values in each launch.  What the kernel prints is printed.
+        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it, or a kernel of Triton or
+        of Numba: it takes more ``options``, as when it is called (``BLOCK=64``,
+        ``num_warps=4``).  ``.global`` variables have their first values in each launch.
+        What the kernel prints is printed.
         """
 
 
-def launcher(where: str = "auto", target: str = "sm_90a") -> Launcher:
+def launcher(
+    where: str = "auto", target: str = "sm_90a", languages: Sequence[Language] = ()
+) -> Launcher:
     """A launcher on a GPU (``gpu``), on the CPU (``cpu``), or what there is (``auto``).
+
+    ``languages`` are front ends whose kernels it takes.
 
     >>> cpu = launcher("cpu")
     >>> cpu.name, cpu.is_real
@@ -136,14 +171,14 @@ def launcher(where: str = "auto", target: str = "sm_90a") -> Launcher:
     target = check_target(target)
     if where != "cpu":
         try:
-            return OnDevice(device.present())
+            return OnDevice(device.present(), languages)
         except NoDevice:
             if where == "gpu":
                 raise
-    return OnCPU(target)
+    return OnCPU(target, languages)
 
 
-def chosen(code: str | Kernel | Loaded | RawKernel, name: str | None) -> Kernel:
+def chosen(code: object, name: str | None) -> Kernel:
     """The kernel of this name in PTX or in a module; without a name, the only one.
 
     >>> chosen(parse(".version 8.0 .target sm_80 .address_size 64"), "f")
@@ -161,7 +196,8 @@ def chosen(code: str | Kernel | Loaded | RawKernel, name: str | None) -> Kernel:
         return code
     if not isinstance(code, Loaded):
         raise BadCall(
-            f"a kernel is given as PTX or by fragmenta.ptx; given {type(code).__name__}"
+            "a kernel is given as PTX, by fragmenta.ptx, or as one of Triton or Numba; "
+            f"given {type(code).__name__}"
         )
     if name is not None:
         return code.kernels[name]
@@ -172,13 +208,22 @@ def chosen(code: str | Kernel | Loaded | RawKernel, name: str | None) -> Kernel:
     return next(iter(code.kernels.values()))
 
 
+def _block(block: Extent | None, options: dict[str, object]) -> Extent:
+    """The size of a block, which PTX does not say, and no other options."""
+    if options:
+        raise BadCall(f"a launch of PTX does not take {one_of(options, 'and')}")
+    if block is None:
+        raise BadCall("a launch of PTX needs block, the threads of a block")
+    return block
+
+
 class OnCPU:
     """A :class:`Launcher` without a GPU."""
 
     is_real = False
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self, target: str, languages: Sequence[Language] = ()) -> None:
+        self.target, self._languages = target, languages
 
     @property
     def name(self) -> str:
@@ -187,17 +232,22 @@ class OnCPU:
 
     def launch(
         self,
-        code: str | Kernel | Loaded | RawKernel,
+        code: object,
         name: str | None,
         grid: Extent,
-        block: Extent,
+        block: Extent | None = None,
         arguments: Sequence[object] = (),
         shared: int = 0,
+        **options: object,
     ) -> None:
         """See :meth:`Launcher.launch`."""
+        for each in self._languages:
+            if each.takes(code):
+                each.launch_here(self.target, code, grid, block, arguments, **options)
+                return
         kernel = anew(chosen(code, name))
         result = kernel.launch(
-            grid, block, arguments, shared=shared, target=self.target
+            grid, _block(block, options), arguments, shared=shared, target=self.target
         )
         sys.stdout.write(result.output)
 
@@ -207,8 +257,8 @@ class OnDevice:
 
     is_real = True
 
-    def __init__(self, gpu: GPU) -> None:
-        self._gpu = gpu
+    def __init__(self, gpu: GPU, languages: Sequence[Language] = ()) -> None:
+        self._gpu, self._languages = gpu, languages
 
     @property
     def name(self) -> str:
@@ -222,17 +272,23 @@ class OnDevice:
 
     def launch(
         self,
-        code: str | Kernel | Loaded | RawKernel,
+        code: object,
         name: str | None,
         grid: Extent,
-        block: Extent,
+        block: Extent | None = None,
         arguments: Sequence[object] = (),
         shared: int = 0,
+        **options: object,
     ) -> None:
         """See :meth:`Launcher.launch`."""
+        for each in self._languages:
+            if each.takes(code):
+                each.launch_there(code, grid, block, arguments, **options)
+                return
         kernel = chosen(code, name)
         prepared = Prepared(kernel, arguments)
-        program = prepared.program(self._code(kernel), grid, block, shared)
+        size = _block(block, options)
+        program = prepared.program(self._code(kernel), grid, size, shared)
         before = [each.bytes for each in prepared.held]
         done = programs.launch(self._gpu, program, before)
         for mine, its in zip(before, done.buffers, strict=True):

@@ -446,13 +446,6 @@ class Memory:
         loaded.align = size_of(self.of)
         return Value(self._builder, loaded)
 
-    def prefetch(self, place: Number) -> None:
-        """Ask for the cache line of a place; nothing happens if there is none."""
-        b, byte = self._builder, I8.as_pointer()
-        address = b.bitcast(self._at(place, self.of), byte)
-        how = [ir.Constant(I32, number) for number in (0, 3, 1)]  # read, keep, data
-        intrinsic(b, "llvm.prefetch.p0i8", ir.VoidType(), [address, *how])
-
     def gather(self, places: Iterable[Value]) -> Value:
         """The numbers at eight places."""
         return joined([self[place] for place in places])

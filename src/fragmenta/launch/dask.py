@@ -86,6 +86,7 @@ class Recipe(TypedDict):
     strict: bool
     schedule: Given
     defined: int | None
+    goes_on: bool
     language: Words
 
 
@@ -210,6 +211,7 @@ class Spread:
             "strict": machine is not None and machine.strict,
             "schedule": EAGER if machine is None else machine.schedule.spelled,
             "defined": getattr(watching, "seed", None),
+            "goes_on": launch.goes_on,
             "language": launch.language,
         }
 
@@ -333,6 +335,7 @@ def _again(recipe: Recipe) -> Launch:
         strict=recipe["strict"],
         schedule=recipe["schedule"],
         defined=recipe["defined"],
+        goes_on=recipe["goes_on"],
         language=recipe["language"],
         **recipe["options"],
     )

@@ -339,12 +339,17 @@ def endless(place: Place, limit: int) -> KernelFault:
 def _listed(place: Place, about: str, kind: str) -> KernelFault:
     """An error that says where all lanes of the block are."""
     lines, first = [], None
-    for (function, index), who in _lanes(place).items():
+    for (function, index), found in _lanes(place).items():
+        who = [f"warp {warp} lanes {ranges(lanes)}" for warp, lanes in found]
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
         lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
+        if kind == "limit":
+            lines += _spun(place, function, index, found)
         if kind == rules.DEADLOCK.name and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
+    if any(each.startswith("    spinning") for each in lines):
+        lines.append('  launch(..., orders="all") says who would have to write it')
     made = KernelFault(
         "\n".join([about, *lines]),
         kind,
@@ -356,9 +361,33 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
     return made
 
 
-def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
+def _spun(
+    place: Place, function: str, index: int, who: list[tuple[int, list[int]]]
+) -> list[str]:
+    """Which word lanes spin on, if they do."""
+    from fragmenta.launch.spinning import Spinning
+
+    number, lanes = who[0]
+    functions = place.module.functions
+    names = (name for name, _ in place.compiled.waits if functions[name].kernel)
+    loops = Spinning(place.module, next(names))
+    found = loops.found(place.context.warp(number), function, index, lanes)
+    if found is None:
+        return []
+    where = _address(place, _space(found.instruction, 0), found.address).strip()
+    others = ", and others on other words" if found.several else ""
+    line = place.module.functions[function].instructions[index].line
+    also = (
+        f" (PTX line {found.instruction.line})"
+        if found.instruction.line != line
+        else ""
+    )
+    return [f"    spinning on the word {where}{others}{also}"]
+
+
+def _lanes(place: Place) -> dict[tuple[str, int], list[tuple[int, list[int]]]]:
     """The lanes of each warp that have not ended, by what they execute next."""
-    found: dict[tuple[str, int], list[str]] = defaultdict(list)
+    found: dict[tuple[str, int], list[tuple[int, list[int]]]] = defaultdict(list)
     for number in range(place.shape.warps):
         warp = place.context.warp(number)
         live = word(warp, layout.LIVE, np.uint32)
@@ -366,7 +395,7 @@ def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
         for pc in sorted({int(pcs[lane]) for lane in range(LANES) if live >> lane & 1}):
             lanes = [i for i in range(LANES) if live >> i & 1 and pcs[i] == pc]
             function, index = place.compiled.waits[pc]
-            found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
+            found[function, index].append((number, lanes))
     return found
 
 

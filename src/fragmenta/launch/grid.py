@@ -52,7 +52,9 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     """Run some blocks of the grid, or clusters."""
     if first >= last:
         return
-    if launch.compiled.ordered or launch.cooperative or launch.compiled.prints:
+    grants = launch.machine is not None and launch.machine.grants
+    together = launch.compiled.ordered or launch.cooperative or grants
+    if together or launch.compiled.prints:
         _in_turns(launch, limit, first, last)
         return
     workers = _Workers(launch, limit, first, last)

@@ -21,11 +21,13 @@ from fragmenta.launch.limits import (
     check_limits,
     no_memory,
 )
+from fragmenta.launch.listening import told
 from fragmenta.launch.options import (
     Options,
     Watch,
     check_cluster,
     check_cooperative,
+    check_counters,
     check_dynamic,
     check_orders,
     check_schedules,
@@ -44,6 +46,7 @@ from fragmenta.simt.arguments import Received, as_list
 from fragmenta.units.schedule import EAGER, LAZY, Given
 
 if TYPE_CHECKING:
+    from fragmenta.counters.report import Counters
     from fragmenta.launch.dask import Spread
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.ptx.checking.problem import Problem
@@ -88,6 +91,7 @@ class Kernel:
         named = self.names[index : index + 1]
         return (*named, "")[0] or self.parameters[index].name
 
+    @told
     def launch(
         self,
         grid: Any,
@@ -102,6 +106,7 @@ class Kernel:
         schedule: Given | Sequence[Given] = EAGER,
         watch: bool | str | Watch = True,
         orders: str | int | None = None,
+        counters: bool = False,
         limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
         client: Any = None,
         progress: Progress = ignore_progress,
@@ -139,6 +144,10 @@ class Kernel:
         whether one of them hangs or races, step by step, and how much that is about.
         A number is the most states that are looked at.
 
+        With ``counters=True``, ``result.counters`` has exact counts by the names of
+        Nsight Compute: sectors of global memory, passes of shared memory, products of
+        Tensor Core instructions, instructions of warps and threads.
+
         >>> import numpy as np
         >>> from fragmenta import ptx
         >>> kernel = ptx.parse('''
@@ -168,6 +177,7 @@ class Kernel:
         check_dynamic(shared)
         check_cooperative(cooperative, client)
         check_flags(contract=contract)
+        check_counters(counters, client)
         how = check_watch(watch)
         several = check_schedules(schedule)
         states = check_orders(orders, how, client)
@@ -198,6 +208,7 @@ class Kernel:
             recorded: bool = False,
             raced: bool = False,
         ) -> Launch:
+            plain = defined is None and not recorded
             launch = self.loaded.launch(
                 self.name,
                 shape,
@@ -208,6 +219,8 @@ class Kernel:
                 defined=defined,
                 recorded=recorded,
                 raced=raced,
+                goes_on=reports,
+                counted=counters and plain,
                 names=self.names,
                 language=self.language,
                 meter=meter,
@@ -239,7 +252,7 @@ class Kernel:
         except KernelFault as fault:
             if explored is None or not explored.hangs:
                 raise
-            raise hazard(explored.problems) from fault
+            raise hazard(explored.with_earlier(fault)) from fault
         found = runs.found if explored is None else explored.added_to(runs.found)
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = list if how is None else partial(self._static, where, watched)
@@ -258,6 +271,7 @@ class Kernel:
             None if explored is None else explored.orders,
             complete=runs.complete,
             fault=runs.fault,
+            counters=_counted(runs.launch, counts),
         )
         if not reports:
             made.raise_errors()
@@ -289,6 +303,22 @@ class Kernel:
             f"{each.type} {demangled(each.name)}" for each in self.parameters
         )
         return f"Kernel({self.function.shown}({given}))"
+
+
+def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
+    """What a launch counted, if it did."""
+    if launch.tally is None:
+        return None
+    from fragmenta.counters.report import counters
+
+    return counters(
+        launch.module(),
+        launch.compiled,
+        counts,
+        launch.tally.sums(),
+        launch.shape,
+        launch.dynamic,
+    )
 
 
 def _explored(states: int, prepared: Prepare) -> Explored:
@@ -420,9 +450,9 @@ class Named(dict[str, Kernel]):
             listed = one_of(map(signature, found))
             raise Error(f"{name} may be {listed}; give one of these names")
         names = [*map(signature, self)]
+        near = nearest(name, [*map(demangled, self), *names])
         raise Error(
-            f"no kernel {name}{nearest(name, [*self, *names])}; there are "
-            f"{one_of(names, 'and') or 'none'}"
+            f"no kernel {name}{near}; there are {one_of(names, 'and') or 'none'}"
         )
 
 

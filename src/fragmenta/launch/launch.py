@@ -7,7 +7,7 @@ that carries out asynchronous work.  :mod:`fragmenta.launch.grid` runs its block
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from fragmenta.units.findings import Launched, Place, Problems
 from fragmenta.units.machine import Machine
 from fragmenta.units.schedule import Given, Plan
 
+if TYPE_CHECKING:
+    from fragmenta.counters.tally import Tally
+
 Runner: TypeAlias = Context | BlockRunner | ClusterRunner
 """What runs blocks, one after the other."""
 TURN = 2000
@@ -57,8 +60,9 @@ class Launch:
         stack: int,
         meter: Meter,
         cooperative: bool = False,
+        goes_on: bool = False,
     ) -> None:
-        self.meter = meter
+        self.meter, self.goes_on = meter, goes_on
         self.module, self.compiled, self.shape = module, compiled, shape
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.allocates else 0
@@ -89,6 +93,14 @@ class Launch:
         """What carries out events; None if there are none and nothing observes."""
         self.recording: Recording = Recording(Plan())
         """The turns of its warps."""
+        self.tally: Tally | None = None
+        """What counts, if the code was made for it."""
+
+    def count(self) -> None:
+        """Let all contexts count memory traffic and lanes."""
+        from fragmenta.counters.tally import Tally
+
+        self.tally = Tally(self.compiled, self.places)
 
     def attach_machine(self, schedule: Given, strict: bool, seed: int = 0) -> None:
         """Attach what carries out events, and the observer that the code was made for.
@@ -105,6 +117,7 @@ class Launch:
 
             assert recorder
         self.machine = Machine(self, schedule, Problems(), strict)
+        self.machine.goes_on = self.goes_on
         self.recording = Recording(self.machine.schedule.plan)
         mode = Mode(*self.compiled.mode)
         if mode.recorded:
@@ -145,6 +158,13 @@ class Launch:
 
     def context(self) -> Runner:
         """A new runner: the context of a block, or those of a cluster."""
+        made = self._runner()
+        if self.tally is not None:
+            for each in made.contexts if isinstance(made, ClusterRunner) else [made]:
+                self.tally.attach(each if isinstance(each, Context) else each.failed)
+        return made
+
+    def _runner(self) -> Runner:
         if self.machine is not None:
             if self.machine.schedule.plan.stepped:
                 return StepRunner(self)

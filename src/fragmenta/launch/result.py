@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
 from fragmenta.simt.compiled import Compiled
+from fragmenta.units.events import once_per_kernel
 from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
+    from fragmenta.counters.report import Counters
     from fragmenta.launch.orders.answer import Orders
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
@@ -73,6 +75,8 @@ class Result:
     """
     fault: str = ""
     """The kind of the fault that stopped it; empty if it is complete."""
+    counters: Counters | None = field(default=None, repr=False, compare=False)
+    """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:
@@ -154,18 +158,33 @@ def counted(
     compiled: Compiled, blocks: NDArray[np.int64]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The instructions by mnemonic and by fidelity, from the counts of code blocks."""
-    counts: Counter[str] = Counter()
-    for times, mnemonics in zip(blocks.tolist(), compiled.counted, strict=True):
-        if times:
-            for mnemonic in mnemonics:
-                counts[mnemonic] += times
+    names, numbers, lengths = _numbered(compiled)
+    times = np.repeat(blocks, lengths)
+    ran = np.flatnonzero(times)
+    chosen, first = np.unique(numbers[ran], return_index=True)
+    sums = np.zeros(len(names), np.int64)
+    np.add.at(sums, numbers[ran], times[ran])
+    # What was executed first is first among those that were executed as often.
+    order = chosen[np.argsort(first)].tolist()
+    counts = Counter({names[each]: int(sums[each]) for each in order})
     sure: Counter[str] = Counter()
-    for mnemonic, times in counts.items():
-        sure[compiled.fidelity.get(mnemonic, "ieee")] += times
+    for mnemonic, count in counts.items():
+        sure[compiled.fidelity.get(mnemonic, "ieee")] += count
     return dict(counts.most_common()), dict(sure.most_common())
+
+
+@once_per_kernel
+def _numbered(
+    compiled: Compiled,
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """The mnemonics of a kernel, that of each instruction, and the length of blocks."""
+    every = [name for block in compiled.counted for name in block]
+    names = list(dict.fromkeys(every))
+    numbers = {name: number for number, name in enumerate(names)}
+    lengths = np.array([len(block) for block in compiled.counted], np.int64)
+    return names, np.array([numbers[name] for name in every], np.int64), lengths
 
 
 def total(compiled: Compiled, blocks: NDArray[np.int64]) -> int:
     """All executed warp instructions."""
-    lengths = np.array([len(each) for each in compiled.counted], np.int64)
-    return int(lengths @ blocks)
+    return int(_numbered(compiled)[2] @ blocks)

@@ -125,6 +125,9 @@ class ClusterRunner:
             if self.status == Status.ENDED:
                 if self.index >= self.last:
                     return
+                if self.cluster.machine.gone(self.index):
+                    self.index += 1
+                    continue
                 self._begin()
             self._rounds(turn)
             if self.status != Status.ENDED:

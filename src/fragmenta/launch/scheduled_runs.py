@@ -6,6 +6,8 @@ read unwritten memory or registers is repeated: see :mod:`fragmenta.races.suspic
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -16,16 +18,21 @@ from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import first_errors, total
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import ERROR
+from fragmenta.simt import layout
+from fragmenta.simt.arguments import Arguments, Passed, segments_of
 from fragmenta.simt.naming import element
 from fragmenta.units.findings import Finding, Launched
+from fragmenta.units.machine import Machine
 from fragmenta.units.schedule import Given
 from fragmenta.units.schedule import read as read_schedule
 
 if TYPE_CHECKING:
     from fragmenta.races.report.history import Recorded
 
-Images: TypeAlias = list[NDArray[np.uint8]]
-"""A copy of the memory of each segment of a launch."""
+Attach: TypeAlias = Callable[[Machine], None]
+"""Attaches to the machine of a launch what it is run again for."""
+Images: TypeAlias = list[NDArray[np.uint8] | None]
+"""A copy of the memory of each segment of a launch; None if it is not needed."""
 SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
 LEAST = 1_000_000
@@ -78,6 +85,8 @@ class ScheduledRuns:
         """Whether all runs came to their end."""
         self.fault = ""
         """The kind of the fault that stopped one of them."""
+        self._remember: Callable[[], None] | None = None
+        """Lets later launches know of the first run."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -87,7 +96,11 @@ class ScheduledRuns:
         """
         self.launch = self._prepare(self._schedules[0])
         several = len(self._schedules) > 1
-        before = copies(self.launch) if several or _may_doubt(self.launch) else []
+        before: Images = []
+        if several:
+            before = copies(self.launch)
+        elif _may_doubt(self.launch):
+            before = copies(self.launch, reread(self.launch))
         output = self._one(self.launch, self._schedules[0], before)
         after = copies(self.launch) if several else []
         for each in self._schedules[1:]:
@@ -97,6 +110,8 @@ class ScheduledRuns:
             self._compare(other, each, after)
         if several:
             restore(self.launch, after)
+        if self._remember is not None:
+            self._remember()
         return output
 
     def _one(self, launch: Launch, schedule: Given, before: Images) -> str:
@@ -107,8 +122,6 @@ class ScheduledRuns:
 
     def _watched(self, launch: Launch, schedule: Given, before: Images) -> str:
         output = ""
-        if launch.machine is not None:
-            launch.machine.goes_on = self._reports
         try:
             output = self._run(launch)
         except LimitReached as fault:
@@ -119,8 +132,8 @@ class ScheduledRuns:
                 self._found_before(launch, fault)
                 raise
             self._fatal(launch, fault)
-        self._follow_races(launch, schedule, before)
-        more = self._follow(launch, schedule, before)
+        hidden = self._follow_races(launch, schedule, before)
+        more = hidden + self._follow(launch, schedule, before)
         self._gather(launch)
         self.found += more
         return output
@@ -149,7 +162,6 @@ class ScheduledRuns:
             restore(launch, before)
             again = self._prepare(schedule, defined=seed)
             assert again.machine is not None
-            again.machine.goes_on = self._reports
             observer = again.machine.watching
             assert isinstance(observer, DefinedWatch)
             try:
@@ -173,32 +185,52 @@ class ScheduledRuns:
             run.close()
         return kept
 
-    def _follow_races(self, launch: Launch, schedule: Given, before: Images) -> None:
-        """Run a launch again, if loads race: those that nobody uses are notes."""
-        if not before or launch.machine is None:
-            return
-        from fragmenta.races.definedness_watch import DefinedWatch
-        from fragmenta.races.unused_reads import is_short, judge, racy_reads, writers
+    def _follow_races(
+        self, launch: Launch, schedule: Given, before: Images
+    ) -> list[tuple[Launched, Finding]]:
+        """Run a launch again, if loads race: those that nobody uses are notes.
 
-        found, count = racy_reads(launch), total(launch.compiled, launch.counts)
-        if not is_short(count, found):
-            return
-        after = copies(launch)
-        restore(launch, before)
-        again = self._prepare(schedule, defined=0, raced=True)
-        assert again.machine is not None
-        again.machine.goes_on = self._reports
-        observer = again.machine.watching
-        assert isinstance(observer, DefinedWatch)
-        observer.raced = writers(launch, found)
+        Races that these have hidden are returned.
+        """
+        if not before or launch.machine is None:
+            return []
+        from fragmenta.races.unused_reads import Again, judge, racy_reads
+
+        count = total(launch.compiled, launch.counts)
+        found = racy_reads(launch, count)
+        if not found:
+            return []
+        if launch.recording.plan.chooser is not None:  # it is asked once
+            schedule = launch.recording.to_json()
+        after, runs = copies(launch), []
+
+        def run(prepare: Callable[[], Launch], attach: Attach) -> Launch | None:
+            restore(launch, before)
+            again = prepare()
+            assert again.machine is not None
+            attach(again.machine)
+            runs.append(again)
+            try:
+                self._run(again, 2 * count + LEAST)
+            except KernelFault:  # what happens then is not known
+                return None
+            finally:
+                restore(launch, after)
+            return again
+
+        again = Again(
+            partial(run, partial(self._prepare, schedule, raced=True)),
+            partial(run, partial(self._prepare, schedule, defined=0, raced=True)),
+        )
         try:
-            self._run(again, 2 * count + LEAST)
-            judge(again, launch, found)
-        except KernelFault:  # what happens then is not known
-            pass
+            hidden = judge(launch, found, again)
+            if hidden is None or hidden.machine is None:
+                return []
+            kept = next(each.kept for each in runs if each is hidden)
+            return [(kept, each) for each in hidden.machine.problems]
         finally:
-            restore(launch, after)
-            again.close()
+            for each in runs:
+                each.close()
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
         """Attach earlier errors to a fault: one of them may be its cause."""
@@ -232,6 +264,7 @@ class ScheduledRuns:
 
             if isinstance(watching, LaunchWatch):
                 self.recorded += watching.recorded()
+                self._remember = self._remember or watching.remembered()
         known, kept = {each.key for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
             if each.key not in known:
@@ -243,6 +276,8 @@ class ScheduledRuns:
             read_schedule(each).name for each in (self._schedules[0], schedule)
         )
         for segment, wanted in zip(launch.places, after, strict=True):
+            if wanted is None:
+                continue
             different = np.flatnonzero(segment.data != wanted)
             if not different.size:
                 continue
@@ -266,14 +301,54 @@ def _may_doubt(launch: Launch) -> bool:
     return may_doubt(launch)
 
 
-def copies(launch: Launch) -> Images:
-    """A copy of all memory of a launch."""
-    return [each.data.copy() for each in launch.places]
+def copies(launch: Launch, slots: set[int] | None = None) -> Images:
+    """A copy of the memory that a launch may write; if slots are given, of theirs."""
+    return [
+        each.data.copy()
+        if each.writable and (slots is None or each.slot in slots)
+        else None
+        for each in launch.places
+    ]
+
+
+def reread(launch: Launch) -> set[int]:
+    """The slots of memory that the kernel may load from and store to.
+
+    A second run needs only what these held before: other memory is not changed, or is
+    not read.
+    """
+    # The table of opcodes takes a while to import.
+    from fragmenta.ptx.checking.touching import touched
+
+    every = {each.slot for each in launch.places}
+    function = launch.module().functions[launch.compiled.kernel]
+    found, given = touched(function), launch.arguments
+    if found is None or not isinstance(given, Arguments):
+        return every
+    slots = {
+        each.name: _slots(passed, every)
+        for each, passed in zip(function.parameters, given.passed, strict=True)
+    }
+    loaded, stored = (
+        {slot for name in names for slot in slots.get(name, every)}
+        for names in (found.loaded, found.stored)
+    )
+    arguments = {each.slot for each in given.segments}
+    return (loaded & stored) | (every - arguments)
+
+
+def _slots(passed: Passed, every: set[int]) -> set[int]:
+    """The slots of the memory that a parameter points to."""
+    if isinstance(passed, bytes):
+        if len(passed) > 8:  # addresses may be anywhere in it
+            return every
+        return {int.from_bytes(passed, "little") >> layout.SLOT_BITS} & every
+    return {layout.FIRST_ARGUMENT + number for number in segments_of(passed)}
 
 
 def restore(launch: Launch, memory: Images) -> None:
     """Make the memory of a launch what it was."""
     for segment, data in zip(launch.places, memory, strict=True):
-        if segment.writable:
+        if data is not None:
             segment.data[:] = data
     launch.arguments.write_back()

@@ -28,7 +28,7 @@ from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
 from fragmenta.simt.context import Shape
 from fragmenta.simt.mode import Mode
-from fragmenta.simt.probes import NOTHING, Probes
+from fragmenta.simt.probes import NOTHING, Probes, Several
 from fragmenta.units.schedule import EAGER, Given, read
 
 
@@ -175,20 +175,26 @@ class Source:
         defined: int | None = None,
         recorded: bool = False,
         raced: bool = False,
+        goes_on: bool = False,
+        counted: bool = False,
         meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
 
         With ``defined``, undefined bits are followed; it says what they are.  With
-        ``recorded``, what synchronises is recorded.  With ``raced``, loads of global
-        memory ask whether what they read is undefined.
+        ``recorded``, what synchronises is recorded.  With ``raced``, loads ask whether
+        what they read is undefined.  With ``goes_on``, the launch goes on after
+        mistakes that hardware survives.  With ``counted``, memory traffic and lanes
+        are counted.
         """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
         plan = read(schedule)
         late = plan.work != EAGER
         follows = defined is not None
-        mode = Mode(watch, clustered, late, follows, plan.stepped, recorded, raced)
+        mode = Mode(
+            watch, clustered, late, follows, plan.stepped, recorded, raced, counted
+        )
         ready = self.compiled(name, target, contract, mode, meter)
         if self.before_running is not None:
             self.before_running()
@@ -205,21 +211,30 @@ class Source:
             stack,
             meter,
             cooperative,
+            goes_on,
         )
         launch.target, launch.language = target, language
+        if counted:
+            launch.count()
         if ready.events or clustered or watch or plan.stepped or defined is not None:
             launch.attach_machine(schedule, strict, defined or 0)
         return launch
 
 
 def _probes(mode: tuple[bool, ...]) -> Probes:
-    """The instrument of a mode; without one, the race detector is not imported."""
-    wanted = Mode(*mode)
-    if not (wanted.watch or wanted.defined):
-        return NOTHING
-    from fragmenta.races.probes.instruments import probes
+    """The instruments of a mode; without one, none of them is imported."""
+    wanted, every = Mode(*mode), []
+    if wanted.watch or wanted.defined:
+        from fragmenta.races.probes.instruments import probes
 
-    return probes(wanted)
+        every.append(probes(wanted))
+    if wanted.counted:
+        from fragmenta.counters.code.probes import CounterProbes
+
+        every.append(CounterProbes())
+    if not every:
+        return NOTHING
+    return every[0] if len(every) == 1 else Several(*every)
 
 
 def _again(

@@ -5,9 +5,8 @@ It never misses an event that is possible, and may include some that are not: ar
 count for every phase, words hold every value that was ever written, and every branch is
 taken.  In a pipeline the others soon wait for those that are held, so this is short.
 
-:func:`rivals` says which actors have an event ahead that does not commute with the next
-event of an actor that is held.  If there are none, no order of the others matters for
-it, and it can be carried out first.
+:mod:`fragmenta.orders.rivals` compares what they do with the next event of an actor
+that is held.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
-from fragmenta.orders.machine import MOST, Machine, computed, contribution, wrapped
+from fragmenta.orders.hops import QUIET, Meetings
+from fragmenta.orders.machine import Machine, computed, contribution, wrapped
 from fragmenta.orders.program import (
     Arrive,
     Atomic,
@@ -44,11 +44,19 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
-from fragmenta.orders.state import GroupObject, MbarrierObject, State
+from fragmenta.orders.state import (
+    Actor,
+    GroupObject,
+    MbarrierObject,
+    MeetingObject,
+    State,
+)
 from fragmenta.orders.tree import Node
 
 ENDLESS = 1 << 40
 """A number of phases that is more than any."""
+COUNTS = (MbarrierArrive, ExpectTx, CompleteTx)
+"""Events that count at an mbarrier."""
 MOST_VALUES = 64
 """More values of a word than this count as any value."""
 
@@ -56,7 +64,17 @@ MOST_VALUES = 64
 class Front:
     """How far an actor can come, on one of its branches."""
 
-    __slots__ = ("begun", "node", "number", "parked", "phases", "root", "taken")
+    __slots__ = (
+        "begun",
+        "node",
+        "number",
+        "parked",
+        "phases",
+        "root",
+        "seen",
+        "stopped",
+        "taken",
+    )
 
     def __init__(self, root: int, number: int, node: Node, parked: bool) -> None:
         self.root = root
@@ -71,12 +89,33 @@ class Front:
         """Values whose branches it has taken."""
         self.begun = False
         """Whether its arrival at the barrier where it waits is counted."""
+        self.stopped = -1
+        """The object that it waits for; it is looked at again when that changed."""
+        self.seen = 0
+        """How often that had changed."""
 
     def fork(self, node: Node) -> Front:
         """The same actor, further on."""
         other = Front(self.root, self.number, node, False)
         other.phases = self.phases.copy()
         return other
+
+
+class MeetingAhead:
+    """What can happen to a barrier of a block or of a warp."""
+
+    __slots__ = ("arrivals", "counts", "now", "threads", "times")
+
+    def __init__(self, now: MeetingObject) -> None:
+        self.now = now
+        self.arrivals: list[tuple[int, int]] = []
+        """The root, and the threads."""
+        self.threads = now.threads
+        """With those that have arrived."""
+        self.times = dict.fromkeys((who for who, _ in now.arrived), 1)
+        """How often each agent arrives."""
+        self.counts = {now.size} if now.arrived else set()
+        """The counts that these arrivals name."""
 
 
 class MbarrierAhead:
@@ -87,8 +126,10 @@ class MbarrierAhead:
         "bare",
         "bytes",
         "drops",
+        "expects",
         "never_last",
         "roots",
+        "total",
         "watchers",
         "wild",
     )
@@ -100,6 +141,8 @@ class MbarrierAhead:
         """Who looks at its phase."""
         self.arrivals: list[tuple[int, int]] = []
         """Counts, and bytes that are expected with them."""
+        self.total = self.expects = 0
+        """All counts, and all bytes that are expected."""
         self.bare: int = 0
         """Bytes that are expected without an arrival."""
         self.bytes = 0
@@ -138,15 +181,14 @@ class Ahead:
 
     def __init__(self, machine: Machine, state: State, held: Iterable[int]) -> None:
         self.machine, self.state = machine, state
+        self._loud, self._meetings = machine.hops.loud, machine.hops.meetings
         self.held = frozenset(held)
         self.unknown = False
         """Whether an actor reaches a branch that is not known yet."""
         self.mbarriers: dict[int, MbarrierAhead] = {}
-        self.meetings: dict[int, list[tuple[int, int]]] = {}
-        """Arrivals at barriers: the root, and the threads."""
-        self.sizes: dict[int, set[int | None]] = {}
-        """The counts that these arrivals name."""
-        self.clusters: dict[int, list[tuple[int, int]]] = {}
+        self.meetings: dict[int, MeetingAhead] = {}
+        self.clusters: dict[int, dict[int, int]] = {}
+        """How often each root arrives at the barrier of a cluster."""
         self.words: dict[int, WordAhead] = {}
         self.groups: dict[int, set[int]] = {}
         """Who issues to or commits the groups of a shared name."""
@@ -158,16 +200,56 @@ class Ahead:
         self.exits: dict[int, int] = {}
         self.moved: set[int] = set()
         """Roots that do anything at all."""
+        self._changes: dict[int, int] = {}
+        """How often each object was changed ahead."""
         self._issued: set[int] = set()
         self._forked: set[int] = set()
         self._commits: dict[tuple[int, int], list[tuple[int, ...]]] = {}
         self._open: dict[tuple[int, int], list[int]] = {}
         self.fronts = [
-            Front(number, number, actor.node, actor.parked)
+            Front(number, number, self._first(actor), actor.parked)
             for number, actor in state.actors.items()
             if number not in self.held and not actor.node.cut
         ]
         self._run()
+
+    def follow(self, number: int, state: State) -> bool:
+        """Go on after the held actor has carried out events, which lead to a state.
+
+        They count as if they happened ahead, too.  That finds at least what a new
+        :class:`Ahead` from there would, and takes less time.  False: an event is none
+        that can be followed.
+        """
+        mine = (node for who, node, _ in state.log if who == number)
+        if self.unknown or not all(self._repeat(number, node) for node in mine):
+            return False
+        self._run()
+        return not self.unknown
+
+    def _repeat(self, number: int, node: Node) -> bool:
+        """An event of the held actor has happened."""
+        event = node.event
+        if node.branches is not None:
+            return False
+        if isinstance(event, COUNTS):
+            self._counts(number, node.key, event)
+        elif isinstance(event, Sync | Arrive):
+            self._arrives(Front(number, number, node, False), node.key, event)
+        elif isinstance(event, ClusterArrive):
+            self._arrives_in_cluster(number, node.key)
+        elif isinstance(event, Issue):
+            made, unit = node.result, event.unit
+            self._issued.add(made)
+            self.fronts.append(self._begun(made, made, bool(unit.after)))
+            return unit.group is None or self.machine.tree.private(unit.group)
+        elif isinstance(event, Commit | GroupWait):
+            return self.machine.tree.private(event.group)
+        else:
+            return isinstance(event, (*QUIET, MbarrierWait, UnitWait, ClusterWait))
+        return True
+
+    def _first(self, actor: Actor) -> Node:
+        return actor.node if actor.parked else self._loud(actor.node)
 
     def _run(self) -> None:
         changed = True
@@ -190,6 +272,8 @@ class Ahead:
         node = front.node
         if node is _ENDED or node.cut:
             return False
+        if front.stopped >= 0 and self._changed(front.stopped) == front.seen:
+            return False
         if front.parked and front.number >= self.machine.agents:
             return self._begin(front)
         event = node.event
@@ -203,12 +287,13 @@ class Ahead:
             return self._look(front, event)
         if isinstance(event, Load | Store | Atomic | Await):
             return self._word(front, event)
-        if isinstance(event, MbarrierArrive | ExpectTx | CompleteTx):
+        if isinstance(event, COUNTS):
             self._count(front, event)
         elif isinstance(event, MbarrierInit | MbarrierInval | MbarrierRaise):
             thing = self.mbarrier(node.key)
             thing.wild = True
             thing.roots.add(front.root)
+            self._change(node.key)
         elif isinstance(event, Choose):
             return self._branches(front, set(event.values))
         elif isinstance(event, Exit):
@@ -217,6 +302,18 @@ class Ahead:
         elif not self._others(front, event):
             return False
         return self._next(front)
+
+    def _changed(self, key: int) -> int:
+        """A number that grows when an object changes; exits change barriers."""
+        return self._changes.get(key, 0) + len(self.exits)
+
+    def _change(self, key: int) -> None:
+        self._changes[key] = self._changes.get(key, 0) + 1
+
+    def _stops(self, front: Front, key: int) -> bool:
+        """A front waits until an object changes."""
+        front.stopped, front.seen = key, self._changed(key)
+        return False
 
     def _others(self, front: Front, event: Event) -> bool:
         """Units, groups and the barrier of a cluster; False: it waits."""
@@ -237,8 +334,7 @@ class Ahead:
         elif isinstance(event, UnitWait):
             return self._over(self._named(event.units))
         elif isinstance(event, ClusterArrive):
-            arrivals = self.clusters.setdefault(node.key, [])
-            arrivals.append((front.root, event.threads))
+            self._arrives_in_cluster(front.root, node.key)
             front.phases["arrived", node.key] = front.phases.get(node.key, 0)
         elif isinstance(event, ClusterWait):
             return self._cluster_wait(front, event)
@@ -249,7 +345,7 @@ class Ahead:
         if node.branches is not None:  # an event whose value is not followed
             return self._branches(front, None)
         assert node.next is not None
-        front.node = node.next
+        front.node = self._loud(node.next)
         return True
 
     def _ends(self, front: Front) -> bool:
@@ -262,7 +358,7 @@ class Ahead:
         node = front.node
         if node.branches is None:
             assert node.next is not None
-            front.node = node.next
+            front.node = self._loud(node.next)
             return True
         known = node.branches
         grows = self.machine.tree.grows
@@ -275,7 +371,7 @@ class Ahead:
         for value in new:
             if value in known:
                 self._forked.add(front.number)
-                self.fronts.append(front.fork(known[value]))
+                self.fronts.append(front.fork(self._loud(known[value])))
             else:
                 self.unknown |= grows
         return bool(new)
@@ -287,6 +383,7 @@ class Ahead:
         if not self._over(self._named(unit.after)):
             return False
         front.parked = False
+        front.node = self._loud(front.node)
         return True
 
     def _named(self, names: tuple[Hashable, ...]) -> list[int]:
@@ -306,8 +403,11 @@ class Ahead:
         if made in self._issued:
             return
         self._issued.add(made)
-        first = self.machine.tree.first[made - self.machine.agents]
-        self.fronts.append(Front(front.root, made, first, bool(unit.after)))
+        self.fronts.append(self._begun(front.root, made, bool(unit.after)))
+
+    def _begun(self, root: int, unit: int, parked: bool) -> Front:
+        node = self.machine.tree.first[unit - self.machine.agents]
+        return Front(root, unit, node if parked else self._loud(node), parked)
 
     def _shared(
         self, front: Front, group: Hashable, key: int, users: dict[int, set[int]]
@@ -341,11 +441,12 @@ class Ahead:
 
     def _meet(self, front: Front, event: Sync | Arrive) -> bool:
         key = front.node.key
+        several = self._meetings(front.node)
+        if several is not None:
+            return self._meet_all(front, several)
         if not front.begun and not front.parked:
             front.begun = True
-            arrivals = self.meetings.setdefault(key, [])
-            arrivals.append((front.root, event.threads))
-            self.sizes.setdefault(key, set()).add(event.count)
+            self._arrives(front, key, event)
         if isinstance(event, Sync):
             phase = front.phases.get(key, 0) + 1
             if self.meetings_over(key, event) < phase:
@@ -354,31 +455,61 @@ class Ahead:
         front.begun = front.parked = False
         return self._next(front)
 
-    def meeting_count(self, key: int, event: Sync | Arrive) -> int | None:
-        """The count of those who have arrived at a barrier, or of an event."""
-        thing = self.machine.meeting(self.state, key)
-        return thing.size if thing.arrived else event.count
+    def _meet_all(self, front: Front, several: Meetings) -> bool:
+        """Meet at barriers that need all of their users, one after the other."""
+        if not front.begun:
+            front.begun = True
+            there = front.node.key if front.parked else -1
+            for key, (event, times) in several.times.items():
+                self._arrives(front, key, event, times - (key == there))
+        phases = front.phases
+        for key, (event, times) in several.times.items():
+            if self.meetings_over(key, event) < phases.get(key, 0) + times:
+                return self._stops(front, key)
+        for key, (_, times) in several.times.items():
+            phases[key] = phases.get(key, 0) + times
+        front.begun = front.parked = False
+        front.node = several.after
+        return True
+
+    def _arrives(
+        self, front: Front, key: int, event: Sync | Arrive, times: int = 1
+    ) -> None:
+        thing = self.meeting(key)
+        if times:
+            self._change(key)
+            thing.arrivals.append((front.root, times * event.threads))
+            thing.threads += times * event.threads
+            thing.counts.add(event.count)
+            thing.times[front.number] = thing.times.get(front.number, 0) + times
+
+    def meeting(self, key: int) -> MeetingAhead:
+        """What can happen to a barrier."""
+        found = self.meetings.get(key)
+        if found is None:
+            now = self.machine.meeting(self.state, key)
+            found = self.meetings[key] = MeetingAhead(now)
+        return found
 
     def mixed(self, key: int, event: Sync | Arrive) -> bool:
         """Whether different counts may meet at a barrier."""
-        thing = self.machine.meeting(self.state, key)
-        counts = {event.count, *self.sizes.get(key, ())}
-        return len(counts | ({thing.size} if thing.arrived else set())) > 1
+        counts = self.meeting(key).counts
+        return len(counts) > 1 or (bool(counts) and event.count not in counts)
 
     def meetings_over(self, key: int, event: Sync | Arrive) -> int:
         """How often a barrier may be complete."""
         if self.mixed(key, event):
             return ENDLESS
-        thing = self.machine.meeting(self.state, key)
-        threads = thing.threads + sum(t for _, t in self.meetings.get(key, ()))
-        count = self.meeting_count(key, event)
-        if count is None:
-            machine = self.machine
-            live = machine.live(self.state, event.barrier.block)
-            count = sum(machine.threads[n] for n in live if n not in self.exits)
-            if count == 0:
-                return ENDLESS
-        return threads // count
+        count, tree, thing = event.count, self.machine.tree, self.meeting(key)
+        if count is not None and not tree.whole(event.barrier):
+            return thing.threads // count
+        if count is not None:
+            needed: Iterable[int] = tree.users_of(event.barrier)
+        else:
+            live = self.machine.live(self.state, event.barrier.block)
+            needed = [n for n in live if n not in self.exits]
+        times = thing.times
+        return min((times.get(each, 0) for each in needed), default=ENDLESS)
 
     def _cluster_wait(self, front: Front, event: ClusterWait) -> bool:
         key = front.node.key
@@ -393,7 +524,7 @@ class Ahead:
                 return True
             phase = 1
         if self.clusters_over(key, event.barrier) < phase:
-            return False
+            return self._stops(front, key)
         front.phases.pop(mark, None)
         front.phases[key] = max(front.phases.get(key, 0), phase)
         return True
@@ -406,9 +537,13 @@ class Ahead:
         left = [n for n in live if n not in self.exits]
         if not left:
             return ENDLESS
-        arrivals = [root for root, _ in self.clusters.get(key, ())]
-        counts = [arrivals.count(n) + (n in thing.arrived) for n in left]
-        return min(counts)
+        arrivals = self.clusters.get(key, {})
+        return min(arrivals.get(n, 0) + (n in thing.arrived) for n in left)
+
+    def _arrives_in_cluster(self, root: int, key: int) -> None:
+        arrivals = self.clusters.setdefault(key, {})
+        arrivals[root] = arrivals.get(root, 0) + 1
+        self._change(key)
 
     # ── mbarriers ───────────────────────────────────────────────────────────
 
@@ -417,10 +552,19 @@ class Ahead:
         return self.mbarriers.setdefault(key, MbarrierAhead())
 
     def _count(self, front: Front, event: Event) -> None:
-        thing = self.mbarrier(front.node.key)
-        thing.roots.add(front.root)
+        key = front.node.key
+        self._counts(front.root, key, event)
+        if isinstance(event, MbarrierArrive) and event.token is not None:
+            front.phases["token", event.token] = front.phases.get(key, 0)
+
+    def _counts(self, root: int, key: int, event: Event) -> None:
+        thing = self.mbarrier(key)
+        self._change(key)
+        thing.roots.add(root)
         arrivals, expected, arrived = contribution(event)
         thing.bytes += arrived
+        thing.total += arrivals
+        thing.expects += expected
         if arrivals:
             thing.arrivals.append((arrivals, expected))
         else:
@@ -429,9 +573,6 @@ class Ahead:
             thing.never_last |= event.no_complete
             if event.drop:
                 thing.drops += arrivals
-            if event.token is not None:
-                mark = ("token", event.token)
-                front.phases[mark] = front.phases.get(front.node.key, 0)
 
     def phases_over(self, key: int) -> int:
         """How many phases of an mbarrier may be complete."""
@@ -441,13 +582,14 @@ class Ahead:
             return 0
         if thing.wild or not isinstance(now, MbarrierObject):
             return ENDLESS
-        total = sum(count for count, _ in thing.arrivals)
-        if total < now.pending:
+        if thing.total < now.pending:
             return 0
         reload = now.expected - thing.drops
-        most = 1 + (total - now.pending) // reload if reload > 0 else ENDLESS
-        if now.tx + thing.bare + sum(e for _, e in thing.arrivals) < 0:
+        most = 1 + (thing.total - now.pending) // reload if reload > 0 else ENDLESS
+        if now.tx + thing.expects < 0:
             return 0
+        if thing.expects == thing.bare and now.tx <= thing.bytes:
+            return most
         single = all(count == 1 for count, _ in thing.arrivals)
         bytes_each = sorted(each for _, each in thing.arrivals)
         for phase in range(1, min(most, len(thing.arrivals) + 1) + 1):
@@ -460,9 +602,9 @@ class Ahead:
     def _look(self, front: Front, event: MbarrierWait | MbarrierTest) -> bool:
         key = front.node.key
         thing = self.mbarrier(key)
-        thing.watchers.add(front.root)
         now = self.state.objects.get(key)
         if not isinstance(now, MbarrierObject):
+            thing.watchers.add(front.root)
             if not thing.wild:
                 return False  # misuse, or it waits for the mbarrier
             return self._next_any(front, event)
@@ -475,14 +617,17 @@ class Ahead:
         else:
             parity = self.machine.parity(self.state.actors[front.number], event)
         if over == ENDLESS:
+            thing.watchers.add(front.root)
             return self._next_any(front, event)
         if parity is not None:
             least += ((now.phase + least) & 1) == parity
         if isinstance(event, MbarrierWait):
             if least > over:
-                return False
+                return self._stops(front, key)
+            thing.watchers.add(front.root)
             front.phases[key] = least
             return self._next(front)
+        thing.watchers.add(front.root)
         values = {1} if least <= over else set()
         first = front.phases.get(key, 0)
         if parity is None or any(
@@ -533,7 +678,7 @@ class Ahead:
             self._can_hold(thing, {wrapped(event.value, event.word)})
         else:
             thing.writers.add(front.root)
-            if commutes(self.machine, node):
+            if self.commutes(node):
                 thing.reds.add(front.root)
             else:
                 thing.readers.add(front.root)
@@ -541,6 +686,21 @@ class Ahead:
                 self.word(node, node.result).writers.add(front.root)
             self._atomic(front, thing, event, None)
         return self._branches(front, values)
+
+    def commutes(self, node: Node) -> bool:
+        """Whether an event is a ``red.add`` that nothing else can tell from another.
+
+        Two of them in either order leave the same value and hand over the same.
+        """
+        event = node.event
+        if not isinstance(event, Atomic) or event.operation != "add" or event.returns:
+            return False
+        decides = node.branches is not None
+        if event.order.acquires or event.result is not None or decides:
+            return False
+        access, tree = node.write_bit.bit_length() - 1, self.machine.tree
+        tree.relied.add(("red", access))
+        return not tree.accesses.collides[access]
 
     def _atomic(
         self, front: Front, thing: WordAhead, atomic: Atomic, when: Condition | None
@@ -603,142 +763,3 @@ def reachable(stored: set[int] | None, atomics: Updates) -> set[int] | None:
 
 _ENDED = Node(-1, -1, None)
 _ENDED.cut = "ended"
-
-
-def commutes(machine: Machine, node: Node) -> bool:
-    """Whether an event is a ``red.add`` that nothing else can tell from another.
-
-    Two of them in either order leave the same value and hand over the same.
-    """
-    event = node.event
-    if not isinstance(event, Atomic) or event.operation != "add" or event.returns:
-        return False
-    if event.order.acquires or event.result is not None or node.branches is not None:
-        return False
-    access = node.write_bit.bit_length() - 1
-    machine.tree.relied.add(("red", access))
-    return not machine.tree.accesses.collides[access]
-
-
-# ── what does not commute ───────────────────────────────────────────────────
-
-
-def rivals(ahead: Ahead, number: int) -> set[int]:
-    """Actors with an event ahead that does not commute with one that is held."""
-    machine, state = ahead.machine, ahead.state
-    actor = state.actors[number]
-    node, event = actor.node, actor.node.event
-    if actor.parked and number >= machine.agents:
-        units = machine.predecessors(state, number)
-        return _finishing(ahead, units, ())
-    if isinstance(event, Sync | Arrive):
-        return _meeting_rivals(ahead, number, event)
-    if isinstance(event, Exit):
-        plain = machine.tree.plain(machine.homes[number].block)
-        return set() if plain else _all_arrivals(ahead)
-    if isinstance(event, ClusterArrive | ClusterWait):
-        return _cluster_rivals(ahead, number)
-    if isinstance(event, GroupWait):
-        units = machine.group(state, node)
-        found = _finishing(ahead, units, state.read if event.read else ())
-        return found | ahead.groups.get(node.key, set())
-    if isinstance(event, Commit):
-        return ahead.group_users(node.key)
-    if isinstance(event, Issue):
-        key = machine.tree.objects.get(("group", event.unit.group), -1)
-        return ahead.group_users(key)
-    if isinstance(event, UnitWait):
-        return _finishing(ahead, machine.issued(state, event.units), ())
-    if isinstance(event, Load | Store | Atomic | Await):
-        return _word_rivals(ahead, node, event)
-    if node.key in ahead.mbarriers:
-        return _mbarrier_rivals(ahead, number, node)
-    return set()
-
-
-def _finishing(ahead: Ahead, units: Iterable[int], read: Iterable[int]) -> set[int]:
-    """The units that are waited for, and can come to their end now."""
-    left = [u for u in units if u not in ahead.state.done and u not in read]
-    return {u for u in left if u in ahead.moved}
-
-
-def _all_arrivals(ahead: Ahead) -> set[int]:
-    return {root for each in ahead.meetings.values() for root, _ in each}
-
-
-def _meeting_rivals(ahead: Ahead, number: int, event: Sync | Arrive) -> set[int]:
-    key = ahead.state.actors[number].node.key
-    arrivals = ahead.meetings.get(key, [])
-    roots = {root for root, _ in arrivals}
-    exits = set(ahead.exits.values())
-    if ahead.state.actors[number].parked:
-        return roots | exits if ahead.meetings_over(key, event) > 0 else set()
-    if not ahead.machine.tree.plain(event.barrier.block):
-        return roots | exits
-    if not arrivals:
-        return set()
-    thing = ahead.machine.meeting(ahead.state, key)
-    again = any(who == number for who, _ in thing.arrived)
-    count = ahead.meeting_count(key, event)
-    if again or ahead.mixed(key, event) or count is None:
-        return roots
-    total = thing.threads + event.threads + sum(each for _, each in arrivals)
-    return roots if total > count else set()
-
-
-def _cluster_rivals(ahead: Ahead, number: int) -> set[int]:
-    actor = ahead.state.actors[number]
-    event, key = actor.node.event, actor.node.key
-    if not isinstance(event, ClusterWait) or ahead.machine.enabled(ahead.state, number):
-        return set()
-    if ahead.clusters_over(key, event.barrier) == 0:
-        return set()
-    roots = {root for root, _ in ahead.clusters.get(key, ())}
-    return roots | set(ahead.exits.values())
-
-
-def _word_rivals(ahead: Ahead, node: Node, event: WordEvent) -> set[int]:
-    found: set[int] = set()
-    for key in {node.key, node.result} - {-1}:
-        thing = ahead.words.get(key)
-        if thing is None:
-            continue
-        reads_only = isinstance(event, Load) or (
-            isinstance(event, Await) and event.update is None
-        )
-        if isinstance(event, Await) and thing.values is not None:
-            value = ahead.machine.word(ahead.state, node.key, event.word).value
-            holds = event.condition.holds
-            if not holds(value) and not any(holds(each) for each in thing.values):
-                continue
-        found |= thing.writers
-        if not reads_only:
-            found |= thing.readers
-            if commutes(ahead.machine, node) and not thing.readers:
-                found -= thing.reds if thing.writers == thing.reds else set()
-    return found
-
-
-def _mbarrier_rivals(ahead: Ahead, number: int, node: Node) -> set[int]:
-    thing, event = ahead.mbarriers[node.key], node.event
-    now = ahead.state.objects.get(node.key)
-    everyone = thing.roots | thing.watchers
-    if thing.wild or isinstance(event, MbarrierInit | MbarrierInval | MbarrierRaise):
-        return everyone
-    if not isinstance(now, MbarrierObject):
-        return set()  # misuse, whatever the others do
-    if isinstance(event, MbarrierWait | MbarrierTest):
-        return thing.roots if ahead.phases_over(node.key) else set()
-    arrivals, expected, arrived = contribution(event)
-    total = arrivals + sum(count for count, _ in thing.arrivals)
-    bytes_ = thing.bytes + arrived
-    wanted = expected + thing.bare + sum(each for _, each in thing.arrivals)
-    if abs(now.tx) + bytes_ + wanted > MOST or total > now.pending:
-        return everyone
-    if total < now.pending:
-        return set()
-    strict = isinstance(event, MbarrierArrive) and event.no_complete
-    bare = thing.bare or (expected and not arrivals)
-    if strict or thing.never_last or bare or now.tx + wanted < bytes_:
-        return everyone
-    return thing.watchers if now.tx + wanted == bytes_ else set()

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator
 
 from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import bits, overlap
-from fragmenta.orders.ahead import Ahead, rivals
+from fragmenta.orders.ahead import Ahead
 from fragmenta.orders.hangs import describe
 from fragmenta.orders.machine import Machine
 from fragmenta.orders.program import (
@@ -37,6 +37,7 @@ from fragmenta.orders.program import (
     Sync,
     UnitWait,
 )
+from fragmenta.orders.rivals import alone, rivals
 from fragmenta.orders.state import State
 from fragmenta.orders.tree import Node, Tree
 from fragmenta.orders.verdict import Coverage, Kind, Misuse, Order, Race, Verdict
@@ -194,13 +195,16 @@ class Search:
             self.following[self.here].append(number)
 
     def _successors(self, state: State) -> Iterator[State]:
-        for number in self._persistent(state):
+        chosen = self._persistent(state)
+        for number in chosen:
             event = state.actors[number].node.event
             values = event.values if isinstance(event, Choose) else (None,)
             for value in values:
                 other = state.copy()
                 self._step(other, number, value)
                 self._settle(other)
+                if len(chosen) == len(values) == 1:
+                    other.ahead = state.ahead
                 yield other
 
     def _step(self, state: State, number: int, choice: int | None = None) -> None:
@@ -243,6 +247,11 @@ class Search:
 
     def _persistent(self, state: State) -> list[int]:
         """Actors whose next events are enough to try; the fewest that are found."""
+        if state.ahead is not None:
+            (before,) = state.ahead.held
+            if self._again(state, before, state.ahead):
+                return [before]
+            state.ahead = None
         enabled = [n for n in state.actors if self.machine.enabled(state, n)]
         best = enabled
         for seed in enabled:
@@ -258,11 +267,18 @@ class Search:
                     found = [n for n in enabled if n in held]
                     if len(found) < len(best):
                         best = found
+                        state.ahead = ahead if len(held) == 1 else None
                     break
                 held |= more
                 if sum(n in held for n in enabled) >= len(best):
                     break
         return best
+
+    def _again(self, state: State, number: int, ahead: Ahead) -> bool:
+        """Whether the actor that was chosen before can be chosen again."""
+        if number not in state.actors or not ahead.follow(number, state):
+            return False
+        return self.machine.enabled(state, number) and alone(ahead, number, state)
 
     # ── what is found ───────────────────────────────────────────────────────
 
@@ -314,6 +330,7 @@ class Search:
         else:
             found = self.tree.extend(node, value, steps)
         self.tree.refresh()
+        self.machine.hops.refresh()
         if self.tree.changed():
             raise Again
         return found

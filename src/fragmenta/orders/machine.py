@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from fragmenta.errors import BadCall
 from fragmenta.orders.accesses import Home, reaches
+from fragmenta.orders.hops import Hops
 from fragmenta.orders.program import (
     Access,
     Arrive,
@@ -60,6 +61,7 @@ from fragmenta.orders.state import (
     narrowed,
 )
 from fragmenta.orders.tree import Node, Tree
+from fragmenta.orders.typed import TYPED
 from fragmenta.orders.verdict import Kind
 from fragmenta.ptx.ordering import Scope
 
@@ -87,6 +89,7 @@ class Machine:
         self, tree: Tree, unknown: Callable[[State, Node, int], Node] | None = None
     ) -> None:
         self.tree = tree
+        self.hops = Hops(tree)
         self.agents = len(tree.program.agents)
         self.homes = tree.homes
         self.threads = [each.threads for each in tree.program.agents]
@@ -740,6 +743,11 @@ def computed(atomic: Atomic, old: int) -> int:
     >>> computed(Atomic(flag, "cas", 7, compare=1), 1)
     7
     """
+    typed = TYPED.get(atomic.operation)
+    if typed is not None:
+        for _ in range(atomic.times):
+            old = typed(old, wrapped(atomic.operand, atomic.word))
+        return old
     return wrapped(_COMPUTED[atomic.operation](old, atomic), atomic.word)
 
 

@@ -404,7 +404,8 @@ class Atomic:
     word: Word
     operation: str
     """``add``, ``exch``, ``cas``, ``min``, ``max``, ``and``, ``or``, ``xor``, ``inc``,
-    ``dec``, or ``take``: one less, but not below 0."""
+    ``dec``, or ``take``: one less, but not below 0.  On floats and signed numbers it
+    may have a type: ``add.f32``."""
     operand: int = 0
     compare: int = 0
     """What ``cas`` compares with."""
@@ -415,6 +416,8 @@ class Atomic:
     order: Order = Order.RELAXED
     scope: Scope = Scope.GPU
     place: Place = None
+    times: int = 1
+    """How often it is done at once: by so many lanes."""
 
 
 @dataclass(frozen=True, slots=True)

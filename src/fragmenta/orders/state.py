@@ -8,7 +8,7 @@ together with its home and its scope; who acquires takes those that reach it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fragmenta.orders.accesses import Home
 from fragmenta.orders.tree import Node
@@ -92,7 +92,16 @@ class GroupObject(NamedTuple):
 class State:
     """A moment of an execution."""
 
-    __slots__ = ("actors", "done", "executed", "exits", "log", "objects", "read")
+    __slots__ = (
+        "actors",
+        "ahead",
+        "done",
+        "executed",
+        "exits",
+        "log",
+        "objects",
+        "read",
+    )
 
     def __init__(self) -> None:
         self.actors: dict[int, Actor] = {}
@@ -105,6 +114,8 @@ class State:
         self.executed = 0
         """The accesses that have happened."""
         self.log: list[tuple[int, Node, int | None]] = []
+        self.ahead: Any = None
+        """What the others can do, as far as it was found out for the state before."""
 
     def copy(self) -> State:
         """A second state that can be changed, with an empty log."""

@@ -42,9 +42,11 @@ from fragmenta.orders.program import (
     WarpBarrier,
     Word,
 )
+from fragmenta.orders.typed import TYPED
 
 OPERATIONS = (
     *("add", "exch", "cas", "min", "max", "and", "or", "xor", "inc", "dec", "take"),
+    *TYPED,
 )
 
 
@@ -121,6 +123,7 @@ class Tree:
         """What decisions relied on, and added events may change."""
         self._whole: dict[Hashable, bool] = {}
         self._plain: dict[int, bool] = {}
+        self._users: dict[Hashable, frozenset[int]] = {}
         self._stale = True
         self.roots = [self._agent(n, each) for n, each in enumerate(program.agents)]
 
@@ -134,6 +137,7 @@ class Tree:
         self._stale = True
         self._whole.clear()
         self._plain.clear()
+        self._users.clear()
         top = last = self._node(agent, agent, None)
         pending = [(top, steps, observed)]
         while pending:
@@ -326,6 +330,14 @@ class Tree:
             found = self._whole[barrier] = whole(self.meetings[barrier])
         if found and self.grows:
             self.relied.add(("whole", barrier))
+        return found
+
+    def users_of(self, barrier: Meeting) -> frozenset[int]:
+        """The agents that ever arrive at a barrier."""
+        found = self._users.get(barrier)
+        if found is None:
+            found = frozenset(agent for agent, *_ in self.meetings[barrier])
+            self._users[barrier] = found
         return found
 
     def plain(self, block: int) -> bool:

@@ -18,15 +18,20 @@ from fragmenta.programs.verbs import ATTRIBUTES
 #: Clocks are in MHz, the L2 cache in MiB, memory in GiB, shared memory in KiB.
 CARDS = """
 card    | name                   | target  | processors | clock | memory | memory_clock | bus  | l2  | shared | threads | blocks
+v100    | Tesla V100-SXM2-32GB   | sm_70   | 80         | 1530  | 31     | 877          | 4096 | 6   | 96     | 2048    | 32
 t4      | Tesla T4               | sm_75   | 40         | 1590  | 15     | 5001         | 256  | 4   | 64     | 1024    | 16
 a100    | NVIDIA A100-SXM4-80GB  | sm_80   | 108        | 1410  | 79     | 1593         | 5120 | 40  | 164    | 2048    | 32
 rtx3090 | NVIDIA GeForce RTX 3090 | sm_86  | 82         | 1695  | 24     | 9751         | 384  | 6   | 100    | 1536    | 16
+orin    | Orin                   | sm_87   | 16         | 1300  | 30     | 3199         | 256  | 4   | 164    | 1536    | 16
 rtx4090 | NVIDIA GeForce RTX 4090 | sm_89  | 128        | 2520  | 24     | 10501        | 384  | 72  | 100    | 1536    | 24
 l40s    | NVIDIA L40S            | sm_89   | 142        | 2520  | 44     | 9001         | 384  | 96  | 100    | 1536    | 24
 h100    | NVIDIA H100 80GB HBM3  | sm_90a  | 132        | 1980  | 79     | 2619         | 5120 | 50  | 228    | 2048    | 32
 h200    | NVIDIA H200            | sm_90a  | 132        | 1980  | 140    | 3201         | 6144 | 60  | 228    | 2048    | 32
 b200    | NVIDIA B200            | sm_100a | 148        | 1965  | 178    | 3996         | 8192 | 126 | 228    | 2048    | 32
+b300    | NVIDIA B300 SXM6 AC    | sm_103a | 148        | 1965  | 267    | 3996         | 8192 | 126 | 228    | 2048    | 32
+thor    | NVIDIA Thor            | sm_110a | 20         | 1575  | 122    | 4266         | 256  | 32  | 228    | 1536    | 24
 rtx5090 | NVIDIA GeForce RTX 5090 | sm_120a | 170       | 2407  | 32     | 14001        | 512  | 96  | 100    | 1536    | 24
+gb10    | NVIDIA GB10            | sm_121a | 48         | 2418  | 120    | 4266         | 256  | 24  | 100    | 1536    | 24
 """
 USUAL = "h100"
 
@@ -74,6 +79,8 @@ number | value
 95     | 1
 97     | optin
 106    | blocks
+108    | persisting
+109    | window
 111    | reserved
 115    | 1
 120    | clusters
@@ -95,7 +102,7 @@ i maxTexture1DMipmap | 12: i maxTexture1DLinear | 36s textures | 112s more
 Q surfaceAlignment #30 | i concurrentKernels #31 | i ECCEnabled #32
 i pciBusID | i pciDeviceID | i pciDomainID | i tccDriver
 i asyncEngineCount #40 | i unifiedAddressing #41 | 12: i memoryClockRate #36
-i memoryBusWidth #37 | i l2CacheSize #38 | i persistingL2CacheMaxSize
+i memoryBusWidth #37 | i l2CacheSize #38 | i persistingL2CacheMaxSize #108
 i maxThreadsPerMultiProcessor #39 | i streamPrioritiesSupported #78
 i globalL1CacheSupported #79 | i localL1CacheSupported #80
 Q sharedMemPerMultiprocessor #81 | i regsPerMultiprocessor #82
@@ -106,7 +113,7 @@ i computePreemptionSupported #90 | i canUseHostPointerForRegisteredMem
 i cooperativeLaunch #95 | 12: i cooperativeMultiDeviceLaunch
 Q sharedMemPerBlockOptin #97 | i pageableMemoryAccessUsesHostPageTables
 i directManagedMemAccessFromHost | i maxBlocksPerMultiProcessor #106
-i accessPolicyMaxWindowSize | Q reservedSharedMemPerBlock #111
+i accessPolicyMaxWindowSize #109 | Q reservedSharedMemPerBlock #111
 i hostRegisterSupported | i sparseCudaArraySupported
 i hostRegisterReadOnlySupported | i timelineSemaphoreInteropSupported
 i memoryPoolsSupported #115 | i gpuDirectRDMASupported
@@ -156,6 +163,8 @@ class Card:
             "shared_bytes": self.shared << 10,
             "optin": (self.shared << 10) - reserved,
             "reserved": reserved,
+            "persisting": (self.l2 << 20) * 3 // 4 if self.number >= 80 else 0,
+            "window": 128 << 20 if self.number >= 80 else 0,
             "major": self.number // 10,
             "minor": self.number % 10,
             "clusters": int(self.number >= 90),
@@ -212,8 +221,8 @@ def card(name: str) -> Card:
 
     >>> card("h1000")
     Traceback (most recent call last):
-    fragmenta.errors.BadCall: no card h1000 (did you mean h100?); there are t4, a100, \
-rtx3090, rtx4090, l40s, h100, h200, b200 and rtx5090
+    fragmenta.errors.BadCall: no card h1000 (did you mean h100?); there are v100, t4, \
+a100, rtx3090, orin, rtx4090, l40s, h100, h200, b200, b300, thor, rtx5090 and gb10
     """
     if name.lower() not in cards():
         raise BadCall(

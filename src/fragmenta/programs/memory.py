@@ -76,6 +76,15 @@ class Allocation:
     memory: Shared
     number: int
     """How many were allocated before."""
+    unwritten: NDArray[np.uint8] | None = None
+    """Its words, as long as some of them count as unwritten."""
+
+    def look(self) -> None:
+        """Look whether all of it is written now: then no launch looks again."""
+        words = self.unwritten
+        if words is not None and not (words.view(np.uint32) == layout.POISON).any():
+            empties.count_as_written(words)
+            self.unwritten = None
 
     @property
     def address(self) -> int:
@@ -111,12 +120,13 @@ class Memory:
         """Memory for a program; what it did not write counts as unwritten."""
         if size > layout.FIRST_SLOT or self.used + size > self.most:
             raise NoMemory("")
-        memory = Shared.make(size)
+        memory, unwritten = Shared.make(size), None
         if kind in (Kind.DEVICE, Kind.POOLED) and size <= MOST_POISONED:
             whole = size // 4 * 4
             memory.data[:whole].view(np.uint32)[:] = layout.POISON
-            empties.count_as_empty(memory.data[:whole])
-        made = Allocation(self._slot(), kind, memory, self._made)
+            unwritten = memory.data[:whole]
+            empties.count_as_empty(unwritten)
+        made = Allocation(self._slot(), kind, memory, self._made, unwritten)
         self._made += 1
         self.used += size
         self.held[made.slot] = made
@@ -156,5 +166,6 @@ class Memory:
     def segments(self, names: dict[int, str]) -> Iterator[Segment]:
         """The memory that a kernel reaches; ``names`` are those of some slots."""
         for slot, each in self.held.items():
+            each.look()
             name = names.get(slot, each.name)
             yield Segment(name, each.memory.data, True, slot)

@@ -66,7 +66,7 @@ def run(
         elf.check(words[0])
     if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
         raise Error("fragmenta run needs Linux 5.3 or later")
-    folder = Path(tempfile.mkdtemp(prefix="fragmenta-"))
+    folder = Path(tempfile.mkdtemp(prefix="fragmenta-run-"))
     try:
         building.build(folder)
         if source:

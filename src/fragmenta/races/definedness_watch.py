@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from fragmenta.arrays.once import once
 from fragmenta.ptx import rules
 from fragmenta.races.probes import undefined_bits
+from fragmenta.races.probes.windows import GLOBAL, NEAR
+from fragmenta.races.racy_reads import shared_addresses
 from fragmenta.races.undefined_products import (
     UNSET,
     WARPS,
@@ -57,14 +59,13 @@ def _renew() -> int:
 
 
 class Raced(Protocol):
-    """The loads of a launch that race, and who wrote what."""
+    """The loads of a launch that race."""
 
-    @property
-    def sites(self) -> frozenset[tuple[str, int]]:
-        """The loads: function and instruction."""
+    def shared(self, warp: Warp, site: int) -> int:
+        """The lanes that race in the present execution of a load."""
 
-    def racy(self, warp: int, address: NDArray[np.uint64], size: int) -> int:
-        """The lanes of a warp of the grid that read what other threads wrote."""
+    def far(self, warp: Warp, site: int, address: NDArray[np.uint64], size: int) -> int:
+        """The lanes that race in global memory."""
 
 
 class ToldBits(NamedTuple):
@@ -85,8 +86,6 @@ class DefinedWatch:
         """A checksum of the undefined values that each warp stored, by instruction."""
         self.raced: Raced | None = None
         """Which loads race, if what they read is undefined."""
-        self.asked: set[tuple[str, int]] = set()
-        """Those of them that were executed."""
         self.left: tuple[int, ...] = ()
         """Checksums of what it left in its arrays; none if it came to no end."""
         self.twins = dict(self.launch.compiled.shadows)
@@ -156,17 +155,26 @@ class DefinedWatch:
         some = value.lanes(warp)[lanes >> np.arange(LANES) & 1 == 1]
         self.stored[key] = crc32(some.tobytes(), self.stored.get(key, 0))
 
+    def racy(self, warp: Warp, event: Event) -> int:
+        """The lanes of a load that read what others may write at the same time."""
+        assert self.raced is not None
+        site, (_, size, window) = event.site, event.words
+        addresses = event.operands[0].lanes(warp)
+        found = 0
+        if window != GLOBAL:
+            _, inside = shared_addresses(addresses, window)
+            found = self.raced.shared(warp, site) & inside
+        if window != NEAR:
+            given = addresses.astype(np.uint64)
+            found |= self.raced.far(warp, site, given, int(size))
+        return found
+
     def load(self, warp: Warp, event: Event, lanes: int) -> None:
-        """Lanes load from global memory: what others wrote meanwhile is undefined."""
-        raced = self.raced
-        function, index = self.launch.compiled.places[event.site]
-        if raced is None or (function, index) not in raced.sites:
+        """Lanes load from memory: what others write meanwhile is undefined."""
+        if self.raced is None:
             return
-        self.asked.add((function, index))
-        address, *goals = event.operands
-        size = int(event.words[1])
-        number = warp.block.index * self.launch.shape.warps + warp.number
-        racy = raced.racy(number, address.lanes(warp).astype(np.uint64), size) & lanes
+        _, *goals = event.operands
+        racy = self.racy(warp, event) & lanes
         chosen = racy >> np.arange(LANES) & 1 == 1
         for each in goals:
             if each.kind == "r":
@@ -313,6 +321,10 @@ class DefinedObserver(Port):
         self.shadows = [Shadow(watch, each) for each in cluster.contexts]
         for rank, each in enumerate(self.shadows):
             each.join(self.shadows, rank)
+        self._rows: dict[
+            int, list[tuple[NDArray[np.uint8], int, NDArray[np.uint8]]]
+        ] = {}
+        """The shadows of rows that a warp is loading, as they were."""
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -342,6 +354,29 @@ class DefinedObserver(Port):
             self.watch.note(*step)
         elif step.event.words[0] == "raced":
             self.watch.load(*step)
+        elif step.event.words[0] == "raced-rows":
+            self._racy_rows(*step)
+
+    def _racy_rows(self, warp: Warp, event: Event, lanes: int) -> None:
+        """Rows are loaded: those that others write meanwhile are undefined for it.
+
+        The event comes before the load, and again after it, without a size.
+        """
+        if self.watch.raced is None:
+            return
+        if event.words[1] == "":
+            for shadow, first, before in reversed(self._rows.pop(warp.address)):
+                shadow[first : first + before.size] = before
+            return
+        racy, kept = self.watch.racy(warp, event) & lanes, []
+        addresses, _ = shared_addresses(event.operands[0].lanes(warp), event.words[2])
+        for lane in np.flatnonzero(racy >> np.arange(LANES) & 1):
+            rank, first = divmod(int(addresses[lane]), 1 << layout.RANK_BITS)
+            shadow = self.shadows[rank].shared
+            part = shadow[first : first + int(event.words[1])]
+            kept.append((shadow, first, part.copy()))
+            part[:] = 0xFF
+        self._rows[warp.address] = kept
 
     # ── copies ──────────────────────────────────────────────────────────────
 

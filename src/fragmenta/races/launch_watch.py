@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
+from fragmenta.races.map_history import KNOWN, MapHistory
 from fragmenta.races.observer import Observer
+from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
 from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
@@ -24,6 +27,7 @@ from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
 from fragmenta.units.findings import Finding, Problems
 from fragmenta.units.machine import Cluster, Machine
+from fragmenta.units.port import Step
 
 
 class Told(NamedTuple):
@@ -57,6 +61,7 @@ class LaunchWatch:
         )
         self.memory = GlobalWatch(launch.places, launch.cluster_count, plan.row)
         self.locations = Locations(self.memory)
+        self.maps = MapHistory(launch)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []
         self.used = np.zeros(len(compiled.places) + 1, np.uint8)
@@ -65,6 +70,8 @@ class LaunchWatch:
         self.lock = Lock()
         self._told: list[Told] = []
         """What other processes found, which ran some of the clusters."""
+        self.reads: ReadLog | None = None
+        """Which loads race, if code tells of every load."""
 
     def observer(self, cluster: Cluster) -> Observer:
         """A new observer of a cluster."""
@@ -73,7 +80,14 @@ class LaunchWatch:
             self.banks.attach(block.context.parts["block"])
         with self.lock:
             self.observers.append(made)
+        if self.reads is not None:
+            made.problems.begin_log()
         return made
+
+    def read(self, observer: Observer, step: Step) -> None:
+        """Lanes are about to load from memory that may be shared memory."""
+        if self.reads is not None:
+            self.reads.told(observer, step)
 
     def collect(self, problems: Problems) -> None:
         """Add all that was found to the problems of the launch."""
@@ -103,6 +117,8 @@ class LaunchWatch:
         """What was found here."""
         found = []
         for observer in self.observers:
+            if self.reads is not None:
+                self.reads.drain(observer)
             observer.keep()
             found += [self._shared(observer, e) for e in observer.shared.found()]
         found += [self._global(each) for each in self.memory.found()]
@@ -124,6 +140,10 @@ class LaunchWatch:
     def spread(self) -> bool:
         """Whether other processes ran some of the clusters."""
         return bool(self._told)
+
+    def remembered(self) -> Callable[[], None]:
+        """What lets later launches know of the tensor maps of this one."""
+        return partial(KNOWN.add, self.maps.known(self.memory))
 
     def close(self) -> None:
         """Free everything: the launch has ended."""

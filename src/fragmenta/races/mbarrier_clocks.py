@@ -8,13 +8,15 @@ two.  Compiled code does the same with the same memory:
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.races.order import Clock, Order, know
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import MBARRIERS
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Long, Record
@@ -32,9 +34,8 @@ class MbarrierClocks(Record):
         super().__init__(aligned(layout.MADE_BYTES))
         self._order, blocks = order, order.plan.blocks
         room = blocks * ROOM * order.plan.asynchronous
-        # Memory that is never touched costs nothing.
         shape = room, 2, *order.new_clock().shape
-        self._rows: NDArray[np.int32] = np.zeros(shape, np.int32)
+        self._rows = sparse(4 * prod(shape)).view(np.int32).reshape(shape)
         self._more: list[NDArray[np.int32]] = []
         """Pairs of rows for which there was no room."""
         self._places = np.zeros(room, np.int32)

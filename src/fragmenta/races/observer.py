@@ -249,6 +249,7 @@ class Observer(TensorObserver):
             visitors(self, block)
             return
         leaks(self)
+        self.maps.end()
         self.running = False
         self.keep()
 
@@ -624,7 +625,10 @@ class Observer(TensorObserver):
             self.layouts.product(warp, kin, work.descriptors, event.site)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
-        """A warp is about to issue a product; or it uses registers in flight."""
+        """A warp is about to issue a product, uses registers in flight, or loads."""
+        if step.event.words[0] == "raced":
+            self.launch_watch.read(self, step)
+            return
         if product is not None:
             self.meet(step)
             self._know_form(product)

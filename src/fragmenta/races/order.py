@@ -300,6 +300,11 @@ class Order:
         """The present epoch of a warp."""
         return int(self._state(rank, warp).view(np.int32)[layout.STATE_EPOCH // 4])
 
+    def ignore(self, rank: int, warp: int, lanes: int) -> None:
+        """Do not look at the next read of some lanes of a warp."""
+        words = self._state(rank, warp).view(np.uint32)
+        words[layout.STATE_IGNORED // 4] = lanes
+
     def epochs(self, rank: int) -> NDArray[np.int32]:
         """The present epochs of the warps of a block, as they change."""
         return self.states(rank).view(np.int32)[:, layout.STATE_EPOCH // 4]

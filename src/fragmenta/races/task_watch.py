@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fragmenta.races.shadow import layout
 from fragmenta.races.task_copies import TaskCopy, TaskLaneCopy
-from fragmenta.simt.compiled import address_of, callback_address
+from fragmenta.simt.compiled import address_of, callback_address, sparse
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.layout import EVENT_NUMBER
 from fragmenta.units.port import Step
@@ -26,8 +27,8 @@ class TaskWatch:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         order, cluster = observer.order, observer.cluster
-        # Memory that is never touched costs nothing.
-        self._rows = np.zeros((at.TASKS, *order.new_clock().shape), np.int32)
+        shape = at.TASKS, *order.new_clock().shape
+        self._rows = sparse(4 * prod(shape)).view(np.int32).reshape(shape)
         self._function = _ASK(self._issued)
         ask = callback_address(self._function)
         for block in cluster.blocks:

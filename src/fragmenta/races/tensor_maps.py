@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.races.global_watch import Who
+from fragmenta.races.map_history import ACQUIRE
 from fragmenta.races.order import Clock, knows, knows_all
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.global_records import Flags
@@ -131,6 +132,14 @@ class Maps:
         self._count = 0
         self._record.words[layout.MAPS_ACQUIRED >> 2] = 0
 
+    def end(self) -> None:
+        """The cluster has ended: later launches are to know which maps it changed."""
+        history = self.observer.launch_watch.maps
+        for each in map(self._map, range(self._count)):
+            history.change(each.place)
+            if each.count:
+                history.acquired(each.place)
+
     def _find(self, address: int) -> _Map | None:
         """The map at an address, if it was changed."""
         there = self._entries[: self._count].view(np.int64)
@@ -215,9 +224,16 @@ class Maps:
         known = partial(knows, clock[0])
         writer = memory.written(address, where.size)
         memory.touch_rows(who, where.starts, where.size, known)
-        if writer is None or self._record.words[layout.MAPS_ACQUIRED >> 2]:
-            return
-        if memory.ordered(who, writer, known):
+        history = self.observer.launch_watch.maps
+        if self._record.words[layout.MAPS_ACQUIRED >> 2]:
+            history.acquired(address)
+        elif writer is None:
+            said = history.use(address)
+            if said:
+                step.warp.report(
+                    rules.MISSING_PROXY_FENCE, event, step.lanes, said, repair=ACQUIRE
+                )
+        elif memory.ordered(who, writer, known):
             why = "no fence.proxy.tensormap::generic.acquire is in between"
             self._report(step, writer.site, why)
 

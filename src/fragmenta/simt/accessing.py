@@ -25,7 +25,7 @@ from fragmenta.simt.emitter import (
     address_of,
     handles,
 )
-from fragmenta.simt.events import event
+from fragmenta.simt.events import event, if_some, located, notify
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
 from fragmenta.simt.memory import Access, load, store
@@ -151,8 +151,10 @@ def _transfer(
     verb = "write" if make is store else "read"
     given = at, offset, places, verb
     writer.probes.access(writer, instruction, access, *given)
+    observed = writer.mode.watch or writer.mode.defined
+    lenient = make is load and observed and access.space == "global"
     failed = writer.call(
-        make(access),
+        load(access, lenient=True) if lenient else make(access),
         *writer.memory,
         f"ptr {writer.address(at)}",
         f"i64 {offset}",
@@ -162,6 +164,21 @@ def _transfer(
         returns="i32",
     )
     writer.stop_if(failed)
+    if lenient:
+        _past_the_end(writer, access, at, offset, registers)
+
+
+def _past_the_end(
+    writer: Writer, access: Access, at: Written, offset: int, goals: list[Written]
+) -> None:
+    """Tell of lanes that have read past the end of an argument: they get poison."""
+    past = writer.load("i32", "%warp", layout.PAST)
+    with if_some(writer, past):
+        shadow = "shadow" if writer.memory == SHADOW else ""
+        sign = "s" if access.signed else "u"
+        words = ["past-the-end", f"{sign}{access.bits}", shadow]
+        places = [["r", each.offset, each.bits] for each in goals]
+        notify(writer, words, [located(writer, at, offset), *places], past)
 
 
 # ── parameters ──────────────────────────────────────────────────────────────

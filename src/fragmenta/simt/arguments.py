@@ -33,6 +33,8 @@ class Pointer:
 
     array: Array
     offset: int
+    slot: int | None = None
+    """The slot of the array's addresses, if it has addresses of its own."""
 
 
 def pointer(array: object, offset: int = 0) -> Pointer:
@@ -58,6 +60,8 @@ class Struct:
     """The pointers, each with its offset in the bytes."""
     align: int = 8
     """The bytes that its address is a multiple of, inside of another struct."""
+    reaches: tuple[Pointer, ...] = ()
+    """Arrays with addresses of their own, which are stored where it points to."""
 
 
 class Elements(NamedTuple):
@@ -156,6 +160,8 @@ class Place(NamedTuple):
     what: str
     pointer: bool
     """Whether it was given as a pointer."""
+    slot: int | None = None
+    """The slot that its memory must have."""
 
     @property
     def start(self) -> int:
@@ -169,6 +175,7 @@ class _Places(NamedTuple):
     data: bytes
     at: tuple[int, ...]
     places: tuple[Place, ...]
+    """Those of the pointers, then others whose addresses are stored in them."""
 
 
 class Arguments:
@@ -208,7 +215,7 @@ class Arguments:
                     f"{each.places[0].what} is an array of {each.stop - each.start:,} "
                     f"bytes; the most is {layout.FIRST_SLOT:,}"
                 )
-        self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
+        self.segments = _segments(self._groups)
         self.passed: list[Passed] = [self._passed(part) for part in parts]
         self.arrays: dict[int, Array] = {
             i: part.array
@@ -223,7 +230,7 @@ class Arguments:
     def _passed(self, part: bytes | Place | _Places) -> Passed:
         if isinstance(part, _Places):
             targets = map(self._target, part.places)
-            return Filled(part.data, tuple(zip(part.at, targets, strict=True)))
+            return Filled(part.data, tuple(zip(part.at, targets, strict=False)))
         return self._target(part) if isinstance(part, Place) else part
 
     def _target(self, place: Place) -> tuple[int, int]:
@@ -289,15 +296,30 @@ class Group:
         shared = (ctypes.c_uint8 * size).from_address(self.start)
         return np.ctypeslib.as_array(shared)
 
-    def segment(self, number: int) -> Segment:
+    @property
+    def slot(self) -> int | None:
+        """The slot that its addresses must have."""
+        return next((e.slot for e in self.places if e.slot is not None), None)
+
+    def segment(self, slot: int) -> Segment:
         """The memory that the kernel reaches."""
         names = one_of(dict.fromkeys(each.what for each in self.places), "and")
         data = self.memory() if self.in_place else self.memory().copy()
-        slot = layout.FIRST_ARGUMENT + number
         size = self.stop - self.start
         whole = (e.array for e in self.places if e.array.nbytes == size > 0)
         elements = next(map(Elements.of, whole), None)
         return Segment(names, data, self.writable, slot, elements)
+
+
+def _segments(groups: list[Group]) -> list[Segment]:
+    """The memory of groups, each in its slot, or in one that is free."""
+    taken = {group.slot for group in groups}
+    every = range(layout.FIRST_ARGUMENT, layout.FIRST_VARIABLE)
+    free = (slot for slot in every if slot not in taken)
+    return [
+        group.segment(next(free) if group.slot is None else group.slot)
+        for group in groups
+    ]
 
 
 def grouped(places: list[Place]) -> list[Group]:
@@ -322,6 +344,11 @@ def grouped(places: list[Place]) -> list[Group]:
 def _overlap(one: Group, other: Group) -> bool:
     if one.writable != other.writable:
         return False
+    if one.slot is not None and other.slot is not None:
+        return one.slot == other.slot
+    if one.slot is not None or other.slot is not None:  # it must begin where it does
+        outer, inner = (one, other) if other.slot is None else (other, one)
+        return outer.start <= inner.start and inner.stop <= outer.stop
     same = (one.start, one.stop) == (other.start, other.stop)
     return same or (one.start < other.stop and other.start < one.stop)
 
@@ -340,6 +367,8 @@ def _converted(
     if isinstance(value, Struct):
         at = tuple(at for at, _ in value.pointers)
         places = tuple(_place(each, what) for _, each in value.pointers)
+        stored = f"memory that {what} points to"
+        places += tuple(_place(each, stored) for each in value.reaches)
         return _Places(_raw(value.data, size, what), at, places)
     if isinstance(value, RAW):
         return _raw(value, size, what)
@@ -371,7 +400,7 @@ def _place(value: Pointer, what: str) -> Place:
             f"{what} points {value.offset} bytes from the start of its array; the most "
             f"is {FARTHEST - 1}"
         )
-    return Place(value.array, value.offset, what, pointer=True)
+    return Place(value.array, value.offset, what, pointer=True, slot=value.slot)
 
 
 def _kind(parameter: Variable) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import mmap
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -115,8 +117,23 @@ class Compiled:
 def aligned(size: int) -> NDArray[np.uint8]:
     """Zeroed memory that begins at a multiple of 64."""
     memory = np.zeros(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
+    start = -address_of(memory) % 64
     return memory[start : start + size]
+
+
+LARGE = 1 << 20
+"""Bytes that are worth pages of their own."""
+
+
+def sparse(size: int) -> NDArray[np.uint8]:
+    """The same, if little of it will be used: pages that nobody touches cost nothing.
+
+    Memory that was used before and freed would have to be cleared.
+    """
+    if size < LARGE or sys.platform == "win32":
+        return aligned(size)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, np.uint8)
 
 
 def address_of(memory: NDArray[np.generic]) -> int:

@@ -261,3 +261,4 @@ def _count(writer: Writer, number: int) -> None:
     before = writer.value(f"load i64, ptr {place}")
     after = writer.value(f"add i64 {before}, 1")
     writer.line(f"store i64 {after}, ptr {place}")
+    writer.probes.executed(writer, number)

@@ -51,6 +51,8 @@ class LaunchMemory(Protocol):
     parameters: Bytes
     host_address: int
     shape: Shape
+    goes_on: bool
+    """Whether it goes on after mistakes that hardware survives."""
 
     @property
     def meter(self) -> Meter:
@@ -265,6 +267,7 @@ class Context:
         self._wide[layout.BLOCK_SHARED_SIZE // 8] = sizes["shared"]
         self._wide[layout.BLOCK_LOCAL_SIZE // 8] = local
         self._wide[layout.BLOCK_SAVED_SIZE // 8] = saved
+        self._wide[layout.BLOCK_GRANULE // 8] = layout.GRANULE if launch.goes_on else 1
         self._narrow[layout.BLOCK_STATUS // 4] = Status.ENDED
         for axis, size in enumerate(shape.grid):
             self._wide[layout.BLOCK_GRID // 8 + axis] = size

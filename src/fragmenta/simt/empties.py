@@ -46,6 +46,11 @@ def count_as_empty(made: Array) -> None:
     _MADE[address] = (made.nbytes, weakref.ref(made, lambda _: _MADE.pop(address, 0)))
 
 
+def count_as_written(made: Array) -> None:
+    """Let all words of an array count as written, whatever they are."""
+    _MADE.pop(int(made.ctypes.data), None)
+
+
 def empty_parts(data: NDArray[np.uint8]) -> list[tuple[int, int]]:
     """The arrays of :func:`empty` within some memory: where each begins and ends.
 

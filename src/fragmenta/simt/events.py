@@ -42,7 +42,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import TABLE
 from fragmenta.simt import layout, warps
-from fragmenta.simt.emitter import HANDLERS, Writer, handles
+from fragmenta.simt.emitter import HANDLERS, Writer, Written, handles
 from fragmenta.simt.layout import Status
 from fragmenta.simt.program import waits
 from fragmenta.simt.wgmma_operands import describe as form
@@ -142,6 +142,15 @@ def _of_tensor_memory(words: tuple[str, ...]) -> str:
         return "ieee"
     alone = not {"sp", "ws", "cta_group::2"} & set(words)
     return "published" if alone else "modelled"
+
+
+def located(writer: Writer, at: Written, offset: int) -> list[Any]:
+    """Where an event finds the addresses of all lanes."""
+    if at.base != "%warp":
+        copied = writer.temporary(at.bits)
+        writer.compute(f"mov.b{at.bits}", copied, at)
+        at = copied
+    return ["a", ["r", at.offset, at.bits], offset, []]
 
 
 def described(writer: Writer, operand: Operand) -> list[Any]:

@@ -6,6 +6,8 @@ as it has to sees no difference.  Bulk copies are events.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from llvmlite import ir
 
 from fragmenta.errors import BadOperands, Error
@@ -49,6 +51,53 @@ SIZES = (4, 8, 16)
 """Bytes that each lane copies."""
 
 
+class LaneCopy(NamedTuple):
+    """The operands of a ``cp.async``."""
+
+    size: int
+    to: Written
+    to_offset: int
+    of: Written
+    of_offset: int
+    used: Written
+    """The bytes that each lane reads."""
+    ignored: str
+    """The lanes that read none."""
+
+    def reading(self, writer: Writer) -> str:
+        """The lanes that read global memory."""
+        some = writer.scratch(1)
+        writer.compute("setp.ne.u32", some, self.used, writer.constant(32, 0))
+        reads = writer.load("i32", writer.address(some), 0)
+        kept = writer.value(f"xor i32 {self.ignored}, -1")
+        return writer.value(f"and i32 {reads}, {kept}")
+
+
+def is_lane_copy(instruction: Instruction) -> bool:
+    """Whether each lane copies some bytes; no bulk copy, group or wait."""
+    words = instruction.qualifiers
+    others = {"bulk", "mbarrier", "commit_group", "wait_group", "wait_all"}
+    return (
+        instruction.opcode == "cp" and words[0] == "async" and not others & set(words)
+    )
+
+
+def lane_copy(writer: Writer, instruction: Instruction) -> LaneCopy:
+    """The operands of a ``cp.async`` of 4, 8 or 16 bytes for each lane."""
+    goal, source, size, *rest = instruction.operands
+    if not isinstance(goal, Address) or not isinstance(source, Address):
+        raise Error("cp.async needs two addresses")
+    if not isinstance(size, Immediate):
+        raise Error("the size of cp.async is a constant")
+    bytes_ = int(size.value)
+    if bytes_ not in SIZES:
+        raise BadOperands(f"cp.async copies 4, 8 or 16 bytes; given {bytes_}")
+    hint = "L2::cache_hint" in instruction.qualifiers
+    used, ignored = _rest(writer, rest, bytes_, hint)
+    to, of = address_of(writer, goal), address_of(writer, source)
+    return LaneCopy(bytes_, *to, *of, used, ignored)
+
+
 @handles("cp")
 def cp(writer: Writer, instruction: Instruction) -> None:
     """``cp.async`` of 4, 8 or 16 bytes for each lane, and its groups."""
@@ -60,27 +109,13 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         return
     if waits:
         return  # everything has been copied already
-    goal, source, size, *rest = instruction.operands
-    if not isinstance(goal, Address) or not isinstance(source, Address):
-        raise Error("cp.async needs two addresses")
-    if not isinstance(size, Immediate):
-        raise Error("the size of cp.async is a constant")
-    bytes_ = int(size.value)
-    if bytes_ not in SIZES:
-        raise BadOperands(f"cp.async copies 4, 8 or 16 bytes; given {bytes_}")
-    used, ignored = _rest(writer, rest, bytes_, "L2::cache_hint" in words)
-    to, to_offset = address_of(writer, goal)
-    of, of_offset = address_of(writer, source)
+    given = lane_copy(writer, instruction)
+    size, to, to_offset, of, of_offset, used, ignored = given
     if writer.mode.watch:
-        some = writer.scratch(1)
-        writer.compute("setp.ne.u32", some, used, writer.constant(32, 0))
-        reads = writer.load("i32", writer.address(some), 0)
-        kept = writer.value(f"xor i32 {ignored}, -1")
-        reads = writer.value(f"and i32 {reads}, {kept}")
-        given = bytes_, to, to_offset, of, of_offset, reads
-        writer.probes.lane_copy(writer, *given)
+        reads = given.reading(writer)
+        writer.probes.lane_copy(writer, size, to, to_offset, of, of_offset, reads)
     failed = writer.call(
-        copy(bytes_, to.bits, of.bits),
+        copy(size, to.bits, of.bits),
         *writer.memory,
         f"ptr {writer.address(to)}",
         f"i64 {to_offset}",

@@ -40,6 +40,8 @@ SHARED_START = 1024
 RANK_BITS = 24
 """From here up, the bits of a shared address are the block's rank in its cluster."""
 MOST_RANKS = 16
+GRANULE = 256
+"""Memory of the device is allocated in multiples of this: reads go on until there."""
 
 # ── a warp ──────────────────────────────────────────────────────────────────
 
@@ -79,6 +81,7 @@ ASKED = 1048  #: i32: lanes that tested an mbarrier since then, without success
 CUT_AT = 1052  #: i32: the code block whose event ended the last turn
 CUT_KIND = 1056  #: i32: what that event was: ACTS, POLLS, ISSUES, WAITS
 RESUMED = 1060  #: i32: whether the turn began with lanes that waited
+PAST = 1064  #: i32: lanes that read past the end of an argument, in its granule
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -226,6 +229,8 @@ BLOCK_PARTIAL = 280  #: pointer to the code for a part of the lanes of a warp
 BLOCK_WAKES = 288  #: i32: how often a barrier let warps go on, or threads ended
 BLOCK_ROUNDS = 292  #: i32: how many more rounds of turns before Python has its turn
 BLOCK_GOES_ON = 296  #: i32: whether a block goes on whose warps have used their turns
+BLOCK_GRANULE = 304  #: i64: GRANULE if reads in the granule of an argument go on; or 1
+BLOCK_COUNTERS = 312  #: pointer to the counters of the context; 0 if there are none
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same

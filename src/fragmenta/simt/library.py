@@ -78,7 +78,15 @@ def as_signed(number: int, bits: int) -> int:
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
-COMPILING = ("jit", "ptx", "simt", "units/fast", "races/shadow", "races/probes")
+COMPILING = (
+    "jit",
+    "ptx",
+    "simt",
+    "units/fast",
+    "counters/code",
+    "races/shadow",
+    "races/probes",
+)
 """Folders whose modules write code.  Others may change without a new compilation."""
 DESCRIBING = ("rules.py",)
 """Modules in them that only have words for people."""

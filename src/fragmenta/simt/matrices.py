@@ -257,9 +257,11 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     make = move_rows(plan, used, stores, at.bits, window, width)
     found = _registers(writer, registers, part, result=not stores)
     items = [writer.address(each) for each in found]
-    if writer.mode.watch:
+    if writer.mode.probed:
         stored = writer.at("%stage", _ROWS)
-        if stores:  # what each lane's row becomes, to be compared with what is there
+        if (
+            stores and writer.mode.watch
+        ):  # what each lane's row becomes, to be compared with what is there
             given = [f"ptr {each}" for each in (stored, lines, places, *items)]
             writer.call(gather_rows(plan), *given)
         start = as_signed(offset - window, 64)
@@ -331,7 +333,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         f"ptr {lines}",
         f"ptr {places}",
     )
-    if writer.mode.watch:
+    if writer.mode.probed:
         what = Access(space or "global", plan.bits, part.register_bits, 1, address=64)
         made = line_addresses(plan, bits, at.bits)
         _watch_lines(writer, instruction, what, made, plan, given, items)

@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
+    I1,
     I8,
     I16,
     I32,
@@ -210,9 +211,14 @@ def has(lanes: Value, lane: Value) -> Value:
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def load(access: Access) -> Routine:
-    """The routine of a load; it returns 1 after a fault."""
-    return _routine("ld." + access.name, access, stores=False)
+def load(access: Access, lenient: bool = False) -> Routine:
+    """The routine of a load; it returns 1 after a fault.
+
+    If it is lenient, lanes that read past the end of an argument, but in its granule,
+    get nothing, and are noted in ``PAST`` of the warp.
+    """
+    name = f"ld.{access.name}{'.lenient' * lenient}"
+    return _routine(name, access, stores=False, lenient=lenient)
 
 
 def store(access: Access) -> Routine:
@@ -220,7 +226,7 @@ def store(access: Access) -> Routine:
     return _routine("st." + access.name, access, stores=True)
 
 
-def _routine(name: str, access: Access, stores: bool) -> Routine:
+def _routine(name: str, access: Access, stores: bool, lenient: bool = False) -> Routine:
     def trace(
         code: Code,
         warp: Raw,
@@ -235,6 +241,7 @@ def _routine(name: str, access: Access, stores: bool) -> Routine:
             code,
             access,
             stores,
+            lenient,
             warp,
             block,
             register,
@@ -256,6 +263,7 @@ def _each(
     code: Code,
     access: Access,
     stores: bool,
+    lenient: bool,
     warp: Raw,
     block: Raw,
     register: Raw,
@@ -267,7 +275,7 @@ def _each(
     at = addresses(code, register, access.address, offset)
     spilled = spill(code, at)
     failed = code.variable(number.lift(0))
-    move = _Move(code, access, stores, registers)
+    move = _Move(code, access, stores, registers, lenient)
     if access.space == "local":
         with (
             code.when(lanes != 0),
@@ -381,7 +389,12 @@ def _alone(
             where = peer(code, block, address)
         else:
             where = generic(code, warp, block, address, lane)
-        good = _verdict(code, move, where, address, lane, warp, number, failed)
+        past = _past(move, where, block, address)
+        with code.when(past):
+            noted = field(code, warp, layout.PAST, I32)
+            noted[0] = noted[0] | (lanes.lift(1) << convert(lane, I32))
+        judged = move, where, address, lane, warp, number, failed
+        good = _verdict(code, *judged, past)
         if move.stores:
             for memory, each in zip(kept, where, strict=True):
                 memory[lane] = each
@@ -394,6 +407,21 @@ def _alone(
             where = Where(*(memory[lane] for memory in kept))
             move.lane(where, address, lane)
             note(code, where, address, access.bytes, PLAIN)
+
+
+def _past(move: _Move, where: Where, block: Raw, address: Value) -> Value:
+    """Whether a lane reads past the end of an argument, in its granule."""
+    code, size = move.code, move.access.bytes
+    if not move.lenient:
+        return code.constant(0, I1)
+    granule = field(code, block, layout.BLOCK_GRANULE, I64)[0]
+    whole = where._replace(size=(where.size + granule - 1) & ~(granule - 1))
+    slot = shift_unsigned(address, layout.SLOT_BITS)
+    argument = (slot >= layout.FIRST_ARGUMENT) & (slot < layout.FIRST_VARIABLE)
+    aligned = (address & (size - 1)) == 0
+    beyond = inside(whole, address, size) & ~inside(where, address, size)
+    past: Value = beyond & argument & aligned
+    return past
 
 
 def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> Where:
@@ -438,14 +466,18 @@ def _verdict(
     warp: Raw,
     number: Value,
     failed: Variable,
+    past: Value | None = None,
 ) -> Value:
-    """Whether a lane may access an address; if not, what is wrong is written down."""
+    """Whether a lane may access an address; if not, what is wrong is written down.
+
+    ``past``: it may not, but nothing is wrong.
+    """
     size = move.access.bytes
     bounds = inside(where, address, size)
     aligned = (address & (size - 1)) == 0
     allowed = (where.flags & 1) == 0 if move.stores else bounds
     for wrong, kind in (
-        (~bounds, Fault.BOUNDS),
+        (~bounds if past is None else ~bounds & ~past, Fault.BOUNDS),
         (bounds & ~aligned, Fault.ALIGNMENT),
         (bounds & aligned & ~allowed, Fault.READ_ONLY),
     ):
@@ -463,6 +495,8 @@ class _Move(NamedTuple):
     access: Access
     stores: bool
     registers: tuple[Raw, ...]
+    lenient: bool = False
+    """Whether reads past the end of an argument are no faults."""
 
     def lane(self, where: Where, address: Value, lane: Value) -> None:
         """The elements of one lane."""

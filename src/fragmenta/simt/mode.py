@@ -22,6 +22,13 @@ class Mode(NamedTuple):
     """Whether what synchronises is recorded, so that all orders can be explored."""
     raced: bool = False
     """Whether what racy loads read is undefined, where undefined bits are followed."""
+    counted: bool = False
+    """Whether memory traffic, lanes and branches are counted."""
+
+    @property
+    def probed(self) -> bool:
+        """Whether an instrument wants to know of accesses by copies and matrices."""
+        return self.watch or self.counted
 
 
 PLAIN = Mode()

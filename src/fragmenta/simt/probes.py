@@ -8,7 +8,8 @@ code passes the instrument.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fragmenta.ptx.module import Instruction
@@ -23,6 +24,9 @@ class Probes:
     def head(self) -> list[str]:
         """Lines at the start of the function, where its pointers are loaded."""
         return []
+
+    def executed(self, writer: Writer, number: int) -> None:
+        """Where the executions of a code block are counted."""
 
     def before(self, writer: Writer, instruction: Instruction) -> None:
         """Before any instruction."""
@@ -91,5 +95,39 @@ class Probes:
         """What the observer needs to know of the code: fields of ``Compiled``."""
         return {}
 
+
+class Several(Probes):
+    """Several instruments, one after the other."""
+
+    def __init__(self, *every: Probes) -> None:
+        self.every = every
+
+    def head(self) -> list[str]:
+        """The lines of all of them."""
+        return [line for each in self.every for line in each.head()]
+
+    def about(self, program: Program) -> dict[str, object]:
+        """What all observers need to know."""
+        return {
+            name: value
+            for each in self.every
+            for name, value in each.about(program).items()
+        }
+
+
+def _handed_on(name: str) -> Callable[..., None]:
+    """A method that calls that of each instrument."""
+
+    def method(self: Several, *given: Any, **named: Any) -> None:
+        for each in self.every:
+            getattr(each, name)(*given, **named)
+
+    method.__name__, method.__doc__ = name, getattr(Probes, name).__doc__
+    return method
+
+
+for _name in vars(Probes):
+    if not _name.startswith("_") and _name not in vars(Several):
+        setattr(Several, _name, _handed_on(_name))
 
 NOTHING = Probes()

@@ -3,6 +3,7 @@
     with on_cpu("sm_90a"):       in this block, every kernel[grid](...) runs here
     install("sm_90a")            the same from now on
     uninstall()                  undo the last install
+    with inductor("sm_90a"):     in this block, also what torch.compile makes
 
 Triton compiles as for a GPU.  Its PTX is launched by :mod:`fragmenta.ptx`, with the
 bits that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the 8-bit
@@ -19,8 +20,29 @@ orders of its asynchronous work, which must all give the same bits.
 
 ``@triton.autotune`` takes the configuration that executes the fewest instructions: a
 thousand warp instructions count as a millisecond, also in ``triton.testing.do_bench``.
+With ``autotune="first"``, it takes the first one that the GPU can run.
 """
 
+from typing import TYPE_CHECKING
+
+from fragmenta.errors import MissingPackage, missing
 from fragmenta.triton.driver import CPU, install, on_cpu, uninstall
 
-__all__ = ["CPU", "install", "on_cpu", "uninstall"]
+if TYPE_CHECKING:
+    from fragmenta.triton.compiled import inductor
+
+__all__ = ["CPU", "inductor", "install", "on_cpu", "uninstall"]
+
+
+def __getattr__(name: str) -> object:
+    """The function ``inductor`` needs PyTorch, and is loaded when it is used."""
+    if name != "inductor":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from fragmenta.triton.compiled import inductor
+    except ImportError as why:
+        raise MissingPackage(
+            f"fragmenta.triton.inductor needs PyTorch: {missing('torch', why)}"
+        ) from None
+    globals()[name] = inductor
+    return inductor

@@ -25,6 +25,7 @@ from triton.runtime.jit import TensorWrapper
 from fragmenta.errors import BadCall, ValueRangeError
 from fragmenta.shared.tensor_map import ALIGNMENT, Im2col, TensorMap, element_types
 from fragmenta.simt.arguments import Pointer, Struct
+from fragmenta.triton.storages import ADDRESSES, HOST, MARKS
 
 # ── what is used of others' objects ─────────────────────────────────────────
 
@@ -113,8 +114,20 @@ class Given(NamedTuple):
     type: str
     value: object
 
-    def bytes_or_pointer(self) -> bytes | Pointer | Struct | int:
-        """The argument as a launch takes it."""
+    def passed(self) -> bytes | Pointer | Struct | int:
+        """The argument as a launch takes it, with the memory whose addresses it has."""
+        found = self._bytes_or_pointer()
+        if isinstance(found, Pointer):
+            reached = ADDRESSES.reached([found.array])
+            if reached:
+                return Struct(bytes(8), ((0, found),), reaches=reached)
+        if isinstance(found, bytes) and len(found) == 8:
+            reached = ADDRESSES.reached([np.frombuffer(found, np.uint8)])
+            if reached:
+                return Struct(found, (), reaches=reached)
+        return found
+
+    def _bytes_or_pointer(self) -> bytes | Pointer | Struct | int:
         if isinstance(self.value, Struct):
             return self.value
         if self.type.startswith("*"):
@@ -230,13 +243,24 @@ def _pointer(value: object, name: str) -> Pointer | int:
             f"{name} is a pointer; give an array or a CPU tensor, not "
             f"{type(value).__name__} {value!r}"
         )
-    where = str(getattr(value, "device", "cpu"))
+    if MARKS.of(value) == HOST:
+        raise BadCall(
+            f"{name} is on the CPU, where a kernel of a GPU cannot reach it: give "
+            f'{name}.to("cuda")'
+        )
+    where = str(_true_device(value))
     if not where.startswith("cpu"):
         raise BadCall(
             f"{name} is on {where}; here kernels run on the CPU: give {name}.cpu(), or "
             "leave on_cpu() to run on the GPU"
         )
     return _memory(value)
+
+
+def _true_device(value: Tensor) -> object:
+    """Where a tensor's memory is, whatever the tensor says."""
+    stored = getattr(value, "untyped_storage", None)
+    return getattr(value if stored is None else stored(), "device", "cpu")
 
 
 def _memory(value: Tensor) -> Pointer:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from triton.runtime import driver as triton_driver
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
 from fragmenta.arrays.checks import refuse_masks
 from fragmenta.errors import BadCall
+from fragmenta.triton.storages import ADDRESSES
 
 
 class _Array(np.ndarray[tuple[int, ...], np.dtype[np.generic]]):
@@ -74,7 +78,7 @@ def take_arrays() -> None:
     """Let kernels take NumPy arrays."""
     for kind in (JITFunction, Autotuner, Heuristics):
         _RUNS[kind] = kind.run
-        kind.run = _taking_arrays(kind.run)
+        kind.run = _taking_arrays(kind)
 
 
 def give_back() -> None:
@@ -82,16 +86,40 @@ def give_back() -> None:
     for kind, run in _RUNS.items():
         kind.run = run  # type: ignore[attr-defined]
     _RUNS.clear()
+    for tuner, caches in _TUNED.items():
+        tuner.cache = caches[""]
+    _TUNED.clear()
 
 
-def _taking_arrays(run: Callable[..., object]) -> Callable[..., object]:
+_TUNED: WeakKeyDictionary[Autotuner, dict[str, dict[object, object]]] = (
+    WeakKeyDictionary()
+)
+"""What each tuner has chosen: by the driver, and without one of ours."""
+
+
+def _tune_here(tuner: Autotuner) -> None:
+    """Give a tuner the choices that it made with this driver, not those for others."""
+    cpu = triton_driver.active
+    caches = _TUNED.setdefault(tuner, {"": tuner.cache})
+    tuner.cache = caches.setdefault(f"{cpu.target} {cpu.autotune}", {})
+    cpu.tune()
+
+
+def _taking_arrays(kind: type) -> Callable[..., object]:
+    run = _RUNS[kind]
+    # Triton asks each tensor for its address, only to see what it is a multiple of.
+    kernel = kind is JITFunction
+
     @functools.wraps(run)
     def with_arrays(self: object, *args: object, **options: object) -> object:
         # A tuner keeps its benchmarker; the next launch may be on a GPU.
         vars(self).pop("do_bench", None)
+        if isinstance(self, Autotuner):
+            _tune_here(self)
         try:
             named = {name: as_tensor(value) for name, value in options.items()}
-            return run(self, *map(as_tensor, args), **named)
+            with ADDRESSES.real() if kernel else nullcontext():
+                return run(self, *map(as_tensor, args), **named)
         finally:
             vars(self).pop("do_bench", None)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from math import prod
-from pathlib import Path
+from math import inf, prod
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fragmenta.api.kernels import Kernel, Result, parse
+from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_of
 from fragmenta.errors import (
     BadCall,
@@ -24,20 +26,24 @@ from fragmenta.errors import (
     one_of,
 )
 from fragmenta.isa.target import check_target, number
+from fragmenta.launch.frames import origin
 from fragmenta.ptx.languages import Words
 
 try:
     from triton.backends.compiler import GPUTarget
     from triton.backends.driver import DriverBase
+    from triton.compiler import CompiledKernel
     from triton.runtime import driver as triton_driver
-    from triton.runtime.cache import get_cache_manager
 except ImportError as why:
     raise MissingPackage(
         f"fragmenta.triton needs Triton: {missing('triton', why)}"
     ) from None
 
+from fragmenta.frontends.protocol import Patches
 from fragmenta.triton.arguments import Kind, Metadata, flat
 from fragmenta.triton.arrays import give_back, take_arrays
+from fragmenta.triton.cards import Card, card
+from fragmenta.triton.storages import ADDRESSES
 
 if TYPE_CHECKING:
     import torch
@@ -53,17 +59,35 @@ WORDS = Words(
 )
 OPTIONS = ("schedule", "watch", "limits")
 """The options of a launch that may be given."""
+TUNING = ("cost", "first")
+"""How ``@triton.autotune`` chooses among configurations."""
 
 
 # ── switching it on and off ─────────────────────────────────────────────────
 
 
 @contextmanager
-def on_cpu(target: str = "sm_80", **options: object) -> Iterator[CPU]:
+def on_cpu(
+    target: str = "sm_80",
+    *,
+    torch: bool = False,
+    autotune: str = "cost",
+    **options: object,
+) -> Iterator[CPU]:
     """In this block, Triton kernels run here, compiled for a target.
 
     The options are those of :meth:`fragmenta.ptx.Kernel.launch`: ``schedule``,
-    ``watch`` and ``limits``.  What was launched last is in the object that ``with``
+    ``watch`` and ``limits``.
+
+    With ``torch=True``, PyTorch has a GPU in this block, as far as a program can see:
+    ``torch.cuda`` answers as a card of the target does, and ``device="cuda"``,
+    ``.cuda()`` and ``.is_cuda`` work, on the CPU's memory.  ``data_ptr()`` is then an
+    address that a kernel may load from memory.
+
+    ``autotune`` says which configuration ``@triton.autotune`` takes: the one with the
+    lowest ``cost`` (each is run once), or the ``first``, which is run alone.
+
+    What was launched last is in the object that ``with``
     gives::
 
         @triton.jit
@@ -83,14 +107,20 @@ def on_cpu(target: str = "sm_80", **options: object) -> Iterator[CPU]:
     ...     cpu.target, cpu.instructions
     ('sm_80', 0)
     """
-    cpu = install(target, **options)
+    cpu = install(target, torch=torch, autotune=autotune, **options)
     try:
         yield cpu
     finally:
         _remove(cpu)
 
 
-def install(target: str = "sm_80", **options: object) -> CPU:
+def install(
+    target: str = "sm_80",
+    *,
+    torch: bool = False,
+    autotune: str = "cost",
+    **options: object,
+) -> CPU:
     """From now on, Triton kernels run here; :func:`uninstall` ends it.
 
     The options are those of :func:`on_cpu`.
@@ -100,10 +130,15 @@ def install(target: str = "sm_80", **options: object) -> CPU:
     'sm_90a'
     >>> uninstall()
     """
-    cpu = CPU(target, **options)
+    check_flags(torch=torch)
+    cpu = CPU(target, torch=torch, autotune=autotune, **options)
+    if torch:
+        _torch_cuda().begin(_card, _Event)
     if not _INSTALLED:
         take_arrays()
-    _INSTALLED.append(_Installed(cpu, getattr(triton_driver, "_active", None)))
+        _keep_ptx(_PATCHES)
+    before = getattr(triton_driver, "_active", None)
+    _INSTALLED.append(_Installed(cpu, before, torch))
     triton_driver.set_active(cpu)
     return cpu
 
@@ -125,9 +160,12 @@ class _Installed(NamedTuple):
     cpu: CPU
     before: DriverBase | None
     """The driver that Triton had; None if it had not looked for one."""
+    torch: bool
+    """Whether PyTorch seems to have a GPU."""
 
 
 _INSTALLED: list[_Installed] = []
+_PATCHES = Patches()
 
 
 def _remove(cpu: CPU) -> None:
@@ -143,6 +181,25 @@ def _remove(cpu: CPU) -> None:
         triton_driver.set_active(gone.before)
     if not _INSTALLED:
         give_back()
+        _PATCHES.undo()
+    if gone.torch:
+        _torch_cuda().end()
+
+
+def _torch_cuda() -> ModuleType:
+    """What makes PyTorch answer; without PyTorch, an error in words."""
+    try:
+        from fragmenta.triton import torch_cuda
+    except ImportError as why:
+        raise MissingPackage(
+            f"torch=True needs PyTorch: {missing('torch', why)}"
+        ) from None
+    return torch_cuda
+
+
+def _card() -> Card:
+    """The GPU that is asked for now."""
+    return _current().utils.card
 
 
 # ── what Triton sees ────────────────────────────────────────────────────────
@@ -155,8 +212,25 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
     80
     """
 
-    def __init__(self, target: str = "sm_80", **options: object) -> None:
+    def __init__(
+        self,
+        target: str = "sm_80",
+        *,
+        torch: bool = False,
+        autotune: str = "cost",
+        **options: object,
+    ) -> None:
         super().__init__()
+        if autotune not in TUNING:
+            raise BadCall(
+                f"autotune is {one_of(TUNING)}; given {autotune!r}"
+                f"{nearest(str(autotune), TUNING)}"
+            )
+        self.torch = torch
+        """Whether PyTorch seems to have a GPU."""
+        self.autotune = autotune
+        """How ``@triton.autotune`` chooses: ``cost`` or ``first``."""
+        self._trial = threading.local()
         for name in options:
             if name not in OPTIONS:
                 raise BadCall(
@@ -203,7 +277,7 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
         """The device that PyTorch's tensors must be on."""
         import torch
 
-        return torch.device("cpu")
+        return torch.device("cuda:0" if self.torch else "cpu")
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         """Only launchers in C++ call this."""
@@ -212,8 +286,32 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
     # Benchmarks count instructions.
 
     def get_benchmarker(self) -> Callable[..., float | list[float]]:
-        """For ``@triton.autotune``: runs a configuration once and counts."""
-        return self._measure
+        """For ``@triton.autotune``: how long a configuration takes."""
+        return self._found_first if self.autotune == "first" else self._measure
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether kernels are compiled and not run, to see whether they can be."""
+        return getattr(self._trial, "on", False)
+
+    def _found_first(self, call: Callable[[], object], **_: object) -> list[float]:
+        """No time for the first configuration that a GPU can run, and none after it.
+
+        Triton begins with the first one, and asks each of them.
+        """
+        if getattr(self._trial, "found", False):
+            return [inf] * 3
+        self._trial.on = True
+        try:
+            call()
+        finally:
+            self._trial.on = False
+        self._trial.found = True
+        return [0.0] * 3
+
+    def tune(self) -> None:
+        """Begin to look for a configuration."""
+        self._trial.found = False
 
     def _measure(
         self,
@@ -271,37 +369,18 @@ class _Interface:
         """All launches have ended."""
 
 
-# Kilobytes of shared memory that a block can have, and multiprocessors of the GPU:
-# V100, T4, A100, RTX 3090, Orin, L40S, H200, B200, B300, Thor, RTX 5090, Spark.
-_PROPERTIES = {
-    70: (96, 80),
-    75: (64, 40),
-    80: (163, 108),
-    86: (99, 82),
-    87: (163, 16),
-    89: (99, 142),
-    90: (227, 132),
-    100: (227, 148),
-    103: (227, 148),
-    110: (227, 20),
-    120: (99, 170),
-    121: (99, 48),
-}
-
-
 class _Utilities:
     """The functions of a driver's library that Triton calls."""
 
     def __init__(self, architecture: int) -> None:
-        nearest = max((n for n in _PROPERTIES if n <= architecture), default=70)
-        self._shared, self._processors = _PROPERTIES[nearest]
+        self.card = card(architecture)
 
     def get_device_properties(self, device: object) -> dict[str, int]:
         """What a kernel may use."""
         return {
-            "max_shared_mem": self._shared * 1024,
+            "max_shared_mem": self.card.shared,
             "max_num_regs": 65536,
-            "multiprocessor_count": self._processors,
+            "multiprocessor_count": self.card.processors,
             "warpSize": 32,
         }
 
@@ -332,7 +411,7 @@ class _Launcher:
     def __init__(self, source: Source, metadata: Metadata) -> None:
         self.signature = dict(source.signature)
         self.metadata = metadata
-        self.kernel = _kernel(source, metadata)
+        self.kernel = _kernel(metadata.name)
 
     def __call__(
         self,
@@ -348,10 +427,13 @@ class _Launcher:
         *arguments: object,
     ) -> None:
         cpu = _current()
+        if cpu.is_trying:
+            return
         if enter is not None:
             enter(launch)
-        named = list(flat(self.signature.items(), arguments, self.metadata))
-        given: list[object] = [each.bytes_or_pointer() for each in named]
+        with ADDRESSES.real():
+            named = list(flat(self.signature.items(), arguments, self.metadata))
+            given: list[object] = [each.passed() for each in named]
         # Triton counts programs, each of which is a cluster of blocks along x.
         grid = int(x) * self.metadata.num_ctas, int(y), int(z)
         if all(grid):
@@ -383,6 +465,7 @@ class _Launcher:
             )
         except KernelError as fault:
             sys.stdout.write(fault.output)
+            fault.origin = origin(made.name)
             cpu.last = getattr(fault, "result", None)
             raise
         cpu.instructions += cpu.last.instructions
@@ -401,18 +484,33 @@ class _Launcher:
         ]
 
 
-def _kernel(source: Source, metadata: Metadata) -> Kernel:
-    """The kernel of the PTX that Triton keeps in its cache."""
-    files = get_cache_manager(metadata.hash).get_group(f"{source.name[:150]}.json")
-    paths = [path for path in (files or {}).values() if path.endswith(".ptx")]
-    if not paths:
-        raise BadFile(
-            f"Triton kept no PTX of {metadata.name}; unset TRITON_STORE_BINARY_ONLY"
-        )
-    return _loaded(paths[0], metadata.name)
+def _kernel(name: str) -> Kernel:
+    """The kernel of the PTX that Triton has just made ready."""
+    text = getattr(_MADE, "ptx", None)
+    if not text:
+        raise BadFile(f"Triton kept no PTX of {name}; unset TRITON_STORE_BINARY_ONLY")
+    return _loaded(text, name)
+
+
+_MADE = threading.local()
+"""The PTX of the kernel that Triton makes ready in this thread."""
+
+
+def _keep_ptx(patches: Patches) -> None:
+    """Note the PTX of each kernel that Triton makes ready: a launcher is not told."""
+    made_ready = CompiledKernel._init_handles
+
+    def noting(self: CompiledKernel) -> None:
+        _MADE.ptx = self.asm.get("ptx")
+        try:
+            made_ready(self)
+        finally:
+            _MADE.ptx = None
+
+    patches.set(CompiledKernel, "_init_handles", noting)
 
 
 @once_of(256)
-def _loaded(path: str, name: str) -> Kernel:
-    """The kernel of a file; its name holds a digest of all that it is made of."""
-    return parse(Path(path).read_text(encoding="utf-8"), name).kernels[name]
+def _loaded(text: str, name: str) -> Kernel:
+    """The kernel of a PTX text."""
+    return parse(text, name).kernels[name]

@@ -1,8 +1,9 @@
 """``clusterlaunchcontrol``: a cluster asks for the work of one that has not begun.
 
 ``try_cancel`` asks that a cluster of the grid is not started, so that the asking one
-does its work.  It may be refused at any time, and here it always is: every cluster of
-the grid is started.  A kernel gives the same result both ways.
+does its work.  It may be refused at any time, and in a launch it always is: every
+cluster of the grid is started.  When all orders are explored, some runs grant requests
+while clusters are left (``Machine.grants``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from fragmenta.units.work import (
 )
 
 ANSWER = 16
-"""Bytes of an answer.  The hardware's bits are not known; here they are zero."""
+"""Bytes of an answer.  The hardware's bits are not known.  Here the last word is 1 if a
+cluster was cancelled, and the others are the index of its first block."""
 
 
 class Request(Copy):
@@ -63,9 +65,13 @@ class Request(Copy):
         return [each.range for each in self._places]
 
     def write(self) -> None:
-        """Write the answer: no cluster was cancelled."""
+        """Write the answer."""
+        answer = np.zeros(ANSWER // 4, np.uint32)
+        block = self.thread.warp.block.cluster.machine.grant()
+        if block is not None:
+            answer[:] = *block, 1
         for each in self._places:
-            each.put(np.zeros(ANSWER, np.uint8))
+            each.put(answer.view(np.uint8))
 
 
 @carries_out("clusterlaunchcontrol.try_cancel")
@@ -93,11 +99,24 @@ def try_cancel(warp: Warp, event: Event, lanes: int) -> int:
 
 @carries_out("clusterlaunchcontrol.query_cancel")
 def query_cancel(warp: Warp, event: Event, lanes: int) -> int:
-    """Read an answer: nothing was cancelled, so there is no block to name."""
-    if "is_canceled" in event.words:
-        event.operands[0].put(warp, lanes, 0)
-        return lanes
-    goal = event.operands[0]
-    for each in goal.items if goal.kind == "v" else (goal,):
-        each.put(warp, lanes, POISON)
+    """Read an answer; if nothing was cancelled, there is no block to name."""
+    goal, answer = event.operands
+    for lane in numbers(lanes):
+        given = answer.value(warp, lane)
+        words = [given >> 32 * place & 0xFFFFFFFF for place in range(4)]
+        granted = words[3] == 1
+        if "is_canceled" in event.words:
+            goal.put(warp, 1 << lane, granted)
+            continue
+        several = goal.items if goal.kind == "v" else (goal,)
+        for each, word in zip(several, _asked(event, words), strict=False):
+            each.put(warp, 1 << lane, word if granted else POISON)
     return lanes
+
+
+def _asked(event: Event, words: list[int]) -> list[int]:
+    """The parts of an index that an instruction asks for; the fourth is not defined."""
+    for axis, name in enumerate("xyz"):
+        if f"get_first_ctaid::{name}" in event.words:
+            return [words[axis]]
+    return [*words[:3], POISON]

@@ -48,6 +48,10 @@ class Operand(NamedTuple):
     def value(self, warp: Warp, lane: int) -> int:
         """The number that a lane has."""
         match self.kind:
+            case "r" if self.bits == 128:  # the low halves of all lanes, then the high
+                low = Operand("r", self.place, 64)
+                high = Operand("r", self.place + 8 * LANES, 64)
+                return low.value(warp, lane) | high.value(warp, lane) << 64
             case "r":
                 size = self.bits // 8
                 at = self.place + size * lane

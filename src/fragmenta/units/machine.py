@@ -21,7 +21,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.rules import Rule
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of as address
-from fragmenta.simt.compiled import aligned, callback_address
+from fragmenta.simt.compiled import aligned, callback_address, sparse
 from fragmenta.simt.context import Context
 from fragmenta.simt.layout import MIXED, RANK_BITS, Fault, Status
 from fragmenta.units.barrier_state import Barrier
@@ -140,7 +140,7 @@ class Block(Record):
         super().__init__(aligned(fast.STATE_BYTES))
         self.cluster, self.rank, self.context = cluster, rank, context
         self.shared: NDArray[np.uint8] = context.parts["shared"]
-        self._records = aligned(
+        self._records = sparse(
             0 if cluster.alone else self.shared.size // 8 * fast.MBARRIER_BYTES
         )
         size = context.warp(0).size
@@ -393,6 +393,7 @@ class Cluster(Record):
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
         self.number = number
+        self.machine.begun = max(self.machine.begun, number + 1)
         self.schedule = self.machine.schedule.fork(number)
         self.in_flight.clear()
         self.pool.begin()
@@ -571,6 +572,12 @@ class Machine:
         self.goes_on = False
         """Whether it goes on after a mistake that hardware survives."""
         self.schedule = Schedule(schedule)
+        self.grants = 0
+        """How many requests for clusters that have not begun are granted."""
+        self.begun = 0
+        """The first cluster that has not begun."""
+        self.cancelled = 0
+        """How many clusters, the last of the grid, are not begun."""
         self.problems = problems
         self.kernel = kernel_units(launch.compiled)
         self.events = self.kernel.events
@@ -588,6 +595,21 @@ class Machine:
         """What observes the launch, if anything does."""
         self.notes: dict[int, NDArray[np.uint8]] = {}
         """How each byte of global memory was written, by slot, if that is noted."""
+
+    def grant(self) -> tuple[int, int, int] | None:
+        """Cancel a cluster: the index of its first block; None: it is refused."""
+        shape = self.launch.shape
+        last = shape.blocks // shape.cluster_blocks - self.cancelled - 1
+        if not self.grants or last < self.begun:
+            return None
+        self.grants -= 1
+        self.cancelled += 1
+        return shape.block_at(shape.members(last)[0])
+
+    def gone(self, cluster: int) -> bool:
+        """Whether a cluster was cancelled."""
+        shape = self.launch.shape
+        return cluster >= shape.blocks // shape.cluster_blocks - self.cancelled
 
     @property
     def asynchronous(self) -> bool:

@@ -10,6 +10,7 @@ from fragmenta.units import (  # noqa: F401 - each carries out some events
     fencing,
     mbarriers,
     named_barriers,
+    past_the_end,
     strong_accesses,
     tcgen05,
     tmem_allocation,

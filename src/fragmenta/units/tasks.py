@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
-from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.units import event_table
 from fragmenta.units.fast import task_layout as at
 from fragmenta.units.records import Long, Record, Word
@@ -86,7 +86,7 @@ class Pool(Record):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(aligned(at.POOL_TASKS if cluster.alone else at.POOL_BYTES))
         self._cluster, self._owner = cluster.address, cluster
-        self._image_memory = aligned(0 if cluster.alone else at.ARENA_BYTES)
+        self._image_memory = sparse(0 if cluster.alone else at.ARENA_BYTES)
         self._records = self.raw[at.POOL_TASKS :].reshape(-1, at.TASK_RECORD)
         self._arena = address_of(self._image_memory)
         self.images: dict[int, NDArray[np.uint8]] = {}

@@ -27,8 +27,9 @@ def reached(warp: Warp, event: Event, lanes: int) -> int:
 
 
 @carries_out("raced")
+@carries_out("raced-rows")
 def raced(warp: Warp, event: Event, lanes: int) -> int:
-    """Lanes load from global memory, which others may write at the same time."""
+    """Lanes load from memory, which others may write at the same time."""
     warp.block.cluster.port.touch(Step(warp, event, lanes))
     return lanes
 

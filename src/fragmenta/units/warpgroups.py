@@ -235,7 +235,7 @@ class Warpgroup(Record):
 
     def _set_queue(self, memory: Bytes) -> None:
         self._queue = memory.reshape(-1, layout.PRODUCT_BYTES)
-        self._products = [Product(each) for each in self._queue]
+        self._products: dict[int, Product] = {}
         self.longs[layout.GROUP_QUEUE >> 3] = address_of(memory)
         self.words[layout.GROUP_CAPACITY >> 2] = len(self._queue)
 
@@ -262,7 +262,11 @@ class Warpgroup(Record):
 
     def product(self, number: int) -> Product:
         """The record of a product that has not run."""
-        return self._products[number % len(self._products)]
+        place = number % len(self._queue)
+        found = self._products.get(place)
+        if found is None:
+            found = self._products[place] = Product(self._queue[place])
+        return found
 
     # ── what warps do ───────────────────────────────────────────────────────
 
@@ -301,7 +305,7 @@ class Warpgroup(Record):
     ) -> Product:
         """A new product, which a warp is the first to issue."""
         number = self._queued
-        if number - self.ran == len(self._products):
+        if number - self.ran == len(self._queue):
             self._grow()
         product = self.product(number)
         product.raw[:] = 0
@@ -317,10 +321,10 @@ class Warpgroup(Record):
 
     def _grow(self) -> None:
         """Make room for more products."""
-        old, size = self._products, 2 * len(self._products)
-        self._set_queue(aligned(size * layout.PRODUCT_BYTES))
+        old = self._queue
+        self._set_queue(aligned(2 * len(old) * layout.PRODUCT_BYTES))
         for number in range(self.ran, self._queued):
-            self.product(number).raw[:] = old[number % len(old)].raw
+            self.product(number).raw[:] = old[number % len(old)]
 
     def commit(self, warp: Warp, site: int = -1) -> None:
         """Close the group of the products that a warp has issued."""

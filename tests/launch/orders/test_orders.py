@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.errors import BadCall, KernelHazard
+from fragmenta.errors import BadCall, KernelError, KernelHazard
 from fragmenta.launch.orders.dependence import dependent
 from fragmenta.ptx.reading import parse
+from fragmenta.ptx.rules import named
 from tests.asking import ask
 from tests.launch.orders.cases import ROWS, launch, text
 
@@ -43,6 +44,21 @@ def test_a_wrong_kernel_is_found(name: str, bug: int) -> None:
         assert "Then nobody can go on:" in found.message
         assert found.source is not None
         assert all(len(line) <= 80 for line in result.orders.text().splitlines())
+
+
+@pytest.mark.parametrize(("name", "bug"), WRONG)
+def test_the_kind_is_the_rule_of_the_first_error(name: str, bug: int) -> None:
+    """A cause comes before the hang that may follow from it."""
+    with pytest.raises(KernelError) as caught:
+        launch(name, bug, watch=True)
+    if not isinstance(caught.value, KernelHazard):  # the launch itself has hung
+        assert caught.value.kind == "deadlock"
+        return
+    wrong = [each.rule for each in caught.value.problems if each.severity == "error"]
+    assert caught.value.kind == wrong[0]
+    assert caught.value.kind == errors(launch(name, bug))[0].rule
+    causes = [each for each in wrong if not named(each).consequence]
+    assert wrong[: len(causes)] == causes
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -17,7 +17,12 @@ from fragmenta.cuda.tools import compiler
 from fragmenta.evidence import arguments as inputs
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt.empties import empty
-from tests.ptx.hazards import layout_results, tensor_results, tile_results
+from tests.ptx.hazards import (
+    layout_results,
+    slice_results,
+    tensor_results,
+    tile_results,
+)
 from tests.ptx.hazards.cases import EMPTY, SOURCES, Case, Row
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
@@ -35,6 +40,7 @@ RESULTS = {
     **tensor_results.RESULTS,
     **tile_results.RESULTS,
     **layout_results.RESULTS,
+    **slice_results.RESULTS,
 }
 """What kernels must leave in memory that compute with whole numbers, by name."""
 HEADERS = ("hopper.cuh", "blackwell.cuh")

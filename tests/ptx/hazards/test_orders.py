@@ -14,8 +14,12 @@ STATES = 20_000
 EVERY = 30
 PATH_ONLY = ("quiet-voting",)
 """Kernels in which data decide what threads synchronise with."""
-ALWAYS = ("quiet-shared_counter",)
-"""Lanes that poll one word with one instruction, each with a fence of its own."""
+ALWAYS = (
+    "quiet-shared_counter",  # lanes poll one word, each with a fence of its own
+    "slices-way_out",
+    "slices-last_prefetch",
+    "slices-scales",
+)
 RIGHT = {case.name: case for case in cases() if not case.bug}
 CHOSEN = [RIGHT[name] for name in dict.fromkeys([*ALWAYS, *some(RIGHT, EVERY)])]
 

@@ -10,6 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.ptx.hopper.mutants import Mutant
+
+DESCRIPTOR = "descriptor of"
+"""The names of these changes begin so."""
 PRODUCT = re.compile(
     r"(wgmma\.mma_async\S*)\s+(\{[^}]*\}),\s*(\{[^}]*\}|%\w+),\s*(%\w+),\s*([^;]*);"
 )
@@ -57,11 +61,9 @@ CHANGES = {
 """What is done to each field, in units of 16 bytes."""
 
 
-class Wrong(NamedTuple):
-    """A kernel with one mistake."""
-
-    name: str
-    text: str
+def of_descriptor(change: str) -> bool:
+    """Whether a change is one of these."""
+    return change.startswith(DESCRIPTOR)
 
 
 def changed(text: str, operand: str, field: str, calculation: str) -> str:
@@ -101,14 +103,21 @@ def transposed(text: str, operand: str) -> str:
     return PRODUCT.sub(one, text)
 
 
-def mutants(text: str) -> Iterator[Wrong]:
+def mutants(text: str) -> Iterator[Mutant]:
     """All kernels with one field changed."""
     for operand in "AB":
         for field, calculations in CHANGES.items():
             for each in calculations:
                 made = changed(text, operand, field, each)
-                if made != text:
-                    yield Wrong(f"{operand} {field}: {each.format('x')}", made)
-        made = transposed(text, operand)
-        if made != text:
-            yield Wrong(f"{operand} major", made)
+                yield from _mutant(text, f"{operand} {field}: {each.format('x')}", made)
+        yield from _mutant(text, f"{operand} major", transposed(text, operand))
+
+
+def _mutant(text: str, name: str, made: str) -> Iterator[Mutant]:
+    """The whole text is another one, if it is."""
+    if made != text:
+        line = 1 + text.count("\n", 0, PRODUCT.search(text).start())  # type: ignore[union-attr]
+        trap = PRODUCT.sub("trap;", text)
+        yield Mutant(
+            f"{DESCRIPTOR} {name}", line, (), 0, 0, len(text), made, text, trap
+        )

@@ -1,17 +1,22 @@
 """Judges a run of a kernel with a mistake: reported, wrong result, or neither.
 
     python -m tests.ptx.hopper.judging "bf16 f16 dense" --schedules eager lazy 1
-    python -m tests.ptx.hopper.judging --all --corpus --jobs 15 --output mutants.json
+    python -m tests.ptx.hopper.judging --all --corpus --jobs 16 --output mutants.jsonl
 
 Each mutant is launched in each schedule.  It is caught if a launch reports a problem
 that the original does not have, ends with a fault, or leaves other bits.  Of a silent
-one it is said whether its instruction runs at all.
+one it is said whether its instruction runs at all.  If it does, it is launched in other
+orders of the warps, too, and all orders of its synchronisation are explored.
+
+The output has a line for each verdict, written as it comes; of two about one mutant the
+later one holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +26,8 @@ from typing import Any
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
+from fragmenta.units.schedule import ADVERSARIAL
+from tests.ptx.hopper.descriptors import of_descriptor
 from tests.ptx.hopper.equivalence import explained
 from tests.ptx.hopper.mutants import Mutant
 from tests.ptx.hopper.pool import answers
@@ -48,6 +55,13 @@ WAYS = (*CAUGHT, "equivalent", "missed", "never runs", "silent")
 LATER: Schedule = "lazy"
 """The schedule of all launches but the first."""
 
+ORDERS = "orders"
+"""Not a schedule: all orders of the synchronisation are explored."""
+AGAIN: tuple[Schedule, ...] = (*ADVERSARIAL, ORDERS)
+"""The schedules of mutants that are silent so far."""
+STATES = 500
+"""So many are explored."""
+
 Found = frozenset[tuple[str, int]]
 """Rules that are broken, and in which lines."""
 
@@ -68,10 +82,12 @@ Runs = dict[Schedule, Outcome]
 
 def run(launch: Launch, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
     """Launch a kernel, or a mutant of it."""
+    explored = schedule == ORDERS
+    how = {"orders": STATES} if explored else {"schedule": schedule}
     try:
         result, bits = launch.run(
             kernel,
-            schedule=schedule,
+            **how,
             watch="report",
             limits=ptx.Limits(instructions=LIMIT),
         )
@@ -165,13 +181,20 @@ def new_rules(its: Outcome, before: Outcome) -> tuple[str, ...]:
 
 
 def judge(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> Verdict:
-    """What one mutant does, schedule by schedule, in the first launch that shows it."""
+    """What one mutant does, schedule by schedule, in the first launch that shows it.
+
+    A wrong descriptor is wrong in all products and all schedules: one run shows it.
+    """
+    if of_descriptor(mutant.change):
+        before = [{LATER: before[0].get(LATER) or next(iter(before[0].values()))}]
     for number, runs in enumerate(before):
         made = run_all(subject, mutant.text, number, runs)
         rules = {each: new_rules(made[each], runs[each]) for each in runs}
         verdict = Verdict(mutant, rules, subject.launches[number].name)
         if verdict.caught:
             return verdict
+    if of_descriptor(mutant.change):
+        return verdict
     return replace(verdict, reached=reached(subject, mutant, before))
 
 
@@ -185,6 +208,24 @@ def reached(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> bool:
     return False
 
 
+def judge_again(subject: Subject, mutant: Mutant) -> Verdict:
+    """What other orders show of a mutant that is silent, until one shows anything.
+
+    What another order of the warps changes in the original is no mistake.
+    """
+    rules: dict[Schedule, tuple[str, ...]] = {}
+    wanted = subject.launches[0].expected()
+    for each in AGAIN:
+        ours = run_all(subject, mutant.text, 0, [each])[each]
+        rules[each] = ()
+        if ours != Outcome(bits=wanted):
+            its = run_all(subject, subject.text, 0, [each])[each]
+            rules[each] = new_rules(ours, its)
+        if rules[each]:
+            break
+    return Verdict(mutant, rules, subject.launches[0].name)
+
+
 def run_mutants(
     subject: Subject,
     schedules: Sequence[Schedule] = SCHEDULES,
@@ -192,7 +233,7 @@ def run_mutants(
 ) -> list[Verdict]:
     """The verdicts on all mutants of a subject, or on some."""
     before = originals(subject, schedules)
-    listed = subject.mutants() if chosen is None else chosen
+    listed = subject.mistakes() if chosen is None else chosen
     return [judge(subject, mutant, before) for mutant in listed]
 
 
@@ -205,11 +246,15 @@ def judge_everything(
     subjects: Sequence[Subject],
     schedules: Sequence[Schedule],
     jobs: int,
-    choose: Callable[[list[Mutant]], list[Mutant]],
+    choose: Callable[[Subject], list[Mutant]],
+    again: Callable[[Subject, Mutant], bool] = lambda *_: False,
 ) -> Iterator[tuple[int, Verdict]]:
     """The verdicts on all mutants, each with the number of its subject.
 
-    First the originals run, then the mutants of those that are right.
+    ``again`` says of a mutant whether it is known to be silent.
+
+    First the originals run, then the mutants of those that are right, then those that
+    are silent once more in other orders.
     """
     before: dict[int, list[Runs]] = {}
     numbers = range(len(subjects))
@@ -228,8 +273,10 @@ def judge_everything(
                 print(f"{subjects[number].name} itself: {sorted(found)}")
         else:
             print(f"LEFT OUT {subjects[number].name}: {made or 'no answer'}")
-    mutants = {each: choose(subjects[each].mutants()) for each in before}
-    tasks = [(each, x) for each in sorted(before) for x in range(len(mutants[each]))]
+    mutants = {each: choose(subjects[each]) for each in before}
+    every = [(each, x) for each in sorted(before) for x in range(len(mutants[each]))]
+    silent = [(n, x) for n, x in every if again(subjects[n], mutants[n][x])]
+    tasks = [each for each in every if each not in set(silent)]
 
     def second(task: tuple[int, int]) -> Verdict:
         number, index = task
@@ -243,6 +290,22 @@ def judge_everything(
     for (number, index), found in answers(second, tasks, jobs, SECONDS):
         endless = dict.fromkeys(schedules, ("fault",))
         yield number, found or Verdict(mutants[number][index], endless, "no time")
+        if found and found.way == "silent" and not of_descriptor(found.mutant.change):
+            silent.append((number, index))
+
+    def third(task: tuple[int, int]) -> Verdict | str:
+        number, index = task
+        try:
+            return judge_again(subjects[number], mutants[number][index])
+        except Exception as why:  # a mistake of ours
+            return f"{type(why).__name__}: {why}"
+
+    for (number, index), made in answers(third, silent, jobs, SECONDS):
+        if isinstance(made, Verdict):
+            yield number, made
+        else:  # the verdict stays
+            name = mutants[number][index].name
+            print(f"NOT AGAIN {subjects[number].name}, {name}: {made or 'no time'}")
 
 
 # ── the command ─────────────────────────────────────────────────────────────
@@ -272,10 +335,28 @@ def summary(name: str, table: Sequence[Verdict]) -> str:
     return "\n".join([f"{name}: {caught} of {len(table)} caught", *lines])
 
 
+IDENTITY = ("change", "line", "copy")
+"""These keys together are one mutant of a kernel."""
+
+
+def judged(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The verdicts that a run wrote, kernel by kernel; the last on each mutant."""
+    found: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        rows = found.setdefault(each.pop("kernel"), {})
+        rows[tuple(each[key] for key in IDENTITY)] = each
+    return {
+        name: sorted(rows.values(), key=lambda row: (row["line"], row["change"]))
+        for name, rows in found.items()
+    }
+
+
 def as_json(name: str, verdict: Verdict) -> dict[str, Any]:
-    """A verdict as plain values."""
+    """A verdict of a kernel's mutant as plain values."""
     mutant = verdict.mutant
     return {
+        "kernel": name,
         "change": mutant.change,
         "line": mutant.line,
         "copy": mutant.copy,
@@ -310,6 +391,7 @@ def main() -> None:
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--texts", type=Path, help="the PTX; written if it is missing")
+    parser.add_argument("--known", type=Path, help="leave out what this file has")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, help="stop after so long")
     options = parser.parse_args()
@@ -324,12 +406,33 @@ def main() -> None:
     if options.texts and not options.texts.exists():
         options.texts.write_text(json.dumps(texts))
     every = one_of_each if options.each else list
+    begins = tuple((options.changes or "").split(","))
+    known = {
+        (name, *(row[key] for key in IDENTITY)): row
+        for name, rows in (judged(options.known) if options.known else {}).items()
+        for row in rows
+    }
 
-    def choose(listed: list[Mutant]) -> list[Mutant]:
-        begins = tuple((options.changes or "").split(","))
-        return every([each for each in listed if each.change.startswith(begins)])
+    def of(subject: Subject, mutant: Mutant) -> dict[str, Any] | None:
+        return known.get((subject.name, mutant.change, mutant.line, mutant.copy))
 
-    verdicts = judge_everything(subjects, schedules, options.jobs, choose)
+    def open_still(subject: Subject, mutant: Mutant) -> bool:
+        row = of(subject, mutant)
+        ended = row is not None and row["way"] in (*CAUGHT, "never runs")
+        tried = row is not None and not set(row["rules"]).isdisjoint(AGAIN)
+        return not (ended or tried or (row and of_descriptor(mutant.change)))
+
+    def choose(subject: Subject) -> list[Mutant]:
+        return every(
+            each
+            for each in subject.mistakes()
+            if each.change.startswith(begins) and open_still(subject, each)
+        )
+
+    def silent(subject: Subject, mutant: Mutant) -> bool:
+        return of(subject, mutant) is not None
+
+    verdicts = judge_everything(subjects, schedules, options.jobs, choose, silent)
     tell(subjects, until(verdicts, options.seconds), options.output)
 
 
@@ -350,21 +453,22 @@ def tell(
     verdicts: Iterable[tuple[int, Verdict]],
     output: Path | None,
 ) -> None:
-    """Print the verdicts and write them."""
+    """Write the verdicts as they come, then print them."""
     begun = time.monotonic()
-    tables: dict[int, list[Verdict]] = {}
-    for number, verdict in verdicts:
-        tables.setdefault(number, []).append(verdict)
-    report = {}
-    for number, table in sorted(tables.items()):
-        table.sort(key=lambda each: (each.mutant.line, each.mutant.change))
+    tables: dict[int, dict[str, Verdict]] = {}
+    with open(output or os.devnull, "w", encoding="utf-8", buffering=1) as file:
+        for number, verdict in verdicts:
+            tables.setdefault(number, {})[verdict.mutant.name] = verdict
+            file.write(json.dumps(as_json(subjects[number].name, verdict)) + "\n")
+    counts: Counter[str] = Counter()
+    for number, judged in sorted(tables.items()):
         name = subjects[number].name
+        table = sorted(
+            judged.values(), key=lambda each: (each.mutant.line, each.mutant.change)
+        )
         print(summary(name, table))
-        report[name] = [as_json(name, each) for each in table]
-    counts = Counter(x["way"] for table in report.values() for x in table)
+        counts.update(way(name, each) for each in table)
     print(dict(counts), f"{time.monotonic() - begun:.0f} s", flush=True)
-    if output:
-        output.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -95,6 +95,8 @@ ORDERED = {"acquire", "release", "acq_rel"}
 SCOPES = {"cta", "cluster", "gpu", "gl", "sys"}
 LAST = re.compile(r"(.*[,\s])\s*(\S+)$", re.DOTALL)
 """The operands before the last, and the last."""
+ADDRESS = re.compile(r"\[([^\]+]+)(?:\+(-?\d+))?\]")
+"""A register or a name, and the number that is added to it."""
 
 
 def remove(name: str) -> Callable[[Statement], Iterator[Change]]:
@@ -116,6 +118,15 @@ def other_number(statement: Statement, calculation: str) -> str:
     )
 
 
+def next_mbarrier(name: str, statement: Statement) -> Change:
+    """The mbarrier behind the right one in memory: another stage, or another use."""
+    moved = ADDRESS.sub(
+        lambda found: f"[{found[1]}+{int(found[2] or 0) + 8}]", statement.operands, 1
+    )
+    changed = statement._replace(operands=moved)
+    return Change(f"the next mbarrier at {name}", str(changed))
+
+
 def not_waiting(statement: Statement) -> Iterator[Change]:
     """The wait answers yes at once, or is for the other phase."""
     done = statement.operands.partition(",")[0]
@@ -125,6 +136,7 @@ def not_waiting(statement: Statement) -> Iterator[Change]:
     if ".parity" in statement.mnemonic:
         flipped = other_number(statement, "xor.b32 {0}, {0}, 1;")
         yield Change("flip parity of try_wait", flipped)
+    yield next_mbarrier("try_wait", statement)
     words = [w for w in statement.mnemonic.split(".") if w not in ORDERED | SCOPES]
     if "relaxed" not in words:
         first = 2 + ("parity" in words)
@@ -137,6 +149,7 @@ def arrival(statement: Statement) -> Iterator[Change]:
     plain = statement.mnemonic.replace(".expect_tx", "")
     if plain == statement.mnemonic:
         yield Change("remove mbarrier.arrive", "")
+        yield next_mbarrier("mbarrier.arrive", statement)
         words = [w for w in plain.split(".") if w not in ORDERED | SCOPES]
         if not {"relaxed", "noComplete"} & set(words):
             scope = "cluster" if "shared::cluster" in words else "cta"
@@ -150,6 +163,7 @@ def arrival(statement: Statement) -> Iterator[Change]:
                 yield Change(name, str(statement._replace(mnemonic=other)))
         return
     yield Change("remove mbarrier.arrive.expect_tx", "")
+    yield next_mbarrier("mbarrier.arrive.expect_tx", statement)
     less = LAST.fullmatch(statement.operands)
     if less:
         operands = less[1].rstrip().rstrip(",")
@@ -203,6 +217,32 @@ def group_wait(statement: Statement) -> Iterator[Change]:
         yield Change(f"wait for the reads only at {short}", str(read))
 
 
+def named_barrier(name: str) -> Callable[[Statement], Iterator[Change]]:
+    """None, one of the other role, one for all roles, or for other numbers of threads."""
+
+    def changed(statement: Statement) -> Iterator[Change]:
+        yield Change(f"remove {name}", "")
+        barrier, _, threads = statement.operands.partition(",")
+        if barrier.strip() != "0":
+            for what, calculation in (
+                ("the other role's", "xor.b32 %mutant, %mutant, 3;"),
+                ("one for all at", "mov.b32 %mutant, 1;"),
+            ):
+                other = statement._replace(operands=f"%mutant,{threads}".rstrip(","))
+                new = (
+                    f"{{ .reg .b32 %mutant; mov.b32 %mutant, {barrier}; "
+                    f"{calculation} {other} }}"
+                )
+                yield Change(f"{what} {name}", new)
+        if threads.strip().isdecimal():
+            for step in (32, -32):
+                number = f"{barrier}, {int(threads) + step}"
+                other = statement._replace(operands=number)
+                yield Change(f"{step} threads more at {name}", str(other))
+
+    return changed
+
+
 def cluster_arrival(statement: Statement) -> Iterator[Change]:
     """No arrival, or one that publishes nothing."""
     yield Change("remove barrier.cluster.arrive", "")
@@ -230,8 +270,8 @@ CHANGES: list[tuple[str, Callable[[Statement], Iterator[Change]]]] = [
     (r"cp\.async\.mbarrier\.arrive\b.*", remove("cp.async.mbarrier.arrive")),
     (r"cp\.async\.commit_group", remove("cp.async.commit_group")),
     (r"cp\.async\.bulk\.commit_group", remove("cp.async.bulk.commit_group")),
-    (r"(bar|barrier(\.cta)?)\.sync\b.*", remove("bar.sync")),
-    (r"(bar|barrier(\.cta)?)\.arrive\b.*", remove("bar.arrive")),
+    (r"(bar|barrier(\.cta)?)\.sync\b.*", named_barrier("bar.sync")),
+    (r"(bar|barrier(\.cta)?)\.arrive\b.*", named_barrier("bar.arrive")),
     (r"bar\.warp\.sync", remove("bar.warp.sync")),
     (r"barrier\.cluster\.arrive\b.*", cluster_arrival),
     (r"barrier\.cluster\.wait\b.*", remove("barrier.cluster.wait")),

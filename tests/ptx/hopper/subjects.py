@@ -14,7 +14,7 @@ from fragmenta import ptx
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.kernels import Kernel, Tile
 from tests.ptx import recordings
-from tests.ptx.hopper import launching
+from tests.ptx.hopper import descriptors, launching
 from tests.ptx.hopper.gemms import SCALES, Gemm, short_hash
 from tests.ptx.hopper.mutants import Mutant, mutants
 
@@ -79,6 +79,11 @@ class Subject:
     def mutants(self) -> list[Mutant]:
         """Every mutant."""
         return list(mutants(self.text, self.entry, self.ring, self.source))
+
+    def mistakes(self) -> list[Mutant]:
+        """Every mutant, and those of descriptors: once for all rings."""
+        wrong = descriptors.mutants(self.text) if self.ring == RINGS[0] else ()
+        return [*self.mutants(), *wrong]
 
 
 # ── the project's own kernels ───────────────────────────────────────────────

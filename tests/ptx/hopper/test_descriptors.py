@@ -36,4 +36,4 @@ def test_wrong_descriptors_are_reported(entry: str) -> None:
     for wrong in some(mutants(whole), 12):
         found, result = launched(entry, wrong.text)
         if not np.array_equal(result, expected):
-            assert found, wrong.name
+            assert found, wrong.change

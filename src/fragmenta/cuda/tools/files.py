@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fragmenta.cuda.tools import sources
+from fragmenta.cuda.tools import fatbin, sources
 from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.isa.target import check_target, number
@@ -94,6 +94,8 @@ def read(
         data = Path(path).read_bytes()
     except OSError as why:
         raise BadFile(f"{path} cannot be read: {why.strerror}") from why
+    if fatbin.is_binary(data):
+        return File(str(path), tuple(_binary(str(path), data, modules)))
     if is_source(path, data):
         text = sources.read(path)
         return File(
@@ -102,6 +104,15 @@ def read(
     if options:
         raise BadCall(f"{path} is PTX: it is not compiled, so it takes no options")
     return File(str(path), (modules(parse(data, str(path)).module),))
+
+
+def _binary(path: str, data: bytes, modules: type[Loaded]) -> list[Loaded]:
+    """The modules of a binary."""
+    found = []
+    for image in fatbin.ptx_texts(data, path):
+        name = f"{path}({image.name})" if image.name else path
+        found.append(modules(parse(image.text or "", name).module))
+    return found
 
 
 def source(

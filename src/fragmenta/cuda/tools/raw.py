@@ -26,6 +26,7 @@ class _Compiled:
 
     # The class of the PTX that was read.
     modules: ClassVar[type[Loaded]] = Loaded
+    default_target: ClassVar[str] = files.TARGET
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class _Compiled:
         options: Sequence[str],
         backend: str,
         names: Iterable[str],
-        target: str,
+        target: str | None,
     ) -> None:
         if code is not None and not isinstance(code, str):
             raise BadCall(f"code is a text; given {type(code).__name__}")
@@ -46,7 +47,7 @@ class _Compiled:
         self.code, self.backend = code, backend
         self.path = "" if path is None else os.fspath(path)
         self.options = tuple(options)
-        self.target = check_target(target)
+        self.target = check_target(target or self.default_target)
         self._names = tuple(names)
 
     @once_property
@@ -104,7 +105,7 @@ class RawKernel(_Compiled):
         enable_cooperative_groups: bool = False,
         jitify: bool = False,
         path: str | os.PathLike[str] | None = None,
-        target: str = "sm_90a",
+        target: str | None = None,
     ) -> None:
         if not isinstance(name, str):
             raise BadCall(f"name is a text; given {type(name).__name__}")
@@ -186,7 +187,7 @@ class RawModule(_Compiled):
         enable_cooperative_groups: bool = False,
         name_expressions: Iterable[str] | None = None,
         jitify: bool = False,
-        target: str = "sm_90a",
+        target: str | None = None,
     ) -> None:
         if code is None and path is None:
             raise BadCall("give the code, or the path of a file")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fragmenta.errors import one_of
 from fragmenta.launch.orders.story import HangStory, Teller, Told, site_of
 from fragmenta.orders.verdict import Coverage
 from fragmenta.ptx.checking.problem import wrapped
@@ -39,6 +40,9 @@ class Orders:
     launched: Launched | None = field(default=None, repr=False)
     found: tuple[tuple[Launched, Finding], ...] = field(default=(), repr=False)
     """Hangs, races and misuse, before they are put into words."""
+    together: tuple[str, ...] = ()
+    """Places where lanes that diverged waited with one instruction.  They are taken to
+    do so in every order."""
 
     @property
     def hangs(self) -> bool:
@@ -79,6 +83,10 @@ class Orders:
         """The answer in lines that fit: the verdict, the reasons, the story."""
         lines = [wrapped(self.summary, width, "  ")]
         lines += [wrapped(f"- {each}", width, "  ") for each in self.reasons]
+        if self.together:
+            where = one_of(self.together, "and")
+            said = f"- lanes that waited together at {where} do so in every order here"
+            lines.append(wrapped(said, width, "  "))
         if self.hang is not None:
             lines += [wrapped(f"  {each}", width, "   ") for each in self.hang.lines()]
         return "\n".join(lines)
@@ -90,6 +98,7 @@ class Orders:
             "reasons": list(self.reasons),
             "orders": self.orders,
             "states": self.states,
+            "together": list(self.together),
             "hangs": self.hangs,
             "steps": [],
             "waiting": [],

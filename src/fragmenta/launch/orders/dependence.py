@@ -40,7 +40,9 @@ def synchronises(instruction: Instruction) -> bool:
         return "warp" not in words
     if instruction.opcode in ("cp", "st", "red"):
         return "async" in words
-    if instruction.opcode in ("mbarrier", "clusterlaunchcontrol"):
+    if instruction.opcode == "clusterlaunchcontrol":
+        return "try_cancel" in words
+    if instruction.opcode == "mbarrier":
         return True
     found = role(instruction)
     return found is not None and found.reads and not found.fence
@@ -48,7 +50,8 @@ def synchronises(instruction: Instruction) -> bool:
 
 def asks(instruction: Instruction) -> bool:
     """Whether its result is the state of what synchronises, not data."""
-    return instruction.opcode in ("mbarrier", "elect", "activemask")
+    asked = ("mbarrier", "elect", "activemask", "clusterlaunchcontrol")
+    return instruction.opcode in asked
 
 
 class Flow:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from fragmenta.errors import KernelFault
 from fragmenta.launch.launch import Launch
 from fragmenta.launch.orders.answer import Orders, worst
 from fragmenta.launch.orders.dependence import Dependent, dependent
-from fragmenta.launch.orders.programs import Part, parts
+from fragmenta.launch.orders.programs import Part, asks_for_clusters, parts
 from fragmenta.launch.orders.recording import Recording, record
 from fragmenta.launch.orders.story import HangStory, Teller, site_of
 from fragmenta.orders import program as said
@@ -21,7 +22,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.checking.problem import Problem
 from fragmenta.ptx.rules import Rule
 from fragmenta.races.recording.recorder import Force
-from fragmenta.races.report.messages import reports
+from fragmenta.races.report.messages import order, reports
 from fragmenta.simt.naming import Names, place, short
 from fragmenta.units.findings import Finding, Launched
 
@@ -29,6 +30,8 @@ HUNG = (rules.DEADLOCK.name,)
 """What the fault of a launch that hung is the same as."""
 MORE = 20_000
 """Instructions of a run after a recorded one that hangs, besides four times those."""
+MOST_GRANTS = 8
+"""Clusters that one cluster is granted by clusterlaunchcontrol.try_cancel."""
 MOST_RUNS = 64
 """Runs that follow a value which decides something."""
 
@@ -54,6 +57,14 @@ class Explored:
         """What other orders show, in words."""
         return reports(self.orders.found if self.orders is not None else ())
 
+    def with_earlier(self, fault: KernelFault) -> list[Problem]:
+        """The same, with what a run showed before a fault: a cause comes first."""
+        found = self.problems
+        known = {(each.rule, each.line) for each in found}
+        more = [e for e in fault.problems if (e.rule, e.line) not in known]
+        every = [*found, *(each for each in more if isinstance(each, Problem))]
+        return sorted(every, key=order)
+
     def most(self, most: int | None) -> int | None:
         """The instructions that a run may execute.
 
@@ -69,13 +80,14 @@ class Explored:
         if launch.machine is None:  # nothing in it synchronises
             self.orders = Orders(Coverage.ALL.value, (), 1, 1)
             return
+        clusters = launch.cluster_count
         recording = record(launch, self._run)
         if recording.hung:
             self._enough = 4 * recording.instructions + MORE
-        launched = recording.launched
-        decisions = Decisions(launched)
+        decisions = Decisions(recording.launched)
         explored: list[tuple[Part, Verdict]] = []
         every = parts(recording.logs, decisions.sites, recording.values)
+        every += self._granted(recording, clusters, decisions)
         for number, part in enumerate(every):
 
             def share(done: float, number: int = number) -> None:
@@ -85,6 +97,28 @@ class Explored:
             verdict = explore(part.program, extend, limit=self._states, progress=share)
             explored.append((part, verdict))
         self.orders = _Answer(recording, explored, decisions.reasons).made()
+
+    def _granted(
+        self, recording: Recording, clusters: int, decisions: Decisions
+    ) -> list[Part]:
+        """What else happens if requests for clusters that have not begun are granted.
+
+        Each number of grants is a run of its own: one cluster gets them all.
+        """
+        found: list[Part] = []
+        if not asks_for_clusters(recording.logs):
+            return found
+        for grants in range(1, min(clusters, MOST_GRANTS + 1)):
+            more = record(self._prepare(), self._run, grants=grants)
+            recording.cut = recording.cut or more.cut
+            recording.hung |= more.hung
+            found += parts(more.logs, decisions.sites, more.values, -grants)
+        if clusters > MOST_GRANTS + 1:
+            decisions.reasons.append(
+                f"a cluster may be granted {clusters - 1} others; it was granted at "
+                f"most {MOST_GRANTS}"
+            )
+        return found
 
     def _extend(
         self,
@@ -202,7 +236,12 @@ class _Answer:
             stories[0][1] if stories else None,
             self.launched,
             tuple((self.launched, each) for each in findings),
+            self._together(),
         )
+
+    def _together(self) -> tuple[str, ...]:
+        sites = {site for part, _ in self.explored for site in part.together}
+        return tuple(dict.fromkeys(self.names.place(site) for site in sorted(sites)))
 
     def _reason(self, given: str) -> str:
         kind, _, site = given.partition(" ")

@@ -18,7 +18,8 @@ from fragmenta.launch.orders.lanes import groups
 from fragmenta.launch.orders.spans import Piece, Users, in_global, piece
 from fragmenta.orders import program as said
 from fragmenta.orders.program import Order, Program, Proxy, Steps
-from fragmenta.ptx.ordering import Scope
+from fragmenta.orders.typed import named
+from fragmenta.ptx.ordering import Scope, written_scope
 from fragmenta.ptx.ordering import scope as scope_of
 from fragmenta.races.recording.log import (
     Arrives,
@@ -70,6 +71,8 @@ class Part:
     """Work in flight, by the names of units."""
     words: set[int] = field(default_factory=set)
     """The addresses of words that are waited for, or that decide something."""
+    together: set[int] = field(default_factory=set)
+    """Where lanes that diverged waited with one instruction, as sites."""
 
     def number(self, who: Who) -> int | None:
         """The number of an agent; None if these lanes are no agent."""
@@ -96,6 +99,17 @@ def parts(
         else:
             found[key] = made
     return list(found.values())
+
+
+def asks_for_clusters(logs: list[Log]) -> bool:
+    """Whether a cluster asks for the work of one that has not begun."""
+    return any(
+        isinstance(entry.action, Issued)
+        and entry.action.work.name.startswith("clusterlaunchcontrol.try_cancel")
+        for log in logs
+        for entries in log.entries.values()
+        for entry in entries
+    )
 
 
 def awaited(logs: list[Log], deciding: set[int]) -> set[int]:
@@ -149,6 +163,8 @@ class _Agent:
         """The number of their last meeting with others of the warp; None: of none."""
         self.waited: dict[tuple[str, int, int, int], int] = {}
         """The first epoch of each queue that was not waited for."""
+        self.read: dict[tuple[str, int, int, int], int] = {}
+        """The same for waits until sources are read."""
         self.ended = False
         self.branches: list[tuple[int, int]] = []
         """Where the value of the last event decides what follows: how many events
@@ -191,7 +207,9 @@ class _Builder:
         self.units: dict[Flying, Hashable] = {}
         self.limits: list[str] = []
         self.values: dict[said.Word, int] = {}
-        self.tokens = 0
+        self.together: set[int] = set()
+        self._told_from_afar: set[tuple[int, Place]] = set()
+        """Mbarriers that work of other blocks signals, with the number of the log."""
 
     def part(self) -> Part:
         """The program."""
@@ -221,7 +239,7 @@ class _Builder:
         clusters = [log.cluster for log in self.logs]
         units = {name: flying for flying, name in self.units.items()}
         agents = [each.who for each in self.agents]
-        return Part(program, agents, clusters, units, self.words)
+        return Part(program, agents, clusters, units, self.words, self.together)
 
     def unit(self, work: Flying) -> Hashable:
         """A name for work in flight."""
@@ -276,6 +294,14 @@ class _Builder:
         self.values.setdefault(made, self._first.get(address, 0))
         return made
 
+    def wait_scope(self, number: int, action: Waited) -> Scope:
+        """Whose arrivals a wait acquires.
+
+        A copy of another block tells all who wait where it writes.
+        """
+        far = (number, action.mbarrier) in self._told_from_afar
+        return Scope.CLUSTER if far else named_scope(action.words)
+
     def stored(self, action: Touched) -> list[tuple[int, int, int]]:
         """Ordinary stores to words through which threads synchronise.
 
@@ -302,6 +328,9 @@ class _Builder:
                                 self.users.add(each, entry.action.write, agent.number)
                     elif isinstance(entry.action, Issued):
                         flying = entry.action.work
+                        for place, *_ in flying.signals:
+                            if place[0] != rank:
+                                self._told_from_afar.add((number, place))
                         for found, write in (
                             (flying.reads, False),
                             (flying.writes, True),
@@ -396,6 +425,7 @@ class _Walk:
         batches: _Batches,
     ) -> None:
         self.builder, self.log, self.rank, self.warp = builder, log, rank, warp
+        self.number = number
         self.agents = builder.by_warp[number, rank, warp]
         self.block = builder.block(log, rank)
         self.batches, self.products, self.meetings = batches, 0, 0
@@ -467,6 +497,7 @@ class _Walk:
         the others go on with it.
         """
         several = self._of(entry)
+        self.builder.together.add(entry.site)
         self._meet_all(several, entry)
         leader = several[0]
         share = entry.lanes.bit_count()
@@ -563,6 +594,8 @@ class _Walk:
     ) -> Iterator[said.Event]:
         """Wait for the groups that were not waited for before."""
         known = agent.waited.get(action.queue, 0)
+        if action.read:
+            known = max(known, agent.read.get(action.queue, 0))
         epochs = {
             work.epoch
             for work in self.builder.units
@@ -571,8 +604,8 @@ class _Walk:
         for epoch in sorted(epochs):
             group = (*action.queue, epoch)
             yield said.GroupWait(group, 0, action.read, entry.site)
-        if not action.read:
-            agent.waited[action.queue] = max(known, action.until)
+        kept = agent.read if action.read else agent.waited
+        kept[action.queue] = max(known, action.until)
 
     # ── what one agent does ─────────────────────────────────────────────────
 
@@ -640,7 +673,7 @@ class _Walk:
             exact = "noComplete" in action.words
             name = ("state", action.mbarrier, action.phase)
             drop = action.drops
-            scope = Scope.CLUSTER
+            scope = named_scope(action.words)
             return [
                 said.MbarrierArrive(
                     mbarrier, arrivals, expected, drop, exact, name, order, scope, site
@@ -662,7 +695,8 @@ class _Walk:
                 for each in agent.events
             )
             token = token if given else None
-        parity, scope = action.phase & 1, Scope.CLUSTER
+        parity = action.phase & 1
+        scope = self.builder.wait_scope(self.number, action)
         return said.MbarrierWait(mbarrier, parity, token, order, scope, entry.site)
 
     def _peeked(
@@ -693,6 +727,8 @@ class _Walk:
         waits = action.until is not None
         if waits:
             self._meet_all(agents, entry)
+            if len(agents) > 1:
+                self.builder.together.add(site)
         if action.guessed:
             self.builder.limits.append(f"loop {site}")
         lanes = entry.lanes.bit_count()
@@ -711,6 +747,18 @@ class _Walk:
             self._meet_all(agents, entry)
 
 
+def named_scope(words: tuple[str, ...]) -> Scope:
+    """The scope of an instruction on an mbarrier.
+
+    Shipped kernels arrive at other blocks without one, so only a scope that is written
+    down is small.
+
+    >>> named_scope(("mbarrier", "arrive", "release", "cta")).word
+    'cta'
+    """
+    return Scope.CTA if written_scope(words) is Scope.CTA else Scope.CLUSTER
+
+
 _OBSERVING = (said.Load, said.Atomic)
 _SUMS = ("add", "inc", "dec", "xor")
 """Atomic operations of which it matters how many lanes do them."""
@@ -725,15 +773,17 @@ def _word_events(
         operand, compare = (*action.given[::-1], 0, 0)[:2]
         if action.operation != "cas":
             compare = 0
-        if action.operation == "add":  # all lanes at once
+        operation = named(action.operation, action.kind)
+        if operation == "add":  # all lanes at once
             operand = operand * lanes & (1 << 8 * action.size) - 1
         elif action.operation == "xor":  # every other lane undoes it
             operand *= lanes & 1
         elif action.operation in ("inc", "dec"):
             times = lanes
         returns = action.opcode == "atom"
-        what = action.operation, operand, compare, returns, None
-        atomic = said.Atomic(word, *what, *how)
+        what = operation, operand, compare, returns, None
+        each = lanes if operation.startswith("add.") else 1  # floats round each time
+        atomic = said.Atomic(word, *what, *how, times=each)
     if action.until is not None:
         condition = said.Condition(*action.until)
         return [said.Await(word, condition, atomic, *how)]

@@ -32,16 +32,20 @@ class Recording:
 
 
 def record(
-    launch: Launch, run: Callable[[Launch], str], force: Force | None = None
+    launch: Launch,
+    run: Callable[[Launch], str],
+    force: Force | None = None,
+    grants: int = 0,
 ) -> Recording:
     """Record a launch.  A launch that hangs is recorded until then.
 
     With ``force``, some lanes read other values than there are, as in another order.
+    So many requests for clusters that have not begun are granted.
     """
     assert launch.machine is not None
     watch = launch.machine.watching
     assert isinstance(watch, OrdersWatch)
-    watch.force = force
+    watch.force, launch.machine.grants = force, grants
     before, cut, hung = copies(launch), "", False
     try:
         run(launch)

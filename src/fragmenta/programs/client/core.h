@@ -17,6 +17,7 @@ enum Error {
 };
 enum Kind { DEVICE = 0, MANAGED = 1, HOST = 2, POOLED = 3 };
 
+struct Channel { int x, y, z, w, kind; };
 struct Three { unsigned x, y, z; };
 struct Extent { size_t x, y, z; };
 struct Pitched { char *pointer; size_t pitch, width, height; };

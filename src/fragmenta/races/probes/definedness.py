@@ -15,6 +15,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from fragmenta.errors import Error
+from fragmenta.isa.tables.moves import row_bytes
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.module import (
     Address,
@@ -39,6 +40,7 @@ from fragmenta.races.probes.undefined_flow import (
     followed,
     loads,
 )
+from fragmenta.races.probes.windows import FAR, NEAR, window_of
 from fragmenta.simt import layout
 from fragmenta.simt.accessing import element_type, space_of
 from fragmenta.simt.emitter import (
@@ -49,7 +51,7 @@ from fragmenta.simt.emitter import (
     Written,
     address_of,
 )
-from fragmenta.simt.events import described, if_some, notify
+from fragmenta.simt.events import described, if_some, notify, tell
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import Routine
 from fragmenta.simt.matrices import operation
@@ -565,13 +567,14 @@ def _load(step: _Step) -> None:
 def _raced(step: _Step) -> None:
     """Let the watch say which lanes read what others write at the same time."""
     writer, (goal, address) = step.writer, step.instruction.operands[:2]
-    if space_of(step.instruction) in ("shared", "cluster", "local") or _named(step):
+    window = window_of(step.instruction)
+    if not window or _named(step):
         return
     items = goal.items if isinstance(goal, Vector) else (goal,)
     size = type_bits(element_type(step.instruction)) // 8 * len(items)
     shadows = [described(writer, step.twin(each, True)) for each in items]
     given = [described(writer, address), *shadows]
-    notify(writer, ["raced", str(size)], given, writer.lanes())
+    tell(writer, ["raced", str(size), window], given)
 
 
 def _too_wide(operand: Operand) -> bool:
@@ -706,7 +709,27 @@ def _rows(step: _Step) -> None:
     """``ldmatrix`` and ``wmma.load``: all lanes take part."""
     controls = tuple(range(1, len(step.instruction.operands)))
     twin = step.twinned(controls=controls)
-    step.if_any(lambda: step.execute(twin, memory=True))
+
+    def load() -> None:
+        step.execute(twin, memory=True)
+
+    raced = step.writer.mode.raced and step.instruction.opcode == "ldmatrix"
+    step.if_any((lambda: _raced_rows(step, load)) if raced else load)
+
+
+def _raced_rows(step: _Step, load: Callable[[], None]) -> None:
+    """Load shadows of rows; those that others write meanwhile are undefined."""
+    writer, address = step.writer, step.instruction.operands[1]
+    assert isinstance(address, Address)
+    op = operation(step.instruction)
+    (part,) = op.fragments.values()
+    mask = (1 << part.shape[0] * part.shape[1]) - 1
+    lanes = writer.value(f"and i32 {writer.lanes()}, {mask - (mask >> 31 << 32)}")
+    words = [str(row_bytes(op)), NEAR if op.values["space"] else FAR]
+    at = [described(writer, address)]
+    notify(writer, ["raced-rows", *words], at, lanes)
+    load()
+    notify(writer, ["raced-rows", "", words[1]], at, lanes)
 
 
 def _stored_rows(step: _Step) -> None:

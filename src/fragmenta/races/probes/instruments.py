@@ -17,6 +17,7 @@ from fragmenta.races.probes.definedness import follow, poisoned, undefined_at_fi
 from fragmenta.races.probes.registers_in_flight import watch_registers
 from fragmenta.races.probes.synchronisation import OrderProbes
 from fragmenta.races.probes.unwritten_registers import doubtful, watch_unwritten
+from fragmenta.races.probes.windows import GLOBAL, NEAR, window_of
 from fragmenta.races.shadow import layout as shadow
 from fragmenta.races.shadow.bank_counts import counted_banks
 from fragmenta.races.shadow.barrier_clocks import (
@@ -33,7 +34,7 @@ from fragmenta.races.shadow.global_memory import GLOBAL_SUPPORT, watched_global
 from fragmenta.races.shadow.shared_memory import SUPPORT, watched
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import MEMORY, Writer, Written
-from fragmenta.simt.events import described, if_some, notify, tell
+from fragmenta.simt.events import described, if_some, located, notify, tell
 from fragmenta.simt.library import Routine, as_signed
 from fragmenta.simt.memory import Access
 from fragmenta.simt.mode import Mode
@@ -67,10 +68,10 @@ class RaceProbes(Probes):
         """Compare an access with the shadow of its memory."""
         if what.space == "local":
             return
-        words = set(instruction.qualifiers)
-        if "nc" in words or "param" in words or "const" in words:
+        window = window_of(instruction)
+        if not window:
             return
-        if kind != "atomic" and words & STRONG:
+        if kind != "atomic" and STRONG & set(instruction.qualifiers):
             kind = f"strong {kind}"
         given = _given(writer, at, offset, writer.lanes())
         # A store is compared with what is there; the registers of others are not read.
@@ -79,16 +80,20 @@ class RaceProbes(Probes):
         of = scope((instruction.opcode, *instruction.qualifiers))
         small = of is Scope.CTA and shadow.KINDS[kind] & shadow.STRONG
         near_kind = f"narrow {kind}" if small else kind
+        raced = writer.mode.raced and instruction.opcode in ("ld", "ldu")
+        if raced and window != GLOBAL:
+            about = ["raced", str(what.bytes), window]
+            tell(writer, about, [located(writer, at, offset)])
         if what.space == "global":
             _link(writer, GLOBAL_SUPPORT)
             writer.call(watched_global(what, kind, scope=of), *given, *places)
-            if "global" in words:
-                return
-            _in_window(writer, what, at, offset, given, places, near_kind)
+            if window != GLOBAL:
+                check = watched(what._replace(space="shared"), near_kind, raced)
+                _in_window(writer, check, offset, given, places)
             return
         near = what._replace(space="shared")
         _link(writer, SUPPORT)
-        writer.call(watched(near, near_kind), *given, *places)
+        writer.call(watched(near, near_kind, raced), *given, *places)
         if banks and kind in ("read", "write") and what.space == "shared":
             writer.call(counted_banks(near), *given)
 
@@ -132,7 +137,11 @@ class RaceProbes(Probes):
         if stores:
             writer.call(watched(what, "write"), *given, f"ptr {values}")
         else:
-            writer.call(watched(what, "read"), *given)
+            raced = writer.mode.raced
+            if raced:
+                about = ["raced", str(width), NEAR]
+                notify(writer, about, [located(writer, at, offset)], chosen)
+            writer.call(watched(what, "read", raced), *given)
         if width == ROW_BYTES and not stores and _copies_boxes(writer.program):
             writer.call(watched_rows(at.bits), *given)
         if width == ROW_BYTES:  # which rows of 8 bytes one pass takes is not known
@@ -239,22 +248,19 @@ def _copies_boxes(program: Program) -> bool:
 
 def _in_window(
     writer: Writer,
-    what: Access,
-    at: Written,
+    check: Routine,
     offset: int,
     given: tuple[str, ...],
     places: list[str],
-    kind: str,
 ) -> None:
     """Check generic addresses that are in shared memory: subtract its window.
 
     Other addresses are then far outside of shared memory, and left out.
     """
-    near = what._replace(space="shared")
     _link(writer, SUPPORT)
     moved = list(given)
     moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
-    writer.call(watched(near, kind), *moved, *places)
+    writer.call(check, *moved, *places)
 
 
 def _synchronises(writer: Writer, instruction: Instruction) -> None:

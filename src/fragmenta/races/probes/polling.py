@@ -16,7 +16,9 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
 )
+from fragmenta.simt.emitter import immediate_bits
 
+_FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
 _QUIET = frozenset({"bra", "mov", "cvta", "nanosleep", "fence", "membar", "pragma"})
 """Opcodes that change nothing that others see, besides those that only compute."""
 
@@ -72,7 +74,7 @@ class Condition(NamedTuple):
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 _SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "ge": "le", "gt": "lt", "le": "ge"}
-_SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+_SAME = {"neu": "ne", "equ": "eq", "lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 def condition(function: Function, index: int) -> Condition | None:
@@ -144,6 +146,12 @@ def _ends(
         return None
     if not isinstance(against, Register | Immediate):
         return None
+    negative = isinstance(against, Immediate) and against.value < 0
+    if (_FLOATS & set(compared.qualifiers) or negative) and compare not in ("eq", "ne"):
+        return None  # bits are compared, as unsigned numbers
+    if isinstance(against, Immediate):
+        number = immediate_bits(against, compared.qualifiers[-1])
+        against = Immediate(number, "int", number)
     back = [goal for goal in destinations(function, branch) if goal <= index]
     if bool(back) != negated:  # taken while the comparison holds: that goes back
         compare = _OPPOSITE[compare]

@@ -24,15 +24,13 @@ from fragmenta.ptx.module import Address, Immediate, Instruction, Sink, Vector
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.ptx.ordering import role, scope
 from fragmenta.races.probes.polling import condition
-from fragmenta.simt.emitter import Writer, Written
-from fragmenta.simt.events import described, if_some, notify, tell
+from fragmenta.races.probes.windows import FAR, NEAR, window_of
+from fragmenta.simt.emitter import Writer, Written, immediate_bits
+from fragmenta.simt.events import described, if_some, located, notify, tell
 from fragmenta.simt.memory import Access
 from fragmenta.simt.probes import Probes
 from fragmenta.simt.program import meets
 
-NEAR, FAR = "shared", "generic"
-"""What the addresses of an access are: in shared memory, or generic."""
-_ELSEWHERE = frozenset({"nc", "param", "const", "param::entry", "param::func"})
 _OPERATIONS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
@@ -56,11 +54,10 @@ class OrderProbes(Probes):
         banks: bool = True,
     ) -> None:
         """A load, a store or an atomic operation is about to happen."""
-        elsewhere = _ELSEWHERE & set(instruction.qualifiers)
-        if what.space == "local" or elsewhere:
+        if what.space == "local" or not window_of(instruction):
             return
         window = FAR if what.space == "global" else NEAR
-        place = _place(writer, at, offset)
+        place = located(writer, at, offset)
         if role(instruction) is None:
             values = _values(writer) if kind == "write" and what.elements == 1 else []
             words = ["accesses", kind, str(what.bytes), window]
@@ -85,7 +82,7 @@ class OrderProbes(Probes):
         some = writer.value(f"and i32 {writer.lanes()}, {mask - (mask >> 31 << 32)}")
         with if_some(writer, some):
             words = ["accesses", kind, str(width), NEAR]
-            notify(writer, words, [_place(writer, at, offset)], some)
+            notify(writer, words, [located(writer, at, offset)], some)
 
     def barrier_arrives(self, writer: Writer, number: str, mode: str) -> None:
         """Lanes arrive at a barrier of the block, or poll it."""
@@ -103,15 +100,6 @@ class OrderProbes(Probes):
     def leaves(self, writer: Writer) -> None:
         """Lanes are about to end."""
         tell(writer, ["leaves"], [])
-
-
-def _place(writer: Writer, at: Written, offset: int) -> list[Any]:
-    """Where an event finds the addresses of all lanes."""
-    if at.base != "%warp":
-        copied = writer.temporary(at.bits)
-        writer.compute(f"mov.b{at.bits}", copied, at)
-        at = copied
-    return ["a", ["r", at.offset, at.bits], offset, []]
 
 
 def _strong(instruction: Instruction, window: str) -> list[str]:
@@ -141,13 +129,15 @@ def _values(writer: Writer) -> list[list[Any]]:
     given = list(instruction.operands)
     if instruction.opcode in ("ld", "atom"):
         given = given[1:]
-    found = []
+    found: list[list[Any]] = []
+    kind = next(word for word in reversed(instruction.qualifiers) if word in TYPES)
     for each in given:
         if isinstance(each, Address):
             continue
-        whole = isinstance(each, Immediate) and each.form != "int"
-        if isinstance(each, Sink | Vector) or whole:
+        if isinstance(each, Sink | Vector):
             found.append(["_"])
+        elif isinstance(each, Immediate):
+            found.append(["i", immediate_bits(each, kind)])
         else:
             found.append(described(writer, each))
     return found

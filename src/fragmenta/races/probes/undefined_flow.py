@@ -19,6 +19,7 @@ from fragmenta.ptx.module import (
     type_bits,
 )
 from fragmenta.races.probes.unwritten_registers import maybe_unwritten
+from fragmenta.races.probes.windows import GIVEN
 
 SHADOWLESS = frozenset(
     {
@@ -35,7 +36,6 @@ SHADOWLESS = frozenset(
 """Opcodes whose results count as defined."""
 _LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
 _CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
-_GIVEN = frozenset({"param", "param::entry", "param::func", "const"})
 CALLED = -1
 """The source of what a function is given in a register: its call."""
 
@@ -77,7 +77,7 @@ def loads(instruction: Instruction, function: Function) -> bool:
             return True
     if instruction.opcode not in _LOADS:
         return False
-    return not _GIVEN & set(words) or passed(instruction, function)
+    return not GIVEN & set(words) or passed(instruction, function)
 
 
 def passed(instruction: Instruction, function: Function) -> bool:

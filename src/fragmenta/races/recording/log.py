@@ -177,6 +177,8 @@ class Flag(NamedTuple):
     """Whether the loop had not ended when the launch did."""
     guessed: bool = False
     """Whether it is not known what the loop waits for: only what ended it."""
+    kind: str = "u32"
+    """The type."""
 
     @property
     def fails(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta.ptx import rules
+from fragmenta.ptx.module import type_bits
 from fragmenta.races.probes.polling import spins
 from fragmenta.races.recording.log import (
     Action,
@@ -454,7 +455,7 @@ def accesses(warp: Warp, event: Event, lanes: int) -> int:
 def flag(warp: Warp, event: Event, lanes: int) -> int:
     """A strong access is about to happen."""
     opcode, operation, kind, window, scope, sense, compare, mask = event.words[1:9]
-    size = max(1, int("".join(c for c in kind.partition("x")[0] if c.isdigit())) // 8)
+    size = max(1, type_bits(kind) // 8)
     at, against, *known = event.operands
     if any(each.kind == "_" for each in known):
         known = []
@@ -473,6 +474,6 @@ def flag(warp: Warp, event: Event, lanes: int) -> int:
         if compare:
             until, values = Until(compare, values[0], int(mask)), values[1:]
         how = opcode, operation, scope, sense
-        action = Flag(address, size, *how, values, there, until)
+        action = Flag(address, size, *how, values, there, until, kind=kind)
         recorder.read(Step(warp, event, members), action)
     return lanes

@@ -7,7 +7,7 @@ picture of the launch.  Compiled code writes notes, too: :mod:`races.shadow.note
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -128,6 +128,12 @@ class Notes(Sequence[Note]):
 
     def __getitem__(self, place: int | slice) -> Note | list[Note]:
         return self._all()[place]
+
+    def __iter__(self) -> Iterator[Note]:
+        return iter(self._all())
+
+    def __reversed__(self) -> Iterator[Note]:
+        return iter(self._all()[::-1])
 
     def __reduce__(self) -> tuple[type[list[Note]], tuple[list[Note]]]:
         return list, (list(self._all()),)

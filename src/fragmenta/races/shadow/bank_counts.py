@@ -19,20 +19,17 @@ from fragmenta.jit.trace import (
     I32,
     I64,
     Code,
-    Memory,
     Value,
-    Variable,
     convert,
-    select,
     shift_unsigned,
 )
-from fragmenta.shared.banks import BANKS, IDLE, WORD, Conflicts, bank_conflicts
+from fragmenta.shared.banks import IDLE, WORD, Conflicts, bank_conflicts
 from fragmenta.shared.descriptor import swizzled
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
-from fragmenta.simt.memory import Access, addresses, has, lane_of, spill
-from fragmenta.simt.warps import to_word
+from fragmenta.simt.memory import Access, addresses, spill
+from fragmenta.simt.passes import passes
 
 MOST_EXECUTIONS = 256
 """Executions of an instruction that are counted, in each context."""
@@ -96,13 +93,13 @@ def _count(
     with code.when(wide[0] < MOST_EXECUTIONS):
         at = addresses(code, register, access.address, offset)
         words = spill(code, convert(shift_unsigned(at, 2), I32))
-        passes, least = _passes(code, max(1, access.bytes // WORD), words, lanes)
+        taken, least = passes(code, max(1, access.bytes // WORD), words, lanes)
         wide[0] = wide[0] + 1
-        wide[1] = wide[1] + convert(passes, I64)
+        wide[1] = wide[1] + convert(taken, I64)
         wide[2] = wide[2] + convert(least, I64)
         narrow = field(code, line, 24, I32)
-        with code.when(passes - least > narrow[0]):
-            narrow[0] = passes - least
+        with code.when(taken - least > narrow[0]):
+            narrow[0] = taken - least
             narrow[1] = lanes
             narrow[2] = lanes.lift(access.bytes)
             kept = convert(at, I32)
@@ -110,56 +107,6 @@ def _count(
                 b.gep(line, [ir.Constant(I32, 40)]), kept.type.as_pointer()
             )
             b.store(kept.raw, goal).align = 4
-
-
-def _passes(code: Code, words: int, starts: Raw, lanes: Value) -> tuple[Value, Value]:
-    """The passes of an access, and how many it needs at least.
-
-    So many lanes are served together that they take at most one word of each bank.
-    """
-    total, least = (code.variable(lanes.lift(0)) for _ in range(2))
-    together = LANES // words
-    counts = Memory(code.builder, code.array(I32, BANKS), I32)
-    vector = ir.VectorType(I32, LANES)
-    taken = code.builder.bitcast(code.array(vector), I32.as_pointer())
-    with code.loop(words) as phase:
-        worst = code.variable(lanes.lift(0))
-        used = code.variable(lanes.lift(0))
-        with code.loop(BANKS) as bank:
-            counts[bank] = lanes.lift(0)
-        with code.loop(together) as index:
-            lane = phase * together + index
-            with code.when(has(lanes, lane)), code.loop(words) as part:
-                word = lane_of(code, starts, lane) + convert(part, I32)
-                _take(code, word, taken, counts, used, worst)
-        total.value = total.value + worst.value
-        some = convert(worst.value != 0, I32, signed=False)
-        least.value = least.value + some
-    return total.value, least.value
-
-
-def _take(
-    code: Code,
-    word: Value,
-    taken: Raw,
-    counts: Memory,
-    used: Variable,
-    worst: Variable,
-) -> None:
-    """A lane takes a word, if no lane before it took the same."""
-    b = code.builder
-    vector = ir.VectorType(I32, LANES)
-    before = b.load(b.bitcast(taken, vector.as_pointer()))
-    before.align = 4
-    known = to_word(Value(b, before) == word.in_all_lanes(LANES))
-    # The first ``used`` of them are valid; there may be 32.
-    valid = select(used.value == LANES, word.lift(-1), (word.lift(1) << used.value) - 1)
-    with code.when((known & valid) == 0):
-        b.store(word.raw, b.gep(taken, [convert(used.value, I64).raw]))
-        used.value = used.value + 1
-        bank = convert(word & (BANKS - 1), I64)
-        counts[bank] = counts[bank] + 1
-        worst.value = select(counts[bank] > worst.value, counts[bank], worst.value)
 
 
 # ── in Python ───────────────────────────────────────────────────────────────

@@ -95,12 +95,15 @@ class _Copy:
         )
 
     def _map_record(self, agent: Value, epoch: Value) -> Value:
-        """The record of the read of the map; -1 if there is none, 0: Python does it."""
+        """The record of the read of the map; -1 if there is none, 0: Python does it.
+
+        Python compares the first use in a launch with those of earlier launches.
+        """
         code = self.seen.code
         found = code.variable(code.constant(-1, I32))
         with code.when(self._map_is_watched()):
             found.value = code.constant(0, I32)
-            with code.when(self.map.plain() & self.map.unwritten()):
+            with code.when(self.map.plain() & self.map.only_read()):
                 found.value = self.map.own(agent, epoch, self.lane, Flags(0))
         return found.value
 

@@ -162,21 +162,22 @@ class Rows(NamedTuple):
         same = of.lanes(first) == record.in_all_lanes(LANES)
         return ~any_lane(~same)
 
-    def unwritten(self) -> Value:
-        """Whether no instruction has written to them."""
-        code, writes = self.seen.code, self._records(0)
+    def only_read(self) -> Value:
+        """Whether all words were read before, and no instruction has written to any."""
+        code, writes, reads = self.seen.code, self._records(0), self._records(1)
         found = code.variable(code.constant(1, I32))
 
         def one(place: Value) -> None:
-            found.value = select(writes[place] == 0, found.value, 0)
+            good = (writes[place] == 0) & (reads[place] != 0)
+            found.value = select(good, found.value, 0)
 
         def words(first: Value) -> None:
-            some = any_lane(writes.lanes(first) != 0)
-            found.value = select(some, found.value.lift(0), found.value)
+            bad = (writes.lanes(first) != 0) | (reads.lanes(first) == 0)
+            found.value = select(any_lane(bad), found.value.lift(0), found.value)
 
         self._each(words, one)
-        nothing: Value = found.value != 0
-        return nothing
+        good: Value = found.value != 0
+        return good
 
     def written(self, own: Value) -> None:
         """Note that all words are written."""

@@ -213,6 +213,7 @@ STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
 STATE_FENCED = 20  #: i32: whether a plain fence has kept a row, and for whom
+STATE_IGNORED = 24  #: i32: lanes whose next read is not looked at
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 
 FENCED_BLOCK, FENCED_CLUSTER = 1, 2

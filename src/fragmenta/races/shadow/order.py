@@ -127,6 +127,11 @@ class WarpClocks(NamedTuple):
         """Each lane has waited for its own ``cp.async`` before this epoch."""
         return field(self.code, self.state, layout.STATE_WAITED, I32)[0]
 
+    @property
+    def ignored(self) -> Value:
+        """The lanes whose next read is not looked at."""
+        return field(self.code, self.state, layout.STATE_IGNORED, I32)[0]
+
     def row_of(self, lanes: Value) -> Memory:
         """The row with all that any of these lanes knows."""
         return self._row((self.elect[0] & lanes) != 0)

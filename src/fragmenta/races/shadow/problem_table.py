@@ -3,6 +3,8 @@
 Each cluster that runs has one table.  It has one entry for each case, site and site of
 the earlier access, in the order in which they were found.  Equal problems are counted.
 Python reads the table when the cluster or the launch ends.
+
+A table may have a log, too: every problem in the order of finding, also equal ones.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from fragmenta.jit.trace import (
 from fragmenta.races.shadow.detected import BY_NUMBER, Detected
 from fragmenta.races.shadow.layout import APART
 from fragmenta.simt.compiled import aligned
-from fragmenta.simt.library import POINTER, field
+from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, repeat, routine
 
 MOMENT = np.dtype(
@@ -53,9 +55,12 @@ BUCKETS = 2 * MOST
 """Some are always free, so that a search ends."""
 USED = 0  #: i32: how many entries there are
 LOST = 4  #: i32: how many problems found no place
+LOG = 8  #: pointer to the log, or 0
+LOGGED = 16  #: i64: how many problems were logged, with those that found no place
 BUCKETS_AT = 64  #: BUCKETS x i32: the number of an entry, or 0
 ENTRIES_AT = BUCKETS_AT + 4 * BUCKETS  #: entry 1 is here
 TABLE_BYTES = ENTRIES_AT + MOST * ENTRY.itemsize
+MOST_LOGGED = 1 << 16
 
 
 class Moment(NamedTuple):
@@ -114,6 +119,20 @@ class ProblemTable:
     def __init__(self) -> None:
         self.memory = aligned(TABLE_BYTES)
         self._words = self.memory.view(np.int32)
+        self._log = aligned(0)
+
+    def begin_log(self) -> None:
+        """Log every problem from now on."""
+        self._log = aligned(MOST_LOGGED * ENTRY.itemsize)
+        self.memory.view(np.int64)[LOG // 8] = self._log.ctypes.data
+
+    def logged(self) -> list[Noted] | None:
+        """What was logged since the last call; None if some of it found no place."""
+        count = self.memory.view(np.int64)[LOGGED // 8 : LOGGED // 8 + 1]
+        used, count[0] = int(count[0]), 0
+        if used > MOST_LOGGED:
+            return None
+        return [_decoded(*each) for each in self._log.view(ENTRY)[:used].tolist()]
 
     @property
     def address(self) -> int:
@@ -222,6 +241,7 @@ def _put(code: Code, entry: Raw, name: str, of: Type, value: Value) -> None:
 def _report(code: Code, table: Raw, made: Raw, widen: Value) -> None:
     """Find the entry of a problem by its hash, and count it, or add one."""
     b = code.builder
+    _log(code, table, made)
     buckets = field(code, table, BUCKETS_AT, I32)
     key = [_offset("case"), _offset("now", "site"), _offset("before", "site")]
     case, site, earlier = (field(code, made, each, I32)[0] for each in key)
@@ -244,6 +264,23 @@ def _report(code: Code, table: Raw, made: Raw, widen: Value) -> None:
         again(~free & ~same)
 
 
+def _log(code: Code, table: Raw, made: Raw) -> None:
+    """Add a problem to the log, if there is one."""
+    logged = field(code, table, LOGGED, I64)
+    with code.when(field(code, table, LOG, I64)[0] != 0):
+        with code.when(logged[0] < MOST_LOGGED):
+            place = logged[0] * ENTRY.itemsize
+            _copy(
+                code, code.builder.gep(pointer_at(code, table, LOG), [place.raw]), made
+            )
+        logged[0] = logged[0] + 1
+
+
+def _copy(code: Code, entry: Raw, made: Raw) -> None:
+    for offset in range(0, ENTRY.itemsize, 8):
+        field(code, entry, offset, I64)[0] = field(code, made, offset, I64)[0]
+
+
 def _entry_at(number: Value) -> Value:
     return (convert(number, I64) - 1) * ENTRY.itemsize + ENTRIES_AT
 
@@ -256,9 +293,7 @@ def _add(code: Code, table: Raw, bucket: Value, made: Raw) -> None:
     with code.when(room):
         used[0] = used[0] + 1
         field(code, table, BUCKETS_AT, I32)[bucket] = used[0]
-        entry = b.gep(table, [_entry_at(used[0]).raw])
-        for offset in range(0, ENTRY.itemsize, 8):
-            field(code, entry, offset, I64)[0] = field(code, made, offset, I64)[0]
+        _copy(code, b.gep(table, [_entry_at(used[0]).raw]), made)
     with code.when(~room):
         lost[0] = lost[0] + 1
 

@@ -361,9 +361,17 @@ def _is_one(lanes: Value) -> Value:
 def _apart(head: Head, now: Now, before: Value) -> Value:
     """How far apart two warps are: bits of ``Apart``."""
     earlier, warps = agent_of(before), head.word(layout.HEAD_WARPS)
-    nothing = now.agent.lift(0)
-    warp = select(earlier == now.agent, nothing, int(Apart.WARP))
-    same = earlier // warps == now.agent // warps
+    nothing, copiers = now.agent.lift(0), head.word(layout.HEAD_KINDS + 4)
+
+    def warp_of(agent: Value) -> Value:
+        """The warp that accesses, or that issued a ``cp.async``."""
+        return select(_is(head, agent, "cp.async"), agent - copiers, agent)
+
+    known = earlier < head.word(layout.HEAD_KINDS + 8)
+    known = known & (now.agent < head.word(layout.HEAD_KINDS + 8))
+    one, other = warp_of(now.agent), warp_of(earlier)
+    warp = select(one == other, nothing, int(Apart.WARP))
+    same = (one // warps == other // warps) | ~known
     return warp | select(same, nothing, int(Apart.BLOCK))
 
 

@@ -299,16 +299,17 @@ def _call_lane(
 
 
 @cache
-def watched(access: memory.Access, kind: str) -> Routine:
+def watched(access: memory.Access, kind: str, raced: bool = False) -> Routine:
     """The routine that checks an access of shared memory, just before it happens.
 
     ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
     access, without the registers unless it is a store, and returns nothing.
-    :data:`SUPPORT` must be linked, too.
+    :data:`SUPPORT` must be linked, too.  With ``raced``, the reads of some lanes are
+    left out, as :meth:`WarpClocks.ignored` says.
     """
     stores = kind.endswith("write")
     access = access if stores else access.bare
-    name = f"watch.{kind.replace(' ', '.')}.{access.name}"
+    name = f"watch.{kind.replace(' ', '.')}.{access.name}{'.raced' * raced}"
 
     def trace(
         code: Code,
@@ -321,7 +322,8 @@ def watched(access: memory.Access, kind: str) -> Routine:
         *registers: Raw,
     ) -> None:
         def check(head: Head) -> None:
-            place = register, offset, lanes, site
+            some = lanes & ~warp_of(code, head, warp).ignored if raced else lanes
+            place = register, offset, some, site
             _warp(code, access, kind, head, warp, block, *place, *registers)
 
         watching(code, block, check)

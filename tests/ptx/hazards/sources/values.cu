@@ -156,3 +156,47 @@ KERNEL __cluster_dims__(2, 1, 1) late_arrival(u32 *flag, u32 *out)
         cluster_wait();
     }
 }
+
+// Two warps read what the third one overwrites, and use nothing of it.  With 1, 2 and 3,
+// a warp has read the same before, and uses that: the later read must not hide it.
+// row: "read_twice", 96, out(96), wrong={1: SHARED, 2: SHARED, 3: SHARED},
+//      leaves=[np.arange(96)]
+KERNEL read_twice(u32 *out)
+{
+    __shared__ u32 tile[32];
+    if (warp() == 0)
+        put(&tile[lane()], 5);
+    __syncthreads();
+    u32 kept = 0;
+    if (warp() < 2) {
+        if (BUG == 1 || (BUG >= 2 && warp() == 0))
+            kept = get(&tile[lane()]);
+        if (BUG == 2) // the read of warp 0 is before that of warp 1
+            bar_sync(1, 64);
+        if (BUG != 2 || warp() == 1)
+            get(&tile[lane()]);
+    } else
+        put(&tile[lane()], 6);
+    out[threadIdx.x] = threadIdx.x + kept;
+}
+
+// The value goes through shared memory and other lanes before it is dropped, or is used.
+// row: "passed_on", 64, out(32), wrong={1: SHARED, 2: SHARED}, leaves=[np.arange(32)]
+KERNEL passed_on(u32 *out)
+{
+    __shared__ u32 tile[32], more[32];
+    if (warp() == 0)
+        put(&tile[lane()], 5);
+    __syncthreads();
+    if (warp() == 0) {
+        u32 value = get(&tile[lane()]);
+        put(&more[lane()], __shfl_xor_sync(-1, value, 1));
+        __syncwarp();
+        u32 passed = get(&more[31 - lane()]);
+        u32 sum = BUG == 1 ? passed : 0;
+        if (BUG == 2 && __any_sync(-1, passed == 6))
+            sum = 1;
+        out[lane()] = lane() + sum;
+    } else
+        put(&tile[lane()], 6);
+}

@@ -1,0 +1,209 @@
+"""Runs programs of others with ``fragmenta run``, and notes what came of each.
+
+    git clone https://github.com/NVIDIA/cuda-samples FOLDER/cuda-samples
+    git clone https://github.com/NVIDIA/cutlass FOLDER/cutlass
+    python -m corpus.cuda_programs FOLDER [NAME ...] [--keep]
+
+A row is a program: its folder, its sources (the first has ``main``), its arguments, and
+further flags for nvcc.  With ``--keep``, the results are written to docs/programs.json,
+of which docs/programs.md has a table.  Nothing of the programs is in this repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "programs.json"
+
+#: The folder, the sources, and arguments or flags: ``-- arguments``, then ``++ flags``.
+PROGRAMS = """
+cuda-samples/Samples/0_Introduction/vectorAdd | vectorAdd.cu |
+cuda-samples/Samples/0_Introduction/asyncAPI | asyncAPI.cu |
+cuda-samples/Samples/0_Introduction/clock | clock.cu |
+cuda-samples/Samples/0_Introduction/fp16ScalarProduct | fp16ScalarProduct.cu |
+cuda-samples/Samples/0_Introduction/matrixMul | matrixMul.cu | -wA=32 -hA=32 -wB=32 -hB=32
+cuda-samples/Samples/0_Introduction/mergeSort | main.cpp mergeSort.cu bitonic.cu mergeSort_host.cpp mergeSort_validate.cpp |
+cuda-samples/Samples/0_Introduction/simpleAWBarrier | simpleAWBarrier.cu |
+cuda-samples/Samples/0_Introduction/simpleAssert | simpleAssert.cu |
+cuda-samples/Samples/0_Introduction/simpleAtomicIntrinsics | simpleAtomicIntrinsics.cu simpleAtomicIntrinsics_cpu.cpp |
+cuda-samples/Samples/0_Introduction/simpleAttributes | simpleAttributes.cu |
+cuda-samples/Samples/0_Introduction/simpleCallback | simpleCallback.cu multithreading.cpp |
+cuda-samples/Samples/0_Introduction/simpleCooperativeGroups | simpleCooperativeGroups.cu |
+cuda-samples/Samples/0_Introduction/simpleHyperQ | simpleHyperQ.cu |
+cuda-samples/Samples/0_Introduction/simpleMultiCopy | simpleMultiCopy.cu |
+cuda-samples/Samples/0_Introduction/simpleMultiGPU | simpleMultiGPU.cu |
+cuda-samples/Samples/0_Introduction/simpleOccupancy | simpleOccupancy.cu |
+cuda-samples/Samples/0_Introduction/simplePrintf | simplePrintf.cu |
+cuda-samples/Samples/0_Introduction/simpleTemplates | simpleTemplates.cu |
+cuda-samples/Samples/0_Introduction/simpleTexture | simpleTexture.cu |
+cuda-samples/Samples/0_Introduction/simpleVoteIntrinsics | simpleVoteIntrinsics.cu |
+cuda-samples/Samples/0_Introduction/simpleZeroCopy | simpleZeroCopy.cu |
+cuda-samples/Samples/0_Introduction/systemWideAtomics | systemWideAtomics.cu |
+cuda-samples/Samples/0_Introduction/template | template.cu template_cpu.cpp |
+cuda-samples/Samples/1_Utilities/deviceQuery | deviceQuery.cpp | ++ -x cu
+cuda-samples/Samples/2_Concepts_and_Techniques/inlinePTX | inlinePTX.cu |
+cuda-samples/Samples/2_Concepts_and_Techniques/shfl_scan | shfl_scan.cu |
+cuda-samples/Samples/2_Concepts_and_Techniques/scalarProd | scalarProd.cu scalarProd_cpu.cpp |
+cuda-samples/Samples/2_Concepts_and_Techniques/reduction | reduction.cpp reduction_kernel.cu | --n=65536
+cuda-samples/Samples/2_Concepts_and_Techniques/reductionMultiBlockCG | reductionMultiBlockCG.cu | --n=65536
+cuda-samples/Samples/2_Concepts_and_Techniques/threadFenceReduction | threadFenceReduction.cu | --n=65536
+cuda-samples/Samples/2_Concepts_and_Techniques/streamOrderedAllocation | streamOrderedAllocation.cu |
+cuda-samples/Samples/2_Concepts_and_Techniques/sortingNetworks | main.cpp bitonicSort.cu oddEvenMergeSort.cu sortingNetworks_validate.cpp |
+cuda-samples/Samples/2_Concepts_and_Techniques/radixSortThrust | radixSortThrust.cu | -n=16384
+cuda-samples/Samples/3_CUDA_Features/StreamPriorities | StreamPriorities.cu |
+cuda-samples/Samples/3_CUDA_Features/binaryPartitionCG | binaryPartitionCG.cu |
+cuda-samples/Samples/3_CUDA_Features/simpleCudaGraphs | simpleCudaGraphs.cu |
+cuda-samples/Samples/3_CUDA_Features/graphMemoryNodes | graphMemoryNodes.cu |
+cuda-samples/Samples/3_CUDA_Features/graphMemoryFootprint | graphMemoryFootprint.cu |
+cuda-samples/Samples/3_CUDA_Features/globalToShmemAsyncCopy | globalToShmemAsyncCopy.cu | -wA=64 -hA=64 -wB=64 -hB=64
+cuda-samples/Samples/3_CUDA_Features/warpAggregatedAtomicsCG | warpAggregatedAtomicsCG.cu |
+cuda-samples/Samples/3_CUDA_Features/jacobiCudaGraphs | main.cpp jacobi.cu |
+cuda-samples/Samples/3_CUDA_Features/newdelete | newdelete.cu |
+cuda-samples/Samples/3_CUDA_Features/cdpSimplePrint | cdpSimplePrint.cu | ++ -rdc=true
+cuda-samples/Samples/5_Domain_Specific/fastWalshTransform | fastWalshTransform.cu fastWalshTransform_gold.cpp |
+cuda-samples/Samples/5_Domain_Specific/SobolQRNG | sobol.cpp sobol_gold.cpp sobol_gpu.cu sobol_primitives.cpp | -n_vectors=1000 -n_dimensions=16
+cuda-samples/Samples/5_Domain_Specific/binomialOptions | binomialOptions.cpp binomialOptions_gold.cpp binomialOptions_kernel.cu |
+cuda-samples/Samples/5_Domain_Specific/dwtHaar1D | dwtHaar1D.cu |
+cuda-samples/Samples/6_Performance/transpose | transpose.cu | -dimX=64 -dimY=64
+cuda-samples/Samples/6_Performance/alignedTypes | alignedTypes.cu |
+cuda-samples/Samples/6_Performance/LargeKernelParameter | LargeKernelParameter.cu |
+cutlass/examples/00_basic_gemm | basic_gemm.cu | 96 64 32
+cutlass/examples/05_batched_gemm | batched_gemm.cu |
+cutlass/examples/14_ampere_tf32_tensorop_gemm | ampere_tf32_tensorop_gemm.cu | --m=128 --n=128 --k=64 --iterations=1
+cutlass/examples/48_hopper_warp_specialized_gemm | 48_hopper_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
+cutlass/examples/54_hopper_fp8_warp_specialized_gemm | 54_hopper_fp8_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
+cutlass/examples/62_hopper_sparse_gemm | 62_hopper_sparse_gemm.cu | --m=256 --n=128 --k=256 --iterations=0
+"""
+SECONDS = 300
+FLAGS = ["-std=c++17", "-w", "--expt-relaxed-constexpr"]
+HEADERS = ("Common", "include", "tools/util/include", "examples/common")
+FAILED = re.compile(r"Test failed|TEST FAILED|FAILED|Result = FAIL|mismatch")
+
+
+class Row(NamedTuple):
+    """A program of others."""
+
+    folder: str
+    sources: list[str]
+    arguments: list[str]
+    flags: list[str]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "/".join((self.folder.split("/")[0], self.folder.split("/")[-1]))
+
+
+def rows() -> list[Row]:
+    """All programs."""
+    found = []
+    for line in PROGRAMS.strip().splitlines():
+        folder, sources, more = (part.strip() for part in line.split("|"))
+        arguments, _, flags = more.partition("++")
+        found.append(Row(folder, sources.split(), arguments.split(), flags.split()))
+    return found
+
+
+def run(row: Row, place: Path, given: list[str]) -> dict[str, object]:
+    """Run a program; what came of it."""
+    folder = place / row.folder
+    root = place / row.folder.split("/")[0]
+    first, *rest = row.sources
+    headers = [f"-I{root / each}" for each in HEADERS if (root / each).is_dir()]
+    flags = [*FLAGS, *headers, *given, *row.flags, *rest]
+    source = first
+    if not first.endswith(".cu"):  # a .cu file of the same text, beside it
+        source = f"{first}.main.cu"
+        (folder / source).write_text(f'#include "{first}"\n')
+    words = [sys.executable, "-m", "fragmenta", "run", "--json"]
+    words += ["--nvcc", " ".join(flags), source, *row.arguments]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "FRAGMENTA_PATIENCE": "never"},
+        )
+    except subprocess.TimeoutExpired:
+        return _result(row, "too long", 0, f"more than {SECONDS} seconds")
+    finally:
+        if source != first:
+            (folder / source).unlink()
+    try:
+        told = json.loads(done.stdout)
+    except ValueError:
+        lines = [line for line in done.stderr.splitlines() if "rror" in line]
+        return _result(row, "not built", 0, (lines or [done.stderr[-120:]])[-1])
+    return _judged(row, told, done.stderr)
+
+
+def _judged(row: Row, told: dict[str, list], said: str) -> dict[str, object]:
+    launches = told["launches"]
+    found = sorted(
+        {p["rule"] for each in launches for p in each["problems"] if _counts(p)}
+    )
+    faults = [each["fault"].splitlines()[0] for each in launches if each["fault"]]
+    words = [*told["crashes"], *faults, *told["refused"], *found]
+    right = told["status"] == 0 and not FAILED.search(said)
+    result = "right" if right else "wrong"
+    if told["refused"] or faults:
+        result = "refused" if result == "wrong" else result
+    return _result(row, result, len(launches), "; ".join(dict.fromkeys(words))[:200])
+
+
+def _counts(problem: dict[str, object]) -> bool:
+    return problem["severity"] in ("error", "warning")
+
+
+def _result(row: Row, result: str, launches: int, said: str) -> dict[str, object]:
+    text = " ".join(said.split()).replace("|", "/")
+    return {
+        "program": row.name,
+        "result": result,
+        "launches": launches,
+        "said": text,
+    }
+
+
+def main() -> None:
+    """Run them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--flag", action="append", default=[])
+    asked = parser.parse_args()
+    kept = json.loads(RESULTS.read_text())["programs"] if RESULTS.exists() else []
+    known = {each["program"]: each for each in kept}
+    for row in rows():
+        short = row.name.split("/")[-1]
+        if asked.names and short not in asked.names:
+            continue
+        if not (asked.folder / row.folder).is_dir():
+            continue
+        made = run(row, asked.folder.resolve(), asked.flag)
+        print(
+            f"{made['result']:10} {made['launches']:4} {short:28} {made['said'][:90]}",
+            flush=True,
+        )
+        if asked.keep:
+            known[row.name] = made
+            order = [each.name for each in rows()]
+            listed = sorted(known.values(), key=lambda e: order.index(e["program"]))
+            RESULTS.write_text(json.dumps({"programs": listed}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

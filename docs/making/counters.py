@@ -1,0 +1,75 @@
+"""The tables of metrics, and how they compare with Nsight Compute's."""
+
+from __future__ import annotations
+
+import sys
+
+from making.markdown import ROOT, table
+
+sys.path.insert(0, str(ROOT))
+
+from fragmenta.counters.metrics import EVERY
+from tests.counters import nsight
+
+
+def metrics() -> str:
+    """Every metric, what it counts, and Nsight's if that has another name."""
+    rows = [
+        [f"`{each.name}`", each.what, "" if each.traffic else f"`{each.nsight}`"]
+        for each in EVERY.values()
+    ]
+    return table(["metric", "what", "machine instructions"], rows)
+
+
+def compared() -> str:
+    """How each metric compares with the GPU's."""
+    rows = []
+    for each in nsight.compared():
+        if not each.launches:
+            continue
+        apart = (
+            ""
+            if each.equal == each.launches
+            else f"{each.least:.2f} to {each.most:.2f}"
+        )
+        row = [f"`{each.metric.name}`", str(each.launches), str(each.equal), apart]
+        rows.append(row)
+    head = ["metric", "launches", "equal", "ours divided by the GPU's"]
+    return table(head, rows)
+
+
+def reasons() -> str:
+    """Why counts differ, and on how many launches each."""
+    found: dict[str, set[str]] = {}
+    for name, row in nsight.report()["launches"].items():
+        for metric, (ours, its) in row["metrics"].items():
+            if its is not None and ours != its and EVERY[metric].traffic:
+                why = nsight.reason(name, metric) or "not known"
+                found.setdefault(why, set()).add(name)
+    rows = [
+        [why[0].upper() + why[1:], ", ".join(f"`{each}`" for each in sorted(names))]
+        for why, names in found.items()
+    ]
+    return table(["reason", "launches"], rows)
+
+
+def sentence() -> str:
+    """What was compared, when and where."""
+    report = nsight.report()
+    launches = report["launches"].values()
+    pairs = [
+        both
+        for row in launches
+        for name, both in row["metrics"].items()
+        if EVERY[name].traffic and both[1] is not None
+    ]
+    equal = sum(ours == its for ours, its in pairs)
+    blocks = sum(row["blocks"][0] == row["blocks"][1] for row in launches)
+    made = report["made"]
+    return (
+        f"{len(report['launches'])} launches were counted on {made['date']} by Nsight "
+        f"Compute ({made['ncu']}) on an {made['gpu'].partition(',')[0]}. Of the "
+        f"{len(pairs)} counts of traffic that are not 0, {equal} are equal "
+        f"({100 * equal / len(pairs):.1f} %). The blocks that fit on a processor are "
+        f"the same for {blocks} of {len(report['launches'])}."
+    )

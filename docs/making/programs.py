@@ -1,0 +1,63 @@
+"""Writes the tables of ``fragmenta run``: functions of CUDA, cards, and programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from fragmenta.programs.cards import cards
+from fragmenta.programs.functions import DRIVER, REFUSED, RUNTIME, rows
+from making.markdown import DOCS, table
+
+RESULTS = DOCS / "programs.json"
+
+
+def function_table() -> str:
+    """The functions that are covered, by section."""
+    found: dict[str, dict[str, None]] = {}
+    for each in (RUNTIME, DRIVER):
+        for row in rows(each):
+            found.setdefault(row.section, {})[row.name] = None
+    body = [
+        [section, ", ".join(f"`{name}`" for name in names)]
+        for section, names in found.items()
+    ]
+    return table(["what", "functions"], body)
+
+
+def refused_table() -> str:
+    """The functions that return an error, by reason."""
+    found: dict[str, list[str]] = {}
+    for line in REFUSED.strip().splitlines():
+        why, _, names = (part.strip() for part in line.split("|"))
+        found.setdefault(why, []).extend(names.split())
+    body = [[why, ", ".join(f"`{n}`" for n in names)] for why, names in found.items()]
+    return table(["reason", "functions"], body)
+
+
+def card_table() -> str:
+    """The cards that a program can be told that it runs on."""
+    body = [
+        [f"`{c.card}`", c.name, c.target, str(c.processors), f"{c.shared} KiB"]
+        for c in cards().values()
+    ]
+    head = ["--card", "name", "target", "multiprocessors", "shared memory of each"]
+    return table(head, body)
+
+
+def result_table() -> str:
+    """Programs of others that were run, and what came of each."""
+    found = json.loads(RESULTS.read_text())
+    counts = Counter(each["result"] for each in found["programs"])
+    said = ", ".join(f"{number} {word}" for word, number in counts.most_common())
+    body = [
+        [
+            f"`{each['program']}`",
+            each["result"],
+            str(each["launches"]) if each["launches"] else "",
+            each["said"],
+        ]
+        for each in found["programs"]
+    ]
+    listing = table(["program", "result", "launches", "what was said"], body)
+    return f"{len(found['programs'])} programs: {said}.\n\n{listing}"

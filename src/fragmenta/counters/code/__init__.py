@@ -1,0 +1,1 @@
+"""Code that counts: routines, and the instrument that calls them."""

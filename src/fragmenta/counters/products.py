@@ -1,0 +1,103 @@
+"""Products of Tensor Core instructions, by the unit that computes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from fragmenta.ptx.checking.tensor import Remark, named
+
+WARPS = {"wgmma": 4}
+"""Warps that execute an instruction together."""
+OPERATIONS = {
+    "f64": "fp64",
+    "tf32": "tf32_dst_fp32",
+    "bf16": "bf16_dst_fp32",
+    "f16": "fp16",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "s8": "int8",
+    "u8": "int8",
+    "b1": "int1",
+}
+"""Types of A in the names of metrics."""
+_RATES = {
+    "f64": "f64",
+    "tf32": "tf32",
+    "f16": "f16",
+    "bf16": "f16",
+    "s8": "s8",
+    "u8": "s8",
+    "s4": "s4",
+    "u4": "s4",
+    "b1": "b1",
+}
+
+
+class Unit(NamedTuple):
+    """What computes products: an instruction, and the type of A."""
+
+    instruction: str
+    """``mma``, ``wgmma``, ``wmma``."""
+    a: str
+    d: str
+    sparse: bool
+
+    @property
+    def rate(self) -> str:
+        """The row of rates of a card."""
+        return _RATES.get(self.a, "f4" if self.a.endswith("m1") else "f8")
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that counts its operations."""
+        name = OPERATIONS.get(self.a)
+        return None if name is None else f"sm__ops_path_tensor_src_{name}.sum"
+
+    @property
+    def operations(self) -> int:
+        """Operations for each product: also those with zeros of a sparse A."""
+        return 4 if self.sparse else 2
+
+    def __str__(self) -> str:
+        sparse = " sparse" if self.sparse else ""
+        return f"{self.instruction} {self.a} {self.d}{sparse}"
+
+
+@cache
+def multiplies(mnemonic: str) -> tuple[Unit, int] | None:
+    """The unit of an instruction, and the products of one execution by a warp.
+
+    Products with a zero that a sparse A does not have are not counted.
+
+    >>> unit, count = multiplies("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    >>> str(unit), count
+    ('mma f16 f32', 2048)
+    """
+    opcode = mnemonic.partition(".")[0]
+    if opcode not in ("mma", "wgmma", "wmma"):
+        return None
+    op = named(mnemonic)
+    if isinstance(op, Remark) or not op.multiplies:
+        return None
+    m, n, k = op.shape
+    unit = Unit(opcode, op.a.dtype.name, op.d.dtype.name, op.sparse)
+    kept = k // 2 if op.sparse else k
+    return unit, m * n * kept // WARPS.get(opcode, 1)
+
+
+def products(counts: Mapping[str, int]) -> dict[Unit, int]:
+    """The products of executed warp instructions.
+
+    >>> made = products({"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64": 3})
+    >>> {str(unit): count for unit, count in made.items()}
+    {'mma f64 f64': 768}
+    """
+    found: Counter[Unit] = Counter()
+    for mnemonic, times in counts.items():
+        one = multiplies(mnemonic)
+        if one is not None:
+            found[one[0]] += times * one[1]
+    return dict(found)

@@ -1,0 +1,292 @@
+"""The counts of a launch, its occupancy, and a bound of its time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fragmenta.counters.cards import (
+    DEFAULT,
+    L2_BYTES,
+    PARTITIONS,
+    REGISTER_UNIT,
+    REGISTERS,
+    SHARED_SYSTEM,
+    SHARED_UNIT,
+    card,
+)
+from fragmenta.counters.code.layout import FIELDS, SECTOR
+from fragmenta.counters.metrics import EVERY
+from fragmenta.counters.products import Unit, products
+from fragmenta.counters.tally import Footprint, Sums
+from fragmenta.errors import BadCall
+from fragmenta.ptx.module import Instruction, Module, Register, Sink
+from fragmenta.simt.compiled import Compiled
+from fragmenta.simt.context import Shape
+from fragmenta.simt.layout import LANES
+
+
+class Line(NamedTuple):
+    """What one instruction moved."""
+
+    line: int
+    """In the PTX."""
+    mnemonic: str
+    counts: dict[str, int]
+    """Those of :data:`FIELDS` that are not 0."""
+
+
+class Occupancy(NamedTuple):
+    """How many blocks fit on a processor of a card, and what limits them."""
+
+    card: str
+    blocks: int
+    warps: int
+    percent: float
+    limits: dict[str, int]
+    """Blocks by each limit: ``blocks``, ``warps``, ``registers``, ``shared``."""
+
+
+class Bound(NamedTuple):
+    """A time that no launch on a card can go below, and why."""
+
+    card: str
+    seconds: float
+    by: dict[str, float]
+    """Seconds by each part: memory, shared memory, the products of each unit."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a launch counted.
+
+    ``counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]`` is a count by its
+    name; ``docs/counters.md`` lists all names.
+    """
+
+    metrics: dict[str, int]
+    products: dict[Unit, int]
+    """Products of Tensor Core instructions by unit."""
+    tma: dict[str, int]
+    """Bytes of bulk copies: ``read`` from global memory, ``written``, ``reduced``."""
+    footprints: list[Footprint]
+    """Sectors of each argument that were touched, each counted once."""
+    lines: list[Line] = field(repr=False)
+    """Instructions that access memory, in the order of the text."""
+    shape: Shape = field(repr=False)
+    shared: int = 0
+    """Bytes of shared memory of a block."""
+
+    def __getitem__(self, name: str) -> int:
+        if name not in self.metrics:
+            from fragmenta.errors import nearest
+
+            raise BadCall(f"no metric {name}{nearest(name, self.metrics)}")
+        return self.metrics[name]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of global memory that were touched; those of bulk copies are not in it.
+
+        What is touched often counts once for reading and once for writing.
+        """
+        return SECTOR * sum(each.read + each.written for each in self.footprints)
+
+    def occupancy(self, registers: int, on: str = DEFAULT) -> Occupancy:
+        """How many blocks fit on a processor, with so many registers of a thread."""
+        if not isinstance(registers, int) or not 1 <= registers <= 255:
+            raise BadCall(f"a thread has 1 to 255 registers; given {registers}")
+        chosen, warps = card(on), self.shape.warps
+        each = -(-registers * LANES // REGISTER_UNIT) * REGISTER_UNIT
+        # Each scheduler has a part of the registers, and warps stay with it.
+        fitting = REGISTERS // PARTITIONS // each * PARTITIONS
+        used = -(-(self.shared + SHARED_SYSTEM) // SHARED_UNIT) * SHARED_UNIT
+        limits = {
+            "blocks": chosen.blocks,
+            "warps": chosen.warps // warps,
+            "registers": fitting // warps,
+            "shared": chosen.shared // used,
+        }
+        blocks = min(limits.values())
+        together = blocks * warps
+        percent = 100 * together / chosen.warps
+        return Occupancy(chosen.name, blocks, together, percent, limits)
+
+    def bound(self, on: str = DEFAULT) -> Bound:
+        """A bound of the time: no launch on this card takes less.
+
+        Memory that loads and stores touch is moved once, at the bandwidth of the card's
+        memory: caches are empty before.  Bulk copies come from the L2 cache.  A pass
+        of shared memory takes a cycle, products are at the rate of their unit, and all
+        processors are busy all the time.
+        """
+        chosen = card(on)
+        cycles = chosen.processors * chosen.clock
+        passes = sum(
+            self.metrics[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"]
+            for op in ("ld", "st")
+        )
+        by = {
+            "memory": self.bytes / chosen.bandwidth,
+            "bulk copies": sum(self.tma.values()) / L2_BYTES / cycles,
+            "shared memory": passes / cycles,
+        }
+        for unit, count in self.products.items():
+            rate = chosen.rates.get(unit.rate)
+            if rate:
+                by[str(unit)] = count / rate / cycles
+        return Bound(chosen.name, max(by.values()), by)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain types."""
+        return {
+            "metrics": dict(self.metrics),
+            "tensor_products": {str(unit): n for unit, n in self.products.items()},
+            "tma_bytes": dict(self.tma),
+            "footprints": [each._asdict() for each in self.footprints],
+            "lines": [
+                {"line": each.line, "instruction": each.mnemonic, **each.counts}
+                for each in self.lines
+            ],
+        }
+
+
+# ── from what was counted ───────────────────────────────────────────────────
+
+
+def counters(
+    module: Module,
+    compiled: Compiled,
+    counts: Mapping[str, int],
+    sums: Sums,
+    shape: Shape,
+    dynamic: int,
+) -> Counters:
+    """The counts of a launch.
+
+    ``counts`` are warp instructions by mnemonic.
+    """
+    found: Counter[str] = Counter()
+    tma: Counter[str] = Counter()
+    lines: dict[tuple[str, int], Counter[str]] = {}
+    for (name, index), row in zip(compiled.places, sums.sites.tolist(), strict=True):
+        if any(row):
+            each = lines.setdefault((name, index), Counter())
+            each.update(dict(zip(FIELDS, row, strict=True)))
+    for (name, index), each in lines.items():
+        function = module.functions[name]
+        instruction = function.instructions[index]
+        _traffic(instruction, function.instructions, each, found, tma)
+    threads = sum(
+        len(names) * int(lanes)
+        for names, lanes in zip(compiled.counted, sums.lanes.tolist(), strict=True)
+    )
+    found["ptx__inst_executed.sum"] = sum(counts.values())
+    found["ptx__thread_inst_executed.sum"] = threads
+    found["ptx__thread_inst_executed_pred_on.sum"] = threads - sums.predicated_off
+    found["ptx__branches.sum"] = sum(
+        times for each, times in counts.items() if each.partition(".")[0] == "bra"
+    )
+    found["ptx__branches_divergent.sum"] = sums.divergent
+    made = products(counts)
+    for unit, many in made.items():
+        if unit.metric is not None:
+            found[unit.metric] += unit.operations * many
+    for name, begin in (("ldsm", "ldmatrix."), ("ldgsts", "cp.async.c")):
+        found[f"smsp__inst_executed_op_{name}.sum"] = sum(
+            times
+            for each, times in counts.items()
+            if each.startswith(begin) and not each.startswith("cp.async.commit")
+        )
+    found["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"] = tma["read"]
+    found["l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum"] = tma["written"]
+    listed = [
+        Line(of.line, of.mnemonic, {k: v for k, v in each.items() if v})
+        for (name, index), each in sorted(lines.items())
+        for of in [module.functions[name].instructions[index]]
+    ]
+    return Counters(
+        {name: found[name] for name in EVERY},
+        made,
+        {way: size for way, size in tma.items() if size},
+        [each for each in sums.footprints if each.read or each.written],
+        listed,
+        shape,
+        compiled.shared + dynamic - SHARED_SYSTEM,
+    )
+
+
+def _traffic(
+    instruction: Instruction,
+    every: Sequence[Instruction],
+    counted: Mapping[str, int],
+    found: Counter[str],
+    tma: Counter[str],
+) -> None:
+    """Add what one instruction moved to the metrics."""
+    op = operation(instruction, every)
+    if op == "bulk":
+        tma[direction(instruction)] += counted["bytes"]
+        return
+    far = f"_pipe_lsu_mem_global_op_{op}.sum"
+    found[f"l1tex__t_requests{far}"] += counted["requests"]
+    found[f"l1tex__t_sectors{far}"] += counted["sectors"]
+    if op in ("ld", "st"):
+        near = f"mem_shared_op_{op}.sum"
+        found[f"l1tex__data_pipe_lsu_wavefronts_{near}"] += counted["passes"]
+        more = counted["passes"] - counted["least"]
+        found[f"l1tex__data_bank_conflicts_pipe_lsu_{near}"] += more
+
+
+def operation(instruction: Instruction, every: Sequence[Instruction]) -> str:
+    """What an instruction is in the names of metrics."""
+    opcode, words = instruction.opcode, instruction.qualifiers
+    if opcode == "cp":
+        return "bulk" if "bulk" in words else "ld"
+    if opcode in ("st", "stmatrix") or "store" in words:
+        return "st"
+    if opcode == "red" or (opcode == "atom" and not _used(instruction, every)):
+        return "red"
+    return "atom" if opcode == "atom" else "ld"
+
+
+def _used(instruction: Instruction, every: Sequence[Instruction]) -> bool:
+    """Whether anything reads the result of an atomic; if not, ptxas makes it a red."""
+    goal = instruction.operands[0]
+    if isinstance(goal, Sink):
+        return False
+    if not isinstance(goal, Register):
+        return True
+    return any(
+        goal in _registers(operand)
+        for each in every
+        for operand in (each.operands if each is not instruction else ())[
+            0 if each.opcode in ("st", "bra", "red") else 1 :
+        ]
+    )
+
+
+def _registers(operand: Any) -> set[Register]:
+    """The registers that an operand names."""
+    if isinstance(operand, Register):
+        return {operand}
+    found: set[Register] = set()
+    for part in ("items", "base", "of", "first", "second"):
+        inner = getattr(operand, part, None)
+        if inner is not None:
+            for each in inner if isinstance(inner, tuple) else (inner,):
+                found |= _registers(each)
+    return found
+
+
+def direction(instruction: Instruction) -> str:
+    """Whether a bulk copy reads global memory, writes it, or adds to it."""
+    words = instruction.qualifiers
+    if "reduce" in words:
+        return "reduced"
+    spaces = [each for each in words if each == "global" or each.startswith("shared")]
+    if "prefetch" in words or spaces[-1:] == ["global"]:
+        return "read"
+    return "written" if spaces[:1] == ["global"] else "exchanged"

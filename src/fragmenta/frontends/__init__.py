@@ -1,0 +1,12 @@
+"""Runs kernels of Python's front ends without a GPU.
+
+numba     numba-cuda: ``with fragmenta.frontends.numba.on_cpu("sm_90a"):``
+warp      NVIDIA Warp
+tilelang  TileLang
+cupy      CuPy's RawKernel and RawModule, for programs that ``import cupy``
+
+Triton, Gluon, Helion and Inductor are in :mod:`fragmenta.triton`.  In a block
+``with on_cpu(...)``, launches that the program writes for a GPU run here, with the bits
+of the target, and are watched.  What a front end has to bring is in
+:mod:`fragmenta.frontends.protocol`.
+"""

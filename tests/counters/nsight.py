@@ -1,0 +1,229 @@
+"""Compares counts with those of Nsight Compute on an H200.
+
+    python -m tests.counters.nsight prepare FOLDER            # needs no GPU
+    python FOLDER/gpu.py count FOLDER/launches.npz.xz RESULTS # on the machine with the GPU
+    python -m tests.counters.nsight keep RESULTS/nsight.json
+
+``prepare`` writes machine code and memory of all launches of :mod:`cases` in the format
+of :mod:`corpus.recording`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import lzma
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from corpus import recording
+from fragmenta.counters.metrics import EVERY, Metric
+from tests.counters.cases import FOLDER, TARGET, cases
+
+
+def prepare(folder: Path) -> None:
+    """All launches in one archive, and what launches them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    assembled = cache(
+        lambda text: recording.assembled(
+            {"text": text, "target": TARGET, "contract": True}
+        )
+    )
+    index, arrays = [], {}
+    for number, case in enumerate(cases()):
+        given = case.arguments()
+        recorder = recording.Recorder(case.name)
+        options = {"target": TARGET, **case.options}
+        kernel = case.kernel()
+        recorder(kernel, (case.grid, case.block, given), options)()
+        (row,) = recorder.kept.values()
+        code = assembled(row["text"])
+        if isinstance(code, str):
+            print(f"{case.name}: {code}")
+            continue
+        arrays[f"{number}/code"] = np.frombuffer(code, np.uint8)
+        for i, each in enumerate(row["before"]):
+            arrays[f"{number}/{i}"] = each
+        kept = {
+            name: row[name]
+            for name in ("case", "entry", "grid", "block", "cluster", "shared")
+        }
+        kept["parameters"] = [recording._words(each) for each in row["parameters"]]
+        index.append({"number": number, "buffers": len(row["before"]), **kept})
+    arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
+    stored = io.BytesIO()
+    np.savez(stored, **arrays)
+    (folder / "launches.npz.xz").write_bytes(lzma.compress(stored.getvalue(), preset=6))
+    shutil.copy(FOLDER / "gpu.py", folder / "gpu.py")
+    shutil.copy(Path(recording.__file__).parent / "gpu.py", folder / "driver.py")
+    size = (folder / "launches.npz.xz").stat().st_size
+    print(f"{len(index)} launches, {size:,} bytes")
+
+
+FILE = Path(__file__).parents[2] / "docs" / "verification" / "nsight.json"
+LIMITS = tuple(
+    f"launch__occupancy_limit_{each}"
+    for each in ("blocks", "warps", "registers", "shared_mem")
+)
+"""How many blocks fit on a processor, by each limit."""
+REGISTERS = "launch__registers_per_thread"
+MEMORY = "dram__sectors_read.sum"
+DIFFERENT = {
+    "wmma": "the assembler makes other loads and stores of `wmma.load` and `wmma.store`",
+    "unrolled": "the assembler unrolls a loop, and lanes with other numbers of rounds "
+    "diverge in it",
+    "bypass": "`cp.async.cg` of rows that are apart: the GPU counts sectors in another way",
+    "redux": "one address for the whole warp: the assembler adds lanes up before",
+    "merged": "the assembler makes one wide access of two",
+    "map": "the kernel makes a tensor map in shared memory: machine code of its own",
+    "busy": "mbarriers, the copy engine and `wgmma` use shared memory at the same time",
+    "unknown": "not known: 3 of 156 passes",
+    "fp16": "Hopper computes `mma` on e4m3 as two on f16",
+    "rows": "rows of boxes that begin or end within a sector, or outside the tensor; "
+    "multicast counts for each block",
+}
+"""Why a count is another one on the GPU."""
+WHERE = (
+    ("wmma", "wmma.sm_80", "mem_global_op"),
+    ("unrolled", "sum_rows", "t_requests"),
+    ("bypass", "async_16_stride_2", "t_sectors"),
+    ("bypass", "attention.sm_80", "t_sectors"),
+    ("redux", "red_max", "t_sectors"),
+    ("merged", "gemm_f64_split_k", "mem_shared"),
+    ("merged", "sparse_f16", "mem_shared"),
+    ("unknown", "triton.reductions", "mem_shared"),
+    ("map", "matmul_made_here", "op_atom"),
+    ("map", "matmul_made_here", "mem_shared"),
+    ("busy", "matmul_persistent", "mem_shared"),
+    ("busy", "own ", "mem_shared"),
+    ("fp16", "gemm_e4m3", "ops_path"),
+    ("rows", "own ", "tma"),
+    ("rows", "matmul_made_here", "tma"),
+)
+"""A reason, and the parts of the names of kernels and metrics that it is about."""
+
+
+def reason(case: str, metric: str) -> str | None:
+    """Why a count is another one on the GPU; None if that is not known."""
+    for name, kernel, part in WHERE:
+        if kernel in case and part in metric:
+            return DIFFERENT[name]
+    return None
+
+
+def keep(path: Path) -> None:
+    """Count the same launches here, and write both counts."""
+    read = json.loads(path.read_text())
+    rows = {}
+    for case in cases():
+        its = read["launches"][case.name]
+        counted = case.launch(watch=False, counters=True).counters
+        metrics = {
+            name: [count, _number(its.get(EVERY[name].nsight))]
+            for name, count in counted.metrics.items()
+        }
+        registers = int(_number(its[REGISTERS]) or 0)
+        here = counted.occupancy(registers)
+        rows[case.name] = {
+            "kind": case.kind,
+            "registers": registers,
+            "blocks": [
+                here.blocks,
+                min(_number(its[metric]) or 0 for metric in LIMITS),
+            ],
+            "sectors": [
+                sum(each.read for each in counted.footprints),
+                _number(its.get(MEMORY)),
+            ],
+            # What neither counts says nothing.
+            "metrics": {name: both for name, both in metrics.items() if any(both)},
+        }
+    made = {**read["made"], "ncu": read["made"]["ncu"][0]}
+    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items())
+    FILE.write_text(
+        f'{{\n "made": {json.dumps(made)},\n "launches": {{\n{lines}\n }}\n}}\n'
+    )
+    for line in unexplained():
+        print(line)
+
+
+def _number(text: str | None) -> int | None:
+    """A count as Nsight Compute prints it."""
+    return None if text is None else int(float(text.replace(",", "")))
+
+
+# ── the comparison ──────────────────────────────────────────────────────────
+
+
+class Compared(NamedTuple):
+    """A metric on all launches that count it."""
+
+    metric: Metric
+    launches: int
+    equal: int
+    least: float
+    """The least of ours, divided by the GPU's."""
+    most: float
+    reasons: tuple[str, ...]
+
+
+@cache
+def report() -> dict[str, Any]:
+    """What was kept."""
+    read: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return read
+
+
+def compared() -> list[Compared]:
+    """All metrics."""
+    found = []
+    for metric in EVERY.values():
+        pairs = [
+            (name, *row["metrics"][metric.name])
+            for name, row in report()["launches"].items()
+            if metric.name in row["metrics"]
+        ]
+        known = [(name, a, b) for name, a, b in pairs if b is not None]
+        ratios = [a / b for _, a, b in known if b]
+        why = dict.fromkeys(
+            reason(name, metric.name) or "?" for name, a, b in known if a != b
+        )
+        found.append(
+            Compared(
+                metric,
+                len(known),
+                sum(a == b for _, a, b in known),
+                min(ratios, default=1.0),
+                max(ratios, default=1.0),
+                tuple(why) if metric.traffic else (),
+            )
+        )
+    return found
+
+
+def unexplained() -> list[str]:
+    """Counts that differ, and nobody knows why."""
+    return [
+        f"{name}: {metric} {ours}, GPU {its}"
+        for name, row in report()["launches"].items()
+        for metric, (ours, its) in row["metrics"].items()
+        if its is not None and ours != its
+        if EVERY[metric].traffic and reason(name, metric) is None
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["prepare", "keep"])
+    parser.add_argument("path", type=Path)
+    given: Any = parser.parse_args()
+    {"prepare": prepare, "keep": keep}[given.what](given.path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Programs run as they are: every shape, with the errors and the crashes that they have."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.errors import MissingPackage
+from fragmenta.programs import building
+from tests.clock import HANG
+
+HERE = Path(__file__).parent
+COMMAND = [sys.executable, "-m", "fragmenta", "run"]
+
+
+def run(*words, status=0, **options):
+    """Ask for a run; both of its streams."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+        **options,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    try:
+        building.find_compiler()
+    except MissingPackage as why:
+        pytest.skip(str(why))
+    folder = tmp_path_factory.mktemp("client")
+    building.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def driver(libraries):
+    """The program for the driver, made by the system's compiler alone."""
+    cc = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if cc is None:
+        pytest.skip("no C compiler")
+    made = libraries / "driver"
+    words = [cc, "-Wall", "-Werror", HERE / "driver.c", "-o", made, "-pthread"]
+    words += [libraries / building.DRIVER, f"-Wl,-rpath-link,{libraries}"]
+    subprocess.run(list(map(str, words)), check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def source(libraries):
+    try:
+        assembler.tool("nvcc")
+    except MissingPackage as why:
+        pytest.skip(str(why))
+    return libraries
+
+
+def parts(text):
+    return [line[6:] for line in text.splitlines() if line.startswith("right ")]
+
+
+def left_behind():
+    """Folders, and processes with the name of a socket in their environment."""
+    folders = list(Path("/tmp").glob("fragmenta-run-*"))
+    processes = []
+    for each in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if b"FRAGMENTA_RUN=" in each.read_bytes():
+                processes.append(each)
+        except OSError:
+            continue
+    return [*folders, *processes]
+
+
+@pytest.mark.xdist_group("programs")
+class TestDriver:
+    def test_every_shape(self, driver):
+        done = run(driver)
+        named = "device memory kernels streams names threads fork reset"
+        assert parts(done.stdout) == named.split()
+        assert "no problems" in done.stderr
+        assert "use spawn instead" in done.stderr
+        assert done.stderr.count("link the program with nvcc -cudart shared") == 2
+
+    def test_a_process_that_forks_first_has_two_devices(self, driver):
+        done = run(driver, "early fork")
+        assert parts(done.stdout) == ["early fork"]
+        assert "8 launches" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("how", "status", "said"),
+        [
+            ("status", 42, "no problems"),
+            ("killed", 137, "ended by SIGKILL"),
+            ("reads device memory", 139, "ended by SIGSEGV"),
+            ("loses the server", 1, "the engine was ended by SIGKILL"),
+            ("faults", 1, "out of bounds: ld.global.u32 reads 4 bytes at"),
+        ],
+    )
+    def test_ends(self, driver, how, status, said, tmp_path):
+        """The exit status is the program's, or 1; nothing is left behind."""
+        done = run(
+            driver, how, status=status, env={**os.environ, "TMPDIR": str(tmp_path)}
+        )
+        assert said in done.stderr
+        assert not list(tmp_path.iterdir())
+
+    def test_a_kernel_without_an_end(self, driver):
+        done = run("--limit", 10_000, driver, "endless", status=1)
+        assert "executed more than 10,000 warp instructions" in " ".join(
+            done.stderr.split()
+        )
+
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+    def test_interrupted(self, driver, how, tmp_path):
+        """A program that waits is ended with the command, and nothing is left."""
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        words = [*COMMAND, str(driver), "waits"]
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        ) as process:
+            assert process.stdout.readline() == b"started\n"
+            process.send_signal(how)
+            _, said = process.communicate(timeout=HANG)
+        assert process.returncode == 128 + how, said
+        assert not list(tmp_path.iterdir())
+        assert not [p for p in left_behind() if str(tmp_path) in p.name]
+
+    def test_arguments_are_passed_on(self, tmp_path):
+        """Also those that look like options and numbers of this command."""
+        words = ["printf", "%s|", "--json", "-1", "--", "-h", "A[1,2]"]
+        assert run("--", *words).stdout == "--json|-1|--|-h|A[1,2]|"
+        assert run(*words).stdout == "--json|-1|--|-h|A[1,2]|"
+
+    def test_a_script(self, driver):
+        code = (
+            "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int();"
+            "print(cuda.cuInit(0), cuda.cuDeviceGetAttribute(ctypes.byref(n), 75, 0), n)"
+        )
+        done = run("--card", "a100", "--", sys.executable, "-c", code)
+        assert done.stdout == "0 0 c_int(8)\n"
+
+
+@pytest.mark.xdist_group("programs")
+class TestRuntime:
+    def test_every_shape(self, source):
+        done = run("--json", "--nvcc=-w", HERE / "shapes.cu")
+        named = (
+            "launches clusters cooperative memory copies streams graphs device "
+            "libraries printing refusing symbols resetting"
+        )
+        assert parts(done.stderr) == named.split()
+        said = [line for line in done.stderr.splitlines() if "hello" in line]
+        lines = done.stderr.splitlines()
+        assert said == ["hello from 0", "hello from 1"]
+        order = ("launched", "hello from 0", "waited")
+        assert sorted(map(lines.index, order)) == list(map(lines.index, order))
+        found = json.loads(done.stdout)
+        assert found["card"] == "h100"
+        assert found["status"] == 0
+        assert not [p for each in found["launches"] for p in each["problems"]]
+        assert {each.partition(":")[0] for each in found["refused"]} == {
+            "cudaMallocArray",
+            "cudaDeviceEnablePeerAccess",
+        }
+
+    def test_hazards(self, source, tmp_path):
+        """They follow the program's own output, each once, with its source line."""
+        report, sarif = tmp_path / "report.txt", tmp_path / "found.sarif"
+        words = ("--report", report, "--sarif", sarif, HERE / "hazards.cu")
+        done = run(*words, status=1)
+        assert done.stdout.startswith("the program's own words:")
+        text = " ".join(report.read_text().split())
+        assert "4 launches of 3 kernels" in text
+        assert "racing:" in text
+        assert "shared-race" in text
+        assert "hazards.cu:7" in text
+        assert "(in 2 launches)" in text
+        assert "fine:" not in text
+        assert "byte 128 of argument 0, which nobody has written" in text
+        found = json.loads(sarif.read_text())["runs"][0]["results"]
+        assert [each["ruleId"] for each in found] == ["shared-race", "uninitialised"]
+        for each, lines in zip(found, [(6, 7), (10,)], strict=True):
+            place = each["locations"][0]["physicalLocation"]
+            assert place["artifactLocation"]["uri"].endswith("hazards.cu")
+            assert place["region"]["startLine"] in lines
+
+    def test_some_kernels_are_watched(self, source):
+        done = run("--kernels", "^fine$", HERE / "hazards.cu")
+        assert "3 not watched" in done.stderr
+        assert "not watched" in run("--no-watch", HERE / "hazards.cu").stderr
+
+    def test_the_static_runtime_is_told_how_to_link(self, source, tmp_path):
+        made = tmp_path / "program"
+        nvcc = str(assembler.tool("nvcc"))
+        words = ["-arch=compute_90", "-cudart=none", str(HERE / "hazards.cu")]
+        more = ["-Xlinker", "--unresolved-symbols=ignore-all", "-o", str(made)]
+        subprocess.run([nvcc, *words, *more], check=True)
+        said = " ".join(run(made, status=2).stderr.split())
+        assert "link the program with nvcc -cudart shared" in said
+
+
+def test_libraries_of_machine_code_are_named(libraries, tmp_path):
+    """A program that needs cuBLAS is refused before it starts."""
+    cxx = building.find_compiler()
+    fake, made = tmp_path / "libcublas.so.13", tmp_path / "program"
+    empty = tmp_path / "empty.cpp"
+    empty.write_text("int nothing() { return 0; }\n")
+    words = [cxx, "-shared", "-fPIC", "-Wl,-soname,libcublas.so.13", empty, "-o", fake]
+    subprocess.run(list(map(str, words)), check=True)
+    main = tmp_path / "main.cpp"
+    main.write_text("int nothing(); int main() { return nothing(); }\n")
+    subprocess.run(list(map(str, [cxx, main, fake, "-o", made])), check=True)
+    said = " ".join(run(made, status=2).stderr.split())
+    assert "needs cuBLAS (libcublas.so.13): NVIDIA's machine code" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("mma.m16n8k16.f32.f16", "a.npy", "b.npy"), "fragmenta matmul multiplies"),
+        (("./nothing",), "there is no such program"),
+        (("nothing.cu",), "there is no such file"),
+        (("--card", "h101", "true"), "did you mean h100?"),
+        (("--kernels", "(", "true"), "--kernels takes a regular expression"),
+    ],
+)
+def test_refused_in_words(words, said):
+    assert said in " ".join(run(*words, status=2).stderr.split())
+
+
+def test_no_compiler_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(MissingPackage, match=r"needs a C\+\+ compiler.*apt install g"):
+        building.find_compiler()
