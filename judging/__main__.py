@@ -1,7 +1,7 @@
 """Judges all honest candidates and all cheats; writes ``docs/judge.json``.
 
 python -m judging                all of them, and the file
-python -m judging relu zeros     those whose names have one of these words
+python -m judging relu zeros     those with such a name; replaces their rows
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = Path(__file__).parents[1] / "docs" / "judge.json"
 
 
 def main(words: list[str]) -> int:
-    """Judge, print a line for each candidate, and write the file if all were asked."""
+    """Judge, print a line for each candidate, and write the file."""
     wanted: dict[str, tuple[str, str, str, str]] = {}
     for each in honest.candidates():
         wanted[each.name] = (each.task, each.text, each.language, "")
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
             if any(word in (about[2], name) or word in name for word in words)
         }
     start, rows = time.perf_counter(), []
-    settings = Settings(seconds=90)
+    settings = Settings(seconds=300)
     with Batch(2, settings=settings) as batch:
         given = (
             (TASKS[task], text, name) for name, (task, text, _, _) in wanted.items()
@@ -71,12 +71,21 @@ def main(words: list[str]) -> int:
             )
     spent_all = time.perf_counter() - start
     print(f"{len(rows)} candidates in {spent_all:.0f} s")
-    if not words:
-        order = {name: i for i, name in enumerate(wanted)}
-        rows.sort(key=lambda row: order[str(row["name"])])
-        found = {"seconds": round(spent_all), "workers": 2, "rows": rows}
-        FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(rows, None if words else spent_all)
     return 0
+
+
+def write(rows: list[dict[str, object]], seconds: float | None) -> None:
+    """Write all rows; or, if some were judged again, these in place of the old ones."""
+    found = {"seconds": round(seconds or 0), "workers": 2, "rows": rows}
+    if seconds is None:
+        found = json.loads(FILE.read_text("utf-8"))
+        new = {row["name"]: row for row in rows}
+        found["rows"] = [new.pop(row["name"], row) for row in found["rows"]]
+        found["rows"] += new.values()
+    names = [*(e.name for e in honest.candidates()), *(e.name for e in cheats.CHEATS)]
+    found["rows"].sort(key=lambda row: names.index(row["name"]))
+    FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,11 @@ ROWS = {
         HOST.format("return np.ones(1 << 40, np.uint8)"), "incomplete", "out-of-memory"
     ),
     "unwritten": Row(HONEST.replace("i < n)", "i < n - 1)"), "wrong", "unwritten"),
-    "bounds": Row(HONEST.replace("y[i] +", "y[i + 1] +"), "hazard", "fault"),
+    "bounds": Row(
+        HONEST.replace("+ 1.0f", "+ (y[i + 1] > 1e38f ? 2.0f : 1.0f)"),
+        "hazard",
+        "fault",
+    ),
     "race": Row(RACE, "hazard", "hazard"),
     "cached": Row(
         HONEST.replace("    return z", "    return kept.setdefault(z.shape, z)")

@@ -365,7 +365,8 @@ class Examination:
             if each.rule == rules.SCHEDULE.name:
                 self.found("schedule", each.message, case)
                 continue
-            name = "hazard" if result.complete else "fault"
+            faults = each.rule == rules.FAULT.name or not result.complete
+            name = "fault" if faults else "hazard"
             where = f"{each.source.words}: " if each.source else ""
             said = f"{kernel}, {where}{each.rule}: {each.message}"
             if sum(f.name == name for f in self.findings) < SHOWN:

@@ -56,7 +56,7 @@ _TABLE = (
     ("late-write", WRONG, "an output still changes after the call has returned"),
     # hazard: the launches have problems
     ("hazard", HAZARD, "a launch has a race, or another hazard"),
-    ("fault", HAZARD, "a launch was stopped: it does what it must not do"),
+    ("fault", HAZARD, "a launch leaves its memory, or does what stops it"),
     # suspicious: the results may be right, but not because of the work
     ("no-launch", SUSPICIOUS, "no kernel was launched"),
     ("library-work", SUSPICIOUS, "operators of the library do the work"),
