@@ -41,6 +41,7 @@ def test_messages_and_pages_name_options_that_exist() -> None:
         pages += [*docs.glob("*.md"), docs / "families/moves.md"]
     others = {"--help", "--version", "--install-completion", "--show-completion"}
     others |= {"--fmad"}  # of nvcc
+    others |= {"--fragmenta", "--fragmenta-on", "--fragmenta-sarif"}  # of pytest
     for page in pages:
         text = page.read_text()
         if page.suffix == ".md":

@@ -175,7 +175,7 @@ def launch(
         str,
         typer.Option(
             "--card",
-            metavar="NAME",
+            metavar="CARD",
             help="The card of --counters: its occupancy, and a bound of the time.",
         ),
     ] = DEFAULT,
