@@ -42,7 +42,11 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 # torch`, `make triton`, `make cutlass`.  Elsewhere their tests are not collected.
 NEEDS = {
     "cupy": ["tests/ptx/special_check.py"],
-    "numba": ["src/fragmenta/frontends/numba.py", "tests/frontends/test_numba.py"],
+    "numba": [
+        "src/fragmenta/frontends/numba.py",
+        "tests/frontends/test_fixture.py",
+        "tests/frontends/test_numba.py",
+    ],
     "pyptx": ["tests/cutlass"],
     "tilelang": [
         "src/fragmenta/frontends/tilelang.py",

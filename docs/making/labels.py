@@ -7,6 +7,9 @@ import re
 import fragmenta as fm
 
 LABELS = {
+    "Occupancy and a bound of the time": "Occupancy and time",
+    "Files: CUDA C++, cubins, programs": "Files",
+    "Kernels with copies and mbarriers": "Copies and mbarriers",
     "Comparing instructions and targets": "Comparing",
     "Where an instruction does not exist": "What does not exist",
     "What the assembler accepts beyond the manual": "Beyond the manual",

@@ -271,7 +271,10 @@ EXTRAS = {
 
 
 def missing(package: str, why: Exception) -> str:
-    """That a package of an extra cannot be imported, and what installs it.
+    """That a package cannot be imported, and what installs it.
+
+    >>> missing("numba-cuda", ModuleNotFoundError("No numba", name="numba"))
+    'the package numba-cuda is missing; pip install numba-cuda'
 
     >>> missing("torch", ModuleNotFoundError("No module named 'torch'", name="torch"))
     "the package torch is missing; pip install 'fragmenta[torch]'"
@@ -283,7 +286,9 @@ def missing(package: str, why: Exception) -> str:
     root = (getattr(why, "name", None) or "").split(".")[0]
     absent = isinstance(why, ModuleNotFoundError) and package.partition("-")[0] == root
     state = "is missing" if absent else f"does not load ({why})"
-    return f"the package {package} {state}; pip install 'fragmenta[{EXTRAS[package]}]'"
+    extra = EXTRAS.get(package)
+    install = package if extra is None else f"'fragmenta[{extra}]'"
+    return f"the package {package} {state}; pip install {install}"
 
 
 LONGEST_WORD = 200

@@ -85,6 +85,7 @@ def test_modules_import_at_the_top() -> None:
     assert found == {
         ("arguments", "fragmenta.execution.mma"),
         ("cli", "fragmenta.commands"),
+        ("counters", "fragmenta.cuda.tools.resources"),
         ("launch", "fragmenta.commands.isolated"),
         ("output", "rich.console"),
         ("output", "rich.text"),

@@ -16,6 +16,7 @@ from torch.utils._device import DeviceContext
 import fragmenta as fm
 from fragmenta.errors import BadCall, KernelFault
 from fragmenta.triton import install, on_cpu, uninstall
+from tests.clock import HANG
 
 pytestmark = pytest.mark.triton
 
@@ -259,7 +260,7 @@ def test_threads_that_begin_in_the_block() -> None:
     go, told = threading.Event(), []
 
     def later() -> None:
-        go.wait(60)
+        go.wait(HANG)
         told.append(torch.ones(3).is_cuda)
 
     with on_cpu("sm_90a", torch=True):

@@ -117,7 +117,7 @@ def unpack(packed: Packed, memory: Sequence[Bytes]) -> list[object]:
     >>> x = np.arange(4, dtype=np.int32)
     >>> unpack(*pack([x, Pointer(x, 8)]))
     [array([0, 1, 2, 3], dtype=int32), Pointer(array=array([0, 1, 2, 3], dtype=int32), \
-offset=8)]
+offset=8, slot=None)]
     """
     made: dict[PackedArray, Array] = {}
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from fragmenta.arrays.once import once
 from fragmenta.ptx.module import demangled
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++abi.dylib")
@@ -80,7 +81,7 @@ def _cut(text: str) -> tuple[str, str, str]:
 def _whole(name: str) -> str | None:
     """What the system's library reads; None if there is none, or it cannot."""
     read = _reader()
-    if read is None or not name.startswith("_Z"):
+    if read is None or not name.startswith("_Z") or _may_be_long(name):
         return None
     status = ctypes.c_int()
     found = read(name.encode(), None, None, ctypes.byref(status))
@@ -92,7 +93,20 @@ def _whole(name: str) -> str | None:
         ctypes.CDLL(None).free(ctypes.c_void_p(found))
 
 
-@cache
+def _may_be_long(name: str) -> bool:
+    """Whether what a name stands for may have millions of characters.
+
+    Each reference to an earlier part repeats at most all that is there, so a short name
+    can have a reading that fills the memory.
+
+    >>> _may_be_long("_Z5scaleIfEvPT_"), _may_be_long("_Z1f1AIiiE" + 20 * "S_IS0_S0_E")
+    (False, True)
+    """
+    references = len(re.findall(r"[ST][0-9A-Z]*_", name))
+    return len(name) << min(references, 64) > 1 << 24
+
+
+@once
 def _reader() -> ctypes._CFuncPtr | None:  # type: ignore[name-defined, unused-ignore]
     """The function that reads mangled names."""
     for name in _LIBRARIES:

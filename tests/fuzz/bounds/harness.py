@@ -208,7 +208,7 @@ class Room:
         units = self.blocks // self.setting.cluster
         turns = 0
         self._begin(0, units)
-        while self.runner.index < units:
+        while not self.runner.finished:
             before = len(self.findings)
             try:
                 with np.errstate(over="ignore"):
@@ -223,7 +223,7 @@ class Room:
                 self._next(status, units)
                 continue
             if status == Status.ENDED:
-                self._begin(int(self.runner.index), units)
+                self._begin(int(self.runner.following), units)
                 continue
             if status == Status.SPENT and turns < PATIENCE:
                 turns += 1
@@ -262,6 +262,8 @@ class Room:
         """Run all that is left, or one cluster: Python looks at its memory then."""
         one = hasattr(self.runner, "contexts")
         self.runner.begin(first, min(first + 1, units) if one else units)
+        if not one:
+            self.runner.allow(units, goes_on=False)
 
     def _look(self) -> None:
         """Nobody may write what belongs to the system."""

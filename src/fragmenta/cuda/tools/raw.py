@@ -47,7 +47,8 @@ class _Compiled:
         self.code, self.backend = code, backend
         self.path = "" if path is None else os.fspath(path)
         self.options = tuple(options)
-        self.target = check_target(target or self.default_target)
+        chosen = self.default_target if target is None else target
+        self.target = check_target(chosen)
         self._names = tuple(names)
 
     @once_property

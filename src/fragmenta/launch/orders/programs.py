@@ -754,7 +754,7 @@ def named_scope(words: tuple[str, ...]) -> Scope:
     down is small.
 
     >>> named_scope(("mbarrier", "arrive", "release", "cta")).word
-    'cta'
+    '.cta'
     """
     return Scope.CTA if written_scope(words) is Scope.CTA else Scope.CLUSTER
 
