@@ -61,7 +61,7 @@ def blockwise(trial: Trial) -> None:
 @case(small=True)
 def gemv(trial: Trial) -> None:
     weight, x = trial.floats(40, 128), trial.floats(1, 128)
-    code = get_4bit_type("nf4", device="cpu")
+    code = get_4bit_type("nf4", device="cuda")
     packed, scales = ops.quantize_4bit(weight, 64, "nf4", torch.uint8)
     made = trial.call(lambda: ops.gemv_4bit(x, packed, (40, 128), scales, code, 64))
     high, low = packed.flatten() >> 4, packed.flatten() & 15

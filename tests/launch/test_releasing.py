@@ -15,6 +15,7 @@ from fragmenta.races.global_watch import GlobalWatch
 from fragmenta.simt.context import Context
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases
+from tests.thinning import some
 
 CASES = {case.name: case for case in cases()}
 FAULTS = """
@@ -118,7 +119,7 @@ def by_hand() -> Iterator[None]:
         gc.enable()
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.parametrize("name", some(LAUNCHES, 4))
 def test_nothing_is_left_for_the_collector(name: str, by_hand: None) -> None:
     outcome(LAUNCHES[name])  # what is made once is not meant
     gc.collect()
@@ -134,7 +135,7 @@ def test_nothing_is_left_for_the_collector(name: str, by_hand: None) -> None:
     assert not left
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.parametrize("name", some(LAUNCHES, 2, 1))
 def test_a_result_or_error_that_is_kept_keeps_no_memory(
     name: str, by_hand: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -384,3 +384,31 @@ def test_a_race_between_an_argument_and_a_pointer_is_seen() -> None:
         both[1,](table_of(given), given[0], BLOCK=64)
         assert cpu.last is not None
         assert "global-race" in {each.rule for each in cpu.last.problems}
+
+
+def test_a_library_derives_a_class_from_a_graph() -> None:
+    with on_cpu("sm_90a", torch=True):
+
+        class Graph(torch.cuda.CUDAGraph):
+            pass
+
+        with pytest.raises(BadCall, match="graphs are not captured"):
+            Graph()
+
+
+def test_a_class_that_has_kept_the_address_of_its_tensor() -> None:
+    """As libraries do that wrap a tensor with other steps."""
+
+    class Kept:
+        def __init__(self, base: torch.Tensor) -> None:
+            self.base, self.kept = base, base.data_ptr()
+            self.dtype, self.shape, self.stride = base.dtype, base.shape, base.stride
+            self.element_size = base.element_size
+
+        def data_ptr(self) -> int:
+            return self.kept
+
+    with on_cpu("sm_90a", torch=True):
+        x, out = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda")
+        double[1,](Kept(x), Kept(out), 100, BLOCK=128)
+        assert out.sum() == 200

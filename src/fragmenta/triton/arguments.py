@@ -278,7 +278,8 @@ def _memory(value: Tensor) -> Pointer:
         return Pointer(np.zeros(0, np.uint8), 0)
     below = size * sum((1 - n) * step for n, step in axes if step < 0)
     above = size * (1 + sum((n - 1) * step for n, step in axes if step > 0))
-    start = value.data_ptr()
+    # A class of a library may have kept what data_ptr() of its tensor was.
+    start = ADDRESSES.true(value.data_ptr())
     if any(n > 1 and step == 0 for n, step in axes):
         above = max(above, _storage_end(value) - start)
     memory = (ctypes.c_uint8 * (below + above)).from_address(start - below)

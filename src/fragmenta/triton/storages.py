@@ -141,6 +141,15 @@ class Addresses:
                 self._slots[key] = slot
             return (self._slots[key] << layout.SLOT_BITS) + real - start
 
+    def true(self, address: int) -> int:
+        """The address of this machine, of one that :meth:`of` may have given."""
+        with self._lock:
+            self._forget()
+            known = self._known.get(address >> layout.SLOT_BITS)
+        place = address & _MASK
+        inside = known is not None and place <= known.size
+        return known.start + place if known is not None and inside else address
+
     def _moved(self, key: int, start: int, size: int) -> bool:
         """Whether a storage has other memory than before: it was resized."""
         known = self._known[self._slots[key]]

@@ -208,8 +208,16 @@ def _answers(card: Callable[[], Card], clock: type[Clock]) -> dict[str, object]:
         "get_rng_state": lambda device=None: torch.random.get_rng_state(),
         "set_rng_state": lambda state, device=None: torch.random.set_rng_state(state),
     }
-    graphs = "CUDAGraph graph make_graphed_callables graph_pool_handle"
-    return {**answers, **{name: _refused(name) for name in graphs.split()}}
+    graphs = "graph make_graphed_callables graph_pool_handle"
+    refused = {name: _refused(name) for name in graphs.split()}
+    return {**answers, **refused, "CUDAGraph": _NoGraph}
+
+
+class _NoGraph:
+    """What cannot be made; libraries have classes that are derived from it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        _refused("CUDAGraph")()
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:
