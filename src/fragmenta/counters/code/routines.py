@@ -26,7 +26,6 @@ from fragmenta.simt.library import (
     POINTER,
     Routine,
     as_signed,
-    define,
     field,
     pointer_at,
 )
@@ -41,7 +40,7 @@ from fragmenta.simt.memory import (
     spill,
 )
 from fragmenta.simt.passes import passes
-from fragmenta.simt.warps import to_word
+from fragmenta.simt.warps import routine, to_word
 
 PAIRED_BYTES = 16
 """Accesses of so many bytes of which more lanes are served at once."""
@@ -99,10 +98,7 @@ def counted_global(
         with code.when(near != 0):
             _passes(code, record, access, where, near)
 
-    def build(module: ir.Module) -> None:
-        define(module, name, _GIVEN, trace)
-
-    return Routine(name, build)
+    return routine(name, trace, _GIVEN, None)
 
 
 def _sectors(
@@ -198,10 +194,7 @@ def counted_shared(access: Access, rows: bool = False) -> Routine:
             record = _site(code, block, number)
             _passes(code, record, access, where, lanes, rows)
 
-    def build(module: ir.Module) -> None:
-        define(module, name, _GIVEN, trace)
-
-    return Routine(name, build)
+    return routine(name, trace, _GIVEN, None)
 
 
 def _passes(
@@ -278,10 +271,7 @@ def counted_size(bits: int) -> Routine:
             _add(code, record, at.SITE_BYTES, lane_of(code, sizes, lane))
             _add(code, record, at.SITE_THREADS, lanes.lift(1))
 
-    def build(module: ir.Module) -> None:
-        define(module, name, _GIVEN, trace)
-
-    return Routine(name, build)
+    return routine(name, trace, _GIVEN, None)
 
 
 def counted_box(bits: int, rows: bool) -> Routine:
@@ -310,10 +300,7 @@ def counted_box(bits: int, rows: bool) -> Routine:
                 _add(code, record, at.SITE_BYTES, _box_bytes(code, given, rows))
             _add(code, record, at.SITE_THREADS, lanes.lift(1))
 
-    def build(module: ir.Module) -> None:
-        define(module, name, _GIVEN, trace)
-
-    return Routine(name, build)
+    return routine(name, trace, _GIVEN, None)
 
 
 def _bits(code: Code, given: Raw, name: str, index: int = 0) -> Value:

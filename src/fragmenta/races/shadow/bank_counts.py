@@ -27,9 +27,10 @@ from fragmenta.shared.banks import IDLE, WORD, Conflicts, bank_conflicts
 from fragmenta.shared.descriptor import swizzled
 from fragmenta.simt import layout
 from fragmenta.simt.layout import LANES
-from fragmenta.simt.library import POINTER, Routine, define, field, pointer_at
+from fragmenta.simt.library import POINTER, Routine, field, pointer_at
 from fragmenta.simt.memory import Access, addresses, spill
 from fragmenta.simt.passes import passes
+from fragmenta.simt.warps import routine
 
 MOST_EXECUTIONS = 256
 """Executions of an instruction that are counted, in each context."""
@@ -71,10 +72,7 @@ def counted_banks(access: Access) -> Routine:
         with code.when(there & (lanes != 0)):
             _count(code, access, table, register, offset, lanes, number)
 
-    def build(module: ir.Module) -> None:
-        define(module, name, [POINTER, POINTER, POINTER, I64, I32, I32], trace)
-
-    return Routine(name, build)
+    return routine(name, trace, [POINTER, POINTER, POINTER, I64, I32, I32], None)
 
 
 def _count(

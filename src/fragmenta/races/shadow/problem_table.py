@@ -276,8 +276,9 @@ def _log(code: Code, table: Raw, made: Raw) -> None:
         logged[0] = logged[0] + 1
 
 
-def _copy(code: Code, entry: Raw, made: Raw) -> None:
-    for offset in range(0, ENTRY.itemsize, 8):
+def _copy(code: Code, entry: Raw, made: Raw, first: int = 0) -> None:
+    """Copy an entry, or what is in it from an offset on."""
+    for offset in range(first, ENTRY.itemsize, 8):
         field(code, entry, offset, I64)[0] = field(code, made, offset, I64)[0]
 
 
@@ -310,8 +311,7 @@ def _count(code: Code, entry: Raw, made: Raw, widen: Value) -> None:
     low[0] = select(beside, smaller(low[0], first), low[0])
     high[0] = select(beside, larger(high[0], last), high[0])
     with code.when(_far(code, entry) & ~_far(code, made)):
-        for offset in range(_offset("first"), ENTRY.itemsize, 8):
-            field(code, entry, offset, I64)[0] = field(code, made, offset, I64)[0]
+        _copy(code, entry, made, _offset("first"))
 
 
 def _far(code: Code, entry: Raw) -> Value:
