@@ -72,14 +72,15 @@ def main(words: list[str]) -> int:
             for name, about in wanted.items()
             if any(word in (about[2], name) or word in name for word in words)
         }
-    start, rows = time.perf_counter(), []
+    start = time.perf_counter()
     with Batch(2, settings=Settings(seconds=300)) as batch:
         given = (
             (chosen.tasks[task], text, name)
             for name, (task, text, _, _) in wanted.items()
         )
-        for verdict in batch.verdicts(given):
-            rows.append(row(verdict, *wanted[verdict.name]))
+        rows = [
+            row(verdict, *wanted[verdict.name]) for verdict in batch.verdicts(given)
+        ]
     spent = time.perf_counter() - start
     processor = processor_seconds()
     print(f"{len(rows)} candidates in {spent:.0f} s, {processor:.0f} s of processors")
