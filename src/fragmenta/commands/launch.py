@@ -13,6 +13,8 @@ import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
+from fragmenta.cards import DEFAULT
+from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, target_of
 from fragmenta.commands.counters import counter_fields, counter_lines
@@ -64,8 +66,6 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
-from fragmenta.counters.cards import DEFAULT
-from fragmenta.counters.cards import card as check_card
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.launch.kernel import Kernel
