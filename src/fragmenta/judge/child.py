@@ -107,6 +107,8 @@ class Runner:
         self._known: set[str] = set()
         self._models: dict[str, Callable[..., object]] = {}
         self._before: dict[str, list[object]] = {}
+        self._last: list[tuple[object, bytes]] = []
+        """The outputs of the last call, and what was in them."""
         folder = Path(str(order["folder"]))
         path = folder / "candidate.py"
         path.write_text(str(order["text"]), encoding="utf-8")
@@ -155,20 +157,36 @@ class Runner:
                 made = function(*inputs)
         else:
             made = function(*inputs)
+        self._plain_types(made)
         outputs = hold(made)
         late = threading.active_count() > threads and self._changes(made)
         after = [_bytes(each) for each in _arrays(inputs)]
         record = self._record
+        aliased = _aliased(_arrays(inputs), _arrays(made))
+        reused = any(_bytes(old) != was for old, was in self._last)
+        # The next call gets its inputs where these are.
+        last = [] if aliased else _arrays(made)
+        self._last = [(each, _bytes(each)) for each in last]
         return {
             "outputs": outputs,
             "late": late,
+            "reused": reused,
             "changed": [i for i, b in enumerate(before) if b != after[i]],
-            "aliased": _aliased(_arrays(inputs), _arrays(made)),
+            "aliased": aliased,
             "places": [self._place(each) for each in _arrays(made)],
             "operators": dict(record.operators) if record else {},
             "streams": len(record.waiting) if record else 0,
             "patched": self.patched,
         }
+
+    def _plain_types(self, made: object) -> None:
+        """Tell of outputs that are tensors of a class of their own."""
+        for number, each in enumerate(_arrays(made)):
+            kind = type(each)
+            library = kind.__module__.partition(".")[0]
+            if library not in ("torch", "numpy"):
+                said = f"output {number} is a {kind.__name__}, no plain tensor"
+                self._tell("wrong-form", said)
 
     @property
     def patched(self) -> list[str]:
@@ -275,6 +293,7 @@ class Runner:
         answer = cast("dict[str, Tree]", receive(self._line))
         if "error" in answer:
             raise error_of(cast("Json", answer["error"]))
+        kernel.loaded.renew(cast("dict[str, bytes]", answer["kept"]))
         new = list(memory)
         for region, data in zip(
             packed.returned, cast("list[Array]", answer["memory"]), strict=True

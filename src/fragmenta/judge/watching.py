@@ -138,8 +138,10 @@ class Originals:
     def _add(self, name: str, module: ModuleType) -> None:
         self._spaces[name] = (module, _callables(module))
         for key, value in list(vars(module).items()):
-            own = isinstance(value, type) and value.__module__ == name
-            if own and (name.startswith("fragmenta.") or key in ("Tensor", "Module")):
+            if not isinstance(value, type):
+                continue
+            own = value.__module__ == name and name.startswith("fragmenta.")
+            if own or key in ("Tensor", "Module"):
                 self._spaces[f"{name}.{key}"] = (value, _callables(value))
 
     def changed(self) -> list[str]:

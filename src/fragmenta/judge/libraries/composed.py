@@ -43,6 +43,7 @@ def _log_softmax(x: Tensor, axis: int, half: object = False) -> object:
 @_composed("logsumexp")
 def _log_sum(x: Tensor, axes: list[int], keep: bool = False) -> object:
     most = x.amax(axes, True)
+    most = torch.where(most.abs() == math.inf, torch.zeros_like(most), most)
     made = (x - most).exp().sum(axes, True).log() + most
     return made if keep else made.squeeze(axes)
 
