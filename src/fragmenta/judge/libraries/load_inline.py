@@ -116,8 +116,9 @@ def _caller(machine: Host, name: str) -> Callable[..., object]:
 def _launcher(
     code: str, target: str, flags: Sequence[str]
 ) -> Callable[[str, object, object, int, Sequence[object]], None]:
-    """What launches a kernel of a source."""
+    """What launches a kernel of a source; all kernels have the same variables."""
     compiled: dict[str, RawKernel] = {}
+    variables: dict[str, bytes] = {}
 
     def launch(
         name: str, grid: object, block: object, shared: int, given: Sequence[object]
@@ -126,7 +127,11 @@ def _launcher(
             compiled[name] = RawKernel(code, name, flags, target=target)
         arguments = [_argument(each) for each in given]
         sizes = cast("Sequence[int]", grid), cast("Sequence[int]", block)
+        loaded = compiled[name].kernel.loaded
+        own = loaded.module.variables
+        loaded.renew({each: data for each, data in variables.items() if each in own})
         compiled[name](*sizes, arguments, shared=shared)
+        variables.update(loaded.kept)
 
     return launch
 
