@@ -9,17 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.judge.libraries.bounded import RULES, Bounded, Function
+from fragmenta.judge.libraries.bounded import RULES, Asked, Bounded
 
 
 def _composed(names: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Make a function the rule of operators with the same arguments."""
 
     def register(written: Callable[..., object]) -> Callable[..., object]:
-        def rule(
-            func: Function, args: tuple[object, ...], named: dict[str, object]
-        ) -> object:
-            return written(*args, **named)
+        def rule(asked: Asked) -> object:
+            return written(*asked.args, **asked.named)
 
         for name in names.split():
             RULES[name] = rule
