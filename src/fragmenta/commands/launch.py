@@ -14,6 +14,8 @@ import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
+from fragmenta.cards import DEFAULT
+from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.counters import counter_fields, counter_lines
 from fragmenta.commands.files import (
@@ -65,8 +67,6 @@ from fragmenta.commands.problems import (
     write_sarif,
 )
 from fragmenta.commands.targets import target_of
-from fragmenta.counters.cards import DEFAULT
-from fragmenta.counters.cards import card as check_card
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.arguments import for_kernel
 from fragmenta.launch.kernel import Kernel
