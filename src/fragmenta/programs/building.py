@@ -132,7 +132,9 @@ def sources() -> dict[str, str]:
     }
     made["names.cpp"] = _names()
     made["verbs.h"] = verbs.header()
-    made["driver.cpp"] = _facade(functions.DRIVER, "driver", "", 13000)
+    made["driver.cpp"] = _facade(
+        functions.DRIVER, "driver", "", functions.DRIVER_VERSION
+    )
     made["cuda.map"] = "{ global: cu*; local: *; };\n"
     for number, soname in RUNTIMES.items():
         made[f"runtime{number}.cpp"] = _facade(
@@ -150,7 +152,7 @@ def _facade(table: str, library: str, number: str, version: int) -> str:
         '#include "server.h"',
         "#include <cstdio>\n#include <cstring>",
         _EXPORT + f"#define CUDART_VERSION {version}",
-        f"#define STATIC {_quoted(functions.STATIC)}",
+        f"#define DRIVER_VERSION {functions.DRIVER_VERSION}",
     ]
     known = set()
     for row in functions.rows(table):
@@ -197,7 +199,7 @@ def _quoted(text: str) -> str:
 def _names() -> str:
     """The names of errors, and functions of the driver by name."""
     cases = {"error_name": 1, "driver_error_name": 2, "error_words": 3}
-    lines = ['#include "server.h"\n#include <dlfcn.h>\n#include <string>']
+    lines = ['#include "server.h"\n#include <cstring>\n#include <dlfcn.h>\n#include <string>']
     for function, column in cases.items():
         lines.append(f"const char *{function}(int code) {{\n    switch (code) {{")
         lines += [
@@ -212,6 +214,7 @@ def _names() -> str:
             f"return {_quoted(suffix)};"
         )
     lines.append('    return "?";\n}')
+    lines.append(f"#define STATIC {_quoted(functions.STATIC)}")
     lines.append(_ENTRY_POINT)
     return "\n".join(lines) + "\n"
 
@@ -227,5 +230,15 @@ int entry_point(const char *name, void **where, int version, int *status) {
     if (status) *status = found ? 0 : 1;
     if (where) *where = found;
     return found ? OK : status ? OK : NOT_FOUND;
+}
+
+int private_table(const void **where, void *caller) {
+    put(where, nullptr);
+    Dl_info about{};
+    const char *library = dladdr(caller, &about) && about.dli_fname ? about.dli_fname : "";
+    // Compilers ask, too, and go on without.
+    for (const char *known : {"libnvrtc", "libnvJitLink", "libnvvm"})
+        if (strstr(library, known)) return NOT_FOUND;
+    return refuse("cuGetExportTable", STATIC);
 }
 """
