@@ -31,6 +31,8 @@ from fragmenta.progress import notice
 CLIENT = Path(__file__).parent / "client"
 CORE = "libfragmenta_client.so"
 DRIVER = "libcuda.so.1"
+PYTHON = "python"
+"""The folder that comes first on the path of Python."""
 RUNTIMES = {"12": "libcudart.so.12", "13": "libcudart.so.13"}
 NEWEST = {"12": 12090, "13": 13000}
 """The version that a runtime says it has."""
@@ -39,7 +41,14 @@ OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def build(folder: Path) -> list[Path]:
-    """Put the libraries into a folder; they are built if the cache has them not."""
+    """Put the libraries into a folder; they are built if the cache has them not.
+
+    Beside them is what Python does first, in a folder of its own.
+    """
+    python = folder / PYTHON
+    python.mkdir()
+    startup = CLIENT / "startup.py"
+    (python / "sitecustomize.py").write_bytes(startup.read_bytes())
     return [_put(folder, name, data) for name, data in libraries().items()]
 
 
@@ -135,13 +144,13 @@ def sources() -> dict[str, str]:
     made["driver.cpp"] = _facade(
         functions.DRIVER, "driver", "", functions.DRIVER_VERSION
     )
-    made["cuda.map"] = "{ global: cu*; local: *; };\n"
+    made["cuda.map"] = "{ global: cu*; _cu*; local: *; };\n"
     for number, soname in RUNTIMES.items():
         made[f"runtime{number}.cpp"] = _facade(
             functions.RUNTIME, "runtime", number, NEWEST[number]
         )
         made[f"cudart{number}.map"] = (
-            f"{soname} {{ global: cuda*; __cuda*; local: *; }};\n"
+            f"{soname} {{ global: cuda*; _cuda*; __cuda*; local: *; }};\n"
         )
     return made
 
@@ -175,12 +184,20 @@ def _function(row: Row, library: str) -> str:
     body = f"{{ Guard guard; {back}{does}; }}"
     returns = row.returns or "int"
     made = f"EXPORT {returns} {row.name}({given}) {body}"
-    for suffix in _suffixes(row):
-        made += (
-            f"\nEXPORT {returns} {row.name}{suffix}({given}) "
-            f'__attribute__((alias("{row.name}")));'
-        )
+    for other in (*(row.name + suffix for suffix in _suffixes(row)), _for_cute(row)):
+        if other:
+            made += (
+                f"\nEXPORT {returns} {other}({given}) "
+                f'__attribute__((alias("{row.name}")));'
+            )
     return made
+
+
+def _for_cute(row: Row) -> str:
+    """The name of a function in the runtime library of the CuTe DSL, if it is there."""
+    found = functions.CUTE_DSL.split()
+    name = {"cudaLaunchKernelExC": "cudaLaunchKernelEx"}.get(row.name, row.name)
+    return f"_{name}" if name in found else ""
 
 
 def _suffixes(row: Row) -> tuple[str, ...]:

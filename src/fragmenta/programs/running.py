@@ -90,7 +90,24 @@ def _environment(folder: Path, libraries: list[str]) -> dict[str, str]:
     if loaded:
         made["LD_PRELOAD"] = ":".join(loaded)
     made[VARIABLE] = str(folder / "socket")
-    return made
+    return made | _of_compilers(folder)
+
+
+def _of_compilers(folder: Path) -> dict[str, str]:
+    """What tells Python, and compilers that the program starts, what is different here.
+
+    With line information, machine code has its PTX beside it.  What the CuTe DSL
+    compiles calls the libraries of ``CUTE_DSL_LIBS``.
+    """
+    libraries = (building.RUNTIMES["13"], building.DRIVER)
+    flags = os.environ.get("NVCC_APPEND_FLAGS", "")
+    path = [str(folder / building.PYTHON), os.environ.get("PYTHONPATH", "")]
+    return {
+        "PYTHONPATH": ":".join(filter(None, path)),
+        "NVCC_APPEND_FLAGS": f"{flags} -lineinfo".strip(),
+        "CUTE_DSL_LINEINFO": "1",
+        "CUTE_DSL_LIBS": ":".join(str(folder / each) for each in libraries),
+    }
 
 
 class _Terminated:
