@@ -29,8 +29,8 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
-    CompilerOptions,
     Cooperative,
+    Flags,
     Given,
     Grid,
     KernelFiles,
@@ -46,6 +46,7 @@ from fragmenta.commands.launch_arguments import (
     read_files,
     schedule_options,
     sides,
+    split_flags,
 )
 from fragmenta.commands.options import Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import (
@@ -87,7 +88,7 @@ MOST_OPCODES = 6
 @command(
     "launch",
     "fragmenta launch kernel.ptx --list",
-    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --option -DN=32",
+    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --flags -DN=32",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
@@ -113,7 +114,7 @@ def launch(
         ),
     ] = None,
     target: Target = None,
-    option: CompilerOptions = None,
+    flags: Flags = None,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
     memory: Memory = None,
@@ -212,7 +213,7 @@ def launch(
     fragmenta check calls one, or what the kernel must not do.
     """
     target = target_of(target)
-    named = read_files(words, target, option or ())
+    named = read_files(words, target, split_flags(flags))
     if list_kernels:
         _list(named, target, as_json)
         return

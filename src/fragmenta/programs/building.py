@@ -216,7 +216,9 @@ def _quoted(text: str) -> str:
 def _names() -> str:
     """The names of errors, and functions of the driver by name."""
     cases = {"error_name": 1, "driver_error_name": 2, "error_words": 3}
-    lines = ['#include "server.h"\n#include <cstring>\n#include <dlfcn.h>\n#include <string>']
+    lines = [
+        '#include "server.h"\n#include <cstring>\n#include <dlfcn.h>\n#include <string>'
+    ]
     for function, column in cases.items():
         lines.append(f"const char *{function}(int code) {{\n    switch (code) {{")
         lines += [
@@ -252,10 +254,9 @@ int entry_point(const char *name, void **where, int version, int *status) {
 int private_table(const void **where, void *caller) {
     put(where, nullptr);
     Dl_info about{};
-    const char *library = dladdr(caller, &about) && about.dli_fname ? about.dli_fname : "";
-    // Compilers ask, too, and go on without.
-    for (const char *known : {"libnvrtc", "libnvJitLink", "libnvvm"})
-        if (strstr(library, known)) return NOT_FOUND;
+    if (dladdr(caller, &about) && about.dli_fname)  // compilers ask, and go on without
+        for (const char *known : {"libnvrtc", "libnvJitLink", "libnvvm"})
+            if (strstr(about.dli_fname, known)) return NOT_FOUND;
     return refuse("cuGetExportTable", STATIC);
 }
 """

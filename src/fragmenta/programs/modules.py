@@ -106,8 +106,8 @@ def of_tiles(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The grid and the block of a launch, also of a kernel that is written in tiles.
 
-    Programs of cuTile launch a grid of tiles with blocks of one thread.  The kernel says
-    how many threads and blocks compute a tile.
+    Programs of cuTile launch a grid of tiles with blocks of one thread.  The kernel
+    says how many threads and blocks compute a tile.
     """
     directives = kernel.function.directives
     if directives.get("language") != (TILES,) or "reqntid" not in directives:

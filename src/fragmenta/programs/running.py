@@ -52,7 +52,7 @@ def run(
     words: Sequence[str],
     options: Options,
     *,
-    flags: str = "",
+    flags: Sequence[str] = (),
     output: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Outcome:

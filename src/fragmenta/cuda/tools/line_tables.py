@@ -119,7 +119,9 @@ class _Program:
         if version != 2:
             return
         begin = self.at + 10 + length
-        step, _, base, wide, first = struct.unpack_from("<BBbBB", self.data, self.at + 10)
+        step, _, base, wide, first = struct.unpack_from(
+            "<BBbBB", self.data, self.at + 10
+        )
         self.at += 15
         counts = [self._byte() for _ in range(first - 1)]
         self.files = self._files()
@@ -142,7 +144,9 @@ class _Program:
         self.function, self.address, self.file, self.line = -1, 0, 1, 1
 
     def _row(self) -> Row:
-        return Row(self.function, self.address, self.files.get(self.file, ""), self.line)
+        return Row(
+            self.function, self.address, self.files.get(self.file, ""), self.line
+        )
 
     def _standard(self, code: int, count: int, step: int, advance: int) -> bool:
         """Do an instruction with a fixed number of operands; whether it gives a row."""

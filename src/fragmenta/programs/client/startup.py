@@ -1,10 +1,10 @@
 """What Python does first in programs that ``fragmenta run`` starts.
 
-It is on their path as ``sitecustomize``.  ``cuda.bindings``, on which cuda.core, the CuTe
-DSL and others stand, has the static CUDA runtime in it, and compiles with NVRTC.  Both
-are reached through tables of functions that Cython makes for other modules.  Here the
-functions of the runtime are replaced by those of the client, and NVRTC is asked for line
-information, so that its machine code has the PTX beside it.
+It is on their path as ``sitecustomize``.  ``cuda.bindings``, on which cuda.core, the
+CuTe DSL and others stand, has the static CUDA runtime in it, and compiles with NVRTC.
+Both are reached through tables of functions that Cython makes for other modules.  Here
+the functions of the runtime are replaced by those of the client, and NVRTC is asked for
+line information, so that its machine code has the PTX beside it.
 
 This file is copied; it runs in any Python and imports nothing of fragmenta.
 """
