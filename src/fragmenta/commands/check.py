@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import Force, SarifFile, complete_file
 from fragmenta.commands.launch_arguments import Flags, read_files, split_flags
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
+from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.cuda.tools import fatbin
 from fragmenta.cuda.tools.files import is_source
 from fragmenta.ptx.checking.mnemonics import is_opcode

@@ -21,9 +21,9 @@ import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
-from fragmenta.commands.arguments import complete_target
 from fragmenta.commands.files import complete_file, load
 from fragmenta.commands.output import complain
+from fragmenta.commands.targets import complete_target
 from fragmenta.cuda.tools import files
 from fragmenta.cuda.tools.files import File
 from fragmenta.errors import (

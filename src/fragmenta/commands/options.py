@@ -14,6 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 
 class Option(NamedTuple):
     """What an option takes and means."""

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, target_of
 from fragmenta.commands.files import Force, SarifFile
 from fragmenta.commands.launch import patience, report_fault
 from fragmenta.commands.launch_arguments import (
@@ -28,15 +27,16 @@ from fragmenta.commands.launch_arguments import (
     sides,
     split_flags,
 )
-from fragmenta.commands.options import Seconds
+from fragmenta.commands.options import AsJson, Seconds
 from fragmenta.commands.output import emit, emit_json, printable, width
 from fragmenta.commands.problems import (
     check_sarif,
     problem_text,
     write_sarif,
 )
+from fragmenta.commands.targets import target_of
 from fragmenta.errors import KernelError
-from fragmenta.evidence.launches import for_kernel
+from fragmenta.evidence.arguments import for_kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
 from fragmenta.launch.options import MOST_STATES, Watch
 from fragmenta.ptx import rules

@@ -12,7 +12,6 @@ from typing import Annotated, NamedTuple
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import Force, SarifFile, check_output, save_text
 from fragmenta.commands.launch_arguments import (
     Flags,
@@ -20,9 +19,10 @@ from fragmenta.commands.launch_arguments import (
     schedule_options,
     split_flags,
 )
-from fragmenta.commands.options import Limit, Seconds
+from fragmenta.commands.options import AsJson, Limit, Seconds
 from fragmenta.commands.output import complain, emit_json
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
+from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits

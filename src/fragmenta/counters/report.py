@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fragmenta.counters.cards import (
+from fragmenta.cards import (
     DEFAULT,
     L2_BYTES,
     PARTITIONS,
     REGISTER_UNIT,
     REGISTERS,
-    SHARED_SYSTEM,
     SHARED_UNIT,
     card,
 )
@@ -25,7 +24,7 @@ from fragmenta.errors import BadCall
 from fragmenta.ptx.module import Instruction, Module, Register, Sink
 from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
-from fragmenta.simt.layout import LANES
+from fragmenta.simt.layout import LANES, SHARED_START
 
 
 class Line(NamedTuple):
@@ -102,16 +101,17 @@ class Counters:
         each = -(-registers * LANES // REGISTER_UNIT) * REGISTER_UNIT
         # Each scheduler has a part of the registers, and warps stay with it.
         fitting = REGISTERS // PARTITIONS // each * PARTITIONS
-        used = -(-(self.shared + SHARED_SYSTEM) // SHARED_UNIT) * SHARED_UNIT
+        used = -(-(self.shared + chosen.reserved) // SHARED_UNIT) * SHARED_UNIT
+        most = chosen.threads // LANES
         limits = {
             "blocks": chosen.blocks,
-            "warps": chosen.warps // warps,
+            "warps": most // warps,
             "registers": fitting // warps,
-            "shared": chosen.shared // used,
+            "shared": (chosen.shared << 10) // used if used else chosen.blocks,
         }
         blocks = min(limits.values())
         together = blocks * warps
-        percent = 100 * together / chosen.warps
+        percent = 100 * together / most
         return Occupancy(chosen.name, blocks, together, percent, limits)
 
     def bound(self, on: str = DEFAULT) -> Bound:
@@ -123,7 +123,7 @@ class Counters:
         processors are busy all the time.
         """
         chosen = card(on)
-        cycles = chosen.processors * chosen.clock
+        cycles = chosen.cycles
         passes = sum(
             self.metrics[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"]
             for op in ("ld", "st")
@@ -214,7 +214,7 @@ def counters(
         [each for each in sums.footprints if each.read or each.written],
         listed,
         shape,
-        compiled.shared + dynamic - SHARED_SYSTEM,
+        compiled.shared + dynamic - SHARED_START,
     )
 
 
