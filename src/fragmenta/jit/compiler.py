@@ -20,7 +20,7 @@ import numpy as np
 from llvmlite import __version__, binding, ir
 from llvmlite.binding import ffi
 
-from fragmenta.arrays.checks import Array
+from fragmenta.arrays.checks import address_of
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.threads import WORTH_THREADS, share_out
 from fragmenta.errors import one_of
@@ -326,14 +326,6 @@ def _about(given: object) -> str:
     if not isinstance(given, np.ndarray):
         return type(given).__name__
     return f"{given.dtype}, contiguous: {given.flags.c_contiguous}"
-
-
-def address_of(array: Array) -> int:
-    """Where an array begins in memory; faster than its attribute ``ctypes``."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, empty or with gaps: it takes longer
-        return int(array.ctypes.data)
 
 
 @cache

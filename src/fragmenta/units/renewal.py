@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.simt.compiled import address_of
-from fragmenta.simt.loaded import Loaded
 from fragmenta.units.fast import layout
 
 Numbers = NDArray[np.generic]
@@ -33,7 +32,8 @@ class Routines(NamedTuple):
 @once
 def routines() -> Routines:
     """The machine code, loaded once."""
-    # Tracing takes a while to import.
+    # LLVM and tracing take a while to import.
+    from fragmenta.simt.loaded import Loaded
     from fragmenta.units.fast.clusters import CLUSTERS, LINKED, TAKE
 
     loaded = Loaded([*LINKED, CLUSTERS, TAKE])
