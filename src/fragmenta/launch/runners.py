@@ -325,6 +325,7 @@ class ClusterRunner:
         status = self.status
         self._clean = status == Status.ENDED
         if self._clean:
+            self.cluster.port.leave()
             return False
         if status == Status.FAULT:
             self.cluster.touch()

@@ -241,10 +241,14 @@ class Observer(TensorObserver):
         """Python takes part in a cluster."""
         self.running, self._before = True, len(self.machine.problems)
 
+    def leave(self) -> None:
+        """The last cluster that began has ended without Python."""
+        self.running, self._before = False, len(self.machine.problems)
+
     def renewed(self, renewal: Renewal) -> bool:
         """Tell what :meth:`begin` does, and when :meth:`end` does nothing."""
         blocks = self.cluster.blocks
-        if self.functions is None or len(blocks) > 1 or not self.history.kept:
+        if len(blocks) > 1 or not self.history.kept:
             return False  # what the first cluster did is kept
         memory = self.launch_watch.memory
         self.order.renewed(renewal, self.numbers)

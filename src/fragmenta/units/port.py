@@ -87,6 +87,9 @@ class Port:
     def enter(self) -> None:
         """Python takes part in a cluster that began without it."""
 
+    def leave(self) -> None:
+        """The last cluster that began has ended without Python."""
+
     def renewed(self, renewal: Renewal) -> bool:
         """Tell what is renewed when a cluster begins, and what is clean at its end.
 
