@@ -50,7 +50,7 @@ from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import reaches
-from fragmenta.units.port import ChangedMap, Columns, Step, Waited
+from fragmenta.units.port import ChangedMap, Columns, Step, Unattended, Waited
 from fragmenta.units.renewal import Renewal
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
@@ -104,7 +104,7 @@ def _copy_epoch(warp: Warp) -> int:
     return found.epoch
 
 
-class Observer(TensorObserver):
+class Observer(TensorObserver, Unattended):
     """Observes a cluster for the race detectors."""
 
     def __init__(
@@ -236,6 +236,11 @@ class Observer(TensorObserver):
         if len(self.ledgers) > 1:
             for ledger in self.ledgers:
                 ledger.cluster(self.cluster.number)
+
+    @property
+    def unattended(self) -> Unattended:
+        """How clusters run without Python."""
+        return self
 
     def enter(self) -> None:
         """Python takes part in a cluster."""
