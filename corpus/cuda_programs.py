@@ -162,7 +162,7 @@ def run(row: Row, place: Path, given: list[str]) -> dict[str, object]:
         source = f"{first}.main.cu"
         (folder / source).write_text(f'#include "{first}"\n')
     words = [sys.executable, "-m", "fragmenta", "run", "--json"]
-    words += ["--nvcc", " ".join(flags), source, *row.arguments]
+    words += ["--flags", " ".join(flags), source, *row.arguments]
     try:
         done = subprocess.run(
             words,

@@ -157,7 +157,7 @@ class TestDriver:
 @pytest.mark.xdist_group("programs")
 class TestRuntime:
     def test_every_shape(self, source):
-        done = run("--json", "--nvcc=-w", HERE / "shapes.cu")
+        done = run("--json", "--flags=-w", HERE / "shapes.cu")
         named = (
             "launches clusters cooperative memory copies streams graphs device "
             "libraries printing refusing symbols resetting"

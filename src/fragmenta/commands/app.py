@@ -100,6 +100,8 @@ class Commands(TyperGroup):
 
 VERBATIM = ("run",)
 """Commands that pass words on to a program as they are."""
+FILES = ("launch", "run", "orders", "judge", "serve")
+"""Commands whose words are files and their arguments, never instructions."""
 PROGRAM = "--program"
 """The option of ``record`` that two dashes before a program stand for."""
 
@@ -138,9 +140,9 @@ def _check_meant(args: list[str]) -> None:
 def _arranged(args: list[str]) -> list[str]:
     """The arguments as :mod:`fragmenta.commands.shell_words` puts them together.
 
-    It knows the instructions, which help does not need.
+    It knows the instructions, which help and commands about files do not need.
     """
-    if len(args) < 3:
+    if len(args) < 3 or args[0] in FILES:
         return args
     found: list[str] = import_module("fragmenta.commands.shell_words").arranged(args)
     return found

@@ -15,9 +15,10 @@ import typer
 
 from fragmenta.arrays.threads import cores
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import HELP_OF_SEVERAL, AsJson, find
+from fragmenta.commands.arguments import HELP_OF_SEVERAL, find
 from fragmenta.commands.files import Force, Output, complete_file
 from fragmenta.commands.launch_arguments import Args, Block, Grid, Shared
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.recorded_launches import (
     FileRecord,

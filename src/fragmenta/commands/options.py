@@ -14,6 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 
 class Option(NamedTuple):
     """What an option takes and means."""
@@ -50,6 +52,7 @@ OPTIONS = {
     "--d": Option("TYPE", "the type of D"),
     "--dequantize": Option("", "write the numbers that a quantised file stands for"),
     "--family": Option("FAMILY", "only instructions of this family"),
+    "--flags": Option("FLAGS", "flags for the compiler of a .cu file"),
     "--force": Option("", "overwrite files that exist"),
     "--format": Option("CHOICE", "the format of a table"),
     "--full": Option("", "print everything"),
@@ -89,9 +92,7 @@ OPTIONS = {
     "--no-contract": Option("", "do not fuse products and sums"),
     "--no-watch": Option("", "do not watch launches"),
     "--num": Option("CHOICE", "how many matrices an ldmatrix loads"),
-    "--nvcc": Option("FLAGS", "flags for the compiler of a .cu file"),
     "--operand": Option("CHOICE", "the operand that a matrix is"),
-    "--option": Option("OPTION", "an option for the compiler of a kernel"),
     "--orders": Option("", "explore all orders of a launch"),
     "--output": Option("FILE", "where the result is written"),
     "--pack": Option("FILE", "the codes to pack into words"),

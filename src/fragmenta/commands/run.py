@@ -11,13 +11,14 @@ from typing import Annotated, NamedTuple
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import Force, SarifFile, check_output, save_text
 from fragmenta.commands.launch_arguments import (
+    Flags,
     ScheduleTexts,
     schedule_options,
+    split_flags,
 )
-from fragmenta.commands.options import Limit, Seconds
+from fragmenta.commands.options import AsJson, Limit, Seconds
 from fragmenta.commands.output import complain, emit_json
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
 from fragmenta.commands.recorded_programs import (
@@ -27,6 +28,7 @@ from fragmenta.commands.recorded_programs import (
     recorded_lines,
     wanted,
 )
+from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
@@ -47,7 +49,7 @@ MOST_SHOWN = 20
     "run",
     "fragmenta run ./program --size 64",
     "fragmenta run kernel.cu",
-    "fragmenta run --card a100 --nvcc '-std=c++17 -Iinclude' kernel.cu",
+    "fragmenta run --card a100 --flags '-std=c++17 -Iinclude' kernel.cu",
     "fragmenta run -- python script.py",
     "fragmenta run --sarif found.sarif -- pytest tests",
 )
@@ -98,15 +100,7 @@ def run(
     ] = False,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
-    nvcc: Annotated[
-        str,
-        typer.Option(
-            "--nvcc",
-            metavar="FLAGS",
-            help="Flags for the compiler of a .cu file.",
-            show_default=False,
-        ),
-    ] = "",
+    flags: Flags = None,
     report: Annotated[
         str | None,
         typer.Option(
@@ -151,7 +145,7 @@ def run(
     outcome = run_program(
         program,
         options,
-        flags=nvcc,
+        flags=split_flags(flags),
         output=sys.stderr.fileno() if quiet else None,
         progress=_progress,
     )

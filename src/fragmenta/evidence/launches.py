@@ -27,7 +27,13 @@ from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU, Array
 from fragmenta.errors import BadFile, Error, KernelFault, KernelHazard
 from fragmenta.evidence import kernels
-from fragmenta.evidence.arguments import MOST_BYTES, Argument, Into, Spec, make
+from fragmenta.evidence.arguments import (
+    MOST_BYTES,
+    Argument,
+    Spec,
+    for_kernel,
+    make,
+)
 from fragmenta.evidence.card_memory import Memory, Placed
 from fragmenta.evidence.kernels import Difference, Extent, Prepared
 from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
@@ -36,7 +42,7 @@ from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
-from fragmenta.simt.arguments import Pointer, Received, pointer
+from fragmenta.simt.arguments import Pointer, Received
 from fragmenta.units.schedule import EAGER
 
 PARTS = ("index", "texts", "changes")
@@ -135,17 +141,6 @@ def digest(arguments: Sequence[Argument]) -> str:
     for argument in arguments:
         state.update(argument.tobytes())
     return state.hexdigest()[:16]
-
-
-def for_kernel(arguments: Sequence[Argument]) -> list[Array | bytes | Pointer]:
-    """The arguments as a kernel takes them: scalars are their bytes."""
-    given: list[Array | bytes | Pointer] = []
-    for each in arguments:
-        if isinstance(each, Into):
-            given.append(pointer(arguments[each.argument], each.offset))
-        else:
-            given.append(each if isinstance(each, np.ndarray) else each.tobytes())
-    return given
 
 
 # ── reading ─────────────────────────────────────────────────────────────────

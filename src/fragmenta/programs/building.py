@@ -33,6 +33,8 @@ from fragmenta.progress import notice
 CLIENT = Path(__file__).parent / "client"
 CORE = "libfragmenta_client.so"
 DRIVER = "libcuda.so.1"
+PYTHON = "python"
+"""The folder that comes first on the path of Python."""
 RUNTIMES = {"12": "libcudart.so.12", "13": "libcudart.so.13"}
 NEWEST = {"12": 12090, "13": 13000}
 """The version that a runtime says it has."""
@@ -41,7 +43,14 @@ OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def build(folder: Path) -> list[Path]:
-    """Put the libraries into a folder; they are built if the cache has them not."""
+    """Put the libraries into a folder; they are built if the cache has them not.
+
+    Beside them is what Python does first, in a folder of its own.
+    """
+    python = folder / PYTHON
+    python.mkdir()
+    startup = CLIENT / "startup.py"
+    (python / "sitecustomize.py").write_bytes(startup.read_bytes())
     return [_put(folder, name, data) for name, data in libraries().items()]
 
 
@@ -215,14 +224,16 @@ def sources() -> dict[str, str]:
     }
     made["names.cpp"] = _names()
     made["verbs.h"] = verbs.header()
-    made["driver.cpp"] = _facade(functions.DRIVER, "driver", "", 13000)
-    made["cuda.map"] = "{ global: cu*; local: *; };\n"
+    made["driver.cpp"] = _facade(
+        functions.DRIVER, "driver", "", functions.DRIVER_VERSION
+    )
+    made["cuda.map"] = "{ global: cu*; _cu*; local: *; };\n"
     for number, soname in RUNTIMES.items():
         made[f"runtime{number}.cpp"] = _facade(
             functions.RUNTIME, "runtime", number, NEWEST[number]
         )
         made[f"cudart{number}.map"] = (
-            f"{soname} {{ global: cuda*; __cuda*; local: *; }};\n"
+            f"{soname} {{ global: cuda*; _cuda*; __cuda*; local: *; }};\n"
         )
     return made
 
@@ -233,7 +244,7 @@ def _facade(table: str, library: str, number: str, version: int) -> str:
         '#include "server.h"',
         "#include <cstdio>\n#include <cstring>",
         _EXPORT + f"#define CUDART_VERSION {version}",
-        f"#define STATIC {_quoted(functions.STATIC)}",
+        f"#define DRIVER_VERSION {functions.DRIVER_VERSION}",
     ]
     known = set()
     for row in functions.rows(table):
@@ -256,12 +267,20 @@ def _function(row: Row, library: str) -> str:
     body = f"{{ Guard guard; {back}{does}; }}"
     returns = row.returns or "int"
     made = f"EXPORT {returns} {row.name}({given}) {body}"
-    for suffix in _suffixes(row):
-        made += (
-            f"\nEXPORT {returns} {row.name}{suffix}({given}) "
-            f'__attribute__((alias("{row.name}")));'
-        )
+    for other in (*(row.name + suffix for suffix in _suffixes(row)), _for_cute(row)):
+        if other:
+            made += (
+                f"\nEXPORT {returns} {other}({given}) "
+                f'__attribute__((alias("{row.name}")));'
+            )
     return made
+
+
+def _for_cute(row: Row) -> str:
+    """The name of a function in the runtime library of the CuTe DSL, if it is there."""
+    found = functions.CUTE_DSL.split()
+    name = {"cudaLaunchKernelExC": "cudaLaunchKernelEx"}.get(row.name, row.name)
+    return f"_{name}" if name in found else ""
 
 
 def _suffixes(row: Row) -> tuple[str, ...]:
@@ -280,7 +299,9 @@ def _quoted(text: str) -> str:
 def _names() -> str:
     """The names of errors, and functions of the driver by name."""
     cases = {"error_name": 1, "driver_error_name": 2, "error_words": 3}
-    lines = ['#include "server.h"\n#include <dlfcn.h>\n#include <string>']
+    lines = [
+        '#include "server.h"\n#include <cstring>\n#include <dlfcn.h>\n#include <string>'
+    ]
     for function, column in cases.items():
         lines.append(f"const char *{function}(int code) {{\n    switch (code) {{")
         lines += [
@@ -295,6 +316,7 @@ def _names() -> str:
             f"return {_quoted(suffix)};"
         )
     lines.append('    return "?";\n}')
+    lines.append(f"#define STATIC {_quoted(functions.STATIC)}")
     lines.append(_ENTRY_POINT)
     return "\n".join(lines) + "\n"
 
@@ -310,5 +332,14 @@ int entry_point(const char *name, void **where, int version, int *status) {
     if (status) *status = found ? 0 : 1;
     if (where) *where = found;
     return found ? OK : status ? OK : NOT_FOUND;
+}
+
+int private_table(const void **where, void *caller) {
+    put(where, nullptr);
+    Dl_info about{};
+    if (dladdr(caller, &about) && about.dli_fname)  // compilers ask, and go on without
+        for (const char *known : {"libnvrtc", "libnvJitLink", "libnvvm"})
+            if (strstr(about.dli_fname, known)) return NOT_FOUND;
+    return refuse("cuGetExportTable", STATIC);
 }
 """

@@ -25,7 +25,7 @@ from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
 from fragmenta.programs.cards import USUAL, Card, card
 from fragmenta.programs.memory import Kind, Memory, NoMemory
-from fragmenta.programs.modules import Program, Skipped, facts
+from fragmenta.programs.modules import Program, Skipped, facts, of_tiles
 from fragmenta.programs.recording import Part, Record, Shape, Wanted
 from fragmenta.programs.told import Launched, Recorded, Refused, Tell
 from fragmenta.programs.verbs import Answer, Request, Verb
@@ -221,6 +221,7 @@ class Device:
             raise Failure(400)
         program, kernel = self.kernels[number]
         name = demangled(kernel.name)
+        grid, block = of_tiles(kernel, grid, block)
         watched = self.options.watch and bool(re.search(self.options.kernels, name))
         memory = self._segments(program, kernel, request.data)
         record = self._record(program, kernel, shape, request.data)

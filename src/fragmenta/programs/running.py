@@ -56,7 +56,7 @@ def run(
     words: Sequence[str],
     options: Options,
     *,
-    flags: str = "",
+    flags: Sequence[str] = (),
     output: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Outcome:
@@ -137,7 +137,24 @@ def _environment(folder: Path, libraries: list[str], variable: str) -> dict[str,
     if loaded:
         made["LD_PRELOAD"] = ":".join(loaded)
     made[variable] = str(folder / "socket")
-    return made
+    return made | _of_compilers(folder) if variable == VARIABLE else made
+
+
+def _of_compilers(folder: Path) -> dict[str, str]:
+    """What tells Python, and compilers that the program starts, what is different here.
+
+    With line information, machine code has its PTX beside it.  What the CuTe DSL
+    compiles calls the libraries of ``CUTE_DSL_LIBS``.
+    """
+    libraries = (building.RUNTIMES["13"], building.DRIVER)
+    flags = os.environ.get("NVCC_APPEND_FLAGS", "")
+    path = [str(folder / building.PYTHON), os.environ.get("PYTHONPATH", "")]
+    return {
+        "PYTHONPATH": ":".join(filter(None, path)),
+        "NVCC_APPEND_FLAGS": f"{flags} -lineinfo".strip(),
+        "CUTE_DSL_LINEINFO": "1",
+        "CUTE_DSL_LIBS": ":".join(str(folder / each) for each in libraries),
+    }
 
 
 class _Terminated:

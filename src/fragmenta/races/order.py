@@ -66,8 +66,8 @@ def knows_all(plane: Plane, agent: int, epoch: int) -> bool:
 
 def covers(one: Clock, other: Clock) -> bool:
     """Whether a clock knows all that another one knows."""
-    base, extra, mask = np.moveaxis(other, -2, 0)
-    own_base, own_extra, own_mask = np.moveaxis(one, -2, 0)
+    base, extra, mask = other[..., 0, :], other[..., 1, :], other[..., 2, :]
+    own_base, own_extra, own_mask = one[..., 0, :], one[..., 1, :], one[..., 2, :]
     named = (extra <= own_extra) & ((mask & ~own_mask) == 0)
     return bool(((base <= own_base) & ((extra <= own_base) | named)).all())
 
@@ -75,11 +75,10 @@ def covers(one: Clock, other: Clock) -> bool:
 def joined(one: Clock, other: Clock) -> Clock:
     """Two clocks as one: what either of them knows; perhaps a little more."""
     made = np.maximum(one, other)
-    base, extra, mask = np.moveaxis(made, -2, 0)
-    mask[:] = 0
-    for each in (one, other):
-        _, own_extra, own_mask = np.moveaxis(each, -2, 0)
-        mask |= np.where(own_extra > base, own_mask, 0)
+    base, extra = made[..., 0, :], made[..., 1, :]
+    made[..., 2, :] = ((one[..., 1, :] > base) * one[..., 2, :]) | (
+        (other[..., 1, :] > base) * other[..., 2, :]
+    )
     extra[extra <= base] = 0
     return made
 

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
-from fragmenta.jit import compiler
-from fragmenta.jit.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.module import Module, demangled
-from fragmenta.simt import layout, library
+from fragmenta.simt import layout
 from fragmenta.simt.layout import Fault, Status
 from fragmenta.simt.probes import Probes
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # LLVM takes a while to import
+    from fragmenta.jit import compiler
+    from fragmenta.simt import library
     from fragmenta.simt.compiling import Made
 
 
@@ -107,8 +107,19 @@ class Compiled:
         return made
 
     @once_property
+    def numbered(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """The mnemonics, that of each instruction, and the length of code blocks."""
+        every = [name for block in self.counted for name in block]
+        names = list(dict.fromkeys(every))
+        numbers = {name: number for number, name in enumerate(names)}
+        lengths = np.array([len(block) for block in self.counted], np.int64)
+        return names, np.array([numbers[name] for name in every], np.int64), lengths
+
+    @once_property
     def code(self) -> Code:
         """The machine code, loaded."""
+        from fragmenta.simt import library
+
         kernel, *rest = self.objects
         routines = map(library.Object, self.routines, rest)
         return Code(kernel, routines, self.partial)
@@ -201,6 +212,9 @@ class PartialCode:
         return int(PARTIAL(self.address)(warp, block, chosen))
 
     def _compile(self) -> None:
+        from fragmenta.jit import compiler
+        from fragmenta.simt import library
+
         with self._lock:
             if self.address:
                 return
@@ -220,6 +234,9 @@ class Code:
         routines: Iterable[library.Object],
         partial: Callable[[], list[library.Object]],
     ) -> None:
+        from fragmenta.jit import compiler
+        from fragmenta.simt import library
+
         library.load(routines)
         self.rest = PartialCode(partial)
         self._first = PARTIAL(self.rest.call)
@@ -261,6 +278,10 @@ def compiled(
     :class:`~fragmenta.simt.mode.Mode`, and ``probes`` makes its instrument.
     ``measure`` gets the number of lines to compile, and may refuse it.
     """
+    from fragmenta.jit import compiler
+    from fragmenta.jit.cache import Cache
+    from fragmenta.simt import library
+
     about_it = [*chosen, str(tuple(mode)), text]
     key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])
     disk = Cache.present()
@@ -294,6 +315,9 @@ def compiled(
 
 def _partial(key: str, name: str, make: Callable[[], Made]) -> list[library.Object]:
     """The code for a part of the lanes, from the cache if it is there."""
+    from fragmenta.jit.cache import Cache
+    from fragmenta.simt import library
+
     disk, key = Cache.present(), f"partial\0{key}"
     kept = disk.get(key)
     if kept is not None:

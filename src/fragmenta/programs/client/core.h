@@ -105,6 +105,7 @@ int fill_2d(void *to, size_t pitch, unsigned value, size_t element, size_t width
 int fill_3d(Pitched to, int value, Extent extent, Stream *stream);
 int pointer_attributes(PointerAttributes *where, const void *pointer);
 int pointer_attribute(void *where, int which, const void *pointer);
+int pointer_attributes(unsigned count, const int *which, void **where, const void *pointer);
 int range(void **base, size_t *size, const void *pointer);
 int device_pointer(void **where, void *host);
 int host_register(void *host, size_t bytes), host_unregister(void *host);
@@ -184,6 +185,7 @@ int node_type(int *where, Node *node);
 
 // entry points by name
 int entry_point(const char *name, void **where, int version, int *status);
+int private_table(const void **where, void *caller);
 template <class To, class From> int put(To *where, From value) {
     if (where) *where = (To)value;
     return where ? OK : INVALID_VALUE;

@@ -276,25 +276,45 @@ int pointer_attributes(PointerAttributes *where, const void *pointer) {
     return OK;
 }
 
+static int put_attribute(void *where, int which, uint64_t value) {
+    static const uint64_t wide = 0x1e189a;  // attributes of 8 bytes: 1, 3, 4, 7, 11, 12, 17 to 20
+    if (!where) return INVALID_VALUE;
+    return wide >> which & 1 ? put((uint64_t *)where, value) : put((unsigned *)where, (unsigned)value);
+}
+
 int pointer_attribute(void *where, int which, const void *pointer) {
     if (int error = ready()) return error;
     uint64_t base;
     Allocation *held = holder(pointer, &base);
-    if (!held) return INVALID_VALUE;
-    bool host = held->kind == HOST;
+    if (!held || which < 1 || which > 22) return INVALID_VALUE;
     switch (which) {
-        case 1: return put((void **)where, &state);
-        case 2: return put((unsigned *)where, host ? 1u : 2u);
-        case 3: return put((void **)where, (void *)pointer);
-        case 4: return held->kind == DEVICE ? (int)INVALID_VALUE : put((void **)where, (void *)pointer);
-        case 7: return put((uint64_t *)where, base);
-        case 8: return put((unsigned *)where, held->kind == MANAGED);
-        case 9: return put((int *)where, 0);
-        case 11: return put((uint64_t *)where, base);
-        case 12: return put((uint64_t *)where, held->size);
-        case 13: return put((unsigned *)where, 1u);
-        default: return put((unsigned *)where, 0u);
+        case 1: return put_attribute(where, which, (uint64_t)&state);
+        case 2: return put_attribute(where, which, held->kind == HOST ? 1 : 2);
+        case 4: if (held->kind == DEVICE || held->kind == POOLED) return INVALID_VALUE;
+        [[fallthrough]];
+        case 3: return put_attribute(where, which, (uint64_t)pointer);
+        case 7: case 11: case 19: case 20: return put_attribute(where, which, base);
+        case 8: return put_attribute(where, which, held->kind == MANAGED);
+        case 12: case 18: return put_attribute(where, which, held->size);
+        case 13: return put_attribute(where, which, 1);
+        case 16: return put_attribute(where, which, 3);  // may be read and written
+        case 17: return put_attribute(where, which, held->kind == POOLED);  // the one pool
+        case 22: return put_attribute(where, which, -1);
+        default: return put_attribute(where, which, 0);
     }
+}
+
+int pointer_attributes(unsigned count, const int *which, void **where, const void *pointer) {
+    if (int error = ready()) return error;
+    if (!count || !which || !where) return INVALID_VALUE;
+    for (unsigned at = 0; at < count; at++) {
+        if (which[at] < 1 || which[at] > 22) return INVALID_VALUE;
+        // What does not hold of this pointer is zero, and no error.
+        if (int error = put_attribute(where[at], which[at], 0)) return error;
+        int error = pointer_attribute(where[at], which[at], pointer);
+        if (error && error != INVALID_VALUE) return error;
+    }
+    return OK;
 }
 
 int range(void **base, size_t *size, const void *pointer) {
