@@ -18,7 +18,11 @@ from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Segment
-from fragmenta.simt.program import parameter_offsets, variable_addresses
+from fragmenta.simt.program import (
+    module_addresses,
+    parameter_offsets,
+    variable_addresses,
+)
 
 REGISTERS = 32
 """What programs are told about registers: only an assembler knows how many."""
@@ -50,7 +54,8 @@ class Program:
         skipped.add(self.addresses)
         self.shared: dict[str, Shared] = {}
         self._made: list[Shared] = []
-        self.variables = self.loaded.place_variables(self.addresses, self._memory)
+        every = module_addresses(module)
+        self.variables = self.loaded.place_variables(every, self._memory)
         order = [name for name, v in module.variables.items() if v.space in _IN_MEMORY]
         self.shared = dict(zip(order, self._made, strict=True))
         self.sent: set[str] = set()
