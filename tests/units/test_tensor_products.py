@@ -206,6 +206,15 @@ def test_copies_of_scales_that_differ_are_left_to_python() -> None:
     assert (found == setting.tmem).all()
 
 
+@pytest.mark.parametrize("name", ["scale_A", "scale_B"])
+def test_scales_that_their_type_does_not_have_are_left_to_python(name: str) -> None:
+    setting = Setting(made(CASES["nvfp4"]))
+    setting.tmem[0, 3::32, COLUMNS[name]] |= 0x80  # all copies of it
+    status, found = setting.by_machine_code(1)
+    assert status == at.PYTHON
+    assert (found == setting.tmem).all()
+
+
 @pytest.mark.parametrize("name", LEFT)
 def test_other_forms_are_left_to_python(name: str) -> None:
     lanes = (None, None, 0, *((0, 0) if "kind" in LEFT[name] else (None, None)))

@@ -16,6 +16,7 @@ from fragmenta.arithmetic.blocks import PANEL, BlockSizes, dense_offsets
 from fragmenta.arithmetic.constants import SCALE_PARTS, grouped_variant, rounding
 from fragmenta.arithmetic.integers import integer_variant
 from fragmenta.arithmetic.models import Model
+from fragmenta.registers.dtype import dtype
 from fragmenta.simt.compiled import address_of
 from fragmenta.units.fast import tensor_layout as at
 
@@ -98,7 +99,7 @@ def _grouped(model: Model, rows: int, columns: int) -> Steps:
         *map(address_of, (*tables, offsets)),
         *counts,
         *(0, *ends[:-1]),
-        0xFF & -tables[0].size,
+        0xFF & ~dtype(model.scale or "").mask,
         *_sizes(model, rows, columns),
         *(model.scale_vec, 0, 0, *rounding(model)),
     ]
