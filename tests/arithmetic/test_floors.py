@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from fragmenta.arithmetic import floored, model, multiply
-from fragmenta.arithmetic.blocks import whole_of
-from fragmenta.arithmetic.dispatch import _accumulators
 from fragmenta.arithmetic.operands import Operands
 from fragmenta.arithmetic.packing import DEPTH, GROUP
 
@@ -77,7 +75,7 @@ def test_shared_operands(name):
 def left(a, b, c, how, **more):
     """The blocks that are computed product by product."""
     given = Operands.check(how, a, b, c, **more)
-    return floored.products(given, _accumulators(given, whole_of(given)))[1]
+    return floored.products(given)[1]
 
 
 @every_model
