@@ -19,6 +19,10 @@ PYPTX := pyptx==0.1.1
 CUTLASS := nvidia-cutlass==4.2.0.0
 WARP := warp-lang==1.19.0
 TILELANG := tilelang==0.1.15
+CUTILE := cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92
+CUDA_CORE := cuda-core==1.2.2 cuda-bindings==13.5.0
+PYCUDA := pycuda==2026.1
+HELION := helion==1.5.1
 NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92
 
 # The tests start many processes, and none should compile the package anew.
@@ -60,7 +64,7 @@ triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their 
 	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
 
 # What is compiled is kept in the environment.
-frontends: $(VENV)-frontends/.stamp  ## kernels of numba-cuda, Warp and TileLang, in an environment of their own
+frontends: $(VENV)-frontends/.pycuda  ## kernels of numba-cuda, Warp, TileLang, cuda.core, PyCUDA and cuTile, in an environment of their own
 	FRAGMENTA_CACHE="$(abspath $(VENV)-frontends)/cache" \
 	  $(VENV)-frontends/bin/pytest -q -n $(JOBS) --dist loadfile src/fragmenta/frontends tests/frontends
 
@@ -207,11 +211,22 @@ $(VENV)-triton/.stamp: pyproject.toml
 
 # A later compiler writes other PTX, and hooks use what is private, so all are pinned.
 $(VENV)-frontends/.stamp: pyproject.toml
-	@echo "installing numba-cuda, Warp, TileLang and the tests' tools (about 2 GB)"
+	@echo "installing numba-cuda, Warp, TileLang, cuda.core, cuTile and the tests' tools (about 2 GB)"
 	$(PYTHON) -m venv $(VENV)-frontends
 	$(VENV)-frontends/bin/python $(INSTALL) --only-binary z3-solver --editable '.[cuda]' \
-	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) nvidia-cuda-nvcc==13.4.92 \
-	  'pytest>=8,<9.2' pytest-xdist
+	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) $(CUDA_CORE) $(CUTILE) \
+	  nvidia-cuda-nvcc==13.4.92 nvidia-cuda-profiler-api 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# PyCUDA is a source archive that is linked with CUDA's driver; the client of fragmenta run
+# is one.  Its configuration is read from the home folder.
+$(VENV)-frontends/.pycuda: $(VENV)-frontends/.stamp
+	@echo "compiling PyCUDA (some minutes)"
+	rm -rf $(VENV)-frontends/pycuda
+	mkdir -p $(VENV)-frontends/pycuda
+	$(VENV)-frontends/bin/python -m fragmenta.programs.building $(VENV)-frontends/pycuda
+	HOME="$(abspath $(VENV)-frontends)/pycuda" \
+	  $(VENV)-frontends/bin/python $(INSTALL) --no-binary pycuda $(PYCUDA)
 	touch $@
 
 # Of what the libraries ask for, little is needed, so it is not installed with them.  Of a
