@@ -218,15 +218,22 @@ $(VENV)-frontends/.stamp: pyproject.toml
 	  nvidia-cuda-nvcc==13.4.92 nvidia-cuda-profiler-api 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
-# PyCUDA is a source archive that is linked with CUDA's driver; the client of fragmenta run
-# is one.  Its configuration is read from the home folder.
+# PyCUDA is a source archive, and is linked with CUDA's driver.  The client of fragmenta run
+# is one.
+PYCUDA_IN := $(VENV)-frontends/pycuda
 $(VENV)-frontends/.pycuda: $(VENV)-frontends/.stamp
 	@echo "compiling PyCUDA (some minutes)"
-	rm -rf $(VENV)-frontends/pycuda
-	mkdir -p $(VENV)-frontends/pycuda
-	$(VENV)-frontends/bin/python -m fragmenta.programs.building $(VENV)-frontends/pycuda
-	HOME="$(abspath $(VENV)-frontends)/pycuda" \
-	  $(VENV)-frontends/bin/python $(INSTALL) --no-binary pycuda $(PYCUDA)
+	rm -rf $(PYCUDA_IN) && mkdir -p $(PYCUDA_IN)/client
+	$(VENV)-frontends/bin/python -m pip --disable-pip-version-check download --quiet \
+	  --no-deps --no-binary pycuda --dest $(PYCUDA_IN) $(PYCUDA)
+	tar -xzf $(PYCUDA_IN)/pycuda-*.tar.gz --strip-components=1 -C $(PYCUDA_IN)
+	$(VENV)-frontends/bin/python -c "import sys, pathlib, fragmenta.programs.building as b; \
+	  b.build(pathlib.Path(sys.argv[1]))" $(PYCUDA_IN)/client
+	ln -s libcuda.so.1 $(PYCUDA_IN)/client/libcuda.so
+	cd $(PYCUDA_IN) && ../bin/python configure.py --no-cuda-enable-curand \
+	  --cuda-inc-dir="$$(echo "$$PWD"/../lib/python3*/site-packages/nvidia/cu13/include)" \
+	  --cudadrv-lib-dir="$$PWD/client"
+	$(VENV)-frontends/bin/python $(INSTALL) $(PYCUDA_IN)
 	touch $@
 
 # Of what the libraries ask for, little is needed, so it is not installed with them.  Of a

@@ -1,4 +1,4 @@
-"""A sum of arrays in the CuTe DSL, on a GPU or with ``fragmenta run -- python THIS``."""
+"""Adds arrays in the CuTe DSL, on a GPU or with ``fragmenta run -- python THIS``."""
 
 import cutlass
 import numpy as np
@@ -11,6 +11,7 @@ SIZE, THREADS = 256, 64
 
 @cute.kernel
 def add_each(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor):
+    """Add one element."""
     thread, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
     i = block * THREADS + thread
@@ -19,6 +20,7 @@ def add_each(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor):
 
 @cute.jit
 def add(x: cute.Pointer, y: cute.Pointer, out: cute.Pointer):
+    """Add arrays."""
     layout = cute.make_layout(SIZE)
     arrays = [cute.make_tensor(each, layout) for each in (x, y, out)]
     add_each(*arrays).launch(grid=(SIZE // THREADS, 1, 1), block=(THREADS, 1, 1))

@@ -13,6 +13,7 @@ SIDE = 64
 
 @ct.kernel
 def product(a, b, c):
+    """Compute a tile of the product."""
     i, j = ct.bid(0), ct.bid(1)
     total = ct.full((TILE, TILE), 0, dtype=ct.float32)
     for k in range(ct.num_tiles(a, axis=1, shape=(TILE, TILE))):

@@ -1,4 +1,4 @@
-"""A transposed matrix with PyCUDA, on a GPU or with ``fragmenta run -- python THIS``."""
+"""Transposes with PyCUDA, on a GPU or with ``fragmenta run -- python THIS``."""
 
 import numpy as np
 import pycuda.autoinit  # noqa: F401 (makes the context)

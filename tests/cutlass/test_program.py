@@ -6,7 +6,7 @@ import fragmenta as fm
 from tests.frontends.running import EXAMPLES, changed, found, run
 
 NAME = "cute_dsl_add.py"
-GEMM = '''
+GEMM = """
 import sys
 import numpy as np
 import cutlass
@@ -42,7 +42,7 @@ pointers = [
 cute.compile(main, *pointers)(*pointers)
 driver.cuMemcpyDtoH(arrays[2].ctypes.data, places[2], arrays[2].nbytes)
 np.save(sys.argv[3], arrays[2])
-'''
+"""
 
 
 def test_a_program_as_it_is():

@@ -12,9 +12,9 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "fronten
 
 def run(program, *words, card="h100", status=0):
     """Run a program of Python: the report, and all that was printed."""
+    ours = ["-m", "fragmenta", "run", "--json", "--card", card, "--"]
     done = subprocess.run(
-        [sys.executable, "-m", "fragmenta", "run", "--json", "--card", card]
-        + ["--", sys.executable, str(program), *words],
+        [sys.executable, *ours, sys.executable, str(program), *words],
         capture_output=True,
         text=True,
         timeout=HANG,

@@ -26,7 +26,9 @@ def test_a_missing_barrier_is_found_at_its_line(tmp_path, kind):
     )
     report, _ = run(made, status=1)
     code = made.read_text().partition('CODE = r"""')[2].splitlines()
-    line = next(i for i, each in enumerate(code, 1) if "if (threadIdx.x < half)" in each)
+    line = next(
+        i for i, each in enumerate(code, 1) if "if (threadIdx.x < half)" in each
+    )
     assert ("shared-race", line) in found(report)
 
 

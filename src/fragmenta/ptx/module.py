@@ -223,8 +223,8 @@ class Variable:
     linkage: str = ""
     """``visible``, ``extern``, ``weak``, ``common`` or nothing."""
     attributes: tuple[str, ...] = ()
-    """``managed``; of a parameter ``hidden``, and if it is a pointer ``ptr``, ``global``
-    and ``align 16``."""
+    """``managed``; of a parameter ``hidden``; of a pointer among them ``ptr``,
+    ``global`` and ``align 16``."""
     line: int = 0
     byte_references: tuple[tuple[int, int, Symbol], ...] = ()
     """Places that hold one byte of an address, and which; ``0xff00(x)`` is byte 1."""
