@@ -59,7 +59,7 @@ torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and 
 	  tests/sparse/test_exchange.py tests/tensor_memory/test_scaled_mm.py tests/test_docs.py tests/registers/test_dtype.py
 
 # What is compiled is kept in the environment, so that a second run is fast.
-triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
+triton: $(VENV)-triton/.stamp  ## Triton, Gluon, Helion and Inductor in an environment of their own, and their tests
 	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
 	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
 
@@ -206,7 +206,8 @@ $(VENV)-triton/.stamp: pyproject.toml
 	@echo "installing PyTorch, Triton and the tests' tools (some gigabytes)"
 	$(PYTHON) -m venv $(VENV)-triton
 	$(VENV)-triton/bin/python $(INSTALL) \
-	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
+	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist psutil tqdm
+	$(VENV)-triton/bin/python $(INSTALL) --no-deps $(HELION)
 	touch $@
 
 # A later compiler writes other PTX, and hooks use what is private, so all are pinned.

@@ -44,6 +44,7 @@ NEEDS = {
     "cuda.core": ["tests/frontends/test_cuda_core.py"],
     "cuda.tile": ["tests/frontends/test_cutile.py"],
     "cupy": ["tests/ptx/special_check.py"],
+    "helion": ["tests/triton/test_helion.py"],
     "numba": [
         "src/fragmenta/frontends/numba.py",
         "tests/frontends/test_fixture.py",
