@@ -37,6 +37,7 @@ ROOMS = [
     "jit",
     "registers",
     "isa",
+    "cards",
     "arithmetic",
     "quant",
     "sparse",

@@ -58,6 +58,65 @@ def test_a_command_loads_its_own_module() -> None:
     assert loaded("where", "mma.m16n8k64.s4.s4", "A", "3", "17") == {"lookup"}
 
 
+FIRST_LINE = """
+import sys
+from fragmenta.commands.cli import main
+write, seen = sys.stdout.write, []
+def watch(text):
+    if not seen:
+        seen.extend(sys.modules)
+    return write(text)
+sys.stdout.write = watch
+try:
+    main()
+finally:
+    print(*seen)
+"""
+HEAVY = [
+    "llvmlite",
+    "fragmenta.isa.families",
+    "fragmenta.ptx.opcodes",
+    "fragmenta.ptx.checking.checker",
+    "fragmenta.units.machine",
+    "fragmenta.units.registry",
+    "fragmenta.races.observer",
+    "fragmenta.launch.launch",
+    "fragmenta.view.svg",
+    "fragmenta.cuda.tools.compiler",
+]
+KERNEL = ".version 8.0 .target sm_80 .address_size 64 .entry k() { ret; }"
+NOT_YET = {
+    ("launch", "k.ptx", "--block", "32"): HEAVY,
+    ("launch", "k.ptx", "--list"): HEAVY,
+    ("launch", "--help"): HEAVY,
+    ("orders", "--help"): HEAVY,
+    ("check", "k.ptx"): ["llvmlite.binding", *(e for e in HEAVY[4:])],
+    ("where", "mma.m16n8k64.s4.s4", "A", "3", "17"): [HEAVY[0], *HEAVY[2:]],
+}
+"""What is not loaded when a command prints its first line."""
+
+
+@pytest.mark.parametrize("words", NOT_YET)
+def test_the_first_line_waits_for_nothing_else(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A launch says what it does before it imports what does it."""
+    (tmp_path / "k.ptx").write_text(KERNEL)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_LINE, *words],
+        env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = done.stdout.splitlines()[-1].split()
+    assert "fragmenta.commands.app" in seen
+    assert [each for each in NOT_YET[words] if each in seen] == []
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_parameter_needs_the_validation_library(name: str) -> None:
     """Its import takes longer than most commands."""
@@ -73,7 +132,10 @@ def test_help_opens_with_the_line_of_the_table(command: str) -> None:
 
 
 def test_modules_import_at_the_top() -> None:
-    """Some wait: rich, for terminals; the entry point, for Ctrl-C; what lists never need."""
+    """Some wait: rich, for terminals; the entry point, for Ctrl-C; what lists never need.
+
+    Pictures and the words for targets, too: most launches have neither.
+    """
     found = set()
     for path in FOLDER.glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -83,10 +145,14 @@ def test_modules_import_at_the_top() -> None:
                 found.add((path.stem, node.module))
             assert not isinstance(node, ast.Import), path
     assert found == {
-        ("arguments", "fragmenta.execution.mma"),
         ("cli", "fragmenta.commands"),
         ("counters", "fragmenta.cuda.tools.resources"),
+        ("files", "fragmenta.view.svg"),
         ("launch", "fragmenta.commands.isolated"),
+        ("launch", "fragmenta.view.svg"),
+        ("launch", "fragmenta.view.timeline"),
         ("output", "rich.console"),
         ("output", "rich.text"),
+        ("targets", "fragmenta.execution.mma"),
+        ("targets", "fragmenta.isa.synonyms"),
     }

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.commands.arguments import target_of
 from fragmenta.commands.shell_words import arranged, grouped
+from fragmenta.commands.targets import target_of
 from fragmenta.isa.synonyms import named_target
 from tests.asking import answer, ask, complaint, page
 

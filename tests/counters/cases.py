@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
-from fragmenta.evidence.launches import for_kernel
+from fragmenta.evidence.arguments import for_kernel
 from fragmenta.kernels import Kernel, Tile
 from fragmenta.launch.kernel import Kernel as Entry
 from tests.ptx import recordings
@@ -295,10 +295,10 @@ OWN = (
 """The project's own kernels."""
 
 
-def recorded_cases() -> Iterator[Case]:
+def recorded_cases(names: Iterable[str] = RECORDED) -> Iterator[Case]:
     """Launches of the corpus."""
     every = {each.identity: each for each in recordings.every_launch()}
-    for name in RECORDED:
+    for name in names:
         found = every[name]
         row = found.row
         yield Case(
@@ -319,9 +319,9 @@ def _triton() -> dict[str, Any]:
     return {each["name"]: each for each in read["launches"]}
 
 
-def triton_cases() -> Iterator[Case]:
+def triton_cases(names: Iterable[str] = TRITON) -> Iterator[Case]:
     """Launches of Triton's kernels."""
-    for name in TRITON:
+    for name in names:
         row = _triton()[name]
         yield Case(
             f"triton.hopper-{name}",
@@ -334,9 +334,9 @@ def triton_cases() -> Iterator[Case]:
         )
 
 
-def own_cases() -> Iterator[Case]:
+def own_cases(kernels: Iterable[Kernel] = OWN) -> Iterator[Case]:
     """Launches of the project's own kernels."""
-    for kernel in OWN:
+    for kernel in kernels:
         tile = kernel.tile
         gemm = Gemm(kernel, tile.m * tile.cluster * 2, tile.n * 3, kernel.slab_k * 6, 2)
         made = gemm.geometry

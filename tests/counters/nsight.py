@@ -5,7 +5,8 @@
     python -m tests.counters.nsight keep RESULTS/nsight.json
 
 ``prepare`` writes machine code and memory of all launches of :mod:`cases` in the format
-of :mod:`corpus.recording`.
+of :mod:`corpus.recording`.  With ``--held-out`` it takes those of :mod:`held_out`, and
+writes what is counted here, before a GPU has counted anything.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import io
 import json
 import lzma
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +25,29 @@ import numpy as np
 
 from corpus import recording
 from fragmenta.counters.metrics import EVERY, Metric
-from tests.counters.cases import FOLDER, TARGET, cases
+from tests.counters import cases, held_out
+from tests.counters.cases import FOLDER, TARGET, Case
+
+DOCUMENTS = Path(__file__).parents[2] / "docs" / "verification"
 
 
-def prepare(folder: Path) -> None:
+class Launches(NamedTuple):
+    """Some launches, and the file with both counts of each."""
+
+    cases: Callable[[], list[Case]]
+    file: Path
+
+
+FITTED = Launches(cases.cases, DOCUMENTS / "nsight.json")
+"""The rules of counting were chosen with these in view."""
+HELD_OUT = Launches(held_out.cases, DOCUMENTS / "nsight-held-out.json")
+"""These were counted here before a GPU counted them."""
+
+
+def prepare(which: Launches, folder: Path) -> None:
     """All launches in one archive, and what launches them."""
+    if which is HELD_OUT:
+        predict(which)
     folder.mkdir(parents=True, exist_ok=True)
     assembled = cache(
         lambda text: recording.assembled(
@@ -35,7 +55,7 @@ def prepare(folder: Path) -> None:
         )
     )
     index, arrays = [], {}
-    for number, case in enumerate(cases()):
+    for number, case in enumerate(which.cases()):
         given = case.arguments()
         recorder = recording.Recorder(case.name)
         options = {"target": TARGET, **case.options}
@@ -65,7 +85,6 @@ def prepare(folder: Path) -> None:
     print(f"{len(index)} launches, {size:,} bytes")
 
 
-FILE = Path(__file__).parents[2] / "docs" / "verification" / "nsight.json"
 LIMITS = tuple(
     f"launch__occupancy_limit_{each}"
     for each in ("blocks", "warps", "registers", "shared_mem")
@@ -116,11 +135,31 @@ def reason(case: str, metric: str) -> str | None:
     return None
 
 
-def keep(path: Path) -> None:
-    """Count the same launches here, and write both counts."""
-    read = json.loads(path.read_text())
+def predict(which: Launches) -> None:
+    """Write what is counted here."""
     rows = {}
-    for case in cases():
+    for case in which.cases():
+        counted = case.launch(watch=False, counters=True).counters
+        rows[case.name] = {
+            "predicted": {name: n for name, n in counted.metrics.items() if n}
+        }
+    write(which, {}, rows)
+
+
+def write(which: Launches, made: dict[str, Any], rows: dict[str, Any]) -> None:
+    """Write the file, a line for each launch."""
+    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items())
+    which.file.write_text(
+        f'{{\n "made": {json.dumps(made)},\n "launches": {{\n{lines}\n }}\n}}\n'
+    )
+
+
+def keep(which: Launches, path: Path) -> None:
+    """Count the same launches here, and write both counts; predictions stay."""
+    read = json.loads(path.read_text())
+    before = report(which)["launches"] if which.file.exists() else {}
+    rows = {}
+    for case in which.cases():
         its = read["launches"][case.name]
         counted = case.launch(watch=False, counters=True).counters
         metrics = {
@@ -129,7 +168,9 @@ def keep(path: Path) -> None:
         }
         registers = int(_number(its[REGISTERS]) or 0)
         here = counted.occupancy(registers)
+        said = before.get(case.name, {}).get("predicted")
         rows[case.name] = {
+            **({} if said is None else {"predicted": said}),
             "kind": case.kind,
             "registers": registers,
             "blocks": [
@@ -144,11 +185,9 @@ def keep(path: Path) -> None:
             "metrics": {name: both for name, both in metrics.items() if any(both)},
         }
     made = {**read["made"], "ncu": read["made"]["ncu"][0]}
-    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items())
-    FILE.write_text(
-        f'{{\n "made": {json.dumps(made)},\n "launches": {{\n{lines}\n }}\n}}\n'
-    )
-    for line in unexplained():
+    write(which, made, rows)
+    report.cache_clear()
+    for line in unexplained(which):
         print(line)
 
 
@@ -173,19 +212,19 @@ class Compared(NamedTuple):
 
 
 @cache
-def report() -> dict[str, Any]:
+def report(which: Launches = FITTED) -> dict[str, Any]:
     """What was kept."""
-    read: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    read: dict[str, Any] = json.loads(which.file.read_text(encoding="utf-8"))
     return read
 
 
-def compared() -> list[Compared]:
+def compared(which: Launches = FITTED) -> list[Compared]:
     """All metrics."""
     found = []
     for metric in EVERY.values():
         pairs = [
             (name, *row["metrics"][metric.name])
-            for name, row in report()["launches"].items()
+            for name, row in report(which)["launches"].items()
             if metric.name in row["metrics"]
         ]
         known = [(name, a, b) for name, a, b in pairs if b is not None]
@@ -206,11 +245,11 @@ def compared() -> list[Compared]:
     return found
 
 
-def unexplained() -> list[str]:
+def unexplained(which: Launches = FITTED) -> list[str]:
     """Counts that differ, and nobody knows why."""
     return [
         f"{name}: {metric} {ours}, GPU {its}"
-        for name, row in report()["launches"].items()
+        for name, row in report(which)["launches"].items()
         for metric, (ours, its) in row["metrics"].items()
         if its is not None and ours != its
         if EVERY[metric].traffic and reason(name, metric) is None
@@ -221,8 +260,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["prepare", "keep"])
     parser.add_argument("path", type=Path)
+    parser.add_argument("--held-out", action="store_true", help="the other launches")
     given: Any = parser.parse_args()
-    {"prepare": prepare, "keep": keep}[given.what](given.path)
+    which = HELD_OUT if given.held_out else FITTED
+    {"prepare": prepare, "keep": keep}[given.what](which, given.path)
 
 
 if __name__ == "__main__":

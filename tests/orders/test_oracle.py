@@ -41,7 +41,7 @@ def test_the_programs_show_everything(seen: Counter[str]) -> None:
 
 def test_the_kept_report_is_about_ten_thousand() -> None:
     report = json.loads(REPORT.read_text())
-    assert report["programs"] == 10_000
+    assert report["programs"] >= 10_000
     assert "differences" not in report
 
 

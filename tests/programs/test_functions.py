@@ -50,6 +50,19 @@ def test_every_function_of_the_runtime_is_covered_or_refused():
     assert {n for n in names if FORMS.sub("", n) not in known} == set()
 
 
+def test_every_function_of_the_driver_is_covered_or_refused():
+    """Libraries look up each function that they may use, and give up if one is not."""
+    text = (headers() / "cuda.h").read_text()
+    plain = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    pattern = r"#\s*define\s+(cu\w+)\s+(?:__CUDA_API_PT\w+\()?(cu\w+)"
+    forms = dict(re.findall(pattern, plain))
+    names = {FORMS.sub("", each) for each in declared("cuda.h", "CUresult")}
+    names = {forms.get(each, each) for each in names}
+    assert len(names) > 400
+    known = {row.name for row in rows(DRIVER)} | set(refused("driver"))
+    assert names - known == set()
+
+
 @pytest.mark.parametrize(
     ("table", "header", "returns"),
     [(RUNTIME, "cuda_runtime_api.h", "cudaError_t"), (DRIVER, "cuda.h", "CUresult")],

@@ -25,8 +25,9 @@ from fragmenta import ptx
 from fragmenta.cuda.tools import device
 from fragmenta.cuda.tools.programs import launch
 from fragmenta.evidence import arguments as inputs
+from fragmenta.evidence.arguments import for_kernel
 from fragmenta.evidence.kernels import PATTERNS, Prepared
-from fragmenta.evidence.launches import Writer, for_kernel, make_arguments
+from fragmenta.evidence.launches import Writer, make_arguments
 from tests.ptx import checks, launches, recordings
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -64,8 +64,8 @@ class Commands(TyperGroup):
         read_plainly(self.get_params(ctx))
         # A number with a space before it is not an option, and int() ignores it.
         whole = (
-            args
-            if args[:1] and args[0] in VERBATIM
+            _of_program(args)
+            if _is_verbatim(args)
             else [
                 f" {a}" if i and re.fullmatch(r"-\d+", a) else a
                 for i, a in enumerate(_arranged(args))
@@ -100,6 +100,26 @@ class Commands(TyperGroup):
 
 VERBATIM = ("run",)
 """Commands that pass words on to a program as they are."""
+FILES = ("launch", "run", "orders", "judge", "serve")
+"""Commands whose words are files and their arguments, never instructions."""
+PROGRAM = "--program"
+"""The option of ``record`` that two dashes before a program stand for."""
+
+
+def _is_verbatim(args: list[str]) -> bool:
+    """Whether words are passed on to a program as they are."""
+    first = args[0] if args else ""
+    return first in VERBATIM or (first == "record" and "--" in args)
+
+
+def _of_program(args: list[str]) -> list[str]:
+    """``record -- program`` is ``record --program -- program``."""
+    if args[0] != "record" or PROGRAM in args[: args.index("--")]:
+        return args
+    at = args.index("--")
+    return [*args[:at], PROGRAM, *args[at:]]
+
+
 _SAID = {"find": "list", "search": "list"}
 """Functions of the library, and the commands that do the same."""
 
@@ -120,9 +140,9 @@ def _check_meant(args: list[str]) -> None:
 def _arranged(args: list[str]) -> list[str]:
     """The arguments as :mod:`fragmenta.commands.shell_words` puts them together.
 
-    It knows the instructions, which help does not need.
+    It knows the instructions, which help and commands about files do not need.
     """
-    if len(args) < 3:
+    if len(args) < 3 or args[0] in FILES:
         return args
     found: list[str] = import_module("fragmenta.commands.shell_words").arranged(args)
     return found

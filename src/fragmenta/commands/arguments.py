@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 import typer
@@ -17,8 +16,6 @@ from fragmenta.errors import (
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, check_holds
-from fragmenta.isa.synonyms import architectures, named_target
-from fragmenta.isa.target import TARGETS
 from fragmenta.registers.fragment import Fragment
 
 
@@ -26,12 +23,6 @@ def complete_instruction(incomplete: str) -> list[str]:
     """Instructions that begin with a text, for completion in the shell."""
     names = map(str, catalogue())
     return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_target(incomplete: str) -> list[str]:
-    """Targets, and words for them, that begin with a text, for completion."""
-    names = (*TARGETS, *architectures())
-    return [each for each in names if each.startswith(incomplete)]
 
 
 def _complete_operand(incomplete: str) -> list[str]:
@@ -84,7 +75,6 @@ OperandName = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def number(text: str, what: str) -> int:
@@ -112,24 +102,6 @@ def find(text: str, idesc: str | None = None) -> Instruction:
             f"two instruction descriptors are given: {op.idesc:#010x} and {idesc}"
         )
     return op.with_descriptor(word)
-
-
-def target_of(text: str | None, op: Instruction | None = None) -> str | None:
-    """The target that an option names, also by a word such as hopper.
-
-    A word may mean several: those that have the instruction count, and they must
-    compute it in the same way.
-    """
-    if text is None:
-        return None
-    if op is None or not op.multiplies:
-        return named_target(text, TARGETS if op is None else op.requires.targets)
-    from fragmenta.execution.mma import numeric_model
-
-    def how(target: str) -> object:
-        return replace(numeric_model(op, target), target="", source="")
-
-    return named_target(text, op.requires.targets, how)
 
 
 def find_holding(text: str, what: str, idesc: str | None = None) -> Instruction:

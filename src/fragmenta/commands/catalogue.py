@@ -13,9 +13,10 @@ import typer
 from fragmenta.api.instructions import public
 from fragmenta.api.records import SCHEMA, brief, record
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit, is_terminal, screen, write
 from fragmenta.commands.summary import overview
+from fragmenta.commands.targets import complete_target
 from fragmenta.errors import UnknownInstruction, UnknownType, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.instruction import Instruction

@@ -9,13 +9,7 @@ import typer
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import (
-    HELP_OF_SEVERAL,
-    AsJson,
-    complete_instruction,
-    complete_target,
-    find,
-)
+from fragmenta.commands.arguments import HELP_OF_SEVERAL, complete_instruction, find
 from fragmenta.commands.files import (
     Force,
     check_output,
@@ -24,8 +18,10 @@ from fragmenta.commands.files import (
     load_one,
     save_text,
 )
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.shell_words import grouped
+from fragmenta.commands.targets import complete_target
 from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS

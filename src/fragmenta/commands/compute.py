@@ -12,13 +12,7 @@ import typer
 from fragmenta.arrays.checks import Array
 from fragmenta.commands import float64_errors
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import (
-    AsJson,
-    InstructionText,
-    complete_target,
-    find,
-    target_of,
-)
+from fragmenta.commands.arguments import InstructionText, find
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -32,8 +26,10 @@ from fragmenta.commands.files import (
     save_array,
     size_text,
 )
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.quantized_files import from_archive, is_quantized
+from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, BadFile, Error, ValueRangeError, one_of
 from fragmenta.execution.explain import explain as explained
 from fragmenta.execution.matmul import matmul

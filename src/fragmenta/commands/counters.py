@@ -44,12 +44,12 @@ def counter_lines(kernel: Kernel, result: Result, card: str) -> list[str]:
         found = counted.occupancy(registers, card)
         limit = min(found.limits, key=lambda each: found.limits[each])
         lines.append(
-            f"occupancy     {found.percent:.3g} % of {found.card}: {found.blocks} "
+            f"occupancy     {found.percent:.3g} % of {card}: {found.blocks} "
             f"blocks, limited by {limit}; {registers} registers"
         )
     bound = counted.bound(card)
     by = max(bound.by, key=lambda each: bound.by[each])
-    lines.append(f"bound         {bound.seconds:.3g} s on {bound.card}, by {by}")
+    lines.append(f"bound         {bound.seconds:.3g} s on {card}, by {by}")
     return lines
 
 

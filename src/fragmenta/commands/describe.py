@@ -22,7 +22,6 @@ from fragmenta.api.records import (
 )
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
-    AsJson,
     Idesc,
     InstructionText,
     InstructionWords,
@@ -32,6 +31,7 @@ from fragmenta.commands.arguments import (
     find_operand,
 )
 from fragmenta.commands.descriptors import shape_lines
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import print_summary
 from fragmenta.errors import AmbiguousInstruction, BadCall, LayoutError, one_of

@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson, number
+from fragmenta.commands.arguments import number
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import BadCall, UnknownInstruction, ValueRangeError, one_of
 from fragmenta.isa.building import tcgen05

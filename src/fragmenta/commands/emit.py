@@ -7,16 +7,11 @@ from typing import Annotated, Literal
 import typer
 
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import (
-    HELP_OF_SEVERAL,
-    complete_instruction,
-    complete_target,
-    find,
-    target_of,
-)
+from fragmenta.commands.arguments import HELP_OF_SEVERAL, complete_instruction, find
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import printable, write
 from fragmenta.commands.shell_words import grouped
+from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.cuda.source import emit as library
 from fragmenta.cuda.source.ptx import Options
 from fragmenta.errors import BadCall, UnknownOperand, nearest, one_of

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol, cast
 from zipfile import ZipFile
 
 import numpy as np
@@ -30,8 +30,9 @@ from fragmenta.arrays.safetensors import SafeArrays, to_bytes
 from fragmenta.errors import BadCall, BadFile, Error, one_of
 from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DType
-from fragmenta.sparse.compression import Compressed
-from fragmenta.view.svg import FORMATS
+
+if TYPE_CHECKING:
+    from fragmenta.sparse.compression import Compressed
 
 # ── arguments ───────────────────────────────────────────────────────────────
 
@@ -223,6 +224,9 @@ def picture_format(path: str) -> str:
     >>> picture_format("ring.svg")
     'svg'
     """
+    # Pictures take a while to import.
+    from fragmenta.view.svg import FORMATS
+
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in FORMATS:
         endings = one_of(f".{each}" for each in FORMATS)

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import complete_file
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, printable, width, write
+from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.judge.batch import Batch, source
 from fragmenta.judge.findings import CLEAN
 from fragmenta.judge.settings import Settings

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 
 from fragmenta.arrays.checks import Array
+from fragmenta.cards import DEFAULT
+from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, target_of
 from fragmenta.commands.counters import counter_fields, counter_lines
 from fragmenta.commands.files import (
     Force,
@@ -29,8 +31,8 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
-    CompilerOptions,
     Cooperative,
+    Flags,
     Given,
     Grid,
     KernelFiles,
@@ -46,8 +48,9 @@ from fragmenta.commands.launch_arguments import (
     read_files,
     schedule_options,
     sides,
+    split_flags,
 )
-from fragmenta.commands.options import Limit, Memory, Printed, Seconds
+from fragmenta.commands.options import AsJson, Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import (
     complain,
     emit,
@@ -64,21 +67,20 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
-from fragmenta.counters.cards import DEFAULT
-from fragmenta.counters.cards import card as check_card
+from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
-from fragmenta.evidence.launches import for_kernel
+from fragmenta.evidence.arguments import for_kernel
 from fragmenta.launch.kernel import Kernel
 from fragmenta.launch.limits import OUTPUT, SECONDS, Limits
-from fragmenta.launch.options import Watch
+from fragmenta.launch.options import Watch, check_shared
 from fragmenta.launch.result import FIDELITY, Result
 from fragmenta.progress import Progress, bar, ignore_progress, notice
+from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.checking.problem import Problem, counts, problems_of
 from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
-from fragmenta.view.svg import convert
-from fragmenta.view.timeline import timeline as draw_timeline
+from fragmenta.simt.arguments import Arguments
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -87,7 +89,7 @@ MOST_OPCODES = 6
 @command(
     "launch",
     "fragmenta launch kernel.ptx --list",
-    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --option -DN=32",
+    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --flags -DN=32",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
@@ -113,7 +115,7 @@ def launch(
         ),
     ] = None,
     target: Target = None,
-    option: CompilerOptions = None,
+    flags: Flags = None,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
     memory: Memory = None,
@@ -212,7 +214,7 @@ def launch(
     fragmenta check calls one, or what the kernel must not do.
     """
     target = target_of(target)
-    named = read_files(words, target, option or ())
+    named = read_files(words, target, split_flags(flags))
     if list_kernels:
         _list(named, target, as_json)
         return
@@ -241,8 +243,10 @@ def launch(
         **schedule_options(schedule, schedules),
     }
     before = [each.value.tobytes() for each in given]
-    values = for_kernel([each.value for each in given])
-    picture = ""
+    values, picture = for_kernel([each.value for each in given]), ""
+    where = target or found.loaded.module.target
+    head = _Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
+    check = partial(_check, found, values, shared, where)
     try:
         with patience(f"launching {found.name}") as progress:
             if isolated:
@@ -250,13 +254,12 @@ def launch(
 
                 result, picture = ask(found, sizes, values, options, bool(timeline))
             else:
-                explored = "all" if orders else None
                 result = found.launch(
                     *sizes,
                     values,
-                    orders=explored,
+                    orders="all" if orders else None,
                     counters=counters,
-                    progress=progress,
+                    progress=head.after(check, progress),
                     **options,
                 )
     except KernelError as fault:
@@ -269,12 +272,12 @@ def launch(
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     write_sarif(sarif_file, ((file, each) for each in result.problems), force)
     if timeline is not None:
-        drawn = picture or str(draw_timeline(result))
-        save_bytes(timeline, convert(drawn, picture_format(timeline)), force)
-    done = _Done(file, found, *sizes, target, result, changes)
+        _draw(timeline, picture, result, force)
+    done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
         emit_json({**done.to_json(), **counter_fields(found, result, card)})
     elif sarif_file != "-":
+        head.show()
         emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
         for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
@@ -291,6 +294,15 @@ def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:
             )
         picture_format(timeline)
         check_output(timeline, force, option="--timeline")
+
+
+def _draw(path: str, picture: str, result: Result, force: bool) -> None:
+    """Write the picture of a launch; one that was isolated has drawn it."""
+    from fragmenta.view.svg import convert
+    from fragmenta.view.timeline import timeline
+
+    drawn = picture or str(timeline(result))
+    save_bytes(path, convert(drawn, picture_format(path)), force)
 
 
 def _save_schedule(path: str | None, of: Result | KernelError, force: bool) -> None:
@@ -379,6 +391,60 @@ def _range(array: Array) -> tuple[float | None, float | None, int | None]:
     return *ends, int(wide.size - numbers.size)
 
 
+def _check(kernel: Kernel, values: Sequence[object], shared: int, target: str) -> None:
+    """Refuse arguments and shared memory as a launch does, but before it compiles."""
+    Arguments(kernel.function, values, kernel.names)
+    if shared:
+        static = shared_bytes(kernel.loaded.module, kernel.function)
+        check_shared(static, shared, target)
+
+
+class _Head:
+    """The first lines, which are printed before the launch: what is being done."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        target: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        wanted: bool,
+    ) -> None:
+        self._wanted = wanted
+        self._rows = [
+            ("kernel", [signature(kernel.name)]),
+            ("target", [target]),
+            ("grid", [size_text(grid)]),
+            ("block", [size_text(block)]),
+        ]
+
+    def show(self) -> None:
+        """Print them, unless they are printed."""
+        if self._wanted:
+            self._wanted = False
+            emit("\n".join(_lines_of(self._rows)))
+
+    def after(self, check: Callable[[], object], progress: Progress) -> Progress:
+        """Progress that prints them when the launch begins, its options checked."""
+
+        def shown(done: float) -> None:
+            if self._wanted:
+                check()
+            self.show()
+            progress(done)
+
+        return shown
+
+
+def _lines_of(rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Rows of a title and its lines."""
+    return [
+        f"{title if not number else '':<14}{text}"
+        for title, texts in rows
+        for number, text in enumerate(texts)
+    ]
+
+
 class _Done(NamedTuple):
     """A launch that ended without a fault."""
 
@@ -386,20 +452,16 @@ class _Done(NamedTuple):
     kernel: Kernel
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    target: str | None
+    target: str
     result: Result
     changes: list[_Change]
-
-    @property
-    def where(self) -> str:
-        return self.target or self.kernel.loaded.module.target
 
     def to_json(self) -> dict[str, object]:
         """The launch as JSON."""
         result = self.result
         return {
             "kernel": self.kernel.name,
-            "target": self.where,
+            "target": self.target,
             "grid": list(self.grid),
             "block": list(self.block),
             **result_fields(result),
@@ -433,7 +495,7 @@ class _Done(NamedTuple):
         return textwrap.wrap(self.result.orders.summary, width() - 14)
 
     def to_text(self) -> str:
-        """A short table, and what the kernel printed."""
+        """A short table without its head, and what the kernel printed."""
         result = self.result
         sure = [
             f"{_share(count, result.instructions)} {FIDELITY.get(kind, kind)}"
@@ -441,10 +503,6 @@ class _Done(NamedTuple):
         ]
         often = [f"{name} {count:,}" for name, count in result.counts.items()]
         rows = [
-            ("kernel", [signature(self.kernel.name)]),
-            ("target", [self.where]),
-            ("grid", [size_text(self.grid)]),
-            ("block", [size_text(self.block)]),
             ("instructions", [f"{result.instructions:,} of warps"]),
             ("seconds", [f"{result.seconds:.3g}"]),
             ("fidelity", sure),
@@ -452,11 +510,7 @@ class _Done(NamedTuple):
             ("problems", self._problems()),
             ("orders", self._orders()),
         ]
-        lines = [
-            f"{title if not number else '':<14}{text}"
-            for title, texts in rows
-            for number, text in enumerate(texts)
-        ]
+        lines = _lines_of(rows)
         lines += ["", *_table(self.changes)] if self.changes else []
         if result.output:
             lines += ["", "printed", result.output.rstrip("\n")]

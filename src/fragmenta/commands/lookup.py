@@ -10,17 +10,17 @@ import typer
 
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
-    AsJson,
     Idesc,
     InstructionText,
     OperandName,
-    complete_target,
     find,
     find_operand,
     number,
 )
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.sass import print_machine
+from fragmenta.commands.targets import complete_target
 from fragmenta.errors import AddressError, BadCall, ShapeError, one_of
 from fragmenta.isa.families import check_multiplies
 from fragmenta.isa.instruction import Instruction

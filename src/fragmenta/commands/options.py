@@ -14,6 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 
 class Option(NamedTuple):
     """What an option takes and means."""
@@ -50,6 +52,7 @@ OPTIONS = {
     "--d": Option("TYPE", "the type of D"),
     "--dequantize": Option("", "write the numbers that a quantised file stands for"),
     "--family": Option("FAMILY", "only instructions of this family"),
+    "--flags": Option("FLAGS", "flags for the compiler of a .cu file"),
     "--force": Option("", "overwrite files that exist"),
     "--format": Option("CHOICE", "the format of a table"),
     "--full": Option("", "print everything"),
@@ -66,12 +69,14 @@ OPTIONS = {
     "--k": Option("INTEGER", "the size along k, which a sum runs over"),
     "--k-steps": Option("INTEGER", "steps along k in one load"),
     "--kernel": Option("", "write a whole kernel"),
-    "--kernels": Option("REGEX", "the kernels of a program that are watched"),
+    "--kernels": Option("REGEX", "the kernels of a program that are meant"),
     "--kind": Option("KIND", "the kind of a tcgen05.mma"),
     "--lane": Option("INTEGER", "a lane"),
     "--language": Option("CHOICE", "the language of the code to print"),
     "--launch": Option("FILE", "the PTX file of a launch to record"),
-    "--launches": Option("INTEGER", "launches of a process before it is replaced"),
+    "--launches": Option(
+        "INTEGER", "launches of a kernel that are recorded, or of a process"
+    ),
     "--layout": Option("LINE", "an order of elements in memory, as a line"),
     "--limit": Option("N", "warp instructions that a launch may run"),
     "--list": Option("", "list the kernels of a file"),
@@ -87,9 +92,7 @@ OPTIONS = {
     "--no-contract": Option("", "do not fuse products and sums"),
     "--no-watch": Option("", "do not watch launches"),
     "--num": Option("CHOICE", "how many matrices an ldmatrix loads"),
-    "--nvcc": Option("FLAGS", "flags for the compiler of a .cu file"),
     "--operand": Option("CHOICE", "the operand that a matrix is"),
-    "--option": Option("OPTION", "an option for the compiler of a kernel"),
     "--orders": Option("", "explore all orders of a launch"),
     "--output": Option("FILE", "where the result is written"),
     "--pack": Option("FILE", "the codes to pack into words"),
@@ -101,8 +104,10 @@ OPTIONS = {
     "--plot": Option("FILE", "where a plot is written"),
     "--printed": Option("N", "characters that a kernel may print"),
     "--problems": Option("raise|report", "whether problems end a launch"),
+    "--program": Option("", "record the launches of a program"),
     "--prune": Option("", "keep the largest values of each chunk"),
     "--register": Option("INTEGER", "a register of a lane"),
+    "--replay": Option("DIR", "where launches of a program are recorded"),
     "--report": Option("FILE", "where the report about a program is written"),
     "--row": Option("INTEGER", "a row of a matrix"),
     "--rows": Option("INTEGER", "the size of a tile along m or n"),

@@ -9,7 +9,7 @@ import typer
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson, complete_instruction, find
+from fragmenta.commands.arguments import complete_instruction, find
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -22,6 +22,7 @@ from fragmenta.commands.files import (
     save_tensors,
     size_text,
 )
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.commands.quantized_files import (
     as_stored,

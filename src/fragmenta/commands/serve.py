@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson
-from fragmenta.commands.options import Limit, Memory, Printed, Seconds
+from fragmenta.commands.options import AsJson, Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import emit, write
 from fragmenta.commands.serve_connections import (
     Bridge,

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson, InstructionText, find
+from fragmenta.commands.arguments import InstructionText, find
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.shared_access import Chosen
 from fragmenta.commands.shared_loops import (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, InstructionText, InstructionWords, find
+from fragmenta.commands.arguments import InstructionText, InstructionWords, find
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -23,6 +23,7 @@ from fragmenta.commands.files import (
     save_arrays,
     size_text,
 )
+from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import complain, emit, emit_json, width
 from fragmenta.errors import BadCall, ValueRangeError, one_of, ranges
 from fragmenta.isa.instruction import Instruction

@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.cuda.tools.device import Array
 from fragmenta.errors import ShapeError, ValueRangeError
+from fragmenta.simt.arguments import Pointer, pointer
 
 
 class Spec(TypedDict, total=False):
@@ -56,6 +56,7 @@ class Into(NamedTuple):
         return b"%d %d" % self
 
 
+Array = NDArray[np.generic]
 Argument = Array | np.generic | Into
 
 TYPES: dict[str, type[np.generic]] = {
@@ -370,3 +371,14 @@ def _reals(word: NDArray[np.uint64], spec: Spec) -> NDArray[np.float64]:
     table = np.array([float.fromhex(text) for text in FLOATS])
     chosen = table[(word >> np.uint64(20)) % np.uint64(len(table))]
     return np.where(word % np.uint64(3) == 0, _bell(word) * 8, chosen)
+
+
+def for_kernel(arguments: Sequence[Argument]) -> list[Array | bytes | Pointer]:
+    """The arguments as a kernel takes them: scalars are their bytes."""
+    given: list[Array | bytes | Pointer] = []
+    for each in arguments:
+        if isinstance(each, Into):
+            given.append(pointer(arguments[each.argument], each.offset))
+        else:
+            given.append(each if isinstance(each, np.ndarray) else each.tobytes())
+    return given

@@ -13,8 +13,6 @@ from fragmenta.arrays.checks import check_flags
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target, check_target_name
-from fragmenta.launch.grid import run
-from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import (
     Limits,
     Meter,
@@ -35,7 +33,6 @@ from fragmenta.launch.options import (
     check_watch,
 )
 from fragmenta.launch.result import Result, counted, hazard
-from fragmenta.launch.scheduled_runs import Prepare, ScheduledRuns
 from fragmenta.launch.source import Source
 from fragmenta.launch.variables import Variables
 from fragmenta.progress import Progress, ignore_progress
@@ -48,7 +45,9 @@ from fragmenta.units.schedule import EAGER, LAZY, Given
 if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
     from fragmenta.launch.dask import Spread
+    from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
+    from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
     from fragmenta.ptx.checking.problem import Problem
 
 
@@ -119,7 +118,8 @@ class Kernel:
         ``contract=False`` does not fuse products and sums as the assembler does.
         ``client`` is a Dask client, whose workers then run the blocks, cluster by
         cluster, with the bits and the reports of one machine.  ``progress`` is called
-        now and then with the share of blocks that have begun.
+        with 0 when the options are checked, then now and then with the share of blocks
+        that have begun.
         ``cooperative=True`` is a cooperative launch: all blocks are under way at the
         same time, and ``grid.sync()`` of cooperative groups synchronises them.
 
@@ -196,8 +196,8 @@ class Kernel:
             "cooperative": bool(cooperative),
         }
         given = arguments if isinstance(arguments, Received) else as_list(arguments)
-        start = time.perf_counter()
-        watched = how is not None
+        progress(0)
+        start, watched = time.perf_counter(), how is not None
         reports = how is not None and how.problems == "report"
         if how is not None and not reports:
             self._refuse_errors(where)
@@ -242,7 +242,7 @@ class Kernel:
                 most = explored.most(most)
             return _run(launch, most, spread)
 
-        runs = ScheduledRuns(prepared, run_one, several, reports=reports)
+        runs = _runs(prepared, run_one, several, reports)
         try:
             if explored is not None:
                 explored.explore(run_one, progress)
@@ -321,6 +321,15 @@ def _counted(launch: Launch, counts: Mapping[str, int]) -> Counters | None:
     )
 
 
+def _runs(
+    prepared: Prepare, run_one: Run, several: list[Given], reports: bool
+) -> ScheduledRuns:
+    """The runs of a launch; a file that is only read does not need them."""
+    from fragmenta.launch.scheduled_runs import ScheduledRuns
+
+    return ScheduledRuns(prepared, run_one, several, reports=reports)
+
+
 def _explored(states: int, prepared: Prepare) -> Explored:
     """What explores all orders of a launch."""
     from fragmenta.launch.orders.exploring import Explored
@@ -330,6 +339,8 @@ def _explored(states: int, prepared: Prepare) -> Explored:
 
 def _run(launch: Launch, limit: int | None, spread: Spread | None) -> str:
     """Run all blocks, here or on a Dask cluster; what they printed."""
+    from fragmenta.launch.grid import run
+
     try:
         if spread is not None:
             return spread.run(launch, limit)

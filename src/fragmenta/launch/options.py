@@ -12,8 +12,6 @@ import numpy as np
 from fragmenta.arrays.checks import check_flags, is_among, is_whole
 from fragmenta.errors import BadCall, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.ptx.module import Function
-from fragmenta.simt import layout
-from fragmenta.simt.compiled import Compiled
 from fragmenta.simt.context import Shape
 from fragmenta.units.schedule import ADVERSARIAL, Given, read
 
@@ -111,9 +109,8 @@ def check_cooperative(cooperative: bool, client: object) -> None:
         )
 
 
-def check_shared(compiled: Compiled, dynamic: int, target: str) -> None:
+def check_shared(static: int, dynamic: int, target: str) -> None:
     """Refuse more shared memory than a block can have."""
-    static = compiled.shared - layout.SHARED_START
     if static + dynamic <= 48 * 1024:  # every target has so much
         return
     # It takes a while to import.

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
-from fragmenta.simt.compiled import Compiled
-from fragmenta.units.events import once_per_kernel
-from fragmenta.units.findings import Finding, Launched
 
 if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
     from fragmenta.launch.orders.answer import Orders
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
+    from fragmenta.simt.compiled import Compiled
+    from fragmenta.units.findings import Finding, Launched
 
 FIDELITY = {
     "ieee": "exact by IEEE 754 or integer arithmetic",
@@ -158,7 +157,7 @@ def counted(
     compiled: Compiled, blocks: NDArray[np.int64]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The instructions by mnemonic and by fidelity, from the counts of code blocks."""
-    names, numbers, lengths = _numbered(compiled)
+    names, numbers, lengths = compiled.numbered
     times = np.repeat(blocks, lengths)
     ran = np.flatnonzero(times)
     chosen, first = np.unique(numbers[ran], return_index=True)
@@ -173,18 +172,6 @@ def counted(
     return dict(counts.most_common()), dict(sure.most_common())
 
 
-@once_per_kernel
-def _numbered(
-    compiled: Compiled,
-) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """The mnemonics of a kernel, that of each instruction, and the length of blocks."""
-    every = [name for block in compiled.counted for name in block]
-    names = list(dict.fromkeys(every))
-    numbers = {name: number for number, name in enumerate(names)}
-    lengths = np.array([len(block) for block in compiled.counted], np.int64)
-    return names, np.array([numbers[name] for name in every], np.int64), lengths
-
-
 def total(compiled: Compiled, blocks: NDArray[np.int64]) -> int:
     """All executed warp instructions."""
-    return int(_numbered(compiled)[2] @ blocks)
+    return int(compiled.numbered[2] @ blocks)

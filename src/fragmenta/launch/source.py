@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
-from fragmenta.launch.launch import Launch
 from fragmenta.launch.limits import Meter, default_meter
 from fragmenta.launch.options import check_shared
 from fragmenta.launch.variables import Variables
@@ -27,9 +26,13 @@ from fragmenta.ptx.module import Function, Module
 from fragmenta.simt.arguments import Arguments, Received
 from fragmenta.simt.compiled import Compiled, compiled
 from fragmenta.simt.context import Shape
+from fragmenta.simt.layout import SHARED_START
 from fragmenta.simt.mode import Mode
 from fragmenta.simt.probes import NOTHING, Probes, Several
 from fragmenta.units.schedule import EAGER, Given, read
+
+if TYPE_CHECKING:
+    from fragmenta.launch.launch import Launch
 
 
 class Origin(NamedTuple):
@@ -187,6 +190,9 @@ class Source:
         mistakes that hardware survives.  With ``counted``, memory traffic and lanes
         are counted.
         """
+        # A file that is only read or checked does not need it.
+        from fragmenta.launch.launch import Launch
+
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
         plan = read(schedule)
@@ -198,7 +204,7 @@ class Source:
         ready = self.compiled(name, target, contract, mode, meter)
         if self.before_running is not None:
             self.before_running()
-        check_shared(ready, shared, target)
+        check_shared(ready.shared - SHARED_START, shared, target)
         launch = Launch(
             partial(self.changed, contract),
             ready,

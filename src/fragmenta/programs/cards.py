@@ -1,38 +1,19 @@
 """Cards: what a program is told about the device that it runs on.
 
 A program asks for attributes of the device by number, or for all properties in one
-struct.  Both follow from a row of :data:`CARDS` and from what all cards have in common.
+struct.  Both follow from the table of cards and from what all cards have in common.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 
-from fragmenta.errors import BadCall, nearest, one_of
+from fragmenta import cards as table
 from fragmenta.isa.table import read
 from fragmenta.launch.limits import machine_memory
 from fragmenta.programs.verbs import ATTRIBUTES
 
-#: Clocks are in MHz, the L2 cache in MiB, memory in GiB, shared memory in KiB.
-CARDS = """
-card    | name                   | target  | processors | clock | memory | memory_clock | bus  | l2  | shared | threads | blocks
-v100    | Tesla V100-SXM2-32GB   | sm_70   | 80         | 1530  | 31     | 877          | 4096 | 6   | 96     | 2048    | 32
-t4      | Tesla T4               | sm_75   | 40         | 1590  | 15     | 5001         | 256  | 4   | 64     | 1024    | 16
-a100    | NVIDIA A100-SXM4-80GB  | sm_80   | 108        | 1410  | 79     | 1593         | 5120 | 40  | 164    | 2048    | 32
-rtx3090 | NVIDIA GeForce RTX 3090 | sm_86  | 82         | 1695  | 24     | 9751         | 384  | 6   | 100    | 1536    | 16
-orin    | Orin                   | sm_87   | 16         | 1300  | 30     | 3199         | 256  | 4   | 164    | 1536    | 16
-rtx4090 | NVIDIA GeForce RTX 4090 | sm_89  | 128        | 2520  | 24     | 10501        | 384  | 72  | 100    | 1536    | 24
-l40s    | NVIDIA L40S            | sm_89   | 142        | 2520  | 44     | 9001         | 384  | 96  | 100    | 1536    | 24
-h100    | NVIDIA H100 80GB HBM3  | sm_90a  | 132        | 1980  | 79     | 2619         | 5120 | 50  | 228    | 2048    | 32
-h200    | NVIDIA H200            | sm_90a  | 132        | 1980  | 140    | 3201         | 6144 | 60  | 228    | 2048    | 32
-b200    | NVIDIA B200            | sm_100a | 148        | 1965  | 178    | 3996         | 8192 | 126 | 228    | 2048    | 32
-b300    | NVIDIA B300 SXM6 AC    | sm_103a | 148        | 1965  | 267    | 3996         | 8192 | 126 | 228    | 2048    | 32
-thor    | NVIDIA Thor            | sm_110a | 20         | 1575  | 122    | 4266         | 256  | 32  | 228    | 1536    | 24
-rtx5090 | NVIDIA GeForce RTX 5090 | sm_120a | 170       | 2407  | 32     | 14001        | 512  | 96  | 100    | 1536    | 24
-gb10    | NVIDIA GB10            | sm_121a | 48         | 2418  | 120    | 4266         | 256  | 24  | 100    | 1536    | 24
-"""
 USUAL = "h100"
 
 #: Attributes by CUDA's number: a number, or a field of the card.
@@ -124,27 +105,8 @@ i ipcEventSupported | i clusterLaunch #120 | i unifiedFunctionPointers
 _SIZES = {12: 1032, 13: 1008}
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(table.Card):
     """A card, as programs see it."""
-
-    card: str
-    name: str
-    target: str
-    processors: int
-    clock: int
-    memory: int
-    memory_clock: int
-    bus: int
-    l2: int
-    shared: int
-    threads: int
-    blocks: int
-
-    @property
-    def number(self) -> int:
-        """The compute capability as one number, such as 90."""
-        return int(self.target[3:].rstrip("af"))
 
     @property
     def capacity(self) -> int:
@@ -155,15 +117,15 @@ class Card:
 
     def attributes(self) -> list[int]:
         """All attributes by number; 0 for what it has not."""
-        reserved = 1024 if self.number >= 80 else 0
+        # Of the L2 cache, what can be set aside for data that stays.
+        eighths = 0 if self.number < 80 else 6 if self.number < 90 else 5
         fields = {
             "clock_khz": self.clock * 1000,
             "memory_khz": self.memory_clock * 1000,
             "l2_bytes": self.l2 << 20,
             "shared_bytes": self.shared << 10,
-            "optin": (self.shared << 10) - reserved,
-            "reserved": reserved,
-            "persisting": (self.l2 << 20) * 3 // 4 if self.number >= 80 else 0,
+            "optin": (self.shared << 10) - self.reserved,
+            "persisting": (self.l2 << 20) * eighths // 8,
             "window": 128 << 20 if self.number >= 80 else 0,
             "major": self.number // 10,
             "minor": self.number % 10,
@@ -206,27 +168,13 @@ def cards() -> dict[str, Card]:
     >>> cards()["h100"].target
     'sm_90a'
     """
-    found = {}
-    for row in read(CARDS):
-        numbers = {k: v if k in _TEXT else int(v) for k, v in row.items()}
-        found[row["card"]] = Card(**numbers)  # type: ignore[arg-type]
-    return found
-
-
-_TEXT = ("card", "name", "target")
+    return {name: Card(**vars(each)) for name, each in table.cards().items()}
 
 
 def card(name: str) -> Card:
     """A card by name.
 
-    >>> card("h1000")
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: no card h1000 (did you mean h100?); there are v100, t4, \
-a100, rtx3090, orin, rtx4090, l40s, h100, h200, b200, b300, thor, rtx5090 and gb10
+    >>> card("H200").processors
+    132
     """
-    if name.lower() not in cards():
-        raise BadCall(
-            f"no card {name}{nearest(name, cards())}; there are "
-            f"{one_of(cards(), 'and')}"
-        )
-    return cards()[name.lower()]
+    return cards()[table.card(name).card]

@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fragmenta.cuda.tools import assembler, compiler
@@ -33,7 +33,9 @@ def is_source(word: str) -> bool:
     return word.endswith(SUFFIXES)
 
 
-def compile_program(source: str, target: str, flags: str, folder: Path) -> Path:
+def compile_program(
+    source: str, target: str, flags: Sequence[str], folder: Path
+) -> Path:
     """The program of a source, in a folder that has the client's libraries."""
     path = Path(source)
     if not path.is_file():
@@ -43,7 +45,7 @@ def compile_program(source: str, target: str, flags: str, folder: Path) -> Path:
         f"-arch={target.replace('sm_', 'compute_')}",
         "-lineinfo",
         *(f"-I{each}" for each in compiler.includes()[1:]),
-        *shlex.split(flags),
+        *flags,
     ]
     version = _version(nvcc)
     about = [version, str(path.resolve()), *words]

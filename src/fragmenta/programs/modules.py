@@ -18,7 +18,11 @@ from fragmenta.ptx.checking.memory import shared_bytes
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Segment
-from fragmenta.simt.program import parameter_offsets, variable_addresses
+from fragmenta.simt.program import (
+    module_addresses,
+    parameter_offsets,
+    variable_addresses,
+)
 
 REGISTERS = 32
 """What programs are told about registers: only an assembler knows how many."""
@@ -50,7 +54,8 @@ class Program:
         skipped.add(self.addresses)
         self.shared: dict[str, Shared] = {}
         self._made: list[Shared] = []
-        self.variables = self.loaded.place_variables(self.addresses, self._memory)
+        every = module_addresses(module)
+        self.variables = self.loaded.place_variables(every, self._memory)
         order = [name for name, v in module.variables.items() if v.space in _IN_MEMORY]
         self.shared = dict(zip(order, self._made, strict=True))
         self.sent: set[str] = set()
@@ -75,6 +80,8 @@ class Program:
 
 
 _IN_MEMORY = ("global", "const")
+TILES = 7
+"""What ``.language`` says of kernels that cuTile's compiler makes."""
 
 
 def facts(kernel: Kernel) -> tuple[list[int], list[int], list[int]]:
@@ -97,6 +104,24 @@ def facts(kernel: Kernel) -> tuple[list[int], list[int], list[int]]:
     static = shared_bytes(module, function)
     numbers = [static, constant, local, threads, REGISTERS, target, target, *cluster]
     return offsets, sizes, numbers
+
+
+def of_tiles(
+    kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The grid and the block of a launch, also of a kernel that is written in tiles.
+
+    Programs of cuTile launch a grid of tiles with blocks of one thread.  The kernel
+    says how many threads and blocks compute a tile.
+    """
+    directives = kernel.function.directives
+    if directives.get("language") != (TILES,) or "reqntid" not in directives:
+        return grid, block
+    threads, blocks = (
+        tuple(int(n) for n in (*directives.get(name, ()), 1, 1, 1)[:3])
+        for name in ("reqntid", "reqnctapercluster")
+    )
+    return tuple(a * b for a, b in zip(grid, blocks, strict=True)), threads
 
 
 def chosen(image: bytes, target: str) -> tuple[str, str]:

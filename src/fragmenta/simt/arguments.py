@@ -21,7 +21,6 @@ from fragmenta.errors import BadCall, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.module import Function, Variable, demangled, type_bytes
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import aligned
-from fragmenta.simt.program import parameter_offsets
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -225,6 +224,9 @@ class Arguments:
             and not part.pointer
         }
         """The arguments that are arrays with a segment of their own, by number."""
+        # It reads whole programs; a kernel that is not launched does not need it.
+        from fragmenta.simt.program import parameter_offsets
+
         self.parameters = self._memory(list(parameter_offsets(kernel).values()))
 
     def _passed(self, part: bytes | Place | _Places) -> Passed:

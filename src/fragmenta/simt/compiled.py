@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays import checks
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
-from fragmenta.jit import compiler
-from fragmenta.jit.cache import Cache
 from fragmenta.progress import notice
 from fragmenta.ptx.module import Module, demangled
-from fragmenta.simt import layout, library
+from fragmenta.simt import layout
 from fragmenta.simt.layout import Fault, Status
 from fragmenta.simt.probes import Probes
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # LLVM takes a while to import
+    from fragmenta.jit.engines import Engine
+    from fragmenta.simt import library
     from fragmenta.simt.compiling import Made
+
+address_of = checks.address_of
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,19 @@ class Compiled:
         return made
 
     @once_property
+    def numbered(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """The mnemonics, that of each instruction, and the length of code blocks."""
+        every = [name for block in self.counted for name in block]
+        names = list(dict.fromkeys(every))
+        numbers = {name: number for number, name in enumerate(names)}
+        lengths = np.array([len(block) for block in self.counted], np.int64)
+        return names, np.array([numbers[name] for name in every], np.int64), lengths
+
+    @once_property
     def code(self) -> Code:
         """The machine code, loaded."""
+        from fragmenta.simt import library
+
         kernel, *rest = self.objects
         routines = map(library.Object, self.routines, rest)
         return Code(kernel, routines, self.partial)
@@ -121,7 +135,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-LARGE = 1 << 20
+LARGE = 1 << 18
 """Bytes that are worth pages of their own."""
 
 
@@ -134,11 +148,6 @@ def sparse(size: int) -> NDArray[np.uint8]:
         return aligned(size)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(pages, np.uint8)
-
-
-def address_of(memory: NDArray[np.generic]) -> int:
-    """Where an array is; faster than its attribute ``ctypes``."""
-    return int(memory.__array_interface__["data"][0])
 
 
 def packed(about: dict[str, Any], parts: list[bytes]) -> bytes:
@@ -176,7 +185,7 @@ class PartialCode:
     def __init__(self, make: Callable[[], list[library.Object]]) -> None:
         self._make = make
         self._lock = Lock()
-        self._engine: compiler.Engine | None = None
+        self._engine: Engine | None = None
         self.address = 0
         """Where it is; 0 before it is compiled."""
         self.errors: dict[int, BaseException] = {}
@@ -201,6 +210,9 @@ class PartialCode:
         return int(PARTIAL(self.address)(warp, block, chosen))
 
     def _compile(self) -> None:
+        from fragmenta.jit import compiler
+        from fragmenta.simt import library
+
         with self._lock:
             if self.address:
                 return
@@ -220,6 +232,9 @@ class Code:
         routines: Iterable[library.Object],
         partial: Callable[[], list[library.Object]],
     ) -> None:
+        from fragmenta.jit import compiler
+        from fragmenta.simt import library
+
         library.load(routines)
         self.rest = PartialCode(partial)
         self._first = PARTIAL(self.rest.call)
@@ -261,6 +276,10 @@ def compiled(
     :class:`~fragmenta.simt.mode.Mode`, and ``probes`` makes its instrument.
     ``measure`` gets the number of lines to compile, and may refuse it.
     """
+    from fragmenta.jit import compiler
+    from fragmenta.jit.cache import Cache
+    from fragmenta.simt import library
+
     about_it = [*chosen, str(tuple(mode)), text]
     key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])
     disk = Cache.present()
@@ -294,6 +313,9 @@ def compiled(
 
 def _partial(key: str, name: str, make: Callable[[], Made]) -> list[library.Object]:
     """The code for a part of the lanes, from the cache if it is there."""
+    from fragmenta.jit.cache import Cache
+    from fragmenta.simt import library
+
     disk, key = Cache.present(), f"partial\0{key}"
     kept = disk.get(key)
     if kept is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fragmenta.programs.cards import cards
+from fragmenta.cards import cards
 
 
 class Card(NamedTuple):
@@ -35,13 +35,9 @@ def card(architecture: int) -> Card:
     return Card(
         divmod(architecture, 10),
         row.name,
-        row.attributes()[_OPTIN],
+        (row.shared << 10) - row.reserved,
         row.processors,
         row.threads,
         row.memory << 30,
         row.l2 << 20,
     )
-
-
-_OPTIN = 97
-"""CUDA's number of the attribute for the shared memory that a block can have."""

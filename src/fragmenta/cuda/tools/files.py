@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fragmenta.cuda.tools import fatbin, sources
+from fragmenta.cuda.tools import fatbin
 from fragmenta.cuda.tools.parameter_names import parameter_names
 from fragmenta.errors import BadCall, BadFile, one_of
 from fragmenta.isa.target import check_target, number
@@ -97,6 +97,8 @@ def read(
     if fatbin.is_binary(data):
         return File(str(path), tuple(_binary(str(path), data, modules)))
     if is_source(path, data):
+        from fragmenta.cuda.tools import sources
+
         text = sources.read(path)
         return File(
             str(path), (source(text, str(path), target, options, names, modules),)
@@ -125,6 +127,9 @@ def source(
     backend: str | None = None,
 ) -> Loaded:
     """The module of a text in CUDA C++."""
+    # PTX needs no compiler.
+    from fragmenta.cuda.tools import sources
+
     made = sources.to_ptx(
         code, target or TARGET, options, path, _expressions(names), backend
     )

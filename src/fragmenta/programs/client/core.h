@@ -92,6 +92,7 @@ int limit(size_t *value, int which), set_limit(int which, size_t value);
 int allocate(void **where, size_t bytes, Kind kind);
 int allocate_pitch(void **where, size_t *pitch, size_t width, size_t height);
 int allocate_3d(Pitched *where, size_t width, size_t height, size_t depth);
+int allocate_async(void **where, size_t bytes, Stream *stream);
 int release(void *where), release_host(void *where);
 int later(Stream *stream, int (*what)(void *), void *where);
 int copy(void *to, const void *from, size_t bytes, int kind, Stream *stream);
@@ -104,6 +105,7 @@ int fill_2d(void *to, size_t pitch, unsigned value, size_t element, size_t width
 int fill_3d(Pitched to, int value, Extent extent, Stream *stream);
 int pointer_attributes(PointerAttributes *where, const void *pointer);
 int pointer_attribute(void *where, int which, const void *pointer);
+int pointer_attributes(unsigned count, const int *which, void **where, const void *pointer);
 int range(void **base, size_t *size, const void *pointer);
 int device_pointer(void **where, void *host);
 int host_register(void *host, size_t bytes), host_unregister(void *host);
@@ -168,6 +170,7 @@ int add_fill(Node **where, Graph *graph, Node *const *after, size_t count, const
 int add_host(Node **where, Graph *graph, Node *const *after, size_t count, const HostNode *what);
 int add_child(Node **where, Graph *graph, Node *const *after, size_t count, Graph *child);
 int add_alloc(Node **where, Graph *graph, Node *const *after, size_t count, AllocNode *what);
+int add_free(Node **where, Graph *graph, Node *const *after, size_t count, void *what);
 int add_record(Node **where, Graph *graph, Node *const *after, size_t count, Event *event);
 int set_kernel(Exec *exec, Node *node, const KernelNode *what);
 int set_copy(Exec *exec, Node *node, const Copy3 *what);
@@ -182,6 +185,7 @@ int node_type(int *where, Node *node);
 
 // entry points by name
 int entry_point(const char *name, void **where, int version, int *status);
+int private_table(const void **where, void *caller);
 template <class To, class From> int put(To *where, From value) {
     if (where) *where = (To)value;
     return where ? OK : INVALID_VALUE;

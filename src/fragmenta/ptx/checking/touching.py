@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fragmenta.arrays.once import OncePer
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.module import (
     Address,
@@ -35,6 +36,7 @@ class Touched(NamedTuple):
     stored: frozenset[str]
 
 
+@OncePer
 def touched(function: Function) -> Touched | None:
     """What a kernel may touch; None if that cannot be read off its text.
 
