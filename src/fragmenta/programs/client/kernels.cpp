@@ -17,6 +17,7 @@
 struct Module {
     std::string image;           // empty while the program still has it
     const void *place = nullptr; // of the program
+    const void *wrapper = nullptr;
     uint64_t handle = 0;
     int error = OK;
     std::map<std::string, std::unique_ptr<Function>> kernels;
@@ -49,8 +50,10 @@ int send(Module *module) {
     if (module->handle || module->error) return module->error;
     const void *image = module->place ? module->place : module->image.data();
     size_t bytes = module->place ? image_size(image) : module->image.size();
+    auto parts = module->wrapper ? relocatable(module->wrapper) : std::vector<const void *>{};
     Answer answer;
-    module->error = ask(LOAD, {}, image, bytes, &answer);
+    if (parts.empty()) module->error = ask(LOAD, {}, image, bytes, &answer);
+    else module->error = ask(LOAD, {parts.size()}, together(parts), &answer);
     module->handle = answer[0];
     return module->error;
 }
@@ -104,7 +107,7 @@ int known(Function **where, const void *symbol) {
 
 void **register_fat_binary(const void *wrapper) {
     auto *made = new Module;
-    made->place = unwrapped(wrapper);
+    made->place = unwrapped(wrapper), made->wrapper = wrapper;
     registry().modules.emplace_back(made);
     return (void **)made;
 }
