@@ -21,6 +21,7 @@ from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
 from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
+from fragmenta.races.rounded_copies import butterfly
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Plan
@@ -251,11 +252,19 @@ class LaunchWatch:
         )
         return replace(found, case=race) if atomic or now != before else found
 
+    def _rounded(self, found: Noted) -> bool:
+        """Whether lanes that store by one instruction differ by their rounding only."""
+        function, index = self.places[found.now.site]
+        text = self.machine.launch.module().functions[function]
+        return not found.lanes & ~butterfly(text, index)
+
     # ── shared memory ───────────────────────────────────────────────────────
 
     def _shared(self, observer: Observer, found: Noted) -> Collision:
         story = observer.stories.of(found)
         found = self._by_value(found, Detected.SHARED_RACE)
+        if found.case is Detected.ONE_STORE and self._rounded(found):
+            found = replace(found, case=Detected.ROUNDED)
         if found.case is Detected.SHARED_RACE:
             story = story._replace(narrow=self._narrow(story.cluster, story.cluster))
         now = story.now

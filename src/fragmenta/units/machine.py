@@ -302,6 +302,20 @@ class Block(Record):
             return data if segment.writable else _locked(data), offset
         raise OutOfBounds(f"the address {address:#x} is in no array")
 
+    def slack(self, address: int, size: int) -> int:
+        """How many of some bytes are past the end of an argument, in its granule.
+
+        0 if they are not all there, or if the launch does not go on after that.
+        """
+        slot = address >> layout.SLOT_BITS
+        segment = self.cluster.machine.segments.get(slot)
+        argument = layout.FIRST_ARGUMENT <= slot < layout.FIRST_VARIABLE
+        if not self.cluster.machine.goes_on or segment is None or not argument:
+            return 0
+        most, last = segment.data.size, (address & (1 << layout.SLOT_BITS) - 1) + size
+        inside = last <= -(-most // layout.GRANULE) * layout.GRANULE
+        return max(0, min(size, last - most)) if inside else 0
+
     def owner(self, address: int, event: Event, warp: Warp, lanes: int) -> Block:
         """The block in whose shared memory an address is."""
         rank = address >> RANK_BITS & 0xFF
