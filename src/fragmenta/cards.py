@@ -40,28 +40,29 @@ gb10    | NVIDIA GB10             | sm_121a | 48         | 2418  | 120    | 4266
 """
 #: Operations of Tensor Cores in a second, dense, in units of 10^12 (two for a product):
 #: what the named paper of NVIDIA says, with the narrowest sums, at the clock in MHz
-#: that it assumes.  ``-`` is what it does not have, or says with sparse matrices only.
+#: that it assumes.  ``lanes`` are those of CUDA cores on f32.  ``-`` is what it does not
+#: have, or says with sparse matrices only.
 PEAKS = """
-card    | paper                             | at   | f64  | tf32  | f16   | f8    | s8    | s4   | b1   | f4
-v100    | V100 data sheet                   | 1530 | -    | -     | 125   | -     | -     | -    | -    | -
-t4      | T4 data sheet                     | 1590 | -    | -     | 65    | -     | 130   | 260  | -    | -
-a100    | A100 data sheet, GA100 paper (b1) | 1410 | 19.5 | 156   | 312   | -     | 624   | 1248 | 4992 | -
-rtx3090 | GA102 paper                       | 1695 | -    | 35.6  | 142   | -     | 284   | 568  | -    | -
-orin    | -                                 | -    | -    | -     | -     | -     | -     | -    | -    | -
-rtx4090 | AD102 paper                       | 2520 | -    | 82.6  | 330.3 | 660.6 | 660.6 | 1321 | -    | -
-l40s    | L40S data sheet                   | 2520 | -    | 183   | 362   | 733   | 733   | 733  | -    | -
-h100    | H100 data sheet, GH100 paper      | 1830 | 67   | 494.7 | 989.4 | 1979  | 1979  | -    | -    | -
-h200    | H200 data sheet                   | 1830 | 67   | 494.7 | 989.4 | 1979  | 1979  | -    | -    | -
-b200    | HGX B200 data sheet               | 1850 | 37   | 1100  | 2250  | 4500  | 4500  | -    | -    | 9000
-b300    | -                                 | -    | -    | -     | -     | -     | -     | -    | -    | -
-thor    | Jetson Thor data sheet            | 1575 | -    | -     | -     | 517   | 517   | -    | -    | 1035
-rtx5090 | GB202 paper                       | 2407 | -    | 104.8 | 419   | 838   | 838   | -    | -    | 1676
-gb10    | -                                 | -    | -    | -     | -     | -     | -     | -    | -    | -
+card    | paper                             | at   | lanes | f64  | tf32  | f16   | f8    | s8    | s4   | b1   | f4
+v100    | V100 data sheet                   | 1530 | 15.7  | -    | -     | 125   | -     | -     | -    | -    | -
+t4      | T4 data sheet                     | 1590 | 8.1   | -    | -     | 65    | -     | 130   | 260  | -    | -
+a100    | A100 data sheet, GA100 paper (b1) | 1410 | 19.5  | 19.5 | 156   | 312   | -     | 624   | 1248 | 4992 | -
+rtx3090 | GA102 paper                       | 1695 | 35.6  | -    | 35.6  | 142   | -     | 284   | 568  | -    | -
+orin    | -                                 | -    | -     | -    | -     | -     | -     | -     | -    | -    | -
+rtx4090 | AD102 paper                       | 2520 | 82.6  | -    | 82.6  | 330.3 | 660.6 | 660.6 | 1321 | -    | -
+l40s    | L40S data sheet                   | 2520 | 91.6  | -    | 183   | 362   | 733   | 733   | 733  | -    | -
+h100    | H100 data sheet, GH100 paper      | 1830 | 67    | 67   | 494.7 | 989.4 | 1979  | 1979  | -    | -    | -
+h200    | H200 data sheet                   | 1830 | 67    | 67   | 494.7 | 989.4 | 1979  | 1979  | -    | -    | -
+b200    | HGX B200 data sheet               | 1850 | 75    | 37   | 1100  | 2250  | 4500  | 4500  | -    | -    | 9000
+b300    | -                                 | -    | -     | -    | -     | -     | -     | -     | -    | -    | -
+thor    | Jetson Thor data sheet            | 1575 | -     | -    | -     | -     | 517   | 517   | -    | -    | 1035
+rtx5090 | GB202 paper                       | 2407 | 104.8 | -    | 104.8 | 419   | 838   | 838   | -    | -    | 1676
+gb10    | -                                 | -    | -     | -    | -     | -     | -     | -     | -    | -    | -
 """
 DEFAULT = "h200"
 """The card that times are for, unless another is chosen."""
-KINDS = ("f64", "tf32", "f16", "f8", "s8", "s4", "b1", "f4")
-"""Kinds of products, each with a rate of its own."""
+KINDS = ("lanes", "f64", "tf32", "f16", "f8", "s8", "s4", "b1", "f4")
+"""Kinds of products, each with a rate of its own: of lanes, and of Tensor Cores."""
 REGISTERS = 65536
 """Registers of a processor."""
 REGISTER_UNIT = 256
@@ -107,6 +108,11 @@ class Card:
     """Blocks of a processor."""
     rates: dict[str, int] = field(repr=False, compare=False)
     """Products that a processor begins in a cycle, of dense matrices, by kind."""
+
+    @property
+    def lanes(self) -> int:
+        """Products of f32 that the lanes of a processor begin in a cycle."""
+        return self.rates["lanes"]
 
     @property
     def number(self) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta import ptx
+from fragmenta.cards import card
 from fragmenta.errors import BadCall
 from fragmenta.judge.comparing import Call, compared, diagnose
 from fragmenta.judge.cost import Cost
@@ -335,27 +337,38 @@ def test_a_verdict_fits_a_terminal() -> None:
 # ── costs and origins ───────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("mnemonic", "loaded", "products"),
-    [
-        ("ld.global.f32", 128, 0),
-        ("ld.global.v4.f32", 512, 0),
-        ("ld.global.nc.v2.b64", 512, 0),
-        ("ld.shared.f32", 0, 0),
-        ("ld.param.u64", 0, 0),
-        ("cp.async.cg.shared.global", 512, 0),
-        ("fma.rn.f32", 0, 32),
-        ("fma.rn.f16x2", 0, 64),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 0, 2048),
-        ("add.f32", 0, 0),
-        ("mul.wide.s32", 0, 0),
-        ("mad.lo.s32", 0, 0),
-    ],
-)
-def test_counts(mnemonic: str, loaded: int, products: int) -> None:
+SQUARES = """
+extern "C" __global__ void squares(const float4 *x, float *y, int n) {
+    __shared__ float kept[32];
+    int t = blockIdx.x * 32 + threadIdx.x;
+    if (t >= n) return;
+    float4 v = x[t];
+    kept[threadIdx.x] = __fmul_rn(v.x, v.x);
+    y[t] = __fmaf_rn(v.y, v.z, kept[threadIdx.x]);
+}"""
+
+
+def test_costs_are_the_counts_of_launches() -> None:
+    kernel = ptx.RawKernel(SQUARES, "squares").kernel
+    x, y = np.ones(400, np.float32), np.zeros(100, np.float32)
     cost = Cost()
-    cost.add("f", {mnemonic: 1})
-    assert (cost.loaded, cost.all_products) == (loaded, products)
+    for _ in range(2):
+        result = kernel.launch(4, 32, [x, y, np.int32(100)], counters=True)
+        cost.add("squares", result.counters)
+    assert cost.kernels == {"squares": 2}
+    assert cost.read == 2 * 1600  # each launch reads all of x, and not more
+    assert cost.written == 2 * 416  # in sectors of 32 bytes
+    # 100 lanes of 128 multiply twice: exactly, not for each warp
+    assert cost.lane_products == {"f32": 2 * 200}
+    assert cost.all_products == 400
+    name = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+    assert cost.metrics[name] == 2 * 50
+    assert cost.least_seconds()["memory"] == 1600 / card("h200").bandwidth
+    told = cost.to_dict()
+    assert told["launches"] == 2
+    assert told["bound_by"] == "memory"
+    cost.add("squares", None)  # one that was not counted
+    assert (cost.launches, cost.read) == (3, 3200)
 
 
 def raw(array: Any) -> Any:

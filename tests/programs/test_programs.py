@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import MissingPackage
 from fragmenta.programs import building
+from fragmenta.programs.modules import Program, Skipped
 from tests.clock import HANG
 
 HERE = Path(__file__).parent
@@ -249,6 +251,27 @@ def test_libraries_of_machine_code_are_named(libraries, tmp_path):
 )
 def test_refused_in_words(words, said):
     assert said in " ".join(run(*words, status=2).stderr.split())
+
+
+def test_variables_with_addresses_of_functions():
+    """A table of virtual functions is placed as a launch places it."""
+    text = """
+.version 8.0 .target sm_80 .address_size 64
+.func first() { ret; }
+.func second() { ret; }
+.visible .global .u64 other = 7;
+.visible .global .u64 table[3] = {second, generic(other), first};
+.visible .entry f(.param .u64 out) {
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [out];
+    ld.global.u64 %rd2, [table];
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}"""
+    made = Program(text.encode(), "sm_90a", Skipped())
+    expected = ptx.parse(text).variables["table"]
+    assert made.variables["table"].tolist() == expected.tolist()
+    made.close()
 
 
 def test_no_compiler_is_told(monkeypatch, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,15 +21,23 @@ from fragmenta.commands.launch_arguments import (
 from fragmenta.commands.options import AsJson, Limit, Seconds
 from fragmenta.commands.output import complain, emit_json
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
+from fragmenta.commands.recorded_programs import (
+    Chosen,
+    ReplayFolder,
+    check_regex,
+    recorded_lines,
+    wanted,
+)
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
 from fragmenta.programs.cards import USUAL, card
-from fragmenta.programs.device import Launched, Options
+from fragmenta.programs.device import Options
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
+from fragmenta.programs.told import Launched
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.rules import ERROR
 
@@ -103,6 +110,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    replay: ReplayFolder = None,
     sarif_file: SarifFile = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -117,7 +125,7 @@ def run(
     stream.
     """
     _check_program(program[0])
-    _check_regex(kernels)
+    check_regex(kernels)
     check_sarif(sarif_file, force, as_json)
     if report is not None:
         check_output(report, force, option="--report")
@@ -130,6 +138,7 @@ def run(
         tuple(check_schedules(chosen)),
         kernels,
         Limits(seconds, instructions=limit),
+        None if replay is None else wanted(replay, Chosen(kernels, 1)),
     )
     quiet = as_json or sarif_file == "-"
     sys.stdout.flush()
@@ -172,13 +181,6 @@ def _check_program(word: str) -> None:
 _FAMILIES = ("mma", "wgmma", "tcgen05", "wmma")
 
 
-def _check_regex(text: str) -> None:
-    try:
-        re.compile(text)
-    except re.error as why:
-        raise BadCall(f"--kernels takes a regular expression: {why}") from why
-
-
 class _Found(NamedTuple):
     """A problem, the kernel that has it, and how many launches showed it."""
 
@@ -214,7 +216,7 @@ class _Report:
 
     def to_text(self) -> str:
         """The report."""
-        lines = [self._summary()]
+        lines = [self._summary(), *recorded_lines(self.outcome.recorded)]
         if self.outcome.status < 0:
             name = signal.Signals(-self.outcome.status).name
             lines.append(f"the program was ended by {name}")
@@ -267,6 +269,7 @@ class _Report:
                 }
                 for each in self.outcome.launches
             ],
+            "recorded": [each._asdict() for each in self.outcome.recorded],
             "refused": self.outcome.refused,
             "crashes": self.outcome.crashes,
         }

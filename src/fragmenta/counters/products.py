@@ -1,4 +1,4 @@
-"""Products of Tensor Core instructions, by the unit that computes them."""
+"""Products: of Tensor Core instructions by unit, and of lanes by type."""
 
 from __future__ import annotations
 
@@ -100,4 +100,24 @@ def products(counts: Mapping[str, int]) -> dict[Unit, int]:
         one = multiplies(mnemonic)
         if one is not None:
             found[one[0]] += times * one[1]
+    return dict(found)
+
+
+LANE_TYPES = ("f64", "f32", "f32x2", "f16", "f16x2", "bf16", "bf16x2")
+"""Types of numbers that lanes multiply."""
+
+
+def lane_products(threads: Mapping[str, int]) -> dict[str, int]:
+    """The products of numbers that lanes computed, by type, one of a pair for each.
+
+    >>> lane_products({"fma.rn.f32": 64, "mul.rn.f16x2": 32, "add.f32": 32})
+    {'f32': 64, 'f16': 64}
+    """
+    found: Counter[str] = Counter()
+    for mnemonic, times in threads.items():
+        opcode, _, rest = mnemonic.partition(".")
+        kinds = [each for each in rest.split(".") if each in LANE_TYPES]
+        if opcode in ("fma", "mul", "mad") and kinds:
+            kind, pair, _ = kinds[-1].partition("x2")
+            found[kind] += 2 * times if pair else times
     return dict(found)

@@ -18,7 +18,7 @@ from fragmenta.cards import (
 )
 from fragmenta.counters.code.layout import FIELDS, SECTOR
 from fragmenta.counters.metrics import EVERY
-from fragmenta.counters.products import Unit, products
+from fragmenta.counters.products import Unit, lane_products, products
 from fragmenta.counters.tally import Footprint, Sums
 from fragmenta.errors import BadCall
 from fragmenta.ptx.module import Instruction, Module, Register, Sink
@@ -68,6 +68,8 @@ class Counters:
     metrics: dict[str, int]
     products: dict[Unit, int]
     """Products of Tensor Core instructions by unit."""
+    lane_products: dict[str, int]
+    """Products of numbers that lanes computed, by type; a guard is not looked at."""
     tma: dict[str, int]
     """Bytes of bulk copies: ``read`` from global memory, ``written``, ``reduced``."""
     footprints: list[Footprint]
@@ -86,12 +88,14 @@ class Counters:
         return self.metrics[name]
 
     @property
-    def bytes(self) -> int:
-        """Bytes of global memory that were touched; those of bulk copies are not in it.
+    def read(self) -> int:
+        """Bytes of global memory that were loaded, each once; not by bulk copies."""
+        return SECTOR * sum(each.read for each in self.footprints)
 
-        What is touched often counts once for reading and once for writing.
-        """
-        return SECTOR * sum(each.read + each.written for each in self.footprints)
+    @property
+    def written(self) -> int:
+        """Bytes of global memory that were stored, each once; not by bulk copies."""
+        return SECTOR * sum(each.written for each in self.footprints)
 
     def occupancy(self, registers: int, on: str = DEFAULT) -> Occupancy:
         """How many blocks fit on a processor, with so many registers of a thread."""
@@ -117,33 +121,43 @@ class Counters:
     def bound(self, on: str = DEFAULT) -> Bound:
         """A bound of the time: no launch on this card takes less.
 
-        Memory that loads and stores touch is moved once, at the bandwidth of the card's
-        memory: caches are empty before.  Bulk copies come from the L2 cache.  A pass
-        of shared memory takes a cycle, products are at the rate of their unit, and all
-        processors are busy all the time.
+        Memory that loads read is moved once, at the bandwidth of the card's memory:
+        caches are empty before.  What stores write may stay in the L2 cache, as far as
+        it fits.  Bulk copies come from the L2 cache.  A pass of shared memory takes a
+        cycle, products are at the rate of their unit, and all processors are busy all
+        the time.
         """
         chosen = card(on)
-        cycles = chosen.cycles
+        stored = max(0, self.written - (chosen.l2 << 20))
+        by = {"memory": (self.read + stored) / chosen.bandwidth}
+        by |= {part: n / chosen.cycles for part, n in self.cycles(on).items()}
+        return Bound(chosen.name, max(by.values()), by)
+
+    def cycles(self, on: str = DEFAULT) -> dict[str, float]:
+        """The cycles of a processor that each part of it takes, at least."""
+        chosen = card(on)
         passes = sum(
             self.metrics[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"]
             for op in ("ld", "st")
         )
         by = {
-            "memory": self.bytes / chosen.bandwidth,
-            "bulk copies": sum(self.tma.values()) / L2_BYTES / cycles,
-            "shared memory": passes / cycles,
+            "bulk copies": sum(self.tma.values()) / L2_BYTES,
+            "shared memory": float(passes),
         }
         for unit, count in self.products.items():
             rate = chosen.rates.get(unit.rate)
             if rate:
-                by[str(unit)] = count / rate / cycles
-        return Bound(chosen.name, max(by.values()), by)
+                by[str(unit)] = count / rate
+        if chosen.rates:
+            by["products of lanes"] = self.lane_products.get("f32", 0) / chosen.lanes
+        return by
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types."""
         return {
             "metrics": dict(self.metrics),
             "tensor_products": {str(unit): n for unit, n in self.products.items()},
+            "lane_products": dict(self.lane_products),
             "tma_bytes": dict(self.tma),
             "footprints": [each._asdict() for each in self.footprints],
             "lines": [
@@ -179,10 +193,11 @@ def counters(
         function = module.functions[name]
         instruction = function.instructions[index]
         _traffic(instruction, function.instructions, each, found, tma)
-    threads = sum(
-        len(names) * int(lanes)
-        for names, lanes in zip(compiled.counted, sums.lanes.tolist(), strict=True)
-    )
+    executed: Counter[str] = Counter()
+    for names, lanes in zip(compiled.counted, sums.lanes.tolist(), strict=True):
+        for mnemonic in names:
+            executed[mnemonic] += int(lanes)
+    threads = sum(executed.values())
     found["ptx__inst_executed.sum"] = sum(counts.values())
     found["ptx__thread_inst_executed.sum"] = threads
     found["ptx__thread_inst_executed_pred_on.sum"] = threads - sums.predicated_off
@@ -210,6 +225,7 @@ def counters(
     return Counters(
         {name: found[name] for name in EVERY},
         made,
+        lane_products(executed),
         {way: size for way, size in tma.items() if size},
         [each for each in sums.footprints if each.read or each.written],
         listed,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from fragmenta.arrays.checks import Array
-from fragmenta.errors import Error
+from fragmenta.errors import Error, MissingPackage
 from fragmenta.judge import loading
 from fragmenta.judge.confine import confine
 from fragmenta.judge.held import free, hold, is_tensor
@@ -36,6 +36,8 @@ from fragmenta.simt.arguments import Pointer, Struct
 
 if TYPE_CHECKING:
     import torch
+
+    from fragmenta.judge.libraries.torch_standin import Record
 
 OPTIONS = ("cluster", "cooperative", "shared", "target", "contract")
 """The options of a launch that a candidate chooses; the examiner chooses others."""
@@ -107,23 +109,13 @@ class Runner:
         self._known: set[str] = set()
         self._models: dict[str, Callable[..., object]] = {}
         self._before: dict[str, list[object]] = {}
+        self._last: list[tuple[object, bytes]] = []
+        """The outputs of the last call, and what was in them."""
         folder = Path(str(order["folder"]))
         path = folder / "candidate.py"
         path.write_text(str(order["text"]), encoding="utf-8")
         kernels.Kernel.launch = self._launcher()  # type: ignore[method-assign]
-        self._torch = "torch" in sys.modules
-        if self._torch:
-            from fragmenta.judge.libraries import load_inline, torch_standin
-
-            torch_standin.install()
-            load_inline.install(str(order["target"]))
-            self._record: torch_standin.Record | None = torch_standin.RECORD
-        else:
-            self._record = None
-        if "triton" in sys.modules:
-            from fragmenta.judge.libraries.triton_standin import install
-
-            install(str(order["target"]))
+        self._record: Record | None = _libraries(str(order["target"]))
         self.confined = _enter(order)
         self._originals = Originals()
         for name in [
@@ -155,20 +147,36 @@ class Runner:
                 made = function(*inputs)
         else:
             made = function(*inputs)
+        self._plain_types(made)
         outputs = hold(made)
         late = threading.active_count() > threads and self._changes(made)
         after = [_bytes(each) for each in _arrays(inputs)]
         record = self._record
+        aliased = _aliased(_arrays(inputs), _arrays(made))
+        reused = any(_bytes(old) != was for old, was in self._last)
+        # The next call gets its inputs where these are.
+        last = [] if aliased else _arrays(made)
+        self._last = [(each, _bytes(each)) for each in last]
         return {
             "outputs": outputs,
             "late": late,
+            "reused": reused,
             "changed": [i for i, b in enumerate(before) if b != after[i]],
-            "aliased": _aliased(_arrays(inputs), _arrays(made)),
+            "aliased": aliased,
             "places": [self._place(each) for each in _arrays(made)],
             "operators": dict(record.operators) if record else {},
-            "streams": len(record.waiting) if record else 0,
+            "streams": record.waiting if record else 0,
             "patched": self.patched,
         }
+
+    def _plain_types(self, made: object) -> None:
+        """Tell of outputs that are tensors of a class of their own."""
+        for number, each in enumerate(_arrays(made)):
+            kind = type(each)
+            library = kind.__module__.partition(".")[0]
+            if library not in ("torch", "numpy"):
+                said = f"output {number} is a {kind.__name__}, no plain tensor"
+                self._tell("wrong-form", said)
 
     @property
     def patched(self) -> list[str]:
@@ -275,6 +283,7 @@ class Runner:
         answer = cast("dict[str, Tree]", receive(self._line))
         if "error" in answer:
             raise error_of(cast("Json", answer["error"]))
+        kernel.loaded.renew(cast("dict[str, bytes]", answer["kept"]))
         new = list(memory)
         for region, data in zip(
             packed.returned, cast("list[Array]", answer["memory"]), strict=True
@@ -286,6 +295,23 @@ class Runner:
             if old.flags.writeable:
                 old[...] = made
         return result_of(cast("Json", answer["result"]))
+
+
+def _libraries(target: str) -> Record | None:
+    """Let PyTorch have a GPU, if it is here, and record what it does."""
+    if "torch" not in sys.modules:
+        return None
+    if "triton" not in sys.modules:
+        raise MissingPackage(
+            "candidates with PyTorch need Triton, which brings what seems to be a GPU; "
+            "pip install 'fragmenta[triton]'"
+        )
+    from fragmenta.judge.libraries import load_inline, torch_standin, triton_standin
+
+    triton_standin.install(target)
+    torch_standin.install()
+    load_inline.install(target)
+    return torch_standin.RECORD
 
 
 def _arguments(arguments: object) -> list[object]:
@@ -379,7 +405,9 @@ def _memory(value: object) -> tuple[int, int]:
         axes = [
             (n, s * size) for n, s in zip(tensor.shape, tensor.stride(), strict=True)
         ]
-        start = tensor.data_ptr()
+        # The address that a tensor says is the one that a kernel gets.
+        first = tensor.storage_offset() * size
+        start = tensor.untyped_storage().data_ptr() + first
     return start, size + sum((n - 1) * s for n, s in axes if n and s > 0)
 
 

@@ -166,6 +166,8 @@ def _by_itself(output: Compared) -> str:
     varies = exact.size > 1 and not (exact == exact.flat[0]).all()
     if varies and (made == made.flat[0]).all():
         return "zeros" if made.flat[0] == 0 else "constant"
+    if made.size > 1 and np.isnan(made).all() and not np.isnan(exact).any():
+        return "special-values"
     if made.size == 1 and made.flat[0] == 0 and exact.flat[0] != 0:
         return "zeros"
     for leaf in leaves(output.case["inputs"]):

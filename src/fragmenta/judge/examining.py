@@ -122,6 +122,8 @@ class Examination:
         clocks = clocks_in(self.text)
         if clocks:
             self.found("uses-the-clock", f"its source has {clocks[0]}")
+        if asks_for_main(self.text):
+            self.found("looks-around", "its source asks for the module __main__")
         try:
             self._load(lines[0], cases[0])
             for case in cases:
@@ -131,7 +133,7 @@ class Examination:
                 if len(answers) == 2:
                     self._again(lines[0], answers[0])
             if answers:
-                self._fresh(lines[1], answers[min(1, len(answers) - 1)])
+                self._fresh(lines[1], _doubtful(calls, answers))
         except Stopped:
             pass
         except (Gone, ValueError) as why:
@@ -250,6 +252,9 @@ class Examination:
             self.found(
                 "late-write", "a thread writes after the call has returned", name
             )
+        if about["reused"]:
+            said = "a later call overwrites an output of an earlier one"
+            self.found("late-write", said, name)
         changed = {*cast("list[int]", about["changed"]), *answer.origins.inputs_changed}
         if changed:
             self.found("input-changed", f"input {min(changed)} was changed", name)
@@ -308,12 +313,13 @@ class Examination:
         if call is not None:
             origins, cost, case = call
             origins.add(before, memory)
-            cost.add(str(asked["name"]), result.counts)
+            cost.add(str(asked["name"]), result.counters)
             self._report(str(asked["name"]), result, str(case["name"]))
         if not result.complete:
             stopped = KernelErrors.stopped(str(asked["name"]))
             return {"error": error_json(stopped)}
         return {
+            "kept": dict(self._modules[str(asked["digest"])].kept),
             "memory": [memory[each] for each in packed.returned],
             "result": result_json(result) if not self._watched else _short(result),
         }
@@ -346,6 +352,7 @@ class Examination:
             arguments,
             watch=Watch("report") if self._watched else False,
             schedule=list(self._schedule),
+            counters=self._watched,
             limits=Limits(
                 seconds=max(0.1, self.until - clock.now()),
                 memory=self.settings.memory,
@@ -386,23 +393,33 @@ class Examination:
     def _suspect(self, answers: list[Answer], first: Case) -> None:
         """What a candidate did not do, though the problem needs it."""
         answer = answers[0]
-        self.cost = answer.cost
+        # Others of the same sizes are looked at, too: the first call may try variants.
+        alike = [
+            each
+            for each in answers
+            if each.case["set"] == answer.case["set"] and each.cost.metrics
+        ]
+        cost = min(
+            (each.cost for each in alike),
+            key=lambda each: (each.all_products, each.read),
+            default=answer.cost,
+        )
+        self.cost = cost
         name = str(answer.case["name"])
         if not answer.cost.launches:
             self.found("no-launch", "no kernel was launched", name)
         self._library_work(answer)
         self._host_work(answers)
         matter, products = cast("int", first["matter"]), cast("int", first["products"])
-        cost = answer.cost
-        if cost.launches and not cost.copied and cost.loaded < matter // 2:
+        if cost.metrics and cost.read < matter // 2:
             said = (
-                f"kernels load at most {cost.loaded:,} bytes; the results depend on "
+                f"kernels load {cost.read:,} bytes; the results depend on "
                 f"{matter:,} bytes of the inputs"
             )
             self.found("reads-too-little", said, name)
-        if cost.launches and cost.all_products < FEWER * products:
+        if cost.metrics and cost.all_products < FEWER * products:
             said = (
-                f"kernels multiply at most {cost.all_products:,} times; the problem "
+                f"kernels multiply {cost.all_products:,} times; the problem "
                 f"has {products:,} products"
             )
             self.found("too-few-products", said, name)
@@ -500,6 +517,50 @@ def clocks_in(text: str) -> list[str]:
         for alias in node.names
     }
     return sorted(f"time.{each}" for each in found & _CLOCKS)
+
+
+def asks_for_main(text: str) -> bool:
+    r"""Whether a source asks for the module that was started, which is the judge's.
+
+    >>> asks_for_main("import __main__ as m"), asks_for_main("sys.modules['__main__']")
+    (True, True)
+    >>> asks_for_main("if __name__ == '__main__':\n    pass")
+    False
+    """
+    main = "__main__"
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    compared = {
+        id(each)
+        for node in nodes
+        if isinstance(node, ast.Compare)
+        for each in (node.left, *node.comparators)
+    }
+    return any(
+        (isinstance(node, ast.Import) and any(n.name == main for n in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module == main)
+        or (
+            isinstance(node, ast.Constant)
+            and node.value == main
+            and id(node) not in compared
+        )
+        for node in nodes
+    )
+
+
+def _doubtful(calls: list[Call], answers: list[Answer]) -> Answer:
+    """The call that is made again in a fresh process: the first that is wrong.
+
+    If it is right there, the candidate keeps something.  If none is wrong, or only the
+    very first, it is the second.
+    """
+    wrong = [call.case for call in calls if call.wrong]
+    for each in answers[1:]:
+        if any(each.case is case for case in wrong):
+            return each
+    return answers[min(1, len(answers) - 1)]
 
 
 def _aligned(data: Array) -> Array:

@@ -21,7 +21,7 @@ from fragmenta.judge.wire import Tree
 from fragmenta.simt.layout import POISON
 
 Bytes = NDArray[np.uint8]
-LEAST = 64
+LEAST = 16
 """Words of memory that are worth asking about."""
 FOREIGN = 0.05
 """The share of words of unknown origin from which on memory is the host's work."""

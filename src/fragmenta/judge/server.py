@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ from fragmenta.arrays.threads import use_cores
 from fragmenta.errors import BadCall, Error
 from fragmenta.judge.child import follow
 from fragmenta.judge.comparing import Case
+from fragmenta.judge.cost import problem_seconds
 from fragmenta.judge.examining import Examination, Line
 from fragmenta.judge.messages import Gone, receive, send
 from fragmenta.judge.questions import Prepare, Try
@@ -175,6 +177,10 @@ def _examine(question: Try, lines: list[Line], folder: Path) -> Verdict:
     examination = Examination(question.text.text, question.settings, folder, until)
     cases = _cases(load(question.cases))
     examination.run(lines, cases)
+    findings = [
+        each._replace(evidence=_without(question.folder, each.evidence))
+        for each in examination.findings
+    ]
     cost = examination.cost
     counted = cost.to_dict()
     about = cases[0]
@@ -183,17 +189,26 @@ def _examine(question: Try, lines: list[Line], folder: Path) -> Verdict:
         about["products"],
     )
     needed = int(str(about["matter"])), int(str(about["products"]))
-    counted["seconds_at_least_on_h200"] = cost.least_seconds(*needed)
+    counted["problem_seconds_at_least_on_h200"] = problem_seconds(*needed)
     estimated = {str(each) for case in cases for each in _list(case["estimated"])}
     return Verdict(
         question.text.file,
-        ordered(examination.findings),
+        ordered(findings),
         tuple(examination.tried),
         counted,  # type: ignore[arg-type]
         tuple(examination.confined),
         clock.now() - start,
         tuple(sorted(estimated)),
     )
+
+
+def _without(folder: str, evidence: str) -> str:
+    """Evidence without the folders of this judge, which are gone when it is read.
+
+    >>> _without("/tmp/judge-7", "open('/tmp/judge-7/12/13/candidate.py')")
+    "open('candidate.py')"
+    """
+    return re.sub(rf"{re.escape(folder)}(?:/\d+)*/?", "", evidence)
 
 
 def _cases(tree: Tree) -> list[Case]:

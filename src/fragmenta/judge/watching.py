@@ -138,18 +138,23 @@ class Originals:
     def _add(self, name: str, module: ModuleType) -> None:
         self._spaces[name] = (module, _callables(module))
         for key, value in list(vars(module).items()):
-            own = isinstance(value, type) and value.__module__ == name
-            if own and (name.startswith("fragmenta.") or key in ("Tensor", "Module")):
+            if not isinstance(value, type):
+                continue
+            own = value.__module__ == name and name.startswith("fragmenta.")
+            if own or key in ("Tensor", "Module", "Event", "Stream"):
                 self._spaces[f"{name}.{key}"] = (value, _callables(value))
 
     def changed(self) -> list[str]:
         """What is no longer as it was."""
-        return [
-            f"{where}.{name}"
-            for where, (space, before) in self._spaces.items()
-            for name, value in before.items()
-            if vars(space).get(name, value) is not value
-        ]
+        found = []
+        for where, (space, before) in self._spaces.items():
+            now = _callables(space)
+            found += [
+                f"{where}.{name}"
+                for name, value in before.items()
+                if now.get(name, value) is not value
+            ]
+        return found
 
 
 def _counts(name: str) -> bool:
@@ -157,4 +162,11 @@ def _counts(name: str) -> bool:
 
 
 def _callables(space: object) -> Names:
-    return {name: each for name, each in vars(space).items() if callable(each)}
+    """The functions of a module; those of a class, also if they are inherited."""
+    parts = space.__mro__[-2::-1] if isinstance(space, type) else (space,)
+    return {
+        name: each
+        for part in parts
+        for name, each in vars(part).items()
+        if callable(each)
+    }

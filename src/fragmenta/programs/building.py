@@ -18,11 +18,13 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from fragmenta.errors import CompileError, MissingPackage
+from fragmenta.errors import CompileError, Error, MissingPackage, NoDevice
 from fragmenta.jit.cache import Cache
 from fragmenta.programs import functions, verbs
 from fragmenta.programs.functions import Row
@@ -61,18 +63,76 @@ def _put(folder: Path, name: str, data: bytes) -> Path:
 
 def libraries() -> dict[str, bytes]:
     """The four libraries by name."""
+    names = [CORE, DRIVER, *RUNTIMES.values()]
+    return _kept("the client of fragmenta run", names, _parts())
+
+
+def build_recorder(folder: Path, real: Path) -> Path:
+    """Put the library that stands before the real driver into a folder.
+
+    It needs the real driver by its path.  It is built once, with other words in the
+    place of the path.
+    """
+    path = os.fsencode(real)
+    if len(path) >= len(_PATH):
+        raise Error(f"the path of the driver has more than {len(_PATH) - 1} characters")
+    made = _kept("the recorder of fragmenta record", [DRIVER], _recorder_parts())
+    data = made[DRIVER].replace(_PATH.encode(), path.ljust(len(_PATH), b"\0"))
+    return _put(folder, DRIVER, data)
+
+
+_PATH = "/the real driver".ljust(512, "/")
+"""What stands for the path of the real driver."""
+
+
+def real_driver() -> Path:
+    """The driver that a program would find."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FIND, DRIVER],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not done.stdout.strip():
+        raise NoDevice(
+            f"there is no {DRIVER}, NVIDIA's driver: fragmenta record needs a machine "
+            "with a GPU; fragmenta run --replay records launches that run here"
+        )
+    return Path(done.stdout.strip())
+
+
+_FIND = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+lines = [line.split(maxsplit=5) for line in open("/proc/self/maps")]
+names = [line[5].strip() for line in lines if len(line) > 5]
+print(next(name for name in names if name.rpartition("/")[2].startswith("libcuda.so")))
+"""
+
+
+class _Part(NamedTuple):
+    """A library: its files, and the further words of the compiler."""
+
+    name: str
+    files: list[str]
+    words: list[str]
+
+
+def _kept(what: str, names: list[str], parts: list[_Part]) -> dict[str, bytes]:
+    """Libraries from the cache, or built and put there."""
     compiler = find_compiler()
     made = sources()
     digest = hashlib.sha256()
     for name, text in sorted(made.items()):
         digest.update(f"{name}\0{text}\0".encode())
-    about = [compiler, _version(compiler), platform.machine(), *OPTIONS]
-    kept, names = Cache.present(), [CORE, DRIVER, *RUNTIMES.values()]
+    about = [compiler, _version(compiler), platform.machine(), *OPTIONS, what]
+    kept = Cache.present()
     keys = {name: "\0".join([name, digest.hexdigest(), *about]) for name in names}
     found = {name: kept.get(key) for name, key in keys.items()}
     if any(data is None for data in found.values()):
-        with notice("building the client of fragmenta run, once"):
-            found = dict(_built(compiler, made))
+        with notice(f"building {what}, once"):
+            built = dict(_built(compiler, made, parts))
+        found = {name: built[name] for name in names}
         for name, data in found.items():
             kept.put(keys[name], data or b"")
     return {name: data for name, data in found.items() if data is not None}
@@ -98,23 +158,46 @@ def _version(compiler: str) -> str:
     return done.stdout.partition("\n")[0]
 
 
-def _built(compiler: str, made: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+def _built(
+    compiler: str, made: dict[str, str], parts: list[_Part]
+) -> Iterator[tuple[str, bytes]]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for name, text in made.items():
             (folder / name).write_text(text)
-        core = [name for name in made if name in _CORE]
-        link = [CORE, "-Wl,-rpath,$ORIGIN"]
-        parts = [(CORE, "", core, ["-fvisibility=default", "-pthread", "-ldl"])]
-        parts.append((DRIVER, "cuda", ["driver.cpp"], link))
-        for number, name in RUNTIMES.items():
-            parts.append((name, f"cudart{number}", [f"runtime{number}.cpp"], link))
-        for name, script, files, more in parts:
-            words = [compiler, *OPTIONS, *files, "-o", name, f"-Wl,-soname,{name}"]
-            if script:
-                words.append(f"-Wl,--version-script={script}.map")
-            _run([*words, *more], folder)
-            yield name, (folder / name).read_bytes()
+        for part in parts:
+            words = [compiler, *OPTIONS, *part.files, "-o", part.name, *part.words]
+            _run(words, folder)
+            yield part.name, (folder / part.name).read_bytes()
+
+
+def _parts() -> list[_Part]:
+    """The client, which is the runtimes and the driver."""
+
+    def part(name: str, script: str, file: str) -> _Part:
+        named = f"-Wl,-soname,{name}", f"-Wl,--version-script={script}.map"
+        return _Part(name, [file], [*named, CORE, "-Wl,-rpath,$ORIGIN"])
+
+    shared = ["-fvisibility=default", "-pthread", "-ldl", f"-Wl,-soname,{CORE}"]
+    return [
+        _Part(CORE, list(_CORE), shared),
+        part(DRIVER, "cuda", "driver.cpp"),
+        *(
+            part(name, f"cudart{number}", f"runtime{number}.cpp")
+            for number, name in RUNTIMES.items()
+        ),
+    ]
+
+
+def _recorder_parts() -> list[_Part]:
+    """The recorder; a library of no content stands for the real driver."""
+    stands_in = "libreal.so"
+    words = [f"-DREAL={_quoted(_PATH)}", f"-Wl,-soname,{DRIVER}", "-pthread"]
+    words += ["-Wl,--no-as-needed", stands_in, "-ldl"]
+    return [
+        _Part(stands_in, ["-x", "c++", os.devnull], [f"-Wl,-soname,{_PATH}"]),
+        _Part(DRIVER, ["recorder.cpp", "server.cpp"], words),
+    ]
 
 
 def _run(words: list[str], folder: Path) -> None:

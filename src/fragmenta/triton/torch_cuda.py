@@ -1,9 +1,10 @@
 """Makes PyTorch without a GPU answer as if it had the one that kernels are run for.
 
 Libraries ask ``torch.cuda`` for the GPU's properties and its streams.  The answers are
-those of a card of the target.  All launches are in order, so streams and events have
-nothing to do.  :mod:`fragmenta.triton.tensors` has what tensors do.  All patches are
-undone when the last block ends.
+those of a card of the target.  All launches are in order, whichever stream they go to;
+:data:`STREAMS` knows which streams have work that nobody waited for.
+:mod:`fragmenta.triton.tensors` has what tensors do.  All patches are undone when the
+last block ends.
 """
 
 from __future__ import annotations
@@ -48,42 +49,112 @@ class Clock(Protocol):
 # ── what torch.cuda has ─────────────────────────────────────────────────────
 
 
+class Streams:
+    """The streams of a GPU: where launches go, and who waits for whom."""
+
+    def __init__(self) -> None:
+        self.current = 0
+        """The stream that launches go to; 0 is the default one."""
+        self.waiting: set[int] = set()
+        """Streams with work that neither the host nor the default one waited for."""
+        self._made = 0
+
+    def new(self) -> int:
+        """The number of a new stream."""
+        self._made += 1
+        return self._made
+
+    def restart(self) -> None:
+        """Launches go to the default stream, and all work is done."""
+        self.current = 0
+        self.waiting.clear()
+
+    def launched(self) -> None:
+        """A kernel was launched."""
+        if self.current:
+            self.waiting.add(self.current)
+
+    def wait(self, number: int, other: int) -> None:
+        """A stream waits for another one: what is left of that is its own work."""
+        if other in self.waiting and number != other:
+            self.waiting.discard(other)
+            if number:
+                self.waiting.add(number)
+
+
+STREAMS = Streams()
+
+
 class Stream:
-    """A stream of a GPU on which all work is in order: it has nothing to do."""
+    """A stream of a GPU on which all work is in order."""
 
     cuda_stream = stream_id = device_index = priority = 0
     device_type = 1
     device = GPU
 
     def __init__(self, *_: object, **__: object) -> None:
-        pass
+        self.number = STREAMS.new()
+        self._before: list[int] = []
+
+    @classmethod
+    def of(cls, number: int) -> Stream:
+        """The stream of a number."""
+        made = cls()
+        made.number = number
+        return made
 
     def __enter__(self) -> Stream:
+        self._before.append(STREAMS.current)
+        STREAMS.current = self.number
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        STREAMS.current = self._before.pop()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream)
+        return isinstance(other, Stream) and self.number == other.number
 
     def __hash__(self) -> int:
-        return 0
+        return self.number
 
     def query(self) -> bool:
         """All work has ended."""
         return True
 
     def synchronize(self, *_: object) -> None:
-        """All work has ended."""
+        """The host waits for it."""
+        STREAMS.waiting.discard(self.number)
 
-    wait_stream = wait_event = synchronize
+    def wait_stream(self, other: Stream) -> None:
+        """This stream waits for another one."""
+        STREAMS.wait(self.number, other.number)
+
+    def wait_event(self, event: object) -> None:
+        """This stream waits for an event of another one."""
+        STREAMS.wait(self.number, int(getattr(event, "stream", 0)))
 
     def record_event(self, event: Clock | None = None) -> Clock:
         """Record an event, or a new one."""
         made: Clock = torch.cuda.Event() if event is None else event
         made.record(self)
         return made
+
+
+class _OnStream:
+    """``with torch.cuda.stream(...)``."""
+
+    def __init__(self, stream: Stream | None = None) -> None:
+        self._stream = Stream.of(STREAMS.current) if stream is None else stream
+
+    def __enter__(self) -> None:
+        self._stream.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.__exit__()
+
+
+def _set_stream(stream: Stream) -> None:
+    STREAMS.current = stream.number
 
 
 def event_class(clock: type[Clock]) -> type:
@@ -94,16 +165,26 @@ def event_class(clock: type[Clock]) -> type:
 
         def __init__(self, *_: object, **__: object) -> None:
             super().__init__()
-            self.cuda_event = 0
+            self.cuda_event = self.stream = 0
+
+        def record(self, stream: Stream | None = None) -> None:
+            """The moment is now, on this stream or the current one."""
+            super().record(stream)
+            self.stream = STREAMS.current if stream is None else stream.number
 
         def query(self) -> bool:
             """All work has ended."""
             return True
 
-        def synchronize(self, *_: object) -> None:
-            """All work has ended."""
+        def synchronize(self) -> None:
+            """The host waits for it."""
+            STREAMS.waiting.discard(self.stream)
 
-        wait = synchronize
+        def wait(self, stream: Stream | None = None) -> None:
+            """A stream waits for it."""
+            STREAMS.wait(
+                STREAMS.current if stream is None else stream.number, self.stream
+            )
 
     return Event
 
@@ -178,19 +259,23 @@ def _answers(card: Callable[[], Card], clock: type[Clock]) -> dict[str, object]:
         "memory_reserved": 0,
         "max_memory_reserved": 0,
     }
-    done = "init _lazy_init synchronize empty_cache ipc_collect set_stream"
+    done = "init _lazy_init empty_cache ipc_collect"
     done += (
         " reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached"
     )
     done += " set_per_process_memory_fraction"
-    streams = "current_stream default_stream get_stream_from_external"
-    contexts = "device device_of stream StreamContext"
+    contexts = "device device_of"
     # The compiler has a table by function: no two names have the same one.
     answers: dict[str, object] = {
         **{name: lambda *_, _is=value, **__: _is for name, value in constant.items()},
         **{name: lambda *_, **__: None for name in done.split()},
-        **{name: lambda *_, **__: Stream() for name in streams.split()},
         **{name: type(name, (_One,), {}) for name in contexts.split()},
+        **{name: type(name, (_OnStream,), {}) for name in ("stream", "StreamContext")},
+        "synchronize": lambda *_, **__: STREAMS.waiting.clear(),
+        "current_stream": lambda *_, **__: Stream.of(STREAMS.current),
+        "default_stream": lambda *_, **__: Stream.of(0),
+        "get_stream_from_external": lambda *_, **__: Stream(),
+        "set_stream": _set_stream,
         "Stream": Stream,
         "ExternalStream": type("ExternalStream", (Stream,), {}),
         "Event": event_class(clock),
@@ -356,6 +441,7 @@ class _Pretence:
             return
         self._mode = OnCPU()
         self._mode.active = True
+        STREAMS.restart()
         _patch_torch(self._patches, _answers(card, clock))
         self._patch_threads(self._mode)
         _push_mode(self._mode)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -123,7 +124,50 @@ def use_format(name: str) -> None:
 
 # ── the operators ───────────────────────────────────────────────────────────
 
-Rule: TypeAlias = Callable[[Function, tuple[object, ...], dict[str, object]], object]
+
+@dataclass(frozen=True)
+class Asked:
+    """An operator, and what it is asked about."""
+
+    func: Function
+    args: tuple[object, ...]
+    named: dict[str, object]
+
+    @property
+    def name(self) -> str:
+        """The name of the operator, without that of its variant."""
+        return str(getattr(self.func, "__name__", self.func)).partition(".")[0]
+
+    @property
+    def given(self) -> Bounded:
+        """Its first argument."""
+        first = self.args[0]
+        assert isinstance(first, Bounded)
+        return first
+
+    @property
+    def two(self) -> tuple[Bounded, Bounded]:
+        """Its first two arguments."""
+        a, b = (_bounded(each) for each in self.args[:2])
+        return a, b
+
+    def all_of(self, value: torch.Tensor) -> Any:
+        """What the operator makes of another first argument."""
+        return self.func(value, *self.args[1:], **self.named)
+
+    def of(self, value: torch.Tensor) -> torch.Tensor:
+        """The same, if it is one tensor; of several, the first."""
+        made = self.all_of(value)
+        made = made[0] if isinstance(made, tuple) else made
+        assert isinstance(made, torch.Tensor)
+        return made
+
+    def plain(self) -> Any:
+        """What the operator makes of the values."""
+        return self.func(*_map(self.args, "value"), **_map(self.named, "value"))
+
+
+Rule: TypeAlias = Callable[[Asked], object]
 RULES: dict[str, Rule] = {}
 
 
@@ -139,19 +183,19 @@ def _rule(names: str) -> Callable[[Rule], Rule]:
 def _dispatch(
     func: Function, args: tuple[object, ...], named: dict[str, object]
 ) -> object:
-    name = str(getattr(func, "__name__", func)).partition(".")[0]
+    asked = Asked(func, args, named)
+    name = asked.name
     if name in ("detach", "alias", "lift_fresh"):
         return args[0]
     if name in RULES:
-        return RULES[name](func, args, named)
+        return RULES[name](asked)
     if name.endswith("_") and not name.startswith("_"):
         return _in_place(name[:-1], args, named)
-    values = _map(args, "value"), _map(named, "value")
-    made = func(*values[0], **values[1])
+    made = asked.plain()
     if not _is_float(made):
         return made
     ESTIMATED.add(name)
-    return _moved(func, args, named, made)
+    return _moved(asked, made)
 
 
 def _in_place(name: str, args: tuple[object, ...], named: dict[str, object]) -> object:
@@ -191,12 +235,10 @@ def _is_float(made: object) -> bool:
     return any(isinstance(p, torch.Tensor) and p.is_floating_point() for p in parts)
 
 
-def _moved(
-    func: Function, args: tuple[object, ...], named: dict[str, object], made: object
-) -> object:
+def _moved(asked: Asked, made: object) -> object:
     """The bounds of an operator without a rule: its inputs are moved within theirs."""
     if not isinstance(made, torch.Tensor):
-        raise Unruled(f"{getattr(func, '__name__', func)} has several results")
+        raise Unruled(f"{asked.name} has several results")
     unit, most = _FORMAT[0].unit, torch.zeros_like(made)
     generator = torch.Generator().manual_seed(1)
 
@@ -210,7 +252,7 @@ def _moved(
         return tree
 
     for _ in range(8):
-        other = func(*moved(args), **_map(named, "value"))
+        other = asked.func(*moved(asked.args), **_map(asked.named, "value"))
         most = torch.maximum(most, (other - made).abs())
     most = 4 * most + UNITS * unit * made.abs() + _FORMAT[0].tiny
     return Bounded(made, most, (most / 4) ** 2)
@@ -232,11 +274,10 @@ def _rounded(
     )
 
 
-def _bounded(value: object, like: torch.Tensor) -> Bounded:
+def _bounded(value: object) -> Bounded:
     if isinstance(value, Bounded):
         return value
-    given = torch.as_tensor(value, dtype=torch.float64)
-    return exact(given)
+    return exact(torch.as_tensor(value, dtype=torch.float64))
 
 
 # What moves elements moves their bounds.
@@ -249,34 +290,27 @@ def _bounded(value: object, like: torch.Tensor) -> Bounded:
     "contiguous where index masked_fill diag_embed diag reflection_pad2d "
     "replication_pad2d movedim swapaxes pixel_shuffle upsample_nearest2d _reshape_alias"
 )
-def _moves(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
+def _moves(asked: Asked) -> object:
     parts = []
     for part in ("value", "most", "variance"):
-        given = _map(args, part)
+        given = _map(asked.args, part)
         assert isinstance(given, tuple)
-        name = str(getattr(func, "__name__", "")).partition(".")[0]
-        if part != "value" and name in ("masked_fill", "constant_pad_nd"):
+        if part != "value" and asked.name in ("masked_fill", "constant_pad_nd"):
             given = (*given[:2], *([0.0] if len(given) > 2 else []))
-        parts.append(func(*given, **_map(named, part)))
+        parts.append(asked.func(*given, **_map(asked.named, part)))
     if isinstance(parts[0], list | tuple):
         return type(parts[0])(
             Bounded(v, m, s, is_view=True) for v, m, s in zip(*parts, strict=True)
         )
     value, most, variance = parts
-    new = name in ("clone", "cat", "stack", "where")
+    new = asked.name in ("clone", "cat", "stack", "where")
     return Bounded(value, most, variance, is_view=not new)
 
 
 @_rule("_to_copy")
-def _converts(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
+def _converts(asked: Asked) -> object:
     """Formats are those of the judge; only other kinds of numbers are converted."""
-    dtype = named.get("dtype")
-    (given,) = args
-    assert isinstance(given, Bounded)
+    dtype, given = asked.named.get("dtype"), asked.given
     if isinstance(dtype, torch.dtype) and not dtype.is_floating_point:
         return given.value.to(dtype)
     return given
@@ -285,10 +319,8 @@ def _converts(
 @_rule(
     "zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones"
 )
-def _makes(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    made = func(*_map(args, "value"), **named)
+def _makes(asked: Asked) -> object:
+    made = asked.plain()
     return exact(made) if _is_float(made) else made
 
 
@@ -296,10 +328,8 @@ def _makes(
     "eq ne lt le gt ge isnan isinf isfinite argsort logical_not bitwise_not sign sgn "
     "floor ceil round trunc is_same_size _local_scalar_dense item any all nonzero"
 )
-def _plain(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    made = func(*_map(args, "value"), **_map(named, "value"))
+def _plain(asked: Asked) -> object:
+    made = asked.plain()
     return exact(made) if _is_float(made) and isinstance(made, torch.Tensor) else made
 
 
@@ -323,39 +353,29 @@ def _sum(
 
 
 @_rule("sum mean nansum")
-def _sums(func: Function, args: tuple[object, ...], named: dict[str, object]) -> object:
-    given = args[0]
-    assert isinstance(given, Bounded)
-    named = {key: each for key, each in named.items() if key != "dtype"}
+def _sums(asked: Asked) -> object:
+    asked.named.pop("dtype", None)
+    count = _taken(asked)
+    return _sum(asked.of, asked.given, count, count if asked.name == "mean" else 1.0)
 
-    def add(value: torch.Tensor) -> torch.Tensor:
-        made = func(value, *args[1:], **named)
-        assert isinstance(made, torch.Tensor)
-        return made
 
-    made = add(given.value)
-    count = given.value.numel() / max(1, made.numel())
-    name = str(getattr(func, "__name__", ""))
-    return _sum(add, given, count, count if name.startswith("mean") else 1.0)
+def _taken(asked: Asked) -> float:
+    """How many elements a result is made of."""
+    given = asked.given.value
+    return float(given.numel() / max(1, asked.of(given).numel()))
 
 
 @_rule("cumsum")
-def _running(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given, axis = args[0], args[1]
-    assert isinstance(given, Bounded)
+def _running(asked: Asked) -> object:
+    given, axis = asked.given, asked.args[1]
     assert isinstance(axis, int)
     count = given.value.shape[axis] if given.value.dim() else 1
     return _sum(lambda each: torch.cumsum(each, axis), given, count)
 
 
 @_rule("cumprod")
-def _running_product(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given, axis = args[0], args[1]
-    assert isinstance(given, Bounded)
+def _running_product(asked: Asked) -> object:
+    given, axis = asked.given, asked.args[1]
     assert isinstance(axis, int)
     unit, made = _FORMAT[0].unit, torch.cumprod(given.value, axis)
     share = torch.cumsum(given.most / given.value.abs() + 2 * unit, axis)
@@ -366,14 +386,8 @@ def _running_product(
 
 
 @_rule("prod")
-def _product(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given = args[0]
-    assert isinstance(given, Bounded)
-    made = func(given.value, *args[1:], **named)
-    assert isinstance(made, torch.Tensor)
-    count = given.value.numel() / max(1, made.numel())
+def _product(asked: Asked) -> object:
+    made, count = asked.of(asked.given.value), _taken(asked)
     return _rounded(
         made,
         made.abs() * 4 * count * _FORMAT[0].unit,
@@ -382,33 +396,29 @@ def _product(
 
 
 @_rule("avg_pool1d avg_pool2d avg_pool3d")
-def _averages(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given, window = args[0], args[1]
-    assert isinstance(given, Bounded)
+def _averages(asked: Asked) -> object:
+    given, window = asked.given, asked.args[1]
     assert isinstance(window, list | tuple)
     axes = given.value.dim() - 2 if given.value.dim() > 2 else 1
     count = math.prod(window) ** (1 if len(window) > 1 else axes)
-
-    def add(value: torch.Tensor) -> torch.Tensor:
-        made = func(value, *args[1:], **named)
-        assert isinstance(made, torch.Tensor)
-        return made
-
-    return _sum(add, given, count, count)
+    return _sum(asked.of, given, count, count)
 
 
 # Products.
 
 
 def _bilinear(
-    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    a: Bounded,
-    b: Bounded,
+    asked: Asked,
     count: float,
 ) -> Bounded:
     """A sum of ``count`` products."""
+    (a, b), rest = asked.two, asked.args[2:]
+
+    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = asked.func(x, y, *rest)
+        assert isinstance(made, torch.Tensor)
+        return made
+
     form = _FORMAT[0]
     unit = form.sums
     made = multiply(a.value, b.value)
@@ -435,56 +445,33 @@ def _zero(value: torch.Tensor) -> torch.Tensor:
     return (value == 0).double()
 
 
-def _two(args: Sequence[object]) -> tuple[Bounded, Bounded]:
-    like = next(each for each in args if isinstance(each, Bounded))
-    a, b = (_bounded(each, like) for each in args[:2])
-    return a, b
-
-
 @_rule("mm bmm mv dot matmul")
-def _products(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    a, b = _two(args)
-
-    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        made = func(x, y)
-        assert isinstance(made, torch.Tensor)
-        return made
-
-    return _bilinear(multiply, a, b, a.value.shape[-1])
+def _products(asked: Asked) -> object:
+    a, b = asked.two
+    return _bilinear(Asked(asked.func, (a, b), {}), a.value.shape[-1])
 
 
 @_rule("addmm baddbmm addmv")
-def _products_and_sum(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    c, a, b = args[:3]
-    alpha, beta = named.get("alpha", 1), named.get("beta", 1)
+def _products_and_sum(asked: Asked) -> object:
+    c, a, b = asked.args[:3]
+    alpha, beta = asked.named.get("alpha", 1), asked.named.get("beta", 1)
     assert isinstance(c, torch.Tensor)
     return torch.matmul(a, b) * alpha + c * beta
 
 
 @_rule("convolution")
-def _convolves(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    x, weight = _two(args)
-    bias, rest = args[2], args[3:]
-    turned = bool(args[6])
+def _convolves(asked: Asked) -> object:
+    args = asked.args
+    x, weight = asked.two
+    bias = args[2]
     count = weight.value[0].numel()
-    if turned:
+    if args[6]:  # it is turned round
         groups = args[8]
         assert isinstance(groups, int)
         count = weight.value.shape[0] // groups * weight.value[0, 0].numel()
-
-    def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        made = func(a, b, None, *rest)
-        assert isinstance(made, torch.Tensor)
-        return made
-
     before = PRODUCTS[0]
-    made = _bilinear(multiply, x, weight, count)
+    without = Asked(asked.func, (x, weight, None, *args[3:]), {})
+    made = _bilinear(without, count)
     PRODUCTS[0] = before + (PRODUCTS[0] - before) // WINOGRAD
     if not isinstance(bias, torch.Tensor):
         return made
@@ -495,23 +482,20 @@ def _convolves(
 
 
 @_rule("add sub rsub")
-def _adds(func: Function, args: tuple[object, ...], named: dict[str, object]) -> object:
-    a, b = _two(args)
-    alpha = named.get("alpha", 1)
+def _adds(asked: Asked) -> object:
+    a, b = asked.two
+    alpha = asked.named.get("alpha", 1)
     assert isinstance(alpha, int | float)
-    name = str(getattr(func, "__name__", "")).partition(".")[0]
     x, y = a.value, b.value * alpha
-    made = {"add": x + y, "sub": x - y, "rsub": y - x}[name]
+    made = {"add": x + y, "sub": x - y, "rsub": y - x}[asked.name]
     return _rounded(
         made, a.most + abs(alpha) * b.most, a.variance + alpha**2 * b.variance
     )
 
 
 @_rule("mul")
-def _multiplies(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    a, b = _two(args)
+def _multiplies(asked: Asked) -> object:
+    a, b = asked.two
     most = a.value.abs() * b.most + a.most * (b.value.abs() + b.most)
     square = a.value**2 * b.variance + a.variance * b.value**2
     skipped = _odd(a.value) * _zero(b.value) + _zero(a.value) * _odd(b.value)
@@ -520,12 +504,10 @@ def _multiplies(
 
 
 @_rule("div")
-def _divides(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    if named.get("rounding_mode") is not None:
-        return _plain(func, args, named)
-    a, b = _two(args)
+def _divides(asked: Asked) -> object:
+    if asked.named.get("rounding_mode") is not None:
+        return _plain(asked)
+    a, b = asked.two
     made, below = a.value / b.value, (b.value.abs() - b.most).clamp(min=0)
     most = (a.most + made.abs() * b.most) / below
     most = torch.where((a.most == 0) & (b.most == 0), 0.0, most)
@@ -535,26 +517,17 @@ def _divides(
 
 
 @_rule("maximum minimum fmax fmin")
-def _chooses(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    a, b = _two(args)
-    made = func(a.value, b.value)
-    assert isinstance(made, torch.Tensor)
+def _chooses(asked: Asked) -> object:
+    a, b = asked.two
+    made = asked.plain()
     most, square = torch.maximum(a.most, b.most), torch.maximum(a.variance, b.variance)
     return Bounded(made, most.expand(made.shape), square.expand(made.shape))
 
 
 @_rule("clamp clamp_min clamp_max abs neg relu hardtanh threshold leaky_relu prelu")
-def _bends(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
+def _bends(asked: Asked) -> object:
     """What does not stretch differences; a slope is a product."""
-    given, values = args[0], _map(args, "value")
-    assert isinstance(given, Bounded)
-    made = func(*values, **_map(named, "value"))
-    assert isinstance(made, torch.Tensor)
-    return _rounded(made, given.most, given.variance)
+    return _rounded(asked.plain(), asked.given.most, asked.given.variance)
 
 
 _FLOORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -578,19 +551,9 @@ _SMOOTH = {
 
 
 def _smooth(floor: str) -> Rule:
-    def rule(
-        func: Function, args: tuple[object, ...], named: dict[str, object]
-    ) -> object:
-        given = args[0]
-        assert isinstance(given, Bounded)
-
-        def at(x: torch.Tensor) -> torch.Tensor:
-            made = func(x, *args[1:], **named)
-            made = made[0] if isinstance(made, tuple) else made
-            assert isinstance(made, torch.Tensor)
-            return made
-
-        made, name = at(given.value), str(getattr(func, "__name__", ""))
+    def rule(asked: Asked) -> object:
+        given, at = asked.given, asked.of
+        made = at(given.value)
         above, below = at(given.value + given.most), at(given.value - given.most)
         most = torch.maximum((above - made).abs(), (below - made).abs())
         most = torch.where(given.most == 0, 0.0, most)
@@ -599,7 +562,7 @@ def _smooth(floor: str) -> Rule:
         square = torch.where(given.variance == 0, 0.0, square)
         size = _FLOORS[floor](given.value, made)
         found = _rounded(made, most, square, size)
-        return (found, found) if "log_sigmoid" in name else found
+        return (found, found) if "log_sigmoid" in asked.name else found
 
     return rule
 
@@ -610,13 +573,11 @@ for _names, _floor in _SMOOTH.items():
 
 
 @_rule("pow")
-def _powers(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    base, exponent = args[:2]
+def _powers(asked: Asked) -> object:
+    base, exponent = asked.args[:2]
     if isinstance(base, Bounded) and isinstance(exponent, int | float):
         size = "" if float(exponent) in (2.0, 3.0, 0.5, -0.5, -1.0) else "exponent"
-        return _smooth(size)(func, args, named)
+        return _smooth(size)(asked)
     raise Unruled("a power with a tensor as its exponent")
 
 
@@ -624,27 +585,21 @@ def _powers(
 
 
 @_rule("amax amin")
-def _greatest(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given = args[0]
-    assert isinstance(given, Bounded)
-    made = func(given.value, *args[1:], **named)
-    assert isinstance(made, torch.Tensor)
-    over = torch.ops.aten.amax
-    rest = args[1:]
-    return Bounded(made, over(given.most, *rest), over(given.variance, *rest))
+def _greatest(asked: Asked) -> object:
+    over = Asked(torch.ops.aten.amax, asked.args, {})
+    return Bounded(
+        asked.of(asked.given.value),
+        over.of(asked.given.most),
+        over.of(asked.given.variance),
+    )
 
 
 @_rule("max min median")
-def _greatest_of(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
+def _greatest_of(asked: Asked) -> object:
+    args, given = asked.args, asked.given
     if len(args) > 1 and isinstance(args[1], torch.Tensor):
-        return _chooses(func, args, named)
-    given = args[0]
-    assert isinstance(given, Bounded)
-    made = func(given.value, *args[1:], **named)
+        return _chooses(asked)
+    made = asked.all_of(given.value)
     if isinstance(made, torch.Tensor):
         return Bounded(made, given.most.max(), given.variance.max())
     assert isinstance(made, tuple)
@@ -655,21 +610,12 @@ def _greatest_of(
 
 
 @_rule("max_pool2d_with_indices max_pool3d_with_indices max_pool1d_with_indices")
-def _pools(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given = args[0]
-    assert isinstance(given, Bounded)
-    values, places = func(given.value, *args[1:], **named)
-    most, _ = func(given.most, *args[1:], **named)
-    square, _ = func(given.variance, *args[1:], **named)
+def _pools(asked: Asked) -> object:
+    values, places = asked.all_of(asked.given.value)
+    most, square = asked.of(asked.given.most), asked.of(asked.given.variance)
     return Bounded(values, most, square), places
 
 
 @_rule("argmax argmin")
-def _place_of(
-    func: Function, args: tuple[object, ...], named: dict[str, object]
-) -> object:
-    given = args[0]
-    assert isinstance(given, Bounded)
-    return func(given.value, *args[1:], **named)
+def _place_of(asked: Asked) -> object:
+    return asked.all_of(asked.given.value)

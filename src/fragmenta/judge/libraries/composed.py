@@ -9,17 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.judge.libraries.bounded import RULES, Bounded, Function
+from fragmenta.judge.libraries.bounded import RULES, Asked, Bounded
 
 
 def _composed(names: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Make a function the rule of operators with the same arguments."""
 
     def register(written: Callable[..., object]) -> Callable[..., object]:
-        def rule(
-            func: Function, args: tuple[object, ...], named: dict[str, object]
-        ) -> object:
-            return written(*args, **named)
+        def rule(asked: Asked) -> object:
+            return written(*asked.args, **asked.named)
 
         for name in names.split():
             RULES[name] = rule
@@ -43,6 +41,7 @@ def _log_softmax(x: Tensor, axis: int, half: object = False) -> object:
 @_composed("logsumexp")
 def _log_sum(x: Tensor, axes: list[int], keep: bool = False) -> object:
     most = x.amax(axes, True)
+    most = torch.where(most.abs() == math.inf, torch.zeros_like(most), most)
     made = (x - most).exp().sum(axes, True).log() + most
     return made if keep else made.squeeze(axes)
 

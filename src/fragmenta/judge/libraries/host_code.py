@@ -71,9 +71,13 @@ class Dim3(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What ``tensor.data_ptr<T>()`` returns."""
+    """What ``tensor.data_ptr<T>()`` returns, and pointers that are made of it."""
 
     tensor: torch.Tensor
+    size: int
+    """Bytes of an element, as the pointer sees it."""
+    offset: int = 0
+    """Bytes from the first element of the tensor."""
 
 
 class Options(NamedTuple):
@@ -128,7 +132,16 @@ _SCALARS = {
     "bool": torch.bool,
     "uint8_t": torch.uint8,
 }
-_SIZES = {"float": 4, "double": 8, "int": 4, "half": 2, "__half": 2, "int64_t": 8}
+_SIZES = {
+    **{name: kind.itemsize for name, kind in _SCALARS.items()},
+    **{f"{name}{n}": n * 4 for name in ("float", "int", "uint") for n in (2, 3, 4)},
+    **dict.fromkeys(("half2", "__half2", "__nv_bfloat162", "unsigned", "uint32_t"), 4),
+    **dict.fromkeys(("double2", "longlong2", "ulonglong2"), 16),
+    **dict.fromkeys(("char", "unsigned char", "int8_t", "signed char"), 1),
+    **dict.fromkeys(("short", "uint16_t", "int16_t"), 2),
+    **dict.fromkeys(("size_t", "uint64_t", "long long"), 8),
+}
+_POINTER_CASTS = ("reinterpret_cast", "const_cast")
 _KINDS = {
     "kFloat32": torch.float32,
     "kFloat": torch.float32,
@@ -171,6 +184,8 @@ class Host:
 
     functions: dict[str, Function]
     launch: Launch
+    constants: dict[str, list[Token]] = field(default_factory=dict)
+    """What names of macros and constants outside of functions stand for."""
 
     def call(self, name: str, given: Sequence[object]) -> object:
         """Call a function as Python does."""
@@ -550,6 +565,11 @@ class _Runner:
             return bool(a) or bool(b)
         if sign in ("==", "!="):
             return (a == b) == (sign == "==")
+        if isinstance(b, Data) and sign == "+":
+            a, b = b, a
+        if isinstance(a, Data) and isinstance(b, int) and sign in ("+", "-"):
+            step = b * a.size if sign == "+" else -b * a.size
+            return a._replace(offset=a.offset + step)
         if not isinstance(a, int | float) or not isinstance(b, int | float):
             self.refuse(f"{type(a).__name__} {sign} {type(b).__name__}")
         whole = isinstance(a, int) and isinstance(b, int)
@@ -582,12 +602,30 @@ class _Runner:
             return self.unary()
         if self.accept("!"):
             return not self.unary()
+        pointer = self.pointer_cast()
+        if pointer:
+            return _pointed(self.unary(), pointer)
         if self.peek() == "(" and self.peek(1) in _TYPES:
             self.take("(")
             kind = self.type_name()
             self.take(")")
             return _cast(self.unary(), kind)
         return self.postfix(self.primary())
+
+    def pointer_cast(self) -> str:
+        """The type of a cast such as ``(float4 *)``, which is read; else nothing."""
+        at = self.at + 1
+        while self.peek(at - self.at).isidentifier() or self.peek(at - self.at) == "::":
+            at += 1
+        if self.peek() != "(" or self.peek(at - self.at) != "*":
+            return ""
+        made = "".join(word.text for word in self.words[self.at + 1 : at])
+        while self.peek(at - self.at) == "*":
+            at += 1
+        if self.peek(at - self.at) != ")" or made == "":
+            return ""
+        self.at = at + 1
+        return made + "*"
 
     def primary(self) -> object:
         token = self.words[self.at] if self.at < len(self.words) else None
@@ -617,7 +655,8 @@ class _Runner:
         if name == "nullptr":
             return 0
         kind = ""
-        if self.peek() == "<" and (name in ("static_cast", "sizeof") or "::" in name):
+        casts = ("static_cast", "sizeof", *_POINTER_CASTS)
+        if self.peek() == "<" and (name in casts or "::" in name):
             kind = self.angles()[1:-1]
         if name == "sizeof":
             self.take("(")
@@ -637,6 +676,8 @@ class _Runner:
                 return scope[name]
         if not self.active:
             return 0
+        if name in self.host.constants:
+            return _Runner(self.host, self.host.constants[name], [{}]).expression()
         self.refuse(name)
         return None
 
@@ -664,6 +705,8 @@ class _Runner:
         if not self.active:
             return 0
         short = name.rpartition("::")[2]
+        if name in _POINTER_CASTS:
+            return _pointed(given[0], kind)
         if name == "static_cast":
             return _cast(given[0], kind)
         if name in ("dim3",):
@@ -749,6 +792,14 @@ def _cast(value: object, kind: str) -> object:
     return bool(number) if kind == "bool" else int(number)
 
 
+def _pointed(value: object, kind: str) -> object:
+    """A pointer that is seen as one to another type."""
+    if not isinstance(value, Data):
+        return value
+    name = kind.removeprefix("const").rstrip("*& ")
+    return value._replace(size=_SIZES.get(name.removesuffix("const"), 1))
+
+
 def _dim3(value: object) -> Dim3:
     if isinstance(value, Dim3):
         return value
@@ -776,7 +827,7 @@ def _of_tensor(tensor: torch.Tensor, name: str, given: list[object]) -> object:
     """A method of a tensor; None if it is not known."""
     numbers = [int(each) for each in given if isinstance(each, int)]
     if name in ("data_ptr", "mutable_data_ptr", "const_data_ptr"):
-        return Data(tensor)
+        return Data(tensor, tensor.element_size())
     if name in ("numel", "dim", "is_contiguous", "element_size", "nbytes"):
         return getattr(tensor, name)() if name != "nbytes" else tensor.nbytes
     if name in ("size", "stride"):

@@ -16,7 +16,14 @@ import torch
 import torch.utils.cpp_extension as extension
 
 from fragmenta.api.raw import RawKernel
-from fragmenta.judge.libraries.host_code import Data, Function, Host, NotRun, tokens
+from fragmenta.judge.libraries.host_code import (
+    Data,
+    Function,
+    Host,
+    NotRun,
+    Token,
+    tokens,
+)
 from fragmenta.simt.arguments import Pointer
 
 _INCLUDE = re.compile(
@@ -70,7 +77,8 @@ def load_inline(
     texts = [*_list(cuda_sources), *_list(cpp_sources)]
     kernels, host = split("\n".join(texts))
     flags = [each for each in extra_cuda_cflags if each in _FLAGS]
-    machine = Host(host, _launcher(_LIMITS + kernels, target, flags))
+    launch = _launcher(_LIMITS + kernels, target, flags)
+    machine = Host(host, launch, constants(kernels))
     wanted = [functions] if isinstance(functions, str) else list(functions or host)
     made: dict[str, Callable[..., object]] = {}
     for each in wanted:
@@ -108,8 +116,9 @@ def _caller(machine: Host, name: str) -> Callable[..., object]:
 def _launcher(
     code: str, target: str, flags: Sequence[str]
 ) -> Callable[[str, object, object, int, Sequence[object]], None]:
-    """What launches a kernel of a source."""
+    """What launches a kernel of a source; all kernels have the same variables."""
     compiled: dict[str, RawKernel] = {}
+    variables: dict[str, bytes] = {}
 
     def launch(
         name: str, grid: object, block: object, shared: int, given: Sequence[object]
@@ -118,7 +127,11 @@ def _launcher(
             compiled[name] = RawKernel(code, name, flags, target=target)
         arguments = [_argument(each) for each in given]
         sizes = cast("Sequence[int]", grid), cast("Sequence[int]", block)
+        loaded = compiled[name].kernel.loaded
+        own = loaded.module.variables
+        loaded.renew({each: data for each, data in variables.items() if each in own})
         compiled[name](*sizes, arguments, shared=shared)
+        variables.update(loaded.kept)
 
     return launch
 
@@ -128,12 +141,13 @@ def _argument(value: object) -> object:
     if not isinstance(value, Data):
         return value
     tensor = value.tensor.detach()
-    if tensor.is_contiguous() and tensor.numel():
+    if tensor.is_contiguous() and tensor.numel() and not value.offset:
         words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         return tensor.view(words[tensor.element_size()]).numpy()
     storage = tensor.untyped_storage()
     memory = torch.tensor([], dtype=torch.uint8).set_(storage).numpy()
-    return Pointer(memory, tensor.storage_offset() * tensor.element_size())
+    first = tensor.storage_offset() * tensor.element_size()
+    return Pointer(memory, first + value.offset)
 
 
 # ── sources ─────────────────────────────────────────────────────────────────
@@ -161,6 +175,28 @@ def split(text: str) -> tuple[str, dict[str, Function]]:
             host[function.name] = function
         kept.append("\n" * chunk.count("\n") if dropped else chunk)
     return "".join(kept), host
+
+
+_MACRO = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n\\]+)$")
+_CONSTANT = re.compile(
+    r"(?m)^(?:static\s+)?(?:constexpr|const)\s+(?:static\s+)?[\w ]+?\s(\w+)\s*=\s*"
+    r"([^;{}]+);"
+)
+
+
+def constants(text: str) -> dict[str, list[Token]]:
+    r"""The macros without arguments, and the constants, that functions can name.
+
+    >>> [each.text for each in constants("#define T 16\n")["T"]]
+    ['16']
+    """
+    found = {}
+    for name, value in (*_MACRO.findall(text), *_CONSTANT.findall(text)):
+        try:
+            found[name] = tokens(value)
+        except NotRun:  # code of the GPU that no function of the host can use
+            continue
+    return found
 
 
 def _without_comments(text: str) -> str:

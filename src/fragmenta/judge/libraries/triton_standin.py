@@ -1,4 +1,4 @@
-"""What Triton is for a candidate: it compiles to PTX and no further."""
+"""What Triton and a GPU are for a candidate: kernels compile to PTX and no further."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from fragmenta.triton import driver
 
 
 def install(target: str) -> None:
-    """From now on, Triton's kernels run here; the assembler is not asked."""
+    """From now on, PyTorch has a GPU, and Triton's kernels run here.
+
+    The assembler is not asked.
+    """
     CUDABackend.make_cubin = _no_cubin
-    driver.install(target)
+    driver.install(target, torch=True)
 
 
 def _no_cubin(*_: object, **__: object) -> bytes:

@@ -92,6 +92,7 @@ int limit(size_t *value, int which), set_limit(int which, size_t value);
 int allocate(void **where, size_t bytes, Kind kind);
 int allocate_pitch(void **where, size_t *pitch, size_t width, size_t height);
 int allocate_3d(Pitched *where, size_t width, size_t height, size_t depth);
+int allocate_async(void **where, size_t bytes, Stream *stream);
 int release(void *where), release_host(void *where);
 int later(Stream *stream, int (*what)(void *), void *where);
 int copy(void *to, const void *from, size_t bytes, int kind, Stream *stream);
@@ -173,6 +174,7 @@ int add_fill(Node **where, Graph *graph, Node *const *after, size_t count, const
 int add_host(Node **where, Graph *graph, Node *const *after, size_t count, const HostNode *what);
 int add_child(Node **where, Graph *graph, Node *const *after, size_t count, Graph *child);
 int add_alloc(Node **where, Graph *graph, Node *const *after, size_t count, AllocNode *what);
+int add_free(Node **where, Graph *graph, Node *const *after, size_t count, void *what);
 int add_record(Node **where, Graph *graph, Node *const *after, size_t count, Event *event);
 int set_kernel(Exec *exec, Node *node, const KernelNode *what);
 int set_copy(Exec *exec, Node *node, const Copy3 *what);
