@@ -2,6 +2,7 @@
 
     git clone https://github.com/NVIDIA/cuda-samples FOLDER/cuda-samples
     git clone https://github.com/NVIDIA/cutlass FOLDER/cutlass
+    git clone https://github.com/NVIDIA/cccl FOLDER/cccl
     python -m corpus.cuda_programs FOLDER [NAME ...] [--keep]
 
 A row is a program: its folder, its sources (the first has ``main``), its arguments, and
@@ -75,15 +76,51 @@ cuda-samples/Samples/6_Performance/transpose | transpose.cu | -dimX=64 -dimY=64
 cuda-samples/Samples/6_Performance/alignedTypes | alignedTypes.cu |
 cuda-samples/Samples/6_Performance/LargeKernelParameter | LargeKernelParameter.cu |
 cutlass/examples/00_basic_gemm | basic_gemm.cu | 96 64 32
+cutlass/examples/01_cutlass_utilities | cutlass_utilities.cu |
+cutlass/examples/04_tile_iterator | tile_iterator.cu |
 cutlass/examples/05_batched_gemm | batched_gemm.cu |
 cutlass/examples/14_ampere_tf32_tensorop_gemm | ampere_tf32_tensorop_gemm.cu | --m=128 --n=128 --k=64 --iterations=1
+cutlass/examples/15_ampere_sparse_tensorop_gemm | ampere_sparse_tensorop_gemm.cu |
+cutlass/examples/16_ampere_tensorop_conv2dfprop | ampere_tensorop_conv2dfprop.cu | --n=1 --h=16 --w=16 --c=32 --k=32 --r=3 --s=3 --iterations=1 --ref-check
+cutlass/examples/23_ampere_gemm_operand_reduction_fusion | ampere_gemm_operand_reduction_fusion.cu | --m=128 --n=128 --k=64 --iterations=1 --reference-check
+cutlass/examples/35_gemm_softmax | gemm_softmax.cu | --m=64 --n=48 --k=64 --batch_count=2 --iterations=1
+cutlass/examples/47_ampere_gemm_universal_streamk | ampere_gemm_universal_streamk.cu | --m=256 --n=128 --k=128 --iterations=1
 cutlass/examples/48_hopper_warp_specialized_gemm | 48_hopper_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
 cutlass/examples/54_hopper_fp8_warp_specialized_gemm | 54_hopper_fp8_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
 cutlass/examples/62_hopper_sparse_gemm | 62_hopper_sparse_gemm.cu | --m=256 --n=128 --k=256 --iterations=0
+cutlass/examples/cute/tutorial | sgemm_1.cu | 128 128 32
+cutlass/examples/cute/tutorial | sgemm_sm80.cu | 128 128 64 T N
+cutlass/examples/cute/tutorial | tiled_copy.cu |
+cutlass/examples/cute/tutorial/hopper | wgmma_sm90.cu | 128 128 256
+cutlass/examples/cute/tutorial/hopper | wgmma_tma_sm90.cu | 256 128 256
+cccl/cub/examples/block | example_block_radix_sort.cu | --i=1
+cccl/cub/examples/block | example_block_reduce.cu | --i=1
+cccl/cub/examples/block | example_block_scan.cu | --i=1
+cccl/cub/examples/device | example_device_partition_flagged.cu | --n=1500
+cccl/cub/examples/device | example_device_partition_if.cu | --n=1500
+cccl/cub/examples/device | example_device_radix_sort.cu | --n=1500
+cccl/cub/examples/device | example_device_reduce.cu | --n=1500
+cccl/cub/examples/device | example_device_scan.cu | --n=1500
+cccl/cub/examples/device | example_device_select_flagged.cu | --n=1500
+cccl/cub/examples/device | example_device_select_if.cu | --n=1500
+cccl/cub/examples/device | example_device_select_unique.cu | --n=1500
+cccl/cub/examples/device | example_device_sort_find_non_trivial_runs.cu | --n=1500
+cccl/cub/examples/device | example_device_topk_keys.cu |
 """
 SECONDS = 300
 FLAGS = ["-std=c++17", "-w", "--expt-relaxed-constexpr"]
-HEADERS = ("Common", "include", "tools/util/include", "examples/common")
+HEADERS = (
+    "Common",
+    "include",
+    "tools/util/include",
+    "examples/common",
+    "cub",
+    "cub/test",
+    "thrust",
+    "libcudacxx/include",
+)
+SEVERAL = ("tutorial", "hopper", "block", "device")
+"""Folders with several programs, which are called by their sources."""
 FAILED = re.compile(r"Test failed|TEST FAILED|FAILED|Result = FAIL|mismatch")
 
 
@@ -98,7 +135,9 @@ class Row(NamedTuple):
     @property
     def name(self) -> str:
         """What it is called."""
-        return "/".join((self.folder.split("/")[0], self.folder.split("/")[-1]))
+        project, *_, leaf = self.folder.split("/")
+        stem = self.sources[0].partition(".")[0]
+        return f"{project}/{stem if leaf in SEVERAL else leaf}"
 
 
 def rows() -> list[Row]:
@@ -123,7 +162,7 @@ def run(row: Row, place: Path, given: list[str]) -> dict[str, object]:
         source = f"{first}.main.cu"
         (folder / source).write_text(f'#include "{first}"\n')
     words = [sys.executable, "-m", "fragmenta", "run", "--json"]
-    words += ["--nvcc", " ".join(flags), source, *row.arguments]
+    words += ["--flags", " ".join(flags), source, *row.arguments]
     try:
         done = subprocess.run(
             words,

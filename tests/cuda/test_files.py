@@ -114,7 +114,7 @@ def test_several_files_and_options():
     }
     assert "no problems" in answer("check", "right.cu", "other.cu", "--target", "sm_80")
     assert "5" in answer("launch", "other.cu", "--block", "1", "--arg", "zeros:i32:1")
-    said = ask("launch", "other.cu", "--block", "1", "--option", "-Dother=0x")
+    said = ask("launch", "other.cu", "--block", "1", "--flags", "-Dother=0x")
     assert said.exit_code != 0
     assert "other.cu:1:" in said.stderr
     assert "--orders" not in answer("orders", "right.cu", "turn", *words)

@@ -67,6 +67,17 @@ CU(cuGraphInstantiateWithParams, P *, P, P); CU(cuGraphExecDestroy, P); CU(cuGra
 CU(cuGraphAddEmptyNode, P *, P, P *, S); CU(cuGraphAddKernelNode_v2, P *, P, P *, S, P); CU(cuGraphAddHostNode, P *, P, P *, S, P); CU(cuGraphGetNodes, P, P *, S *);
 CU(cuGetProcAddress, const char *, P *, int, uint64_t); CU(cuGetProcAddress_v2, const char *, P *, int, uint64_t, int *); CU(cuGetExportTable, const void **, const void *);
 
+CU(cuFuncSetBlockShape, P, int, int, int); CU(cuFuncSetSharedSize, P, unsigned); CU(cuParamSetSize, P, unsigned); CU(cuParamSeti, P, int, unsigned); CU(cuParamSetf, P, int, float);
+CU(cuParamSetv, P, int, P, unsigned); CU(cuLaunch, P); CU(cuLaunchGrid, P, int, int); CU(cuLaunchGridAsync, P, int, int, P); CU(cuCtxAttach, P *, unsigned); CU(cuCtxDetach, P);
+CU(cuPointerGetAttributes, unsigned, int *, P *, P); CU(cuDeviceGetByPCIBusId, int *, const char *); CU(cuCtxGetDevice_v2, int *, P); CU(cuCtxSetFlags, unsigned); CU(cuCtxSynchronize_v2, P);
+CU(cuCtxGetSharedMemConfig, int *); CU(cuCtxSetSharedMemConfig, int); CU(cuCtxResetPersistingL2Cache, void); CU(cuFlushGPUDirectRDMAWrites, int, int);
+CU(cuMemPoolSetAccess, P, P, S); CU(cuMemGetDefaultMemPool, P *, P, int); CU(cuMemGetMemPool, P *, P, int);
+CU(cuMemsetD2D16_v2, P, S, unsigned short, S, S); CU(cuMemsetD2D8Async, P, S, unsigned char, S, S, P); CU(cuMemsetD2D16Async, P, S, unsigned short, S, S, P); CU(cuMemsetD2D32Async, P, S, unsigned, S, S, P);
+CU(cuKernelGetParamCount, P, S *); CU(cuFuncGetParamCount, P, S *); CU(cuStreamBeginCaptureToGraph, P, P, P *, P, S, int);
+CU(cuGraphAddMemsetNode, P *, P, P *, S, P, P); CU(cuGraphAddChildGraphNode, P *, P, P *, S, P); CU(cuGraphAddMemAllocNode, P *, P, P *, S, P); CU(cuGraphAddMemFreeNode, P *, P, P *, S, P);
+CU(cuGraphAddEventRecordNode, P *, P, P *, S, P); CU(cuGraphAddEventWaitNode, P *, P, P *, S, P); CU(cuGraphGetRootNodes, P, P *, S *); CU(cuGraphNodeGetType, P, int *);
+CU(cuGraphDebugDotPrint, P, const char *, unsigned); CU(cuDeviceGraphMemTrim, int);
+
 #define SAYS(call, wanted) do { int code = (call); if (code != (wanted)) { printf("wrong %s: %d\n", #call, code); exit(3); } } while (0)
 #define DO(call) SAYS(call, 0)
 #define HOLDS(what) do { if (!(what)) { printf("wrong %s\n", #what); exit(3); } } while (0)
@@ -125,11 +136,13 @@ static void device_part(void) {
     DO(cuDeviceGetDefaultMemPool(&other, 0)); DO(cuDeviceGetMemPool(&other, 0)); DO(cuDeviceSetMemPool(0, other));
     DO(cuDevicePrimaryCtxRetain(&other, 0)); DO(cuDevicePrimaryCtxSetFlags_v2(0, 0));
     DO(cuDevicePrimaryCtxGetState(0, &flags, &number)); HOLDS(number == 1); DO(cuDevicePrimaryCtxRelease_v2(0));
-    DO(cuCtxCreate_v3(&other, 0, 0, 0, 0)); DO(cuCtxCreate_v4(&other, 0, 0, 0)); DO(cuCtxDestroy_v2(other));
+    DO(cuCtxCreate_v3(&other, 0, 0, 0, 0)); DO(cuCtxCreate_v4(&other, 0, 0, 0)); DO(cuCtxDestroy_v2(other)); DO(cuCtxAttach(&other, 0)); HOLDS(other == context); DO(cuCtxDetach(other));
     DO(cuCtxPushCurrent_v2(context)); DO(cuCtxPopCurrent_v2(&other)); DO(cuCtxSetCurrent(context)); DO(cuCtxGetCurrent(&other)); HOLDS(other == context);
     DO(cuCtxGetDevice(&number)); DO(cuCtxGetFlags(&flags)); DO(cuCtxGetApiVersion(context, &flags)); DO(cuCtxGetId(context, &id));
     DO(cuCtxSetLimit(0, 2048)); DO(cuCtxGetLimit(&size, 0)); HOLDS(size == 2048);
     DO(cuCtxSetCacheConfig(0)); DO(cuCtxGetCacheConfig(&number)); DO(cuCtxGetStreamPriorityRange(&major, &minor));
+    DO(cuDeviceGetByPCIBusId(&number, "0000:00:00.0")); HOLDS(!number); DO(cuCtxGetDevice_v2(&number, context)); DO(cuCtxSetFlags(0)); DO(cuCtxSynchronize_v2(context));
+    DO(cuCtxSetSharedMemConfig(1)); DO(cuCtxGetSharedMemConfig(&number)); DO(cuCtxResetPersistingL2Cache()); DO(cuFlushGPUDirectRDMAWrites(0, 100));
     DO(cuProfilerStart()); DO(cuProfilerStop()); DO(cuCtxSynchronize());
 }
 
@@ -146,12 +159,21 @@ static void memory_part(void) {
     DO(cuPointerGetAttribute(&type, 2, a)); HOLDS(type == 2);
     DO(cuPointerGetAttribute(&type, 8, d)); HOLDS(type == 1);
     SAYS(cuPointerGetAttribute(&type, 2, host), 1);
+    /* Several at once: of memory that is not CUDA's, all are zero. */
+    int which[] = {2, 4, 8, 12};
+    unsigned kind, managed;
+    P at, answers[] = {&kind, &at, &managed, &size};
+    DO(cuPointerGetAttributes(4, which, answers, (char *)d + 8)); HOLDS(kind == 2 && at == (char *)d + 8 && managed == 1 && size == 64);
+    DO(cuPointerGetAttributes(4, which, answers, a)); HOLDS(kind == 2 && !at && !managed && size == sizeof host);
+    DO(cuPointerGetAttributes(4, which, answers, host)); HOLDS(!kind && !at && !managed && !size);
+    which[1] = 99; SAYS(cuPointerGetAttributes(4, which, answers, a), 1); SAYS(cuPointerGetAttribute(&size, 99, a), 1);
     DO(cuMemAdvise(d, 64, 1, 0)); DO(cuMemAdvise_v2(d, 64, 1, 0)); DO(cuMemPrefetchAsync(d, 64, 0, 0)); DO(cuMemPrefetchAsync_v2(d, 64, 0, 0, 0)); DO(cuStreamAttachMemAsync(0, d, 0, 1));
     DO(cuMemHostRegister_v2(host, sizeof host, 0)); DO(cuMemHostUnregister(host));
     DO(cuMemFreeHost(b)); DO(cuMemFree_v2(d));
     DO(cuMemAllocAsync(&b, 64, 0)); DO(cuMemFreeAsync(b, 0));
     DO(cuMemPoolCreate(&pool, 0)); DO(cuMemAllocFromPoolAsync(&b, 64, pool, 0)); DO(cuMemFreeAsync(b, 0));
     DO(cuMemPoolSetAttribute(pool, 4, &value)); DO(cuMemPoolGetAttribute(pool, 4, &value)); DO(cuMemPoolTrimTo(pool, 0)); DO(cuMemPoolDestroy(pool));
+    DO(cuMemPoolSetAccess(pool, 0, 0)); DO(cuMemGetDefaultMemPool(&b, 0, 1)); DO(cuMemGetMemPool(&c, 0, 1)); HOLDS(b == c);
     DO(cuMemGetInfo_v2(&size, &total)); HOLDS(size < total);
     DO(cuMemAlloc_v2(&b, sizeof host));
     DO(cuMemcpy(b, a, 16)); DO(cuMemcpyAsync(b, a, 16, 0)); DO(cuMemcpyDtoD_v2(b, a, sizeof host)); DO(cuMemcpyDtoDAsync_v2(b, a, sizeof host, 0));
@@ -167,6 +189,9 @@ static void memory_part(void) {
     DO(cuMemcpy2D_v2(&two)); HOLDS(back[4] == 7 && back[6] == 0x09090909);
     DO(cuMemcpy2DUnaligned_v2(&two)); DO(cuMemcpy2DAsync_v2(&two, 0));
     struct { S x, y, z, l; int type; P host, device, array, r; S pitch, h, tx, ty, tz, tl; int to; P thost, tdevice, tarray, tr; S tpitch, th, width, height, depth; } three = {0, 0, 0, 0, 2, 0, c, 0, 0, pitch, 2, 0, 0, 0, 0, 1, back, 0, 0, 0, 8, 2, 8, 2, 2};
+    DO(cuMemsetD2D16_v2(c, pitch, 2, 2, 4)); DO(cuMemsetD2D16Async((char *)c + 4, pitch, 3, 2, 4, 0)); DO(cuMemsetD2D8Async((char *)c + 8, pitch, 4, 4, 4, 0)); DO(cuMemsetD2D32Async((char *)c + 12, pitch, 5, 1, 4, 0));
+    DO(cuMemcpy2D_v2(&two)); HOLDS(back[4] == 0x00020002 && back[5] == 0x00030003 && back[14] == 0x04040404 && back[15] == 5);
+    DO(cuMemsetD2D32_v2(c, pitch, 7, 2, 4));
     DO(cuMemcpy3D_v2(&three)); HOLDS(back[7] == 7); DO(cuMemcpy3DAsync_v2(&three, 0));
     DO(cuMemFree_v2(a)); SAYS(cuMemFree_v2(a), 1);
 }
@@ -191,6 +216,11 @@ static void kernels_part(void) {
     struct { unsigned grid[3], block[3], shared; P stream, attributes; unsigned count; } config = {{1, 1, 1}, {N, 1, 1}, 0, 0, 0, 0};
     a = filled(); DO(cuLaunchKernelEx(&config, twice, arguments, 0)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N));
     a = filled(); DO(cuLaunchCooperativeKernel(twice, 1, 1, 1, N, 1, 1, 0, 0, arguments)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N));
+    /* The parts of a launch one by one, as PyCUDA does. */
+    a = filled(); DO(cuFuncSetBlockShape(twice, N, 1, 1)); DO(cuFuncSetSharedSize(twice, 0)); DO(cuParamSetSize(twice, 12)); DO(cuParamSetv(twice, 0, &a, 8)); DO(cuParamSeti(twice, 8, 10));
+    DO(cuLaunchGrid(twice, 1, 1)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(10));
+    a = filled(); DO(cuParamSetv(twice, 0, &a, 8)); DO(cuParamSetf(twice, 8, 1e-43f)); DO(cuLaunch(twice)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N));  /* 71 as an integer */
+    DO(cuParamSeti(twice, 8, 0)); DO(cuLaunchGridAsync(twice, 2, 2, 0)); SAYS(cuLaunchGrid(twice, 0, 1), 1); SAYS(cuFuncSetBlockShape(twice, 0, 1, 1), 1); SAYS(cuParamSetv(twice, -4, &a, 8), 1); SAYS(cuParamSetSize(twice, 1 << 20), 1);
     SAYS(cuModuleGetFunction(&function, module, "no"), 500);
     DO(cuModuleGetFunctionCount(&number, module)); HOLDS(number == 2); DO(cuModuleGetLoadingMode(&value));
     DO(cuModuleGetGlobal_v2(&word, &size, module, "word")); HOLDS(size == 4);
@@ -206,7 +236,7 @@ static void kernels_part(void) {
     DO(cuLibraryGetModule(&other, library)); DO(cuLibraryGetGlobal(&word, &size, library, "word")); DO(cuLibraryGetManaged(&word, &size, library, "word"));
     DO(cuKernelGetFunction(&function, kernel)); DO(cuKernelGetAttribute(&value, 0, kernel, 0)); HOLDS(value == 1024);
     DO(cuKernelSetAttribute(8, 1024, kernel, 0)); DO(cuKernelGetName(&name, kernel)); HOLDS(!strcmp(name, "twice"));
-    DO(cuKernelGetParamInfo(kernel, 1, &at, &size)); HOLDS(at == 8 && size == 4); DO(cuKernelGetLibrary(&other, kernel)); HOLDS(other == library); DO(cuKernelSetCacheConfig(kernel, 0, 0));
+    DO(cuKernelGetParamInfo(kernel, 1, &at, &size)); HOLDS(at == 8 && size == 4); DO(cuKernelGetParamCount(kernel, &size)); HOLDS(size == 2); DO(cuFuncGetParamCount(twice, &at)); HOLDS(at == 2); DO(cuKernelGetLibrary(&other, kernel)); HOLDS(other == library); DO(cuKernelSetCacheConfig(kernel, 0, 0));
     DO(cuFuncGetAttribute(&value, 5, twice)); HOLDS(value == 80); DO(cuFuncSetAttribute(twice, 8, 100000)); SAYS(cuFuncSetAttribute(twice, 8, 1 << 20), 1);
     DO(cuFuncSetCacheConfig(twice, 0)); DO(cuFuncSetSharedMemConfig(twice, 0)); DO(cuFuncGetModule(&other, twice)); HOLDS(other == module); DO(cuFuncGetName(&name, twice));
     DO(cuFuncGetParamInfo(twice, 0, &at, &size)); SAYS(cuFuncGetParamInfo(twice, 2, &at, &size), 1); DO(cuFuncIsLoaded(&value, twice)); DO(cuFuncLoad(twice)); DO(cuLibraryUnload(library));
@@ -247,6 +277,15 @@ static void streams_part(void) {
     a = filled();
     DO(cuGraphAddKernelNode_v2(&node, graph, 0, 0, &kernel)); DO(cuGraphAddHostNode(&ending, graph, &node, 1, &called)); DO(cuGraphAddEmptyNode(&node, graph, &ending, 1));
     DO(cuGraphClone(&graph, graph)); DO(cuGraphInstantiateWithParams(&ready, graph, 0)); DO(cuGraphLaunch(ready, s)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N) && done == 12);
+    P outer, first, last;
+    DO(cuGraphCreate(&outer, 0));
+    struct { P to; S pitch; unsigned value, element; S width, height; } fill = {a, 0, 9, 4, N, 1};
+    struct { char pool[88]; P access; S count, bytes; P pointer; } alloc = {{1}, 0, 0, 64, 0};
+    DO(cuGraphAddMemsetNode(&first, outer, 0, 0, &fill, 0)); DO(cuGraphAddChildGraphNode(&last, outer, &first, 1, graph)); DO(cuGraphAddEventRecordNode(&node, outer, &last, 1, e)); DO(cuGraphAddEventWaitNode(&last, outer, &node, 1, e));
+    DO(cuGraphAddMemAllocNode(&node, outer, &last, 1, &alloc)); HOLDS(alloc.pointer != 0); DO(cuGraphAddMemFreeNode(&last, outer, &node, 1, alloc.pointer));
+    count = 1; DO(cuGraphGetRootNodes(outer, &node, &count)); HOLDS(count == 1 && node == first); DO(cuGraphNodeGetType(first, &value)); HOLDS(value == 2); DO(cuGraphDebugDotPrint(outer, "", 0)); DO(cuDeviceGraphMemTrim(0));
+    DO(cuGraphInstantiateWithFlags(&ready, outer, 0)); DO(cuGraphLaunch(ready, s)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(back[0] == 24 && back[N - 1] == 24 && done == 13);
+    DO(cuGraphCreate(&graph, 0)); DO(cuStreamBeginCaptureToGraph(s, graph, 0, 0, 0, 0)); DO(cuMemsetD8Async(a, 0, 4, s)); DO(cuStreamEndCapture(s, &graph)); DO(cuGraphGetNodes(graph, 0, &count)); HOLDS(count == 1);
     DO(cuEventDestroy_v2(e)); DO(cuEventDestroy_v2(f)); DO(cuStreamDestroy_v2(s)); SAYS(cuStreamDestroy_v2(s), 400);
 }
 

@@ -50,6 +50,19 @@ def test_every_function_of_the_runtime_is_covered_or_refused():
     assert {n for n in names if FORMS.sub("", n) not in known} == set()
 
 
+def test_every_function_of_the_driver_is_covered_or_refused():
+    """Libraries look up each function that they may use, and give up if one is not."""
+    text = (headers() / "cuda.h").read_text()
+    plain = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    pattern = r"#\s*define\s+(cu\w+)\s+(?:__CUDA_API_PT\w+\()?(cu\w+)"
+    forms = dict(re.findall(pattern, plain))
+    names = {FORMS.sub("", each) for each in declared("cuda.h", "CUresult")}
+    names = {forms.get(each, each) for each in names}
+    assert len(names) > 400
+    known = {row.name for row in rows(DRIVER)} | set(refused("driver"))
+    assert names - known == set()
+
+
 @pytest.mark.parametrize(
     ("table", "header", "returns"),
     [(RUNTIME, "cuda_runtime_api.h", "cudaError_t"), (DRIVER, "cuda.h", "CUresult")],
@@ -92,6 +105,14 @@ def test_every_row_is_called_by_a_program(table, file):
     }
     names = {row.name for row in rows(table)} - written - aside - OLD
     assert names - called == set()
+
+
+def test_what_the_cute_dsl_compiles_finds_its_functions():
+    made = building.sources()
+    both = made["driver.cpp"] + made["runtime13.cpp"]
+    names = functions.CUTE_DSL.split()
+    assert len(names) > 40
+    assert [each for each in names if f" _{each}(" not in both] == []
 
 
 def test_no_function_is_both_covered_and_refused():

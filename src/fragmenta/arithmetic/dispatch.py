@@ -20,7 +20,6 @@ from fragmenta.arithmetic.blocks import (
     sizes_of,
     stride,
     to_panels,
-    whole_of,
 )
 from fragmenta.arithmetic.constants import (
     SCALE_PARTS,
@@ -56,7 +55,7 @@ def fused(given: Operands) -> Bits:
     """Fused steps: as chains of fused multiply-adds, or product by product."""
     model = given.model
     if floored.suits(given):
-        sums, left = floored.products(given, _accumulators(given, whole_of(given)))
+        sums, left = floored.products(given)
         d = _result(sums, model.accumulator)
     else:
         d, left = np.empty(given.shape, _BITS[model.accumulator]), None

@@ -23,6 +23,9 @@ nothing is computed, and the status of the block says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 from fragmenta.arithmetic.elements import (
@@ -33,7 +36,17 @@ from fragmenta.arithmetic.elements import (
     to_float32,
 )
 from fragmenta.arithmetic.models import Model
-from fragmenta.arithmetic.packing import CLIP, DEPTH, GROUP, NOTHING, WIDE, WIDE_DEPTH
+from fragmenta.arithmetic.packing import (
+    ABOVE,
+    BIAS,
+    CLIP,
+    DEPTH,
+    NOTHING,
+    SUMS,
+    WIDE,
+    WIDE_DEPTH,
+    in_a_row,
+)
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     F32,
@@ -46,6 +59,7 @@ from fragmenta.jit.trace import (
     LANES,
     Code,
     Memory,
+    Number,
     Value,
     any_lane,
     bits_of,
@@ -75,8 +89,11 @@ _NARROW = -48
 
 _PAIR = 2 * LANES
 
-#: The sums of a group of rows and a panel.
-ALL = GROUP * LANES
+# A chain of more bytes of A is a loop.
+_UNROLLED = 128
+
+#: The bytes of a cache line: two loads of one line take less time than of two lines.
+LINE = 64
 
 
 class FloorVariant(NamedTuple):
@@ -91,16 +108,33 @@ class FloorVariant(NamedTuple):
     wide: bool  #: whether exponents are relative to a base
     sparse: bool
     across: int  #: columns in a panel
+    sums: int  #: of a group of rows and a panel
+    once: bool  #: whether rows are multiplied by one panel only
 
     @property
     def group(self) -> int:
         """Rows in a group."""
-        return ALL // self.across
+        return self.sums // self.across
 
     @property
     def single(self) -> bool:
         """Whether exponents are those of one k, not of pairs."""
         return self.across == WIDE
+
+    @property
+    def each(self) -> int:
+        """Products along k in a vector of exponents."""
+        return 1 if self.single else 2
+
+    @property
+    def along(self) -> int:
+        """How many exponents of a row follow each other, if they are not repeated."""
+        return min(self.products, LANES if self.wide else 2 * LANES)
+
+    @property
+    def signs(self) -> int:
+        """Vectors of B's lowest bits for each vector of its exponents."""
+        return 1 if not self.wide else 2 if self.sparse else 4
 
     @property
     def several(self) -> int:
@@ -122,7 +156,14 @@ class FloorVariant(NamedTuple):
         return WIDE_DEPTH if self.single else DEPTH
 
     @classmethod
-    def of(cls, model: Model, wide: bool, across: int = LANES) -> FloorVariant:
+    def of(
+        cls,
+        model: Model,
+        wide: bool,
+        across: int = LANES,
+        sums: int = SUMS,
+        once: bool = False,
+    ) -> FloorVariant:
         """The variant for a model."""
         # A product has less than four times the units of its exponent.
         most = model.products << (model.fraction + 2)
@@ -130,7 +171,7 @@ class FloorVariant(NamedTuple):
         values = F32 if room == 22 else F64  # float32 has 22 bits for either sign
         half, short = model.accumulator == "f16", model.keep < 23
         zero = model.start == "zero"
-        about = room, short, half, zero, wide, model.sparse, across
+        about = room, short, half, zero, wide, model.sparse, across, sums, once
         return cls(model.products, values, *about)
 
 
@@ -162,39 +203,46 @@ class Work(NamedTuple):
     held: Memory
 
     @classmethod
-    def of(cls, memory: Memory, values: Type) -> Work:
+    def of(cls, memory: Memory, variant: FloorVariant) -> Work:
         """The parts of one piece of memory."""
         parts, at = [], 0
-        for kind, count in _parts(values):
+        for kind, count in _parts(variant):
             parts.append(memory.after(at).view(kind))
-            at += count * size_of(kind)
+            at += _whole_lines(count * size_of(kind))
         return cls(*parts)
 
 
-def _parts(values: Type) -> list[tuple[Type, int]]:
-    panels, pairs = COLUMNS // LANES, DEPTH // 2
+def _parts(v: FloorVariant) -> list[tuple[Type, int]]:
+    panels, pairs, values = COLUMNS // LANES, DEPTH // 2, v.values
+    rows = v.sums // LANES
     return [
         (values, panels * DEPTH * LANES),
         (I8, panels * DEPTH * LANES),
         (I8, panels * pairs * 4 * _PAIR),
         (I16, COLUMNS),
-        (values, GROUP * DEPTH),
-        (I8, pairs * GROUP * _PAIR),
-        (I8, pairs * GROUP * _PAIR),
-        (I32, GROUP * DEPTH),
-        (I32, GROUP * DEPTH),
-        (I16, LANES),
-        (F32, ALL),
+        (values, rows * DEPTH),
+        (I8, pairs * rows * _PAIR),
+        (I8, pairs * rows * _PAIR),
+        (I32, rows * DEPTH),
+        (I32, rows * DEPTH),
+        (I16, v.group * v.several),
+        (F32, v.sums),
         (I32, LANES),
-        (I64, ALL),
-        (I16, ALL),
-        (F32, ALL),
+        (I64, v.sums),
+        (I16, v.sums),
+        (F32, v.sums),
     ]
 
 
-def work_bytes(values: Type) -> int:
+def work_bytes(variant: FloorVariant) -> int:
     """How much memory a thread needs."""
-    return sum(count * size_of(kind) for kind, count in _parts(values))
+    parts = _parts(variant)
+    return sum(_whole_lines(count * size_of(kind)) for kind, count in parts)
+
+
+def _whole_lines(count: int) -> int:
+    """So many bytes, in whole lines of the cache."""
+    return count + -count % LINE
 
 
 class Panel(NamedTuple):
@@ -237,13 +285,13 @@ def starting_at(memory: Memory, place: Value) -> Memory:
 
 # -- one step -----------------------------------------------------------------
 #
-# A vector of 32 lanes has eight columns of each of four rows, or sixteen of two rows.
-# A vector of 64 lanes has, for each of four rows, the eight columns for the first k of
-# a pair, then for the second.
+# A vector of all sums has eight columns of each row of a group, or sixteen of each of
+# half as many.  A vector of twice as many lanes has, for each row, the eight columns
+# for the first k of a pair, then for the second.
 
 
 class Exponents(NamedTuple):
-    """The exponents of a step, in 32 lanes of 16 bits."""
+    """The exponents of a step, in lanes of 16 bits."""
 
     e: Value  #: of each sum, that is emax
     base: Value | None
@@ -252,13 +300,14 @@ class Exponents(NamedTuple):
 
 def add_step(step: Step, at: Panel, product: Value) -> None:
     """The step that begins with a product, for a group of rows and a panel."""
+    step = step._replace(w=_from(step.v, step.w, at, product))
     code, v, _, w = step
-    x = w.sums.lanes(0, ALL)
-    e, base, unusual = _exponents(step, at, product, x)
+    x = w.sums.lanes(0, v.sums)
+    e, base, unusual = _exponents(step, x)
     starts = [_start(each, step) for each in _rows(v, e)]
     limits = _limits(e, base, step)
-    chains, counts = _chains_and_counts(step, at, product, starts, limits)
-    units = _joined([_units(*each) for each in zip(chains, starts, strict=True)])
+    chains, counts = _chains_and_counts(step, starts, limits)
+    units = in_a_row([_units(*each) for each in zip(chains, starts, strict=True)])
     large = None if v.half else _large(v, units, chains, starts)
     if large is not None:
         unusual = unusual | large
@@ -271,48 +320,62 @@ def add_step(step: Step, at: Panel, product: Value) -> None:
             w.totals[row * v.across] = whole + convert(count, I64)
         w.exponents[0] = e
         _settle_apart(step)
-        new.value = w.sums.lanes(0, ALL)
+        new.value = w.sums.lanes(0, v.sums)
     w.sums[0] = new.value
 
 
+def _from(v: FloorVariant, w: Work, at: Panel, product: Value) -> Work:
+    """The packed elements of a panel from a product on.
+
+    What A finds by a place is counted from where the panel begins.
+    """
+    vectors = product // v.each * (v.group * _PAIR)
+    if v.once:
+        vectors = product * v.group
+    along = 0 if v.sparse else product * v.across
+    signs = 0 if v.wide else along
+    return w._replace(
+        b_values=starting_at(w.b_values, at.values + along),
+        b_powers=starting_at(w.b_powers, at.powers + along),
+        b_lows=starting_at(w.b_lows, at.lows + signs),
+        b_base=starting_at(w.b_base, at.base),
+        a_values=starting_at(w.a_values, product),
+        a_powers=starting_at(w.a_powers, vectors),
+        a_lows=starting_at(w.a_lows, vectors),
+        a_signs=starting_at(w.a_signs, product if v.sparse else product // 2),
+        a_places=starting_at(w.a_places, product),
+    )
+
+
 def _chains_and_counts(
-    step: Step, at: Panel, product: Value, starts: list[Value], limits: Value
+    step: Step, starts: list[Value], limits: Value
 ) -> tuple[list[Value], Value]:
     """The chains of a step, and how many products lose bits.
 
-    The chain of a sparse step is a loop.  Counts before it would be finished after it,
-    and everything that they have loaded kept on the stack.
+    Some chains are loops.  Counts before one would be finished after it, and everything
+    that they have loaded kept on the stack.
     """
-    if step.v.sparse:
-        chains = _chain(step, at, product, starts)
-        return chains, _counts(step, at, product, limits)
-    counts = _counts(step, at, product, limits)
-    return _chain(step, at, product, starts), counts
+    if step.v.sparse or step.v.products * size_of(step.v.values) > _UNROLLED:
+        chains = _chain(step, starts)
+        return chains, _counts(step, limits)
+    counts = _counts(step, limits)
+    return _chain(step, starts), counts
 
 
 def _rows(v: FloorVariant, x: Value) -> list[Value]:
     """The lanes of each row."""
-    starts = range(0, ALL, v.across)
+    starts = range(0, v.sums, v.across)
     return [picked(x, range(start, start + v.across)) for start in starts]
 
 
-def _joined(parts: list[Value]) -> Value:
-    """Vectors of the same length, one after the other."""
-    while len(parts) > 1:
-        count = parts[0].type.count
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [picked(x, range(2 * count), y) for x, y in pairs]
-    return parts[0]
-
-
-def _exponents(step: Step, at: Panel, product: Value, x: Value) -> Exponents:
+def _exponents(step: Step, x: Value) -> Exponents:
     """The largest exponent of products and accumulator, for each row and column."""
     code, v, _, w = step
-    top = convert(_tops(step, at, product), I16)
+    top = convert(_tops(step), I16)
     field = _field(x)
     base = None
     if v.wide:
-        each = w.b_base.lanes(at.base, v.across)
+        each = w.b_base.lanes(0, v.across)
         columns = picked(each, [*range(v.across)] * v.group)
         rows = [row for row in range(v.group) for _ in range(v.across)]
         base = columns + picked(w.a_base.lanes(0, v.group), rows)
@@ -328,65 +391,72 @@ def _exponents(step: Step, at: Panel, product: Value, x: Value) -> Exponents:
     return Exponents(chosen.value, base, unusual)
 
 
-def _tops(step: Step, at: Panel, product: Value) -> Value:
+def _tops(step: Step) -> Value:
     """The largest sum of exponents of the products, for each row and column."""
     code, v, _, w = step
+    top = code.variable(code.constant(NOTHING, I8).in_all_lanes(v.group * _PAIR))
+    with _each_vector(step) as numbers:
+        for number in numbers:
+            x = _of_rows(v, w.a_powers, number)
+            y = _of_columns(step, w.b_powers, number)
+            top.value = larger(top.value, saturated_sum(x, y))
+    return top.value if v.single else larger(*_halves(v, top.value))
+
+
+@contextmanager
+def _each_vector(step: Step) -> Iterator[Iterable[Number]]:
+    """The products of a step one by one, or their pairs: a loop, or all numbers."""
+    count = step.v.products // step.v.each
+    if step.v.once:
+        yield range(count)
+        return
+    with step.code.loop(count) as number:
+        yield [number]
+
+
+def _of_rows(v: FloorVariant, a: Memory, number: Number) -> Value:
+    """The exponents of A for a pair or a product, repeated for each column."""
+    count = v.group * _PAIR
+    if isinstance(number, Value):
+        return a.lanes(number * count, count)
+    along = v.along
+    first, pair = divmod(2 * int(number), along)
+    some = a.lanes(first * v.group * along, v.group * along)
+    sides = [
+        [row * along + pair + side] * LANES for row in range(v.group) for side in (0, 1)
+    ]
+    return picked(some, chain.from_iterable(sides))
+
+
+def _of_columns(step: Step, b: Memory, number: Number) -> Value:
+    """The exponents of B for a pair or a product, in all rows."""
+    v, w = step.v, step.w
+    rows = range(v.group)
     if v.single:
-        top = code.variable(code.constant(NOTHING, I8).in_all_lanes(ALL))
-        with code.loop(v.products) as number:
-            here = product + number
-            each = (
-                _of_place(v, w.b_powers, at.powers, w.a_places, here, row)
-                for row in range(v.group)
-            )
-            x = w.a_powers.lanes(here * ALL, ALL)
-            top.value = larger(top.value, saturated_sum(x, _joined([*each])))
-        return top.value
-    top = code.variable(code.constant(NOTHING, I8).in_all_lanes(2 * ALL))
-    with code.loop(v.products // 2) as number:
-        pair = product // 2 + number
-        if v.sparse:
-            y = _joined(
-                [
-                    _of_places(w.b_powers, at.powers, w.a_places, row, pair)
-                    for row in range(GROUP)
-                ]
-            )
-        else:
-            one = w.b_powers.lanes(at.powers + pair * _PAIR, _PAIR)
-            y = picked(one, [*range(_PAIR)] * GROUP)
-        x = w.a_powers.lanes(pair * (GROUP * _PAIR), GROUP * _PAIR)
-        top.value = larger(top.value, saturated_sum(x, y))
-    return larger(*_halves(top.value))
+        return in_a_row([_of_place(v, b, w.a_places, number, row) for row in rows])
+    if v.sparse:
+        return in_a_row([_of_places(b, w.a_places, row, number) for row in rows])
+    return picked(b.lanes(number * _PAIR, _PAIR), [*range(_PAIR)] * v.group)
 
 
 def _of_place(
-    v: FloorVariant,
-    memory: Memory,
-    start: Value,
-    places: Memory,
-    product: Value,
-    row: int,
+    v: FloorVariant, memory: Memory, places: Memory, product: Number, row: int
 ) -> Value:
     """The vector for one product of a row, as wide as the panel."""
     place = convert(places[product + row * v.stride], I64)
-    return memory.lanes(start + place, v.across)
+    return memory.lanes(place, v.across)
 
 
-def _of_places(
-    memory: Memory, start: Value, places: Memory, row: int, pair: Value
-) -> Value:
+def _of_places(memory: Memory, places: Memory, row: int, pair: Number) -> Value:
     """Two vectors of eight lanes, for the two places of a pair."""
     at = pair * 2 + row * DEPTH
-    first, second = (
-        memory.lanes(start + convert(places[at + side], I64)) for side in range(2)
-    )
+    first, second = (memory.lanes(convert(places[at + side], I64)) for side in range(2))
     return picked(first, range(_PAIR), second)
 
 
-def _halves(x: Value) -> tuple[Value, Value]:
+def _halves(v: FloorVariant, x: Value) -> tuple[Value, Value]:
     """The lanes of the first k of a pair, and those of the second."""
-    rows = [row * _PAIR for row in range(GROUP)]
+    rows = [row * _PAIR for row in range(v.group)]
     low, high = (
         picked(x, [row + lane for row in rows for lane in range(side, side + LANES)])
         for side in (0, LANES)
@@ -439,36 +509,32 @@ def _upper_parts(x: Value, of: Type) -> Value:
     return recast(picked(x, places, x.lift(0)), of)
 
 
-def _chain(step: Step, at: Panel, product: Value, starts: list[Value]) -> list[Value]:
+def _chain(step: Step, starts: list[Value]) -> list[Value]:
     """The products of a step, each rounded down, for each row."""
     code, v, _, w = step
     if v.sparse:
-        return _sparse_chain(step, at, product, starts)
+        return _sparse_chain(step, starts)
     sums = [code.variable(start) for start in starts]
     with code.loop(v.products, step=2) as number:
-        here = product + number
-        x = [w.a_values.lanes(here + row * DEPTH, 2) for row in range(v.group)]
+        x = [w.a_values.lanes(number + row * DEPTH, 2) for row in range(v.group)]
         for side in range(2):
-            y = w.b_values.lanes(at.values + (here + side) * v.across, v.across)
+            y = w.b_values.lanes((number + side) * v.across, v.across)
             for row, some in enumerate(sums):
                 some.value = fma(picked(x[row], [side] * v.across), y, some.value)
     return [some.value for some in sums]
 
 
-def _sparse_chain(
-    step: Step, at: Panel, product: Value, starts: list[Value]
-) -> list[Value]:
+def _sparse_chain(step: Step, starts: list[Value]) -> list[Value]:
     """The same for a sparse A, whose rows take elements of B at places of their own."""
     code, v, _, w = step
     sums = [code.variable(start) for start in starts]
     with code.loop(v.products, step=2) as number:
-        here = product + number
-        rows = [here + row * v.stride for row in range(v.group)]
+        rows = [number + row * v.stride for row in range(v.group)]
         x = [w.a_values.lanes(row, 2) for row in rows]
         at_k = [[convert(w.a_places[row + k], I64) for row in rows] for k in (0, 1)]
         for k, places in enumerate(at_k):
             for place, each, some in zip(places, x, sums, strict=True):
-                y = w.b_values.lanes(at.values + place, v.across)
+                y = w.b_values.lanes(place, v.across)
                 some.value = fma(picked(each, [k] * v.across), y, some.value)
     return [some.value for some in sums]
 
@@ -476,39 +542,66 @@ def _sparse_chain(
 def _limits(e: Value, base: Value | None, step: Step) -> Value:
     """A product loses bits if the exponent of its lowest bit is below this."""
     limit = e - convert(step.n.fraction, I16)
-    if base is not None:
-        limit = limit - base
     # No product of zero is below the upper bound, and every other one is.
-    return convert(larger(smaller(limit, 100 if base is None else 20), -128), I8)
+    if base is None:  # negative products are those below zero
+        limit, most = limit + (2 * BIAS - 128), ABOVE - 128
+    else:
+        limit, most = limit - base, 20
+    return convert(larger(smaller(limit, most), -128), I8)
 
 
-def _counts(step: Step, at: Panel, product: Value, limits: Value) -> Value:
+def _counts(step: Step, limits: Value) -> Value:
     """How many negative products lose bits, for each row and column."""
+    total = (_counts_by_sign if step.v.wide else _narrow_counts)(step, limits)
+    if not step.v.single:
+        low, high = _halves(step.v, total)
+        total = low + high
+    return convert(total, I32, signed=False)
+
+
+def _narrow_counts(step: Step, limits: Value) -> Value:
+    """The same for each k of a pair; the sign of a sum is that of the product."""
+    code, v, _, w = step
+    if not v.single:
+        rows = range(0, v.sums, LANES)
+        twice = [row + lane for row in rows for _ in range(2) for lane in range(LANES)]
+        limits = picked(limits, twice)
+    count = code.variable(limits.lift(0))
+    with _each_vector(step) as numbers:
+        for number in numbers:
+            x = _of_rows(v, w.a_lows, number)
+            y = _of_columns(step, w.b_lows, number)
+            count.value = count.value - convert(limits > x + y, I8)
+    return count.value
+
+
+def _counts_by_sign(step: Step, limits: Value) -> Value:
+    """The same for wide types: the signs of A choose the vectors of B."""
     code, v, _, w = step
     each = _rows(v, limits)
     if not v.single:
         each = [picked(limit, [*range(LANES)] * 2) for limit in each]
     counts = [code.variable(limit.lift(0)) for limit in each]
-    along = v.products if v.single else v.products // 2
-    first = product if v.single else product // 2
-    with code.loop(along) as number:
-        here = first + number
-        for row, (limit, count) in enumerate(zip(each, counts, strict=True)):
-            if v.single:
-                y = _of_place(v, w.b_lows, at.lows, w.a_signs, here, row)
-            elif v.sparse:
-                y = _of_places(w.b_lows, at.lows, w.a_signs, row, here)
-            else:
-                place = convert(w.a_signs[here + row * (DEPTH // 2)], I64)
-                y = w.b_lows.lanes(at.lows + place, _PAIR)
-            x = w.a_lows.lanes((here * v.group + row) * _PAIR, _PAIR)
-            loses = limit > saturated_sum(x, y)
-            count.value = count.value - convert(loses, I8)
-    total = _joined([count.value for count in counts])
-    if not v.single:
-        low, high = _halves(total)
-        total = low + high
-    return convert(total, I32, signed=False)
+    with _each_vector(step) as numbers:
+        for number in numbers:
+            every = _of_rows(v, w.a_lows, number)
+            for row, (limit, count) in enumerate(zip(each, counts, strict=True)):
+                x = picked(every, range(row * _PAIR, (row + 1) * _PAIR))
+                y = _by_sign(step, number, row)
+                loses = limit > saturated_sum(x, y)
+                count.value = count.value - convert(loses, I8)
+    return in_a_row([count.value for count in counts])
+
+
+def _by_sign(step: Step, number: Number, row: int) -> Value:
+    """The exponents of B's lowest bits that belong to the signs of a row."""
+    v, w = step.v, step.w
+    if v.single:
+        return _of_place(v, w.b_lows, w.a_signs, number, row)
+    if v.sparse:
+        return _of_places(w.b_lows, w.a_signs, row, number)
+    place = convert(w.a_signs[number + row * (DEPTH // 2)], I64)
+    return w.b_lows.lanes(place, _PAIR)
 
 
 def _units(some: Value, start: Value) -> Value:
@@ -526,10 +619,10 @@ def _large(
     if v.room <= 30:
         return None
     if v.room <= 31:
-        upper = picked(recast(units, I16), range(1, 2 * ALL, 2))
+        upper = picked(recast(units, I16), range(1, 2 * v.sums, 2))
         return any_lane((upper + (1 << 14)) < 0)
     wholes = [bits_of(x) - bits_of(y) for x, y in zip(sums, starts, strict=True)]
-    upper = _joined([convert(whole >> 30, I32) for whole in wholes])
+    upper = in_a_row([convert(whole >> 30, I32) for whole in wholes])
     return any_lane((upper != 0) & (upper != -1))
 
 
@@ -551,7 +644,7 @@ def _settle_apart(step: Step) -> None:
     least = code.constant(-14 if v.half else -126, I64)
     fraction, floor, keep = (convert(each, I64) for each in n)
     rounding = Rounding(fraction, floor, keep, least, v.half)
-    with code.loop(GROUP) as row:
+    with code.loop(v.sums // LANES) as row:
         x = convert(w.sums.lanes(row * LANES), F64)
         e = convert(w.exponents.lanes(row * LANES), I32)
         total = convert(w.totals.lanes(row * LANES), F64)

@@ -10,18 +10,20 @@ import numpy as np
 
 from fragmenta.arithmetic.blocks import Block, scratch
 from fragmenta.arithmetic.constants import fused_constants
-from fragmenta.arithmetic.floor_steps import COLUMNS, FloorVariant, work_bytes
+from fragmenta.arithmetic.floor_steps import COLUMNS, LINE, FloorVariant, work_bytes
 from fragmenta.arithmetic.floors import floor_kernel, ordinary_adder
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.packing import (
     DEPTH,
+    SUMS,
     WIDE,
     WIDE_DEPTH,
     Packing,
     column_packer,
     row_packer,
 )
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.threads import cores, share_out
 from fragmenta.jit.compiler import Traced, processor, type_of
 from fragmenta.jit.trace import LANES
@@ -32,9 +34,6 @@ _ROWS, _FEW_ROWS = 256, 32
 
 # The fraction bits of float32.
 _KEPT = 23
-
-# The bytes of a cache line: two loads of one line take less time than of two lines.
-_LINE = 64
 
 # So many products are worth a compilation.
 _WORTH_COMPILING = 1 << 15
@@ -90,24 +89,27 @@ def _has_fma() -> bool:
 
 
 @cache
-def _kernels(model: Model, across: int = LANES) -> _Kernels:
+def _kernels(
+    model: Model, across: int = LANES, once: bool = False, sums: int = SUMS
+) -> _Kernels:
     found = fused_constants(model)
     forms = (found.a, found.b)
     sources = tuple(type_of(dtype(name).bits_dtype) for name in (model.a, model.b))
     scaled = model.scale is not None
     wide = scaled or max(form.exponent_bits for form in forms) == 8
-    variant = FloorVariant.of(model, wide, across)
+    variant = FloorVariant.of(model, wide, across, sums, once)
     sixteens = model.stored % (2 * LANES) == 0
+    about = variant.values, scaled, model.sparse, across, sixteens, sums
     packings = [
-        Packing(source, form, variant.values, scaled, model.sparse, across, sixteens)
+        Packing(source, form, *about, model.products if once else 0)
         for source, form in zip(sources, forms, strict=True)
     ]
     return _Kernels(
         floor_kernel(variant),
         row_packer(packings[0]),
         column_packer(packings[1]),
-        ordinary_adder(variant.half),
-        work_bytes(variant.values),
+        ordinary_adder(variant.half, sums),
+        work_bytes(variant),
     )
 
 
@@ -122,12 +124,18 @@ class Instruction(NamedTuple):
     kept: _Kernels  #: whose code the numbers have the addresses of
 
 
-def instruction(model: Model, rows: int, columns: int) -> Instruction:
-    """How one instruction with so many rows and columns of D is computed."""
-    kernels = _kernels(model)
+def instruction(
+    model: Model, rows: int, columns: int, *, many: bool = False
+) -> Instruction:
+    """How one instruction with so many rows and columns of D is computed.
+
+    If there are ``many``, each has its own A and B.
+    """
+    kernels = _kernels(model, LANES, many and columns <= LANES, SUMS)
     sizes = _Sizes(rows, columns, 1, min(_ROWS, rows), min(COLUMNS, columns))
     items = [dtype(name).bits_dtype.itemsize for name in (model.a, model.b)]
-    numbers = _numbers(model, kernels, sizes, (0,) * 5, items)
+    own = (int(many), int(many), 0, 0, 0)
+    numbers = _numbers(model, kernels, sizes, own, items)
     return Instruction(
         kernels.steps, numbers, sizes.across * sizes.down, kernels.work, kernels
     )
@@ -187,17 +195,20 @@ def _numbers(
     )
 
 
-def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
-    """The result, and the blocks of it that must be computed in another way."""
+def products(given: Operands) -> tuple[Array, list[Block]]:
+    """The accumulators, and the blocks of them that must be computed in another way."""
     model = given.model
-    kernels = _kernels(model, _panel_width(given))
+    across = _panel_width(given)
+    once = given.columns <= LANES
+    kernels = _kernels(model, across, once, SUMS)
     rows, columns = _block_size(given)
     sizes = _Sizes(given.rows, given.columns, given.instructions, rows, columns)
-    across, down = sizes.across, sizes.down
-    count = given.batches * across * down
+    blocks = sizes.across * sizes.down
+    count = given.batches * blocks
     status = np.zeros(count, np.uint8)
     a, b, index = _in_order(given)
-    operands = (a.view(np.uint8), b.view(np.uint8), c)
+    d = np.empty(given.shape, np.float32)
+    operands = (a.view(np.uint8), b.view(np.uint8), d)
     others = (index, given.scale_a, given.scale_b)
     extra = tuple(_NONE if each is None else each for each in others)
     own = (given.a, given.b, *extra)
@@ -206,17 +217,22 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
     numbers = _numbers(model, kernels, sizes, several, items)
     steps = kernels.steps.bind(*operands, *extra, status, *numbers)
 
+    if blocks > 1:
+        _copy_accumulators(given, d, slice(None))
+
     def run(first: int, last: int) -> None:
-        work = scratch("floors", (kernels.work + _LINE,), np.uint8)
+        if blocks == 1:  # those of this thread, so that they are in its cache
+            _copy_accumulators(given, d, slice(first, last))
+        work = scratch("floors", (kernels.work + LINE,), np.uint8)
         start = work.ctypes.data
-        steps(start + -start % _LINE, first, last)
+        steps(start + -start % LINE, first, last)
 
     share_out(run, count, given.products, given.progress)
     _COMPILED.add(model)
     left = []
     for number in np.flatnonzero(status):
-        tile, rest = divmod(int(number), across * down)
-        top, side = divmod(rest, across)
+        tile, rest = divmod(int(number), blocks)
+        top, side = divmod(rest, sizes.across)
         left.append(
             Block(
                 slice(tile, tile + 1),
@@ -224,7 +240,14 @@ def products(given: Operands, c: Bits) -> tuple[Bits, list[Block]]:
                 slice(side * columns, min((side + 1) * columns, given.columns)),
             )
         )
-    return c, left
+    return d, left
+
+
+def _copy_accumulators(given: Operands, d: Array, some: slice) -> None:
+    """Copy c to the accumulators of some matrices."""
+    c = given.c.view(np.float16 if given.model.c == "f16" else np.float32)
+    with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
+        d[some] = c if len(c) < given.batches else c[some]
 
 
 def _in_order(given: Operands) -> tuple[Bits, Bits, Bits | None]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fragmenta.arithmetic.chain import MODES, set_rounding
 from fragmenta.arithmetic.elements import add_ordinary, to_float32
 from fragmenta.arithmetic.floor_steps import (
-    ALL,
+    LINE,
     FloorNumbers,
     FloorVariant,
     Panel,
@@ -38,9 +38,14 @@ from fragmenta.jit.trace import (
     call_address,
     convert,
     larger,
+    prefetch,
     select,
+    size_of,
     smaller,
 )
+
+# The most bytes of a matrix that are brought into the cache before they are needed.
+_MOST_FETCHED = 2048
 
 
 class FloorSizes(NamedTuple):
@@ -105,15 +110,35 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         *operands, status = given[:7]
         *numbers, work, start, stop = given[7:]
         n, p = FloorNumbers(*numbers[:3]), FloorSizes(*numbers[3:])
-        w = Work.of(work, variant.values)
+        w = Work.of(work, variant)
         step, of = Step(code, variant, n, w), FloorOperands(*operands)
         set_rounding(code, code.constant(MODES["rz"], I32))
         with code.loop(stop, start=start) as number:
+            if variant.once:
+                _prefetch(code, p, of, number + 1)
             _block(step, p, of, number)
             status[number] = convert(w.special[0], I8)
         set_rounding(code, code.constant(MODES["rn"], I32))
 
     return floor_steps
+
+
+def _prefetch(code: Code, p: FloorSizes, of: FloorOperands, tile: Value) -> None:
+    """Bring a small matrix of A, B and D into the cache, if it is computed as a whole.
+
+    A processor does so itself where memory is read at a constant pace.  Here, most of
+    the time nothing is read.
+    """
+    depth, rows = p.instructions * p.stored, p.instructions * p.k
+    sizes = (
+        (of.a, p.own_a, p.rows * depth * p.a_size),
+        (of.b, p.own_b, rows * p.columns * p.b_size),
+        (of.d.view(I8), code.constant(1, I64), p.rows * p.columns * size_of(F32)),
+    )
+    for memory, own, size in sizes:
+        whole = own * select(p.across * p.down == 1, size, 0)
+        with code.loop(smaller(whole, _MOST_FETCHED), step=LINE) as line:
+            prefetch(memory, tile * size + line)
 
 
 class Place(NamedTuple):
@@ -239,7 +264,7 @@ def _instructions(step: Step, p: FloorSizes, at: Panel, count: Value) -> None:
             add_step(step, at, product)
         return
     with code.loop(count) as instruction:
-        held = w.sums.lanes(0, ALL)
+        held = w.sums.lanes(0, v.sums)
         w.held[0] = held
         w.sums[0] = held.lift(0.0)
         with code.loop(p.stored, step=v.products) as product:
@@ -250,17 +275,17 @@ def _instructions(step: Step, p: FloorSizes, at: Panel, count: Value) -> None:
 
 
 @once
-def ordinary_adder(half: bool) -> Traced:
+def ordinary_adder(half: bool, sums: int) -> Traced:
     """A kernel that adds c to the sums of an instruction.
 
     It is compiled apart from the steps, which round in another mode.
     """
 
-    @kernel(held=pointer(F32), sums=pointer(F32))
-    def add_last(code: Code, held: Memory, sums: Memory) -> None:
-        with code.loop(ALL, step=LANES) as lane:
-            x, y = (convert(each.lanes(lane), F64) for each in (held, sums))
-            sums[lane] = to_float32(add_ordinary(x, y, half))
+    @kernel(held=pointer(F32), added=pointer(F32))
+    def add_last(code: Code, held: Memory, added: Memory) -> None:
+        with code.loop(sums, step=LANES) as lane:
+            x, y = (convert(each.lanes(lane), F64) for each in (held, added))
+            added[lane] = to_float32(add_ordinary(x, y, half))
 
     return add_last
 
@@ -271,8 +296,7 @@ def _panel(v: FloorVariant, panel: Value, depth: Value) -> Panel:
     Panels follow each other: in the cache, those of a few elements do not collide.
     """
     first = panel * depth * v.across
-    signs = 2 if v.sparse else 4
-    return Panel(first, first, first * signs, panel * v.across)
+    return Panel(first, first, first * v.signs, panel * v.across)
 
 
 def _eight_columns(v: FloorVariant, eight: Value, depth: Value) -> Panel:
@@ -309,7 +333,8 @@ def _load(code: Code, to: Memory, sums: Sums) -> None:
             start = sums.place + sums.columns * row
             to[row * sums.across] = sums.d.lanes(start, sums.across)
     with code.when(~sums.whole):
-        to[0] = code.constant(1.0, F32).in_all_lanes(ALL)
+        every = sums.group * sums.across
+        to[0] = code.constant(1.0, F32).in_all_lanes(every)
         with _each_left(code, sums) as (there, here):
             to[here] = sums.d[there]
 

@@ -8,12 +8,17 @@ A packed element has four parts:
   of the product, and says whether a product loses bits;
 - its sign.
 
-Exponents of 8 bits are relative to a *base*: 0 for types of at most 5 exponent bits,
-otherwise the largest exponent of the row or the column.  What is far below the base is
-clipped; the steps detect it where it matters.
+Types of at most 5 exponent bits are *narrow*: the exponent of a lowest bit takes less
+than 7 bits, and the sign is the eighth.  Added modulo 256, two signs are that of the
+product.
+
+The exponents of other types, and of scaled elements, are relative to a *base*, the
+largest exponent of the row or the column.  What is far below the base is clipped; the
+steps detect it where it matters.
 
 Products are taken in pairs along k, for eight columns: sixteen lanes.  The columns of B
-lie in panels of eight.  The exponents of A are repeated for each lane.
+lie in panels of eight.  The exponents of A are repeated for each lane; if there is only
+one panel, the steps do that.
 
 Each row of a sparse A takes other rows of B, so a pair of B has a place of its own for
 each pair of A.  In panels of sixteen columns there is nothing to pair: a vector has one
@@ -22,8 +27,7 @@ product of each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fragmenta.arithmetic.elements import (
@@ -32,7 +36,7 @@ from fragmenta.arithmetic.elements import (
     power_of_two,
 )
 from fragmenta.arrays.once import once
-from fragmenta.jit.compiler import Traced, kernel, pointer
+from fragmenta.jit.compiler import Traced, kernel, pointer, processor
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I1,
@@ -46,7 +50,6 @@ from fragmenta.jit.trace import (
     Value,
     any_lane,
     convert,
-    each_lane,
     float_of,
     half_of,
     joined,
@@ -63,8 +66,12 @@ from fragmenta.jit.trace import (
 #: The most products along k that are packed at a time; a power of two.
 DEPTH = 256
 
+#: The sums of a group of rows and a panel, which are computed together: as many as
+#: there are registers for.
+SUMS = 64 if "+avx512bw" in processor()[1].split(",") else 32
+
 #: Rows of A in a group, which share the loads of B, for panels of eight columns.
-GROUP = 4
+GROUP = SUMS // LANES
 
 #: Columns in a panel for a sparse A, and the most of k that is packed at a time.
 WIDE, WIDE_DEPTH = 2 * LANES, 128
@@ -78,7 +85,15 @@ _LOW_CLIP, _NEVER = -100, 127
 # Less than every exponent.
 _LOWEST = -8192
 
-_SIXTEEN = range(2 * LANES)
+#: What is added to the exponent of a narrow element's lowest bit: it is 0 to 39 then.
+BIAS = 24
+
+#: More than the sum of two of them.
+ABOVE = 79
+
+# What zeros of A and of B have instead.  With any element of the other operand, the sum
+# is not negative, or it is -44 or more: both are ABOVE - 128 or more.
+_ZERO_A, _ZERO_B = 84, 84 - 128
 
 
 class Packing(NamedTuple):
@@ -91,6 +106,8 @@ class Packing(NamedTuple):
     sparse: bool  #: whether the products of a row are at any k
     across: int = LANES  #: columns in a panel
     sixteens: bool = False  #: whether rows have whole sixteens of elements
+    sums: int = SUMS  #: of a group of rows and a panel
+    once: int = 0  #: products of a step, if rows are multiplied by one panel only
 
     @property
     def single(self) -> bool:
@@ -105,7 +122,7 @@ class Packing(NamedTuple):
     @property
     def group(self) -> int:
         """Rows in a group: a group and a panel have as many sums in any case."""
-        return GROUP * LANES // self.across
+        return self.sums // self.across
 
     @property
     def lanes(self) -> Type:
@@ -125,8 +142,18 @@ class Packing(NamedTuple):
 
     @property
     def as_bytes(self) -> bool:
-        """Whether sixteen elements are taken apart at a time, in 8-bit integers."""
+        """Whether elements are taken apart in 8-bit integers, many at a time."""
         return self.sixteens and not self.wide
+
+    @property
+    def along(self) -> int:
+        """How many exponents of a row follow each other, if they are not repeated."""
+        return min(self.once, self.at_once)
+
+    @property
+    def deep(self) -> int:
+        """How many rows of B are taken apart at a time."""
+        return LANES if self.as_bytes else LANES // 2
 
 
 class Parts(NamedTuple):
@@ -199,23 +226,25 @@ def _half_parts(bits: Value) -> Parts:
 
 
 def _element(raw: Value, of: Packing, scale: Value | None = None) -> Element:
-    """Take elements apart: eight, or sixteen in 8-bit integers."""
+    """Take elements apart: some eights of them."""
+    eights = range(raw.type.count // LANES)
     if of.as_bytes:
         parts = _half_parts(raw) if of.source == I16 else _parts(raw, of.form)
-        halves = (range(start, start + LANES) for start in (0, LANES))
-        values = [_value(_wider(picked(raw, half), of), of) for half in halves]
-        return Element(values, parts)
+        some = (_wider(_eight(raw, number), of) for number in eights)
+        return Element([_value(each, of) for each in some], parts)
     bits = _wider(raw, of)
-    parts, value = _parts(bits, of.form), _value(bits, of)
-    if scale is not None:
-        shift = convert(scale, of.lanes) - 127
-        value = value * power_of_two(convert(shift, I32))
-        parts = parts._replace(
-            power=parts.power + shift,
-            low=parts.low + shift,
-            special=parts.special | (shift == SPECIAL - 127),
-        )
-    return Element([value], parts)
+    parts = _parts(bits, of.form)
+    values = [_value(_eight(bits, number), of) for number in eights]
+    if scale is None:
+        return Element(values, parts)
+    shift = convert(scale, of.lanes) - 127
+    by = (power_of_two(convert(_eight(shift, number), I32)) for number in eights)
+    parts = parts._replace(
+        power=parts.power + shift,
+        low=parts.low + shift,
+        special=parts.special | (shift == SPECIAL - 127),
+    )
+    return Element([x * y for x, y in zip(values, by, strict=True)], parts)
 
 
 def _wider(raw: Value, of: Packing) -> Value:
@@ -243,13 +272,18 @@ def _value(bits: Value, of: Packing) -> Value:
     return value if bias == 15 else value * 2.0 ** (15 - bias)
 
 
-def _relative(found: Parts, base: Value | None) -> tuple[Value, Value]:
+def _relative(found: Parts, base: Value) -> tuple[Value, Value]:
     """The exponents of elements and of their lowest bits, as 8-bit integers."""
-    power, low = found.power, found.low
-    if base is not None:
-        power, low = larger(power - base, CLIP), larger(low - base, _LOW_CLIP)
+    power, low = larger(found.power - base, CLIP), larger(found.low - base, _LOW_CLIP)
     power, low = convert(power, I8), convert(low, I8)
     return select(found.zero, NOTHING, power), select(found.zero, _NEVER, low)
+
+
+def _narrow(found: Parts, zero: int) -> tuple[Value, Value]:
+    """The same for narrow elements, whose lowest bits come with signs."""
+    power, low = convert(found.power, I8), convert(found.low + BIAS, I8)
+    low = low | select(found.negative, low.lift(-128), 0)
+    return select(found.zero, NOTHING, power), select(found.zero, zero, low)
 
 
 # -- columns ------------------------------------------------------------------
@@ -259,10 +293,11 @@ def _relative(found: Parts, base: Value | None) -> tuple[Value, Value]:
 def column_packer(of: Packing) -> Traced:
     """A kernel that packs a panel: ``count`` elements of up to eight columns.
 
-    ``lows`` has, for each pair along k, four vectors of sixteen lanes: those for a pair
-    of A with the signs ``++``, ``-+``, ``+-`` and ``--``.  A lane whose product is not
-    negative never loses bits there.  If A is sparse, each k has two vectors, as wide as
-    the panel: for a positive and for a negative element of A.
+    ``lows`` of narrow elements are like ``powers``: a vector of sixteen lanes for each
+    pair along k.  Of others, a pair has four vectors: those for a pair of A with the
+    signs ``++``, ``-+``, ``+-`` and ``--``.  A lane whose product is not negative never
+    loses bits there.  If A is sparse, each k has two vectors, as wide as the panel: for
+    a positive and for a negative element of A.
 
     Eight columns of a wider panel are packed at a time.
     """
@@ -294,97 +329,119 @@ def column_packer(of: Packing) -> Traced:
         left: Value,
         per_scale: Value,
     ) -> None:
-        # Beyond the last column, the last one is repeated.
-        lanes = [smaller(left - 1, lane) for lane in range(LANES)]
-
         def row(memory: Memory, k: Value) -> Value:
             start = k * columns
             found = code.variable(code.constant(0, memory.of).in_all_lanes())
             with code.when(left >= LANES):
                 found.value = memory.lanes(start)
-            with code.when(left < LANES):
+            with code.when(left < LANES):  # the last column is repeated
+                lanes = (smaller(left - 1, lane) for lane in range(LANES))
                 found.value = memory.gather(start + lane for lane in lanes)
             return found.value
 
-        def element(k: Value) -> Element:
+        def elements(k: Value) -> Element:
+            rows = [k + number for number in range(of.deep)]
             scale = None
             if of.scaled:
-                scale = convert(row(scales, k // per_scale), I32, signed=False)
-            return _element(row(bits, k), of, scale)
-
-        def pair(k: Value) -> tuple[list[Value], list[Parts]]:
-            if of.as_bytes:
-                both = picked(row(bits, k), range(2 * LANES), row(bits, k + 1))
-                found = _element(both, of)
-                return found.values, [found.parts]
-            two = [element(k + number) for number in range(2)]
-            return [each.values[0] for each in two], [each.parts for each in two]
+                every = [row(scales, each // per_scale) for each in rows]
+                scale = convert(in_a_row(every), I32, signed=False)
+            return _element(in_a_row([row(bits, each) for each in rows]), of, scale)
 
         wrong = code.variable(code.constant(0, I1).in_all_lanes())
         most = None
         if of.wide:
             largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
-            with code.loop(count) as k:
-                each = element(k).parts
-                power = select(each.zero, _LOWEST, each.power)
-                largest.value = larger(largest.value, power)
-            most = select(largest.value == _LOWEST, 0, largest.value)
-            base[0] = convert(most, I16)
-        with code.loop(count, step=2) as k:
-            found, parts = pair(k)
-            for number, value in enumerate(found):
+            with code.loop(count, step=of.deep) as k:
+                power = _ordered(elements(k).parts)
+                for number in range(of.deep):
+                    largest.value = larger(largest.value, _eight(power, number))
+            found = select(largest.value == _LOWEST, 0, largest.value)
+            base[0] = convert(found, I16)
+            most = picked(found, [*range(LANES)] * of.deep)
+        with code.loop(count, step=of.deep) as k:
+            each, parts = elements(k)
+            for number, value in enumerate(each):
                 values[(k + number) * of.across] = value
-            power, minus, plus = (_both(each) for each in _signed(parts, most))
-            for each in parts:
-                wrong.value = wrong.value | _any_half(each.special)
+            wrong.value = wrong.value | _any_eight(parts.special)
+            power, *low = _signed(parts, most)
             if of.single:
-                _put_halves(powers, k * WIDE, WIDE, [power])
-                _put_halves(lows, k * (2 * WIDE), 2 * WIDE, [minus, plus])
+                wide = len(low) * WIDE
+                _put_eights(powers, k * WIDE, WIDE, [power])
+                _put_eights(lows, k * wide, wide, low)
             else:
                 powers[k * LANES] = power
-                first = k * ((1 if of.sparse else 2) * 2 * LANES)
-                for number, vector in enumerate(_pairs(minus, plus, of.sparse)):
-                    lows[first + number * 2 * LANES] = vector
+                _put_lows(of, lows, k, low)
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
     return pack_columns
 
 
-def _signed(parts: list[Parts], base: Value | None) -> Iterable[list[Value]]:
-    """The exponents of elements, and of lowest bits by the sign of an element of A."""
-    found = []
-    for each in parts:
-        power, low = _relative(each, base)
-        minus = select(each.negative, low, _NEVER)
-        plus = select(each.negative, low.lift(_NEVER), low)
-        found.append((power, minus, plus))
-    return map(list, zip(*found, strict=True))
+def _ordered(parts: Parts) -> Value:
+    """The exponents of elements; that of zero is less than all others."""
+    return select(parts.zero, _LOWEST, parts.power)
 
 
-def _both(halves: list[Value]) -> Value:
-    """Sixteen lanes: eight for each of two k."""
-    return halves[0] if len(halves) == 1 else picked(halves[0], _SIXTEEN, halves[1])
+def _signed(parts: Parts, base: Value | None) -> tuple[Value, ...]:
+    """The exponents of elements, and of lowest bits.
+
+    Those of wide elements are two, by the sign of an element of A.
+    """
+    if base is None:
+        return _narrow(parts, _ZERO_B)
+    power, low = _relative(parts, base)
+    minus = select(parts.negative, low, _NEVER)
+    plus = select(parts.negative, low.lift(_NEVER), low)
+    return power, minus, plus
 
 
-def _half(x: Value, which: int) -> Value:
-    """The lanes of the first or the second k."""
-    return picked(x, range(which * LANES, (which + 1) * LANES))
-
-
-def _any_half(x: Value) -> Value:
-    """Conditions of eight columns, from those of one k or of two."""
-    return x if x.type.count == LANES else _half(x, 0) | _half(x, 1)
-
-
-def _put_halves(to: Memory, first: Value, step: int, vectors: list[Value]) -> None:
-    """Write eight columns of a wider panel, for two k."""
-    for which in range(2):
+def _put_lows(of: Packing, to: Memory, k: Value, low: list[Value]) -> None:
+    """Write the exponents of lowest bits."""
+    if not of.wide:
+        to[k * LANES] = low[0]
+        return
+    for pair in range(of.deep // 2):
+        lanes = range(pair * 2 * LANES, (pair + 1) * 2 * LANES)
+        minus, plus = (picked(each, lanes) for each in low)
+        vectors = _pairs(minus, plus, of.sparse)
+        first = (k + 2 * pair) * (len(vectors) * LANES)
         for number, vector in enumerate(vectors):
-            to[first + (which * step + number * WIDE)] = _half(vector, which)
+            to[first + number * 2 * LANES] = vector
 
 
-def _pairs(minus: Value, plus: Value, sparse: bool) -> Iterable[Value]:
+def in_a_row(parts: list[Value]) -> Value:
+    """Vectors of the same length, one after the other; their number is a power of two.
+
+    A vector of all is made of pairs, so that LLVM need not take it apart.
+    """
+    while len(parts) > 1:
+        count = parts[0].type.count
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [picked(x, range(2 * count), y) for x, y in pairs]
+    return parts[0]
+
+
+def _eight(x: Value, number: int) -> Value:
+    """Eight lanes of a vector."""
+    return picked(x, range(number * LANES, (number + 1) * LANES))
+
+
+def _any_eight(x: Value) -> Value:
+    """Conditions of eight lanes, from those of all eights of a vector."""
+    found = _eight(x, 0)
+    for number in range(1, x.type.count // LANES):
+        found = found | _eight(x, number)
+    return found
+
+
+def _put_eights(to: Memory, first: Value, step: int, vectors: list[Value]) -> None:
+    """Write eight columns of a wider panel, for some k."""
+    for k in range(vectors[0].type.count // LANES):
+        for number, vector in enumerate(vectors):
+            to[first + (k * step + number * WIDE)] = _eight(vector, k)
+
+
+def _pairs(minus: Value, plus: Value, sparse: bool) -> list[Value]:
     """The vectors of two k."""
     first, second = [*range(LANES)], [*range(LANES, 2 * LANES)]
     other = 2 * LANES  # where the lanes of the other vector begin
@@ -407,7 +464,7 @@ def row_packer(of: Packing) -> Traced:
     Beyond the last row, the last one is repeated.  ``signs`` says which of the vectors
     of B's lowest bits belong to a pair, as a distance in bytes.  If A is sparse,
     ``places`` says where the columns of B for each element are in a panel, and
-    ``signs`` where their lowest bits are.
+    ``signs`` where their lowest bits are.  Narrow elements need no ``signs``.
     """
 
     @kernel(
@@ -447,38 +504,33 @@ def row_packer(of: Packing) -> Traced:
         wrong = code.variable(code.constant(0, I1).in_all_lanes())
         to = _RowMemories(values, powers, lows, signs, places)
 
-        def element(row: Value, q: Value) -> Element:
-            m = smaller(row, p.left - 1)
+        rows = [smaller(p.left - 1, row) for row in range(of.group)]
+        starts = [row * p.depth for row in rows]
+
+        def elements(q: Value) -> Element:
             scale = None
             if of.scaled:
-                at = m * p.scales_depth + q // p.per_scale
-                scale = convert(scales[at], I32, signed=False).in_all_lanes()
-            return _element(bits.lanes(m * p.depth + q, of.at_once), of, scale)
+                at = (row * p.scales_depth + q // p.per_scale for row in rows)
+                each = [scales[place].in_all_lanes(of.at_once) for place in at]
+                scale = convert(in_a_row(each), I32, signed=False)
+            raw = [bits.lanes(start + q, of.at_once) for start in starts]
+            return _element(in_a_row(raw), of, scale)
 
-        def put(row: Value, q: Value, most: Value | None) -> None:
-            found = element(row, q)
-            wrong.value = wrong.value | _any_half(found.parts.special)
-            _put_row(of, to, row, q, found, most)
+        most = None
+        if of.wide:
+            found = _largest(code, of, elements, p.length)
+            base[0] = convert(found, I16)
+            lanes = [row for row in range(of.group) for _ in range(of.at_once)]
+            most = picked(found, lanes)
+        with code.loop(p.length, step=of.at_once) as q:
+            some = elements(q)
+            wrong.value = wrong.value | _any_eight(some.parts.special)
+            _put_rows(of, to, q, some, most)
             if of.sparse:
-                start = smaller(row, p.left - 1) * p.depth + q
-                _put_places(of, to, row, q, found, index.lanes(start, of.at_once), p)
-
-        if of.as_bytes:  # one loop: rows may be short
-            row, q = (code.variable(code.constant(0, I64)) for _ in range(2))
-            with code.loop(p.length * of.group, step=of.at_once):
-                put(row.value, q.value, None)
-                following = q.value + of.at_once
-                last = following == p.length
-                row.value = row.value + select(last, following.lift(1), 0)
-                q.value = select(last, 0, following)
-        else:
-            with code.loop(of.group) as m:
-                most = None
-                if of.wide:
-                    most = _largest(code, of, partial(element, m), p.length)
-                    base[m] = convert(most, I16)
-                with code.loop(p.length, step=LANES) as start:
-                    put(m, start, most)
+                chosen = [index.lanes(start + q, of.at_once) for start in starts]
+                _put_places(of, to, q, some.parts.negative, chosen, p)
+            elif of.wide:
+                _put_signs(of, to, q, some.parts.negative)
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
@@ -496,63 +548,75 @@ class _RowMemories(NamedTuple):
 
 
 def _largest(
-    code: Code, of: Packing, element: Callable[[Value], Element], length: Value
+    code: Code, of: Packing, elements: Callable[[Value], Element], length: Value
 ) -> Value:
-    """The largest exponent of a row."""
-    largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
-    with code.loop(length, step=LANES) as q:
-        each = element(q).parts
-        power = select(each.zero, _LOWEST, each.power)
-        largest.value = larger(largest.value, power)
-    found = _largest_lane(largest.value)
+    """The largest exponent of each row."""
+    count = of.group * of.at_once
+    largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes(count))
+    with code.loop(length, step=of.at_once) as q:
+        largest.value = larger(largest.value, _ordered(elements(q).parts))
+    found, width = largest.value, of.at_once
+    while width > 1:
+        lower = [
+            row * width + lane for row in range(of.group) for lane in range(width // 2)
+        ]
+        upper = [lane + width // 2 for lane in lower]
+        found, width = larger(picked(found, lower), picked(found, upper)), width // 2
     return select(found == _LOWEST, 0, found)
 
 
-def _put_row(
-    of: Packing,
-    to: _RowMemories,
-    row: Value,
-    q: Value,
-    found: Element,
-    most: Value | None,
+def _put_rows(
+    of: Packing, to: _RowMemories, q: Value, found: Element, most: Value | None
 ) -> None:
-    """Write elements of a row, and the signs of their pairs if A is not sparse."""
-    power, low = _relative(found.parts, most)
+    """Write elements of all rows of a group."""
+    parts, rows, eights = found.parts, range(of.group), of.at_once // LANES
     for number, value in enumerate(found.values):
-        to.values[row * of.stride + q + number * LANES] = value
-    for number, chosen in enumerate(_repeated(of)):
-        vectors = q * of.across // (2 * LANES) + number
-        at = (vectors * of.group + row) * (2 * LANES)
-        to.powers[at] = picked(power, chosen)
-        to.lows[at] = picked(low, chosen)
-    if not of.sparse:
-        narrow = I8 if of.as_bytes else I32
-        negative = convert(found.parts.negative, narrow, signed=False)
-        even, odd = (picked(negative, range(side, of.at_once, 2)) for side in (0, 1))
-        which = convert(even + odd * 2, I32) + _numbers(odd) * 4
-        start = convert(q, I32) * (4 * LANES)
-        to.signs[(row * DEPTH + q) // 2] = which * (2 * LANES) + start
+        row, eight = divmod(number, eights)
+        to.values[row * of.stride + q + eight * LANES] = value
+    power, low = _narrow(parts, _ZERO_A) if most is None else _relative(parts, most)
+    every = _chosen(of)
+    for number, chosen in enumerate(every):
+        lanes = [row * of.at_once + each for row in rows for each in chosen]
+        at = (q * len(every) // of.at_once + number) * len(lanes)
+        to.powers[at] = picked(power, lanes)
+        to.lows[at] = picked(low, lanes)
+
+
+def _put_signs(of: Packing, to: _RowMemories, q: Value, negative: Value) -> None:
+    """Write which vectors of B's lowest bits belong to the pairs of all rows."""
+    signs = convert(negative, I32, signed=False)
+    start = convert(q, I32) * (4 * LANES)
+    for row in range(of.group):
+        lanes = range(row * of.at_once, (row + 1) * of.at_once)
+        even, odd = (picked(signs, lanes[side::2]) for side in (0, 1))
+        which = even + odd * 2 + _numbers(odd) * 4
+        to.signs[row * (DEPTH // 2) + q // 2] = which * (2 * LANES) + start
 
 
 def _put_places(
     of: Packing,
     to: _RowMemories,
-    row: Value,
     q: Value,
-    found: Element,
-    index: Value,
+    negative: Value,
+    index: list[Value],
     p: _RowNumbers,
 ) -> None:
-    """Write where the columns of B for each element are in a panel."""
-    negative = convert(found.parts.negative, I32, signed=False)
+    """Write where the columns of B for each element are in a panel, for all rows."""
     first = convert(q // p.stored * p.k, I32)
-    there = (convert(index, I32, signed=False) + first) * of.across
-    to.places[row * of.stride + q] = there
-    to.signs[row * of.stride + q] = there * 2 + negative * of.across
+    for row, each in enumerate(index):
+        there = (convert(each, I32, signed=False) + first) * of.across
+        to.places[row * of.stride + q] = there
+        if of.wide:
+            lanes = range(row * of.at_once, (row + 1) * of.at_once)
+            signs = convert(picked(negative, lanes), I32, signed=False)
+            to.signs[row * of.stride + q] = there * 2 + signs * of.across
 
 
-def _repeated(of: Packing) -> list[list[int]]:
+def _chosen(of: Packing) -> list[Sequence[int]]:
     """Which of some elements along k are in the lanes of each vector."""
+    if of.once:
+        starts = range(0, of.at_once, of.along)
+        return [range(start, start + of.along) for start in starts]
     if of.single:
         return [[lane] * (2 * LANES) for lane in range(of.at_once)]
     return [[lane] * LANES + [lane + 1] * LANES for lane in range(0, of.at_once, 2)]
@@ -574,11 +638,3 @@ def _numbers(like: Value) -> Value:
     """0, 1, 2, ... in lanes."""
     b = like.builder
     return joined([Value(b, I32(number)) for number in range(like.type.count)])
-
-
-def _largest_lane(x: Value) -> Value:
-    """The largest number of a vector of eight."""
-    for half in (4, 2, 1):
-        upper = picked(x, range(half, 2 * half))
-        x = larger(picked(x, range(half)), upper)
-    return each_lane(x)[0]

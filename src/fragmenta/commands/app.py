@@ -64,8 +64,8 @@ class Commands(TyperGroup):
         read_plainly(self.get_params(ctx))
         # A number with a space before it is not an option, and int() ignores it.
         whole = (
-            args
-            if args[:1] and args[0] in VERBATIM
+            _of_program(args)
+            if _is_verbatim(args)
             else [
                 f" {a}" if i and re.fullmatch(r"-\d+", a) else a
                 for i, a in enumerate(_arranged(args))
@@ -102,6 +102,24 @@ VERBATIM = ("run",)
 """Commands that pass words on to a program as they are."""
 FILES = ("launch", "run", "orders", "judge", "serve")
 """Commands whose words are files and their arguments, never instructions."""
+PROGRAM = "--program"
+"""The option of ``record`` that two dashes before a program stand for."""
+
+
+def _is_verbatim(args: list[str]) -> bool:
+    """Whether words are passed on to a program as they are."""
+    first = args[0] if args else ""
+    return first in VERBATIM or (first == "record" and "--" in args)
+
+
+def _of_program(args: list[str]) -> list[str]:
+    """``record -- program`` is ``record --program -- program``."""
+    if args[0] != "record" or PROGRAM in args[: args.index("--")]:
+        return args
+    at = args.index("--")
+    return [*args[:at], PROGRAM, *args[at:]]
+
+
 _SAID = {"find": "list", "search": "list"}
 """Functions of the library, and the commands that do the same."""
 

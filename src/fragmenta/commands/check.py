@@ -12,7 +12,7 @@ import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile, complete_file
-from fragmenta.commands.launch_arguments import CompilerOptions, read_files
+from fragmenta.commands.launch_arguments import Flags, read_files, split_flags
 from fragmenta.commands.options import AsJson
 from fragmenta.commands.output import emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
@@ -29,7 +29,7 @@ from fragmenta.ptx.rules import ERROR
     "check",
     "fragmenta check kernel.ptx",
     "fragmenta check kernel.ptx --target sm_90a --sarif kernel.sarif",
-    "fragmenta check scale.cu --option -DN=4",
+    "fragmenta check scale.cu --flags -DN=4",
     "fragmenta check 'add.s32 %r1, %r2, 5;'",
 )
 def check(
@@ -52,7 +52,7 @@ def check(
             autocompletion=complete_target,
         ),
     ] = None,
-    option: CompilerOptions = None,
+    flags: Flags = None,
     as_json: AsJson = False,
     sarif_file: SarifFile = None,
     force: Force = False,
@@ -63,7 +63,7 @@ def check(
     found = [
         (place, problem)
         for file in files
-        for place, problem in _problems(file, where, option or ())
+        for place, problem in _problems(file, where, split_flags(flags))
     ]
     write_sarif(sarif_file, found, force)
     if as_json:

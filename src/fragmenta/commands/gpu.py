@@ -28,6 +28,7 @@ from fragmenta.commands.recorded_launches import (
     record_launch,
     replayed_launches,
 )
+from fragmenta.commands.recorded_programs import Chosen, record_program
 from fragmenta.commands.shell_words import grouped
 from fragmenta.cuda.tools import device
 from fragmenta.errors import BadCall, ValueRangeError
@@ -126,13 +127,16 @@ def verify(
     "fragmenta record mine",
     "fragmenta record mine --family wgmma --family moves",
     "fragmenta record --launch kernel.ptx --block 32 --arg ones:f32:32 -o k.npz",
+    "fragmenta record -- ./program --size 64",
+    "fragmenta record --kernels gemm --launches 3 -o found -- python script.py",
 )
 def record(
-    folder: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="DIR|KERNEL",
-            help="The folder to write to; with --launch the kernel.",
+            metavar="DIR|KERNEL|PROGRAM",
+            help="The folder to write to; with --launch the kernel; after -- a program "
+            "and its arguments.",
             show_default=False,
         ),
     ] = None,
@@ -155,11 +159,45 @@ def record(
     arg: Args = None,
     output: Output = None,
     force: Force = False,
+    program: Annotated[
+        bool,
+        typer.Option(
+            "--program", help="Record launches of a program; -- before it says so, too."
+        ),
+    ] = False,
+    kernels: Annotated[
+        str,
+        typer.Option(
+            "--kernels",
+            metavar="REGEX",
+            help="Of a program, only kernels whose names have a match.",
+            show_default=False,
+        ),
+    ] = "",
+    launches: Annotated[
+        int,
+        typer.Option(help="How many launches of each kernel of a program."),
+    ] = 1,
 ) -> None:
     """With --launch, the kernel is launched as 'fragmenta launch' does it, whose help
     explains --arg.  One file, a .npz, keeps the PTX, the arguments and what the GPU
     changed.
+
+    With -- and a program, the program runs on the GPU as it is.  Launches that
+    --kernels and --launches choose are written to the folder that -o names, by default
+    recorded: the PTX, the parameters, and all memory that they can reach, before and
+    after.  'fragmenta replay recorded' runs them on any machine.
     """
+    if program:
+        if launch is not None or family or arg or block:
+            raise BadCall("--launch, --family, --arg and --block are not for a program")
+        record_program(words or [], output, Chosen(kernels, launches))
+        return
+    if kernels or launches != 1:
+        raise BadCall("--kernels and --launches are for a program: record -- ./program")
+    if len(words or ()) > 1:
+        raise BadCall("name one folder or kernel; a program stands behind --")
+    folder = words[0] if words else None
     if launch is not None:
         if family:
             raise BadCall("--family is for instructions; --launch records a kernel")

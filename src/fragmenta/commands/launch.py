@@ -31,8 +31,8 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
-    CompilerOptions,
     Cooperative,
+    Flags,
     Given,
     Grid,
     KernelFiles,
@@ -48,6 +48,7 @@ from fragmenta.commands.launch_arguments import (
     read_files,
     schedule_options,
     sides,
+    split_flags,
 )
 from fragmenta.commands.options import AsJson, Limit, Memory, Printed, Seconds
 from fragmenta.commands.output import (
@@ -88,7 +89,7 @@ MOST_OPCODES = 6
 @command(
     "launch",
     "fragmenta launch kernel.ptx --list",
-    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --option -DN=32",
+    "fragmenta launch scale.cu scale --block 32 --arg ones:f32:32 --flags -DN=32",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
@@ -114,7 +115,7 @@ def launch(
         ),
     ] = None,
     target: Target = None,
-    option: CompilerOptions = None,
+    flags: Flags = None,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
     memory: Memory = None,
@@ -213,7 +214,7 @@ def launch(
     fragmenta check calls one, or what the kernel must not do.
     """
     target = target_of(target)
-    named = read_files(words, target, option or ())
+    named = read_files(words, target, split_flags(flags))
     if list_kernels:
         _list(named, target, as_json)
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -56,12 +57,13 @@ KernelFiles = Annotated[
         show_default=False,
     ),
 ]
-CompilerOptions = Annotated[
+Flags = Annotated[
     list[str] | None,
     typer.Option(
-        "--option",
-        metavar="OPTION",
-        help="An option for the compiler of a .cu, such as -DN=4; may be repeated.",
+        "--flags",
+        metavar="FLAGS",
+        help="Flags for the compiler of a .cu file, such as '-DN=4 -Iinclude'; may be "
+        "repeated.",
         show_default=False,
     ),
 ]
@@ -267,6 +269,18 @@ def read_files(
         for note in file.notes:
             complain(f"{file.path}: note: {note}")
     return Named(found, name)
+
+
+def split_flags(given: Sequence[str] | None) -> list[str]:
+    """The words of ``--flags``, as a shell splits them.
+
+    >>> split_flags(["-DN=4 -I'my headers'", "-O1"])
+    ['-DN=4', '-Imy headers', '-O1']
+    """
+    try:
+        return [word for text in given or () for word in shlex.split(text)]
+    except ValueError as why:
+        raise BadCall(f"--flags {one_of(given or ())}: {why}") from why
 
 
 def find_kernel(file: str, name: str | None) -> Kernel:

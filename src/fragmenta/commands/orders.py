@@ -13,8 +13,8 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
-    CompilerOptions,
     Cooperative,
+    Flags,
     Grid,
     KernelFiles,
     LaunchOptions,
@@ -25,6 +25,7 @@ from fragmenta.commands.launch_arguments import (
     read_arguments,
     read_files,
     sides,
+    split_flags,
 )
 from fragmenta.commands.options import AsJson, Seconds
 from fragmenta.commands.output import emit, emit_json, printable, width
@@ -57,7 +58,7 @@ def orders(
     shared: Shared = 0,
     arg: Args = None,
     target: Target = None,
-    option: CompilerOptions = None,
+    flags: Flags = None,
     limit: Annotated[
         int,
         typer.Option("--limit", metavar="N", help="The most states to look at."),
@@ -83,7 +84,7 @@ def orders(
     The exit status is 1 if an order hangs, or has another error.
     """
     target = target_of(target)
-    file, found = read_files(words, target, option or ()).one(target)
+    file, found = read_files(words, target, split_flags(flags)).one(target)
     given = read_arguments(arg or ())
     check_parameters(found, given)
     check_sarif(sarif_file, force, as_json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,21 +13,31 @@ import typer
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile, check_output, save_text
 from fragmenta.commands.launch_arguments import (
+    Flags,
     ScheduleTexts,
     schedule_options,
+    split_flags,
 )
 from fragmenta.commands.options import AsJson, Limit, Seconds
 from fragmenta.commands.output import complain, emit_json
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
+from fragmenta.commands.recorded_programs import (
+    Chosen,
+    ReplayFolder,
+    check_regex,
+    recorded_lines,
+    wanted,
+)
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
 from fragmenta.programs.cards import USUAL, card
-from fragmenta.programs.device import Launched, Options
+from fragmenta.programs.device import Options
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
+from fragmenta.programs.told import Launched
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.rules import ERROR
 
@@ -40,7 +49,7 @@ MOST_SHOWN = 20
     "run",
     "fragmenta run ./program --size 64",
     "fragmenta run kernel.cu",
-    "fragmenta run --card a100 --nvcc '-std=c++17 -Iinclude' kernel.cu",
+    "fragmenta run --card a100 --flags '-std=c++17 -Iinclude' kernel.cu",
     "fragmenta run -- python script.py",
     "fragmenta run --sarif found.sarif -- pytest tests",
 )
@@ -91,15 +100,7 @@ def run(
     ] = False,
     limit: Limit = None,
     seconds: Seconds = SECONDS,
-    nvcc: Annotated[
-        str,
-        typer.Option(
-            "--nvcc",
-            metavar="FLAGS",
-            help="Flags for the compiler of a .cu file.",
-            show_default=False,
-        ),
-    ] = "",
+    flags: Flags = None,
     report: Annotated[
         str | None,
         typer.Option(
@@ -109,6 +110,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    replay: ReplayFolder = None,
     sarif_file: SarifFile = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -123,7 +125,7 @@ def run(
     stream.
     """
     _check_program(program[0])
-    _check_regex(kernels)
+    check_regex(kernels)
     check_sarif(sarif_file, force, as_json)
     if report is not None:
         check_output(report, force, option="--report")
@@ -136,13 +138,14 @@ def run(
         tuple(check_schedules(chosen)),
         kernels,
         Limits(seconds, instructions=limit),
+        None if replay is None else wanted(replay, Chosen(kernels, 1)),
     )
     quiet = as_json or sarif_file == "-"
     sys.stdout.flush()
     outcome = run_program(
         program,
         options,
-        flags=nvcc,
+        flags=split_flags(flags),
         output=sys.stderr.fileno() if quiet else None,
         progress=_progress,
     )
@@ -176,13 +179,6 @@ def _check_program(word: str) -> None:
 
 
 _FAMILIES = ("mma", "wgmma", "tcgen05", "wmma")
-
-
-def _check_regex(text: str) -> None:
-    try:
-        re.compile(text)
-    except re.error as why:
-        raise BadCall(f"--kernels takes a regular expression: {why}") from why
 
 
 class _Found(NamedTuple):
@@ -220,7 +216,7 @@ class _Report:
 
     def to_text(self) -> str:
         """The report."""
-        lines = [self._summary()]
+        lines = [self._summary(), *recorded_lines(self.outcome.recorded)]
         if self.outcome.status < 0:
             name = signal.Signals(-self.outcome.status).name
             lines.append(f"the program was ended by {name}")
@@ -273,6 +269,7 @@ class _Report:
                 }
                 for each in self.outcome.launches
             ],
+            "recorded": [each._asdict() for each in self.outcome.recorded],
             "refused": self.outcome.refused,
             "crashes": self.outcome.crashes,
         }

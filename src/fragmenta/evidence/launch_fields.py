@@ -48,6 +48,10 @@ class Sizes(NamedTuple):
 # ── arguments ───────────────────────────────────────────────────────────────
 
 
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_real(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float)  # bool is an int
 
@@ -97,7 +101,7 @@ _RULES = {
     "scale": Rule(_is_finite, "a finite number"),
     "low": Rule(_is_finite, "a finite number"),
     "high": Rule(_is_finite, "a finite number"),
-    "ordered": Rule(lambda x: isinstance(x, bool), "true or false"),
+    "ordered": Rule(_is_flag, "true or false"),
     "data": Rule(_is_list_of_reals, "a list of numbers"),
     "value": Rule(_is_real, "a number"),
     "start": Rule(is_count, "a whole number, 0 or more"),
@@ -193,22 +197,43 @@ LAUNCH_RULES = {
         lambda x: isinstance(x, list) and all(map(_is_three, x)),
         "a list of argument, start and length",
     ),
-    "printed": Rule(is_text, "text"),
+    "printed": Rule(lambda x: x is None or is_text(x), "text or null"),
+    "memory": Rule(lambda x: isinstance(x, list), "a list"),
+    "cluster": Rule(_is_three, "three whole numbers"),
+    "cooperative": Rule(_is_flag, "true or false"),
+    "fault": Rule(is_text, "text"),
 }
 """The rules for the fields of a launch."""
+_OPTIONAL = ("memory", "cluster", "cooperative", "fault")
+_MEMORY_RULES = {
+    "name": Rule(is_text, "text"),
+    "address": Rule(is_count, "a whole number, 0 or more"),
+    "variable": Rule(_is_flag, "true or false"),
+    "array": Rule(lambda x: isinstance(x, dict), "the description of an array"),
+}
+
+
+def _checked_memory(given: Sequence[object]) -> list[dict[str, Any]]:
+    """The fields of memory that no argument is; its arrays are checked later."""
+    return [
+        check_fields(each, dict.fromkeys(_MEMORY_RULES, True), _MEMORY_RULES, "memory")
+        for each in given
+    ]
 
 
 def check_launch(given: object, sizes: Sizes) -> dict[str, Any]:
     """The fields of a launch, if it can be replayed."""
-    wanted = dict.fromkeys(LAUNCH_RULES, True)
+    wanted = {name: name not in _OPTIONAL for name in LAUNCH_RULES}
     given = check_fields(given, wanted, LAUNCH_RULES, "a launch")
     if given["text"] >= sizes.texts:
         raise BadFile(f"text {given['text']} is named, and there are {sizes.texts}")
-    _check_arguments(given["arguments"], sizes.data)
+    memory = _checked_memory(given.get("memory", []))
+    specs = [*given["arguments"], *(each["array"] for each in memory)]
+    _check_arguments(specs, sizes.data)
+    _check_memory(given["arguments"], memory)
     changes = [Change(*each) for each in given["changes"]]
     for change in changes:
         which = change.argument
-        specs = given["arguments"]
         size = array_bytes(specs[which]) if which < len(specs) else None
         if size is None:
             raise BadFile(f"argument {which} is changed, which is no array")
@@ -218,8 +243,22 @@ def check_launch(given: object, sizes: Sizes) -> dict[str, Any]:
             )
         if change.start + change.length > sizes.changes:
             raise BadFile(f"a change ends past the {sizes.changes} bytes of changes")
-    sides = {side: tuple(given[side]) for side in ("grid", "block")}
-    return {**given, **sides, "changes": changes}
+    sides = ("grid", "block", "cluster")
+    shape = {side: tuple(given[side]) for side in sides if side in given}
+    return {**given, **shape, "changes": changes, "memory": memory}
+
+
+def _check_memory(arguments: Sequence[Spec], memory: list[dict[str, Any]]) -> None:
+    """With memory of a card, parameters are bytes, and its arrays are bytes, too."""
+    if not memory:
+        return
+    for number, each in enumerate(arguments):
+        if each["kind"] != "struct":
+            raise BadFile(f"argument {number} is bytes if there is memory of a card")
+    for held in memory:
+        array = held["array"]
+        if array.get("type") != "u8" or len(array.get("shape", ())) != 1:
+            raise BadFile(f"memory {short(held['name'])} is a row of bytes, of type u8")
 
 
 def check_texts(given: object) -> list[tuple[str, int]]:

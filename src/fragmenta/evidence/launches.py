@@ -2,7 +2,8 @@
 
 A recording of launches is a ``.npz`` file.  ``index`` is JSON: what made it, the names
 of the PTX texts, and the launches.  ``texts`` is the PTX, ``changes`` what each launch
-did to its arrays, ``data`` the arrays that were given; all three are compressed by xz.
+did to its arrays, ``data`` the arrays that were given; all three are compressed by xz,
+or by zlib if they are large.
 A change is the exclusive or of an array's bytes before and after, the first bytes of
 all elements first.  Arguments that a few words describe are made again from them
 (:mod:`fragmenta.evidence.arguments`); a digest proves that they are the GPU's.
@@ -13,9 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +36,7 @@ from fragmenta.evidence.arguments import (
     for_kernel,
     make,
 )
+from fragmenta.evidence.card_memory import Memory, Placed
 from fragmenta.evidence.kernels import Difference, Extent, Prepared
 from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
 from fragmenta.evidence.validation import check_made, json_of, refused, short
@@ -40,6 +44,7 @@ from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
+from fragmenta.simt.arguments import Pointer, Received
 from fragmenta.units.schedule import EAGER
 
 PARTS = ("index", "texts", "changes")
@@ -63,8 +68,19 @@ class RecordedLaunch:
     seed: int
     digest: str
     changes: list[Change]
-    printed: str
-    """What the kernel printed."""
+    printed: str | None
+    """What the kernel printed; None if that is not known."""
+    memory: list[Memory] = field(default_factory=list)
+    """What a launch of a program could reach; its arguments then are bytes."""
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    fault: str = ""
+    """The error that ended it on the GPU: then nothing is known about its memory."""
+
+    @property
+    def specs(self) -> list[Spec]:
+        """The arguments, then the memory."""
+        return [*self.arguments, *(each.array for each in self.memory)]
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Launches:
 
     def arguments(self, launch: RecordedLaunch) -> list[Argument]:
         """Arrays, scalars and pointers as they were before a launch."""
-        made = make_arguments(launch.arguments, launch.seed, self.data)
+        made = make_arguments(launch.specs, launch.seed, self.data)
         if digest(made) != launch.digest:
             raise BadFile(
                 f"the arguments of {launch.name} are not those that were recorded "
@@ -159,8 +175,13 @@ def load(path: Path) -> Launches:
         sizes = Sizes(len(texts), len(data), changes.size)
         for number, each in enumerate(listed):
             with refused(f"launch {number}"):
-                launches.append(RecordedLaunch(**check_launch(each, sizes)))
+                launches.append(_launch(check_launch(each, sizes)))
         return Launches(made, texts, launches, changes, data)
+
+
+def _launch(checked: dict[str, Any]) -> RecordedLaunch:
+    memory = [Memory(**each) for each in checked["memory"]]
+    return RecordedLaunch(**{**checked, "memory": memory})
 
 
 def _expanded(content: Array, what: str) -> bytes:
@@ -169,10 +190,15 @@ def _expanded(content: Array, what: str) -> bytes:
         raise BadFile(
             f"{what} are bytes; given {content.dtype} of shape {content.shape}"
         )
-    unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    packed = content.tobytes()
+    unpack = (
+        lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+        if packed.startswith(_XZ)
+        else zlib.decompressobj()
+    )
     try:
-        found = unpack.decompress(content.tobytes(), max_length=MOST_BYTES)
-    except lzma.LZMAError as why:
+        found = unpack.decompress(packed, MOST_BYTES)
+    except (lzma.LZMAError, zlib.error) as why:
         raise BadFile(f"{what} are damaged ({why})") from None
     if not unpack.eof:
         raise BadFile(f"{what} end too early, or have more than {MOST_BYTES:,} bytes")
@@ -239,9 +265,13 @@ class Writer:
         after: Sequence[Argument],
         *,
         arguments: Sequence[Spec],
+        memory: Sequence[Memory] = (),
         **row: object,
     ) -> int:
-        """Add what a launch changed; returns the bytes of the changed arrays."""
+        """Add what a launch changed; returns the bytes of the changed arrays.
+
+        ``before`` and ``after`` are the arguments, then the memory.
+        """
         found: list[Change] = []
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
@@ -250,11 +280,22 @@ class Writer:
                 content = difference(old, new).tobytes()
                 found.append(Change(i, _size(self._changes), len(content)))
                 self._changes.append(content)
+        every = [*arguments, *(each.array for each in memory)]
         specs = [
-            self._kept(spec, value)
-            for spec, value in zip(arguments, before, strict=True)
+            self._kept(spec, value) for spec, value in zip(every, before, strict=True)
         ]
-        row = {**row, "arguments": specs, "digest": digest(before), "changes": found}
+        count = len(arguments)
+        row = {
+            **row,
+            "arguments": specs[:count],
+            "digest": digest(before),
+            "changes": found,
+        }
+        if memory:
+            row["memory"] = [
+                each._replace(array=spec)._asdict()
+                for each, spec in zip(memory, specs[count:], strict=True)
+            ]
         self._launches.append(row)
         return sum(each.length for each in found)
 
@@ -274,17 +315,28 @@ class Writer:
         }
         parts = {
             "index": json.dumps(index, separators=(",", ":")).encode(),
-            "texts": lzma.compress(b"".join(text for _, text in self._texts)),
-            "changes": lzma.compress(b"".join(self._changes)),
+            "texts": _packed([text for _, text in self._texts]),
+            "changes": _packed(self._changes),
         }
         if self._data:
-            parts["data"] = lzma.compress(b"".join(self._data))
+            parts["data"] = _packed(self._data)
         return {name: np.frombuffer(each, np.uint8) for name, each in parts.items()}
 
     def save(self, path: Path) -> int:
         """Write the recording; returns its size in bytes."""
         np.savez(path, **self.arrays())  # type: ignore[arg-type]
         return path.stat().st_size
+
+
+_LARGE = 1 << 22
+"""More bytes are compressed quickly rather than well: by zlib."""
+_XZ = b"\xfd7zXZ\0"
+"""The first bytes of what xz compressed."""
+
+
+def _packed(parts: list[bytes]) -> bytes:
+    whole = b"".join(parts)
+    return zlib.compress(whole, 1) if len(whole) > _LARGE else lzma.compress(whole)
 
 
 def _size(parts: list[bytes]) -> int:
@@ -360,6 +412,8 @@ class Replayed:
     """Whether the same lines were printed."""
     hazards: Sequence[Problem] = ()
     """What the race detector and the checks found, even if the bytes are equal."""
+    ended: str = ""
+    """The error that ended it here, if an error ended it on the GPU, too."""
 
     @property
     def same(self) -> bool:
@@ -389,17 +443,17 @@ def replay_one(
 ) -> Replayed:
     """Launch one kernel here and compare every byte."""
     kernel = found.kernel(launch)
-    arguments = found.arguments(launch)
-    target = found.made["target"]
-    given = for_kernel(arguments)
-    sizes = launch.grid, launch.block
+    started = Started(found, launch, kernel)
     fault, output, hazards = "", "", []
     try:
         result = kernel.launch(
-            *sizes,
-            given,
+            launch.grid,
+            launch.block,
+            started.given,
+            cluster=launch.cluster,
+            cooperative=launch.cooperative,
             shared=launch.shared,
-            target=target,
+            target=found.made["target"],
             watch=watch,
             schedule=schedule,
         )
@@ -410,20 +464,60 @@ def replay_one(
         hazards = [each for each in problems_of(why) if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)
-    wrong = []
-    compared = 0
-    names = [each.name for each in kernel.parameters]
-    for i, (got, want) in enumerate(
-        zip(arguments, found.expected(launch), strict=True)
-    ):
-        if isinstance(got, np.ndarray) and isinstance(want, np.ndarray):
-            compared += want.nbytes
-            wrong.append(kernels.compare(i, names[i], got, want))
-    return Replayed(
-        launch,
-        compared,
-        [each for each in wrong if each is not None],
-        fault,
-        bool(fault) or kernels.same_lines(output, launch.printed),
-        hazards,
-    )
+    if launch.fault:
+        return _both_ended(launch, fault, hazards)
+    compared, wrong = started.differences()
+    same = launch.printed is None or kernels.same_lines(output, launch.printed)
+    return Replayed(launch, compared, wrong, fault, bool(fault) or same, hazards)
+
+
+def _both_ended(
+    launch: RecordedLaunch, fault: str, hazards: Sequence[Problem]
+) -> Replayed:
+    """A launch that an error ended on the GPU; it shall end here, too."""
+    said = "" if fault else f"on the GPU it ended with {launch.fault}, and not here"
+    return Replayed(launch, 0, [], said, True, hazards, ended=fault)
+
+
+class Started:
+    """The arguments of a recorded launch here, and what they shall be after it."""
+
+    def __init__(self, found: Launches, launch: RecordedLaunch, kernel: Kernel) -> None:
+        self._found, self._launch, self._kernel = found, launch, kernel
+        self._arguments = found.arguments(launch)
+        self._placed: Placed | None = None
+        self.given: Received | list[Array | bytes | Pointer]
+        """What ``kernel.launch`` takes."""
+        if not launch.memory:
+            self.given = for_kernel(self._arguments)
+            return
+        count = len(launch.arguments)
+        arrays = [np.asarray(each) for each in self._arguments[count:]]
+        self._placed = Placed(kernel, launch.memory, arrays)
+        self.given = self._placed.given([e.tobytes() for e in self._arguments[:count]])
+
+    def differences(self) -> tuple[int, list[Difference]]:
+        """How many bytes were compared after the launch, and what differs."""
+        wrong, compared = [], 0
+        names, got = self._after()
+        want = self._found.expected(self._launch)
+        if self._placed is not None:
+            moved = self._placed.addresses.moved
+            want = [
+                moved(e.view(np.uint8)) if isinstance(e, np.ndarray) else e
+                for e in want
+            ]
+        for i, (one, other) in enumerate(zip(got, want, strict=True)):
+            if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+                compared += other.nbytes
+                wrong.append(kernels.compare(i, names[i], one, other))
+        return compared, [each for each in wrong if each is not None]
+
+    def _after(self) -> tuple[list[str], list[Argument]]:
+        """The names of arguments and memory, and what they are now."""
+        names = [each.name for each in self._kernel.parameters]
+        if self._placed is None:
+            return names, self._arguments
+        count = len(self._launch.arguments)
+        more = [each.name for each in self._launch.memory]
+        return [*names, *more], [*self._arguments[:count], *self._placed.after()]

@@ -422,6 +422,13 @@ def each_lane(x: Value) -> list[Value]:
     return [Value(b, b.extract_element(x.raw, place)) for place in places]
 
 
+def prefetch(memory: Memory, place: Number) -> None:
+    """Bring a line of memory into the cache; it need not be memory at all."""
+    b, at = memory._builder, memory._at(place, I8)
+    numbers = [ir.Constant(I32, number) for number in (0, 3, 1)]  # read, keep, data
+    intrinsic(b, "llvm.prefetch.p0i8", ir.VoidType(), [at, *numbers])
+
+
 class Memory:
     """Consecutive numbers in memory."""
 

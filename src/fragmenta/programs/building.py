@@ -18,11 +18,13 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from fragmenta.errors import CompileError, MissingPackage
+from fragmenta.errors import CompileError, Error, MissingPackage, NoDevice
 from fragmenta.jit.cache import Cache
 from fragmenta.programs import functions, verbs
 from fragmenta.programs.functions import Row
@@ -31,6 +33,8 @@ from fragmenta.progress import notice
 CLIENT = Path(__file__).parent / "client"
 CORE = "libfragmenta_client.so"
 DRIVER = "libcuda.so.1"
+PYTHON = "python"
+"""The folder that comes first on the path of Python."""
 RUNTIMES = {"12": "libcudart.so.12", "13": "libcudart.so.13"}
 NEWEST = {"12": 12090, "13": 13000}
 """The version that a runtime says it has."""
@@ -39,7 +43,14 @@ OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def build(folder: Path) -> list[Path]:
-    """Put the libraries into a folder; they are built if the cache has them not."""
+    """Put the libraries into a folder; they are built if the cache has them not.
+
+    Beside them is what Python does first, in a folder of its own.
+    """
+    python = folder / PYTHON
+    python.mkdir()
+    startup = CLIENT / "startup.py"
+    (python / "sitecustomize.py").write_bytes(startup.read_bytes())
     return [_put(folder, name, data) for name, data in libraries().items()]
 
 
@@ -52,18 +63,76 @@ def _put(folder: Path, name: str, data: bytes) -> Path:
 
 def libraries() -> dict[str, bytes]:
     """The four libraries by name."""
+    names = [CORE, DRIVER, *RUNTIMES.values()]
+    return _kept("the client of fragmenta run", names, _parts())
+
+
+def build_recorder(folder: Path, real: Path) -> Path:
+    """Put the library that stands before the real driver into a folder.
+
+    It needs the real driver by its path.  It is built once, with other words in the
+    place of the path.
+    """
+    path = os.fsencode(real)
+    if len(path) >= len(_PATH):
+        raise Error(f"the path of the driver has more than {len(_PATH) - 1} characters")
+    made = _kept("the recorder of fragmenta record", [DRIVER], _recorder_parts())
+    data = made[DRIVER].replace(_PATH.encode(), path.ljust(len(_PATH), b"\0"))
+    return _put(folder, DRIVER, data)
+
+
+_PATH = "/the real driver".ljust(512, "/")
+"""What stands for the path of the real driver."""
+
+
+def real_driver() -> Path:
+    """The driver that a program would find."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FIND, DRIVER],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not done.stdout.strip():
+        raise NoDevice(
+            f"there is no {DRIVER}, NVIDIA's driver: fragmenta record needs a machine "
+            "with a GPU; fragmenta run --replay records launches that run here"
+        )
+    return Path(done.stdout.strip())
+
+
+_FIND = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+lines = [line.split(maxsplit=5) for line in open("/proc/self/maps")]
+names = [line[5].strip() for line in lines if len(line) > 5]
+print(next(name for name in names if name.rpartition("/")[2].startswith("libcuda.so")))
+"""
+
+
+class _Part(NamedTuple):
+    """A library: its files, and the further words of the compiler."""
+
+    name: str
+    files: list[str]
+    words: list[str]
+
+
+def _kept(what: str, names: list[str], parts: list[_Part]) -> dict[str, bytes]:
+    """Libraries from the cache, or built and put there."""
     compiler = find_compiler()
     made = sources()
     digest = hashlib.sha256()
     for name, text in sorted(made.items()):
         digest.update(f"{name}\0{text}\0".encode())
-    about = [compiler, _version(compiler), platform.machine(), *OPTIONS]
-    kept, names = Cache.present(), [CORE, DRIVER, *RUNTIMES.values()]
+    about = [compiler, _version(compiler), platform.machine(), *OPTIONS, what]
+    kept = Cache.present()
     keys = {name: "\0".join([name, digest.hexdigest(), *about]) for name in names}
     found = {name: kept.get(key) for name, key in keys.items()}
     if any(data is None for data in found.values()):
-        with notice("building the client of fragmenta run, once"):
-            found = dict(_built(compiler, made))
+        with notice(f"building {what}, once"):
+            built = dict(_built(compiler, made, parts))
+        found = {name: built[name] for name in names}
         for name, data in found.items():
             kept.put(keys[name], data or b"")
     return {name: data for name, data in found.items() if data is not None}
@@ -89,23 +158,46 @@ def _version(compiler: str) -> str:
     return done.stdout.partition("\n")[0]
 
 
-def _built(compiler: str, made: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+def _built(
+    compiler: str, made: dict[str, str], parts: list[_Part]
+) -> Iterator[tuple[str, bytes]]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for name, text in made.items():
             (folder / name).write_text(text)
-        core = [name for name in made if name in _CORE]
-        link = [CORE, "-Wl,-rpath,$ORIGIN"]
-        parts = [(CORE, "", core, ["-fvisibility=default", "-pthread", "-ldl"])]
-        parts.append((DRIVER, "cuda", ["driver.cpp"], link))
-        for number, name in RUNTIMES.items():
-            parts.append((name, f"cudart{number}", [f"runtime{number}.cpp"], link))
-        for name, script, files, more in parts:
-            words = [compiler, *OPTIONS, *files, "-o", name, f"-Wl,-soname,{name}"]
-            if script:
-                words.append(f"-Wl,--version-script={script}.map")
-            _run([*words, *more], folder)
-            yield name, (folder / name).read_bytes()
+        for part in parts:
+            words = [compiler, *OPTIONS, *part.files, "-o", part.name, *part.words]
+            _run(words, folder)
+            yield part.name, (folder / part.name).read_bytes()
+
+
+def _parts() -> list[_Part]:
+    """The client, which is the runtimes and the driver."""
+
+    def part(name: str, script: str, file: str) -> _Part:
+        named = f"-Wl,-soname,{name}", f"-Wl,--version-script={script}.map"
+        return _Part(name, [file], [*named, CORE, "-Wl,-rpath,$ORIGIN"])
+
+    shared = ["-fvisibility=default", "-pthread", "-ldl", f"-Wl,-soname,{CORE}"]
+    return [
+        _Part(CORE, list(_CORE), shared),
+        part(DRIVER, "cuda", "driver.cpp"),
+        *(
+            part(name, f"cudart{number}", f"runtime{number}.cpp")
+            for number, name in RUNTIMES.items()
+        ),
+    ]
+
+
+def _recorder_parts() -> list[_Part]:
+    """The recorder; a library of no content stands for the real driver."""
+    stands_in = "libreal.so"
+    words = [f"-DREAL={_quoted(_PATH)}", f"-Wl,-soname,{DRIVER}", "-pthread"]
+    words += ["-Wl,--no-as-needed", stands_in, "-ldl"]
+    return [
+        _Part(stands_in, ["-x", "c++", os.devnull], [f"-Wl,-soname,{_PATH}"]),
+        _Part(DRIVER, ["recorder.cpp", "server.cpp"], words),
+    ]
 
 
 def _run(words: list[str], folder: Path) -> None:
@@ -132,14 +224,16 @@ def sources() -> dict[str, str]:
     }
     made["names.cpp"] = _names()
     made["verbs.h"] = verbs.header()
-    made["driver.cpp"] = _facade(functions.DRIVER, "driver", "", 13000)
-    made["cuda.map"] = "{ global: cu*; local: *; };\n"
+    made["driver.cpp"] = _facade(
+        functions.DRIVER, "driver", "", functions.DRIVER_VERSION
+    )
+    made["cuda.map"] = "{ global: cu*; _cu*; local: *; };\n"
     for number, soname in RUNTIMES.items():
         made[f"runtime{number}.cpp"] = _facade(
             functions.RUNTIME, "runtime", number, NEWEST[number]
         )
         made[f"cudart{number}.map"] = (
-            f"{soname} {{ global: cuda*; __cuda*; local: *; }};\n"
+            f"{soname} {{ global: cuda*; _cuda*; __cuda*; local: *; }};\n"
         )
     return made
 
@@ -150,7 +244,7 @@ def _facade(table: str, library: str, number: str, version: int) -> str:
         '#include "server.h"',
         "#include <cstdio>\n#include <cstring>",
         _EXPORT + f"#define CUDART_VERSION {version}",
-        f"#define STATIC {_quoted(functions.STATIC)}",
+        f"#define DRIVER_VERSION {functions.DRIVER_VERSION}",
     ]
     known = set()
     for row in functions.rows(table):
@@ -173,12 +267,20 @@ def _function(row: Row, library: str) -> str:
     body = f"{{ Guard guard; {back}{does}; }}"
     returns = row.returns or "int"
     made = f"EXPORT {returns} {row.name}({given}) {body}"
-    for suffix in _suffixes(row):
-        made += (
-            f"\nEXPORT {returns} {row.name}{suffix}({given}) "
-            f'__attribute__((alias("{row.name}")));'
-        )
+    for other in (*(row.name + suffix for suffix in _suffixes(row)), _for_cute(row)):
+        if other:
+            made += (
+                f"\nEXPORT {returns} {other}({given}) "
+                f'__attribute__((alias("{row.name}")));'
+            )
     return made
+
+
+def _for_cute(row: Row) -> str:
+    """The name of a function in the runtime library of the CuTe DSL, if it is there."""
+    found = functions.CUTE_DSL.split()
+    name = {"cudaLaunchKernelExC": "cudaLaunchKernelEx"}.get(row.name, row.name)
+    return f"_{name}" if name in found else ""
 
 
 def _suffixes(row: Row) -> tuple[str, ...]:
@@ -197,7 +299,9 @@ def _quoted(text: str) -> str:
 def _names() -> str:
     """The names of errors, and functions of the driver by name."""
     cases = {"error_name": 1, "driver_error_name": 2, "error_words": 3}
-    lines = ['#include "server.h"\n#include <dlfcn.h>\n#include <string>']
+    lines = [
+        '#include "server.h"\n#include <cstring>\n#include <dlfcn.h>\n#include <string>'
+    ]
     for function, column in cases.items():
         lines.append(f"const char *{function}(int code) {{\n    switch (code) {{")
         lines += [
@@ -212,6 +316,7 @@ def _names() -> str:
             f"return {_quoted(suffix)};"
         )
     lines.append('    return "?";\n}')
+    lines.append(f"#define STATIC {_quoted(functions.STATIC)}")
     lines.append(_ENTRY_POINT)
     return "\n".join(lines) + "\n"
 
@@ -227,5 +332,14 @@ int entry_point(const char *name, void **where, int version, int *status) {
     if (status) *status = found ? 0 : 1;
     if (where) *where = found;
     return found ? OK : status ? OK : NOT_FOUND;
+}
+
+int private_table(const void **where, void *caller) {
+    put(where, nullptr);
+    Dl_info about{};
+    if (dladdr(caller, &about) && about.dli_fname)  // compilers ask, and go on without
+        for (const char *known : {"libnvrtc", "libnvJitLink", "libnvvm"})
+            if (strstr(about.dli_fname, known)) return NOT_FOUND;
+    return refuse("cuGetExportTable", STATIC);
 }
 """

@@ -11,8 +11,12 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import date
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta import __version__
 from fragmenta.errors import Error, KernelError, LimitReached
 from fragmenta.isa.table import read
 from fragmenta.launch.kernel import Kernel
@@ -21,10 +25,12 @@ from fragmenta.launch.options import Watch
 from fragmenta.launch.result import Result
 from fragmenta.programs.cards import USUAL, Card, card
 from fragmenta.programs.memory import Kind, Memory, NoMemory
-from fragmenta.programs.modules import Program, Skipped, facts
+from fragmenta.programs.modules import Program, Skipped, facts, of_tiles
+from fragmenta.programs.recording import Part, Record, Shape, Wanted
+from fragmenta.programs.told import Launched, Recorded, Refused, Tell
 from fragmenta.programs.verbs import Answer, Request, Verb
 from fragmenta.progress import Progress, ignore_progress
-from fragmenta.ptx.checking.problem import Problem, problems_of
+from fragmenta.ptx.checking.problem import problems_of
 from fragmenta.ptx.module import demangled
 from fragmenta.shared.tensor_map import TYPES, Im2col, TensorMap
 from fragmenta.shared.tensor_map_rules import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
@@ -58,37 +64,13 @@ class Options:
     kernels: str = ""
     """An expression; kernels whose names it does not match are run unwatched."""
     limits: Limits = field(default_factory=Limits)
+    replay: Wanted | None = None
+    """Which launches are recorded."""
 
     @property
     def arithmetic(self) -> str:
         """The target whose arithmetic is used."""
         return self.target or self.card.target
-
-
-class Launched(NamedTuple):
-    """What came of a launch, for the report."""
-
-    kernel: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    instructions: int
-    seconds: float
-    watched: bool
-    complete: bool
-    problems: list[Problem]
-    """Errors, and what the launch showed."""
-    fault: str = ""
-    """Why it could not be run, if nothing else says so."""
-
-
-class Refused(NamedTuple):
-    """A function of CUDA that a program called and that is not there."""
-
-    why: str
-
-
-Told = Launched | Refused
-Tell = Callable[[Told], None]
 
 
 class Failure(Exception):
@@ -114,6 +96,7 @@ class Device:
         self.programs: dict[int, Program] = {}
         self.kernels: dict[int, tuple[Program, Kernel]] = {}
         self._numbers = 0
+        self._recorded: dict[str, int] = {}
 
     def close(self) -> None:
         """Free everything."""
@@ -177,7 +160,8 @@ class Device:
     def load(self, request: Request) -> Answer:
         """Load a module."""
         try:
-            made = Program(request.data, self.options.arithmetic, self.skipped)
+            target, parts = self.options.arithmetic, request.words[0]
+            made = Program(request.data, target, self.skipped, parts)
         except Error as why:
             code = INVALID_IMAGE if type(why).__name__ == "PtxSyntaxError" else NO_IMAGE
             raise Failure(code, str(why)) from why
@@ -232,24 +216,24 @@ class Device:
 
     def launch(self, request: Request) -> Answer:
         """Run a launch; words: the error that the program hears of later."""
-        number, *packed, shared = request.words[:7]
-        numbers = [half for word in packed for half in (word & 0xFFFFFFFF, word >> 32)]
-        grid, block = tuple(numbers[:3]), tuple(numbers[3:6])
-        cluster, cooperative = tuple(numbers[6:9]), bool(numbers[9])
+        number, shape = request.words[0], Shape.of(request.words[1:7])
+        grid, block = shape.grid, shape.block
         if number not in self.kernels:
             raise Failure(400)
         program, kernel = self.kernels[number]
         name = demangled(kernel.name)
+        grid, block = of_tiles(kernel, grid, block)
         watched = self.options.watch and bool(re.search(self.options.kernels, name))
         memory = self._segments(program, kernel, request.data)
+        record = self._record(program, kernel, shape, request.data)
         try:
             result = kernel.launch(
                 grid,
                 block,
                 Received(memory, request.data.ljust(8, b"\0")),
-                cluster=cluster if any(cluster) else None,
-                cooperative=cooperative,
-                shared=shared,
+                cluster=shape.cluster if any(shape.cluster) else None,
+                cooperative=shape.cooperative,
+                shared=shape.shared,
                 target=self.options.arithmetic,
                 schedule=self.options.schedules,
                 watch=Watch("report", self.options.strict) if watched else False,
@@ -262,8 +246,61 @@ class Device:
             self.tell(_not_run(name, grid, block, str(why)))
             raise Failure(NOT_SUPPORTED, f"{name}: {why}") from why
         self.tell(_launched(name, grid, block, result))
+        if record is not None and result.complete:
+            self._save(record, program, result.output)
         code = 0 if result.complete else FAULTS.get(result.fault, FAILED)
         return Answer((code,), result.output.encode("utf-8", "surrogateescape"))
+
+    def _reachable(self, program: Program) -> list[tuple[Part, NDArray[np.uint8]]]:
+        """All memory of the program; variables of the kernel's own module by name."""
+        found = []
+        for held in self.memory.held.values():
+            part = Part(held.name, held.address, held.memory.size)
+            found.append((part, held.memory.data))
+        for each in self.programs.values():
+            for segment in each.segments():
+                own = each is program
+                about = segment.name, segment.address, segment.data.size, own
+                found.append((Part(*about), segment.data))
+        return found
+
+    def _record(
+        self, program: Program, kernel: Kernel, shape: Shape, parameters: bytes
+    ) -> Record | None:
+        """The memory before a launch, if it shall be recorded."""
+        wanted, key = self.options.replay, kernel.name
+        if wanted is None or not wanted.has(key):
+            return None
+        self._recorded[key] = self._recorded.get(key, 0) + 1
+        if self._recorded[key] > wanted.launches:
+            return None
+        memory = self._reachable(program)
+        try:
+            made = Record(kernel, shape, parameters, [part for part, _ in memory])
+            made.follow(lambda number: memory[number][1])
+        except Error as why:
+            self.tell(Refused(f"{demangled(key)} is not recorded: {why}"))
+            return None
+        return made
+
+    def _save(self, record: Record, program: Program, printed: str) -> None:
+        """Write a launch with the memory as it is now."""
+        wanted, card = self.options.replay, self.options.card
+        assert wanted is not None
+        made = {
+            "fragmenta": __version__,
+            "gpu": f"{card.name} as fragmenta computes it",
+            "target": self.options.arithmetic,
+            "date": date.today().isoformat(),
+        }
+        data = [data for _, data in self._reachable(program)]
+        after = [data[number] for number in record.reach.found]
+        try:
+            path = record.save(made, wanted, after, printed=printed)
+        except OSError as why:
+            self.tell(Refused(f"{wanted.folder}: {why.strerror}"))
+            return
+        self.tell(Recorded(demangled(record.kernel.name), str(path), ""))
 
     def _failed(
         self,

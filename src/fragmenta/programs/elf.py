@@ -27,7 +27,26 @@ LIBRARIES = {
 _NEEDED, _STRINGS = 1, 5
 
 
-def needed(data: bytes) -> list[str]:
+def find(program: str) -> Path:
+    """The file of a program."""
+    path = shutil.which(program)
+    if path is None:
+        there = Path(program).exists()
+        why = (
+            "it is no program that can be run" if there else "there is no such program"
+        )
+        raise BadCall(f"{program}: {why}")
+    return Path(path)
+
+
+def needed(path: Path) -> list[str]:
+    """The libraries that a program needs, if it is an ELF file."""
+    with path.open("rb") as file:
+        head = file.read(4)
+        return _needed(head + file.read()) if head == fatbin.ELF else []
+
+
+def _needed(data: bytes) -> list[str]:
     """The libraries that an ELF file needs."""
     if data[:4] != fatbin.ELF:
         return []
@@ -44,19 +63,12 @@ def needed(data: bytes) -> list[str]:
 
 def check(program: str) -> list[str]:
     """The libraries of CUDA that a program needs; what cannot run here is refused."""
-    path = shutil.which(program)
-    if path is None:
-        there = Path(program).exists()
-        why = (
-            "it is no program that can be run" if there else "there is no such program"
-        )
-        raise BadCall(f"{program}: {why}")
-    with open(path, "rb") as file:
+    with find(program).open("rb") as file:
         data = file.read(4)
         if data != fatbin.ELF:
             return []
         data += file.read()
-    libraries = needed(data)
+    libraries = _needed(data)
     _refuse_libraries(program, libraries)
     runtime = [each for each in libraries if each.startswith("libcudart.so")]
     if not runtime and _has_kernels(data):

@@ -20,7 +20,7 @@ cudaGetLastError() = last(true)
 cudaPeekAtLastError() = last(false)
 const char *cudaGetErrorName(int code) = error_name(code)
 const char *cudaGetErrorString(int code) = error_words(code)
-cudaDriverGetVersion(int *v) = put(v, 13000)
+cudaDriverGetVersion(int *v) = put(v, DRIVER_VERSION)
 cudaRuntimeGetVersion(int *v) = put(v, CUDART_VERSION)
 
 # the device
@@ -63,8 +63,8 @@ cudaMallocPitch(void **p, size_t *pitch, size_t w, size_t h) = allocate_pitch(p,
 cudaMalloc3D(Pitched *p, Extent e) = allocate_3d(p, e.x, e.y, e.z)
 cudaFree(void *p) = release(p)
 cudaFreeHost(void *p) = release_host(p)
-cudaMallocAsync(void **p, size_t n, Stream *) = allocate(p, n, POOLED)
-cudaMallocFromPoolAsync(void **p, size_t n, void *, Stream *) = allocate(p, n, POOLED)
+cudaMallocAsync(void **p, size_t n, Stream *t) = allocate_async(p, n, t)
+cudaMallocFromPoolAsync(void **p, size_t n, void *, Stream *t) = allocate_async(p, n, t)
 cudaFreeAsync(void *p, Stream *s) = later(s, release, p)
 cudaMemGetInfo(size_t *free, size_t *total) = memory_info(free, total)
 cudaHostRegister(void *p, size_t n, unsigned) = host_register(p, n)
@@ -210,7 +210,7 @@ cudaGraphAddMemsetNode(Node **x, Graph *g, Node *const *after, size_t n, const M
 cudaGraphAddHostNode(Node **x, Graph *g, Node *const *after, size_t n, const HostNode *w) = add_host(x, g, after, n, w)
 cudaGraphAddChildGraphNode(Node **x, Graph *g, Node *const *after, size_t n, Graph *child) = add_child(x, g, after, n, child)
 cudaGraphAddMemAllocNode(Node **x, Graph *g, Node *const *after, size_t n, AllocNode *w) = add_alloc(x, g, after, n, w)
-cudaGraphAddMemFreeNode(Node **x, Graph *g, Node *const *after, size_t n, void *) = add_empty(x, g, after, n)
+cudaGraphAddMemFreeNode(Node **x, Graph *g, Node *const *after, size_t n, void *p) = add_free(x, g, after, n, p)
 cudaGraphAddEventRecordNode(Node **x, Graph *g, Node *const *after, size_t n, Event *e) = add_record(x, g, after, n, e)
 cudaGraphAddEventWaitNode(Node **x, Graph *g, Node *const *after, size_t n, Event *) = add_empty(x, g, after, n)
 cudaGraphKernelNodeSetParams(Node *x, const KernelNode *w) = set_kernel(nullptr, x, w)
@@ -241,7 +241,7 @@ cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version, u
 DRIVER = """
 # errors and versions
 cuInit(unsigned) = ready()
-cuDriverGetVersion(int *v) = put(v, 13000)
+cuDriverGetVersion(int *v) = put(v, DRIVER_VERSION)
 cuGetErrorName(int code, const char **text) = put(text, driver_error_name(code))
 cuGetErrorString(int code, const char **text) = put(text, error_words(code))
 
@@ -256,6 +256,7 @@ cuDeviceGetUuid(char *uuid, int d) = (memset(uuid, 0, 16), present(d))
 cuDeviceGetUuid_v2(char *uuid, int d) = (memset(uuid, 0, 16), present(d))
 cuDeviceCanAccessPeer(int *v, int, int) = put(v, 0)
 cuDeviceGetPCIBusId(char *p, int n, int d) = (snprintf(p, n, "0000:00:00.0"), present(d))
+cuDeviceGetByPCIBusId(int *d, const char *) = put(d, 0)
 cuDeviceGetDefaultMemPool(void **p, int d) = (put(p, (void *)1), present(d))
 cuDeviceGetMemPool(void **p, int d) = (put(p, (void *)1), present(d))
 cuDeviceSetMemPool(int d, void *) = present(d)
@@ -268,19 +269,28 @@ cuCtxCreate_v2(void **c, unsigned, int d) = (put(c, &state), present(d))
 cuCtxCreate_v3(void **c, void *, int, unsigned, int d) = (put(c, &state), present(d))
 cuCtxCreate_v4(void **c, void *, unsigned, int d) = (put(c, &state), present(d))
 cuCtxDestroy_v2(void *) = OK
+cuCtxAttach(void **c, unsigned) = put(c, &state)
+cuCtxDetach(void *) = OK
 cuCtxPushCurrent_v2(void *) = ready()
 cuCtxPopCurrent_v2(void **c) = (put(c, &state), OK)
 cuCtxSetCurrent(void *) = ready()
 cuCtxGetCurrent(void **c) = put(c, state.file < 0 ? nullptr : &state)
 cuCtxGetDevice(int *d) = put(d, 0)
+cuCtxGetDevice_v2(int *d, void *) = put(d, 0)
 cuCtxGetFlags(unsigned *f) = put(f, 0)
-cuCtxGetApiVersion(void *, unsigned *v) = put(v, 13000)
+cuCtxSetFlags(unsigned) = OK
+cuCtxGetApiVersion(void *, unsigned *v) = put(v, DRIVER_VERSION)
 cuCtxGetId(void *, unsigned long long *n) = put(n, 1)
 cuCtxSynchronize() = synchronize()
+cuCtxSynchronize_v2(void *) = synchronize()
 cuCtxGetLimit(size_t *v, int which) = limit(v, which)
 cuCtxSetLimit(int which, size_t v) = set_limit(which, v)
 cuCtxGetCacheConfig(int *v) = put(v, 0)
 cuCtxSetCacheConfig(int) = OK
+cuCtxGetSharedMemConfig(int *v) = put(v, 1)
+cuCtxSetSharedMemConfig(int) = OK
+cuCtxResetPersistingL2Cache() = OK
+cuFlushGPUDirectRDMAWrites(int, int) = OK
 cuCtxGetStreamPriorityRange(int *least, int *most) = (put(least, 0), put(most, -5), OK)
 cuProfilerStart() = OK
 cuProfilerStop() = OK
@@ -291,8 +301,8 @@ cuMemAllocHost_v2(void **p, size_t n) = allocate(p, n, HOST)
 cuMemHostAlloc(void **p, size_t n, unsigned) = allocate(p, n, HOST)
 cuMemAllocManaged(void **p, size_t n, unsigned) = allocate(p, n, MANAGED)
 cuMemAllocPitch_v2(void **p, size_t *pitch, size_t w, size_t h, unsigned) = allocate_pitch(p, pitch, w, h)
-cuMemAllocAsync(void **p, size_t n, Stream *) = allocate(p, n, POOLED)
-cuMemAllocFromPoolAsync(void **p, size_t n, void *, Stream *) = allocate(p, n, POOLED)
+cuMemAllocAsync(void **p, size_t n, Stream *t) = allocate_async(p, n, t)
+cuMemAllocFromPoolAsync(void **p, size_t n, void *, Stream *t) = allocate_async(p, n, t)
 cuMemFree_v2(void *p) = release(p)
 cuMemFreeHost(void *p) = release_host(p)
 cuMemFreeAsync(void *p, Stream *s) = later(s, release, p)
@@ -303,6 +313,7 @@ cuMemHostUnregister(void *p) = host_unregister(p)
 cuMemHostGetDevicePointer_v2(void **d, void *p, unsigned) = device_pointer(d, p)
 cuMemHostGetFlags(unsigned *f, void *) = put(f, 0)
 cuPointerGetAttribute(void *v, int which, const void *p) = pointer_attribute(v, which, p)
+cuPointerGetAttributes(unsigned n, int *which, void **v, const void *p) = pointer_attributes(n, which, v, p)
 cuMemAdvise(const void *, size_t, int, int) = failed()
 cuMemAdvise_v2(const void *, size_t, int, uint64_t) = failed()
 cuMemPrefetchAsync(const void *, size_t, int, Stream *) = failed()
@@ -312,6 +323,9 @@ cuMemPoolCreate(void **p, const void *) = put(p, (void *)2)
 cuMemPoolDestroy(void *) = OK
 cuMemPoolSetAttribute(void *, int, void *) = OK
 cuMemPoolGetAttribute(void *, int, uint64_t *v) = put(v, 0)
+cuMemPoolSetAccess(void *, const void *, size_t) = OK
+cuMemGetDefaultMemPool(void **p, const void *, int) = put(p, (void *)1)
+cuMemGetMemPool(void **p, const void *, int) = put(p, (void *)1)
 cuMemPoolTrimTo(void *, size_t) = OK
 
 # copies
@@ -336,6 +350,10 @@ cuMemsetD16Async(void *d, unsigned short v, size_t n, Stream *t) = fill(d, v, 2,
 cuMemsetD32Async(void *d, unsigned v, size_t n, Stream *t) = fill(d, v, 4, n, t)
 cuMemsetD2D8_v2(void *d, size_t p, unsigned char v, size_t w, size_t h) = fill_2d(d, p, v, 1, w, h, nullptr)
 cuMemsetD2D32_v2(void *d, size_t p, unsigned v, size_t w, size_t h) = fill_2d(d, p, v, 4, w, h, nullptr)
+cuMemsetD2D16_v2(void *d, size_t p, unsigned short v, size_t w, size_t h) = fill_2d(d, p, v, 2, w, h, nullptr)
+cuMemsetD2D8Async(void *d, size_t p, unsigned char v, size_t w, size_t h, Stream *t) = fill_2d(d, p, v, 1, w, h, t)
+cuMemsetD2D16Async(void *d, size_t p, unsigned short v, size_t w, size_t h, Stream *t) = fill_2d(d, p, v, 2, w, h, t)
+cuMemsetD2D32Async(void *d, size_t p, unsigned v, size_t w, size_t h, Stream *t) = fill_2d(d, p, v, 4, w, h, t)
 
 # kernels
 cuModuleLoad(Module **m, const char *path) = load_file(m, path)
@@ -360,6 +378,7 @@ cuKernelGetAttribute(int *v, int which, Function *k, int) = function_attribute(v
 cuKernelSetAttribute(int which, int v, Function *k, int) = set_function_attribute(k, which, v)
 cuKernelGetName(const char **name, Function *k) = function_name(name, k)
 cuKernelGetParamInfo(Function *k, size_t i, size_t *at, size_t *n) = parameter_info(k, i, at, n)
+cuKernelGetParamCount(Function *k, size_t *n) = parameter_count(k, n)
 cuKernelGetLibrary(Module **m, Function *k) = function_module(m, k)
 cuKernelSetCacheConfig(Function *, int, int) = OK
 cuFuncGetAttribute(int *v, int which, Function *k) = function_attribute(v, which, k)
@@ -369,11 +388,21 @@ cuFuncSetSharedMemConfig(Function *, int) = OK
 cuFuncGetModule(Module **m, Function *k) = function_module(m, k)
 cuFuncGetName(const char **name, Function *k) = function_name(name, k)
 cuFuncGetParamInfo(Function *k, size_t i, size_t *at, size_t *n) = parameter_info(k, i, at, n)
+cuFuncGetParamCount(Function *k, size_t *n) = parameter_count(k, n)
 cuFuncIsLoaded(int *v, Function *) = put(v, 1)
 cuFuncLoad(Function *) = OK
 cuLaunchKernel(Function *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream *t, void **a, void **extra) = launch(k, {gx, gy, gz}, {bx, by, bz}, a, shared, t, false, extra)
 cuLaunchKernelEx(const DriverConfig *c, Function *k, void **a, void **extra) = launch_driver_config(c, k, a, extra)
 cuLaunchCooperativeKernel(Function *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream *t, void **a) = launch(k, {gx, gy, gz}, {bx, by, bz}, a, shared, t, true)
+cuFuncSetBlockShape(Function *k, int x, int y, int z) = set_block(k, x, y, z)
+cuFuncSetSharedSize(Function *k, unsigned n) = set_shared(k, n)
+cuParamSetSize(Function *k, unsigned n) = set_parameters_size(k, n)
+cuParamSeti(Function *k, int at, unsigned v) = set_parameter(k, at, &v, 4)
+cuParamSetf(Function *k, int at, float v) = set_parameter(k, at, &v, 4)
+cuParamSetv(Function *k, int at, void *v, unsigned n) = set_parameter(k, at, v, n)
+cuLaunch(Function *k) = launch_set(k, 1, 1, nullptr)
+cuLaunchGrid(Function *k, int w, int h) = launch_set(k, w, h, nullptr)
+cuLaunchGridAsync(Function *k, int w, int h, Stream *t) = launch_set(k, w, h, t)
 cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, Function *k, int threads, size_t shared) = occupancy(n, k, threads, shared)
 cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, Function *k, int threads, size_t shared, unsigned) = occupancy(n, k, threads, shared)
 cuOccupancyMaxPotentialBlockSize(int *grid, int *block, Function *k, size_t (*of)(int), size_t shared, int most) = potential_block(grid, block, k, of, shared, most)
@@ -401,6 +430,7 @@ cuStreamSetAttribute(Stream *, int, const void *) = OK
 cuStreamAddCallback(Stream *t, Callback f, void *data, unsigned) = call_back(t, f, data)
 cuLaunchHostFunc(Stream *t, void (*f)(void *), void *data) = call_host(t, f, data)
 cuStreamBeginCapture_v2(Stream *t, int) = begin_capture(t, nullptr)
+cuStreamBeginCaptureToGraph(Stream *t, Graph *g, Node *const *, const void *, size_t, int) = begin_capture(t, g)
 cuStreamEndCapture(Stream *t, Graph **g) = end_capture(t, g)
 cuStreamIsCapturing(Stream *t, int *status) = capture_status(t, status, nullptr, nullptr, nullptr, nullptr)
 cuStreamGetCaptureInfo_v2(Stream *t, int *status, unsigned long long *n, Graph **g, const Node ***after, size_t *count) = capture_status(t, status, n, g, after, count)
@@ -429,13 +459,26 @@ cuGraphLaunch(Exec *x, Stream *t) = run(x, t)
 cuGraphAddEmptyNode(Node **x, Graph *g, Node *const *after, size_t n) = add_empty(x, g, after, n)
 cuGraphAddKernelNode_v2(Node **x, Graph *g, Node *const *after, size_t n, const KernelNode *w) = add_kernel(x, g, after, n, w)
 cuGraphAddHostNode(Node **x, Graph *g, Node *const *after, size_t n, const HostNode *w) = add_host(x, g, after, n, w)
+cuGraphAddMemsetNode(Node **x, Graph *g, Node *const *after, size_t n, const MemsetNode *w, void *) = add_fill(x, g, after, n, w)
+cuGraphAddChildGraphNode(Node **x, Graph *g, Node *const *after, size_t n, Graph *child) = add_child(x, g, after, n, child)
+cuGraphAddMemAllocNode(Node **x, Graph *g, Node *const *after, size_t n, AllocNode *w) = add_alloc(x, g, after, n, w)
+cuGraphAddMemFreeNode(Node **x, Graph *g, Node *const *after, size_t n, void *) = add_empty(x, g, after, n)
+cuGraphAddEventRecordNode(Node **x, Graph *g, Node *const *after, size_t n, Event *e) = add_record(x, g, after, n, e)
+cuGraphAddEventWaitNode(Node **x, Graph *g, Node *const *after, size_t n, Event *) = add_empty(x, g, after, n)
 cuGraphGetNodes(Graph *g, Node **x, size_t *n) = get_nodes(g, x, n, false)
+cuGraphGetRootNodes(Graph *g, Node **x, size_t *n) = get_nodes(g, x, n, true)
+cuGraphNodeGetType(Node *x, int *type) = node_type(type, x)
+cuGraphDebugDotPrint(Graph *, const char *, unsigned) = OK
+cuDeviceGraphMemTrim(int) = OK
 
 # functions by name
 cuGetProcAddress(const char *name, void **f, int version, uint64_t) = entry_point(name, f, version, nullptr)
 cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t, int *status) = entry_point(name, f, version, status)
-cuGetExportTable(const void **table, const void *) = (put(table, nullptr), refuse("cuGetExportTable", STATIC))
+cuGetExportTable(const void **table, const void *) = private_table(table, __builtin_return_address(0))
 """
+
+DRIVER_VERSION = 13040
+"""The CUDA whose PTX the driver takes; compilers of Python warn of an older one."""
 
 STATIC = (
     "the program or a library of it has the CUDA runtime in itself, which talks to the "
@@ -444,15 +487,34 @@ STATIC = (
 )
 """What is said to a program with the static runtime."""
 
+CUTE_DSL = """
+cuDeviceGet cuKernelGetAttribute cuLibraryGetGlobal cuLibraryGetKernel
+cuLibraryGetKernelCount cuLibraryGetManaged cuLibraryGetModule cuLibraryLoadData
+cuLibraryLoadFromFile cuLibraryUnload cuTensorMapEncodeTiled cudaDeviceGetAttribute
+cudaDeviceSynchronize cudaEventCreate cudaEventDestroy cudaEventElapsedTime
+cudaEventRecord cudaFree cudaFreeAsync cudaFreeHost cudaFuncSetAttribute cudaGetDevice
+cudaGetDeviceCount cudaGraphDestroy cudaGraphExecDestroy cudaGraphInstantiate
+cudaGraphLaunch cudaKernelSetAttributeForDevice cudaLaunchKernel cudaLaunchKernelEx
+cudaLibraryGetGlobal cudaLibraryGetKernel cudaLibraryGetKernelCount
+cudaLibraryGetManaged cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload
+cudaMalloc cudaMallocAsync cudaMallocHost cudaMallocManaged cudaMemcpy cudaMemcpyAsync
+cudaMemset cudaMemsetAsync cudaOccupancyMaxActiveBlocksPerMultiprocessor
+cudaProfilerStart cudaProfilerStop cudaSetDevice cudaStreamAddCallback
+cudaStreamBeginCapture cudaStreamCreate cudaStreamDestroy cudaStreamEndCapture
+cudaStreamSynchronize cudaStreamWaitEvent
+"""
+"""What the CuTe DSL compiles calls these with ``_`` before the name, in the libraries
+that ``CUTE_DSL_LIBS`` names.  NVIDIA's has the static runtime in it."""
+
 REFUSED = """
 textures, surfaces and their arrays are not supported | runtime | cudaMallocArray cudaMalloc3DArray cudaMallocMipmappedArray cudaFreeArray cudaFreeMipmappedArray cudaGetMipmappedArrayLevel cudaArrayGetInfo cudaArrayGetPlane cudaArrayGetMemoryRequirements cudaArrayGetSparseProperties cudaMipmappedArrayGetMemoryRequirements cudaMipmappedArrayGetSparseProperties cudaCreateTextureObject cudaDestroyTextureObject cudaGetTextureObjectResourceDesc cudaGetTextureObjectResourceViewDesc cudaGetTextureObjectTextureDesc cudaCreateSurfaceObject cudaDestroySurfaceObject cudaGetSurfaceObjectResourceDesc cudaGetChannelDesc cudaDeviceGetTexture1DLinearMaxWidth cudaMemcpy2DToArray cudaMemcpy2DToArrayAsync cudaMemcpy2DFromArray cudaMemcpy2DFromArrayAsync cudaMemcpy2DArrayToArray cudaMemcpyToArray cudaMemcpyToArrayAsync cudaMemcpyFromArray cudaMemcpyFromArrayAsync cudaMemcpyArrayToArray
-textures, surfaces and their arrays are not supported | driver | cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayDestroy cuArrayGetDescriptor_v2 cuArray3DGetDescriptor_v2 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuSurfObjectCreate cuSurfObjectDestroy cuModuleGetTexRef cuModuleGetSurfRef cuMemcpyHtoA_v2 cuMemcpyAtoH_v2 cuMemcpyDtoA_v2 cuMemcpyAtoD_v2 cuMemcpyAtoA_v2
+textures, surfaces and their arrays are not supported | driver | cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayDestroy cuArrayGetDescriptor_v2 cuArray3DGetDescriptor_v2 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuSurfObjectCreate cuSurfObjectDestroy cuModuleGetTexRef cuModuleGetSurfRef cuMemcpyHtoA_v2 cuMemcpyAtoH_v2 cuMemcpyDtoA_v2 cuMemcpyAtoD_v2 cuMemcpyAtoA_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuDeviceGetHostAtomicCapabilities cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuExternalMemoryGetMappedMipmappedArray cuGraphicsResourceGetMappedMipmappedArray cuGraphicsSubResourceGetMappedArray cuMemMapArrayAsync cuMemcpyAtoHAsync_v2 cuMemcpyHtoAAsync_v2 cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuParamSetTexRef cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray
 there is one device, so it has no peers | runtime | cudaDeviceEnablePeerAccess cudaDeviceDisablePeerAccess cudaDeviceGetP2PAttribute cudaDeviceGetP2PAtomicCapabilities cudaMemcpy3DPeer cudaMemcpy3DPeerAsync cudaLaunchCooperativeKernelMultiDevice
-there is one device, so it has no peers | driver | cuCtxEnablePeerAccess cuCtxDisablePeerAccess cuDeviceGetP2PAttribute cuMemcpyPeer cuMemcpyPeerAsync cuMulticastCreate cuMulticastAddDevice
+there is one device, so it has no peers | driver | cuCtxEnablePeerAccess cuCtxDisablePeerAccess cuDeviceGetP2PAttribute cuMemcpyPeer cuMemcpyPeerAsync cuMulticastCreate cuMulticastAddDevice cuDeviceGetCliqueCount cuDeviceGetCliqueInfo cuDeviceGetFabricClusterUuid cuLogicalEndpointAddDevice cuLogicalEndpointBindAddr cuLogicalEndpointBindMem cuLogicalEndpointCreate cuLogicalEndpointDestroy cuLogicalEndpointExport cuLogicalEndpointGetLimits cuLogicalEndpointIdRelease cuLogicalEndpointIdReserve cuLogicalEndpointImport cuLogicalEndpointQuery cuLogicalEndpointUnbind cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMulticastBindAddr cuMulticastBindAddr_v2 cuMulticastBindMem cuMulticastBindMem_v2 cuMulticastGetGranularity cuMulticastUnbind
 memory of other processes and of graphics is not supported | runtime | cudaDeviceGetNvSciSyncAttributes cudaEGLStreamConsumerAcquireFrame cudaEGLStreamConsumerConnect cudaEGLStreamConsumerConnectWithFlags cudaEGLStreamConsumerDisconnect cudaEGLStreamConsumerReleaseFrame cudaEGLStreamProducerConnect cudaEGLStreamProducerDisconnect cudaEGLStreamProducerPresentFrame cudaEGLStreamProducerReturnFrame cudaEventCreateFromEGLSync cudaGLMapBufferObjectAsync cudaGLSetBufferObjectMapFlags cudaGLUnmapBufferObjectAsync cudaGraphAddExternalSemaphoresSignalNode cudaGraphAddExternalSemaphoresWaitNode cudaGraphExecExternalSemaphoresSignalNodeSetParams cudaGraphExecExternalSemaphoresWaitNodeSetParams cudaGraphExternalSemaphoresSignalNodeGetParams cudaGraphExternalSemaphoresSignalNodeSetParams cudaGraphExternalSemaphoresWaitNodeGetParams cudaGraphExternalSemaphoresWaitNodeSetParams cudaGraphicsEGLRegisterImage cudaGraphicsResourceGetMappedEglFrame cudaGraphicsResourceGetMappedMipmappedArray cudaGraphicsVDPAURegisterOutputSurface cudaGraphicsVDPAURegisterVideoSurface cudaVDPAUGetDevice cudaVDPAUSetVDPAUDevice cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle cudaIpcGetEventHandle cudaIpcOpenEventHandle cudaImportExternalMemory cudaDestroyExternalMemory cudaExternalMemoryGetMappedBuffer cudaExternalMemoryGetMappedMipmappedArray cudaImportExternalSemaphore cudaDestroyExternalSemaphore cudaSignalExternalSemaphoresAsync cudaSignalExternalSemaphoresAsync_v2 cudaWaitExternalSemaphoresAsync cudaWaitExternalSemaphoresAsync_v2 cudaGLGetDevices cudaGLSetGLDevice cudaGLRegisterBufferObject cudaGLMapBufferObject cudaGLUnmapBufferObject cudaGLUnregisterBufferObject cudaGraphicsGLRegisterBuffer cudaGraphicsGLRegisterImage cudaGraphicsMapResources cudaGraphicsUnmapResources cudaGraphicsResourceGetMappedPointer cudaGraphicsSubResourceGetMappedArray cudaGraphicsUnregisterResource cudaGraphicsResourceSetMapFlags cudaMemPoolExportToShareableHandle cudaMemPoolImportFromShareableHandle cudaMemPoolExportPointer cudaMemPoolImportPointer
-memory of other processes and of graphics is not supported | driver | cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle cuImportExternalMemory cuImportExternalSemaphore cuGraphicsMapResources cuGraphicsUnmapResources cuGraphicsGLRegisterBuffer
+memory of other processes and of graphics is not supported | driver | cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle cuImportExternalMemory cuImportExternalSemaphore cuGraphicsMapResources cuGraphicsUnmapResources cuGraphicsGLRegisterBuffer cuDestroyExternalMemory cuDestroyExternalSemaphore cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuExternalMemoryGetMappedBuffer cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags_v2 cuGraphicsUnregisterResource cuMemExportToShareableHandle cuMemGetHandleForAddressRange cuMemImportFromShareableHandle cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuEventCreateFromEGLSync cuGLCtxCreate_v2 cuGLGetDevices_v2 cuGLInit cuGLMapBufferObjectAsync_v2 cuGLMapBufferObject_v2 cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphicsEGLRegisterImage cuGraphicsGLRegisterImage cuGraphicsResourceGetMappedEglFrame cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuVDPAUCtxCreate_v2 cuVDPAUGetDevice
 it is not covered yet | runtime | __cudaGetProcAddress __cudaRegisterUnifiedTable cudaDevResourceGenerateDesc cudaDevSmResourceSplit cudaDeviceGetDevResource cudaDeviceGetExecutionCtx cudaDeviceGetHostAtomicCapabilities cudaDeviceRegisterAsyncNotification cudaDeviceUnregisterAsyncNotification cudaExecutionCtxDestroy cudaExecutionCtxGetDevResource cudaExecutionCtxGetDevice cudaExecutionCtxGetId cudaExecutionCtxRecordEvent cudaExecutionCtxSynchronize cudaExecutionCtxWaitEvent cudaGraphConditionalHandleCreate_v2 cudaGraphEventRecordNodeGetEvent cudaGraphEventRecordNodeSetEvent cudaGraphEventWaitNodeGetEvent cudaGraphEventWaitNodeSetEvent cudaGraphExecEventRecordNodeSetEvent cudaGraphExecEventWaitNodeSetEvent cudaGraphExecGetId cudaGraphExecMemcpyNodeSetParamsFromSymbol cudaGraphExecMemcpyNodeSetParamsToSymbol cudaGraphGetEdges_v2 cudaGraphGetId cudaGraphMemAllocNodeGetParams cudaGraphMemFreeNodeGetParams cudaGraphMemcpyNodeSetParamsFromSymbol cudaGraphMemcpyNodeSetParamsToSymbol cudaGraphNodeGetContainingGraph cudaGraphNodeGetDependencies_v2 cudaGraphNodeGetDependentNodes_v2 cudaGraphNodeGetLocalId cudaGraphNodeGetParams cudaGraphNodeGetToolsId cudaGraphRemoveDependencies_v2 cudaLaunchHostFunc_v2 cudaLogsCurrent cudaLogsDumpToFile cudaLogsDumpToMemory cudaLogsUnregisterCallback cudaMemGetDefaultMemPool cudaMemGetLocationInfo cudaMemGetMemPool cudaMemSetMemPool cudaMemcpy3DWithAttributesAsync cudaMemcpyWithAttributesAsync cudaSetDoubleForDevice cudaSetDoubleForHost cudaStreamBeginRecaptureToGraph cudaStreamGetDevResource cudaSubgridCreate cudaSubgridWorkerGridCreate cudaSubgridWorksetCreate cudaThreadGetCacheConfig cudaThreadGetLimit cudaThreadSetCacheConfig cudaThreadSetLimit cudaGraphAddNode cudaGraphAddNode_v2 cudaGraphAddDependencies_v2 cudaGraphAddMemcpyNodeFromSymbol cudaGraphAddMemcpyNodeToSymbol cudaGraphNodeSetParams cudaGraphExecNodeSetParams cudaGraphKernelNodeGetParams cudaGraphMemcpyNodeGetParams cudaGraphMemsetNodeGetParams cudaGraphHostNodeGetParams cudaGraphKernelNodeSetAttribute cudaGraphKernelNodeGetAttribute cudaGraphKernelNodeCopyAttributes cudaGraphMemcpyNodeSetParams1D cudaGraphRemoveDependencies cudaGraphDestroyNode cudaGraphNodeGetDependentNodes cudaGraphNodeFindInClone cudaGraphNodeGetEnabled cudaGraphNodeSetEnabled cudaGraphChildGraphNodeGetGraph cudaGraphConditionalHandleCreate cudaGraphExecGetFlags cudaGraphRetainUserObject cudaGraphReleaseUserObject cudaUserObjectCreate cudaUserObjectRelease cudaUserObjectRetain cudaDeviceGetGraphMemAttribute cudaDeviceSetGraphMemAttribute cudaStreamGetAttribute cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2 cudaMemcpyBatchAsync cudaMemcpy3DBatchAsync cudaMemPrefetchBatchAsync cudaMemDiscardBatchAsync cudaMemDiscardAndPrefetchBatchAsync cudaMemRangeGetAttribute cudaMemRangeGetAttributes cudaMemPoolGetAccess cudaDevSmResourceSplitByCount cudaGreenCtxCreate cudaExecutionCtxStreamCreate cudaLogsRegisterCallback cudaLibraryEnumerateKernels cudaLibraryGetUnifiedFunction cudaGetExportTable
-it is not covered yet | driver | cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy cuMemCreate cuMemMap cuMemUnmap cuMemRelease cuMemAddressReserve cuMemAddressFree cuMemSetAccess cuMemGetAllocationGranularity cuMemRangeGetAttribute cuPointerGetAttributes cuPointerSetAttribute cuGraphAddNode_v2 cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphAddChildGraphNode cuGraphAddDependencies_v2 cuGraphExecKernelNodeSetParams_v2 cuGraphExecUpdate_v2 cuStreamWriteValue32_v2 cuStreamWaitValue32_v2 cuStreamWriteValue64_v2 cuStreamWaitValue64_v2 cuStreamBatchMemOp_v2 cuGreenCtxCreate cuLibraryGetUnifiedFunction cuLibraryEnumerateKernels cuModuleEnumerateFunctions cuStreamUpdateCaptureDependencies_v2 cuCoredumpSetAttribute
+it is not covered yet | driver | cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy cuMemCreate cuMemMap cuMemUnmap cuMemRelease cuMemAddressReserve cuMemAddressFree cuMemSetAccess cuMemGetAllocationGranularity cuMemRangeGetAttribute cuPointerSetAttribute cuGraphAddNode_v2 cuGraphAddMemcpyNode cuGraphAddDependencies_v2 cuGraphExecKernelNodeSetParams_v2 cuGraphExecUpdate_v2 cuStreamWriteValue32_v2 cuStreamWaitValue32_v2 cuStreamWriteValue64_v2 cuStreamWaitValue64_v2 cuStreamBatchMemOp_v2 cuGreenCtxCreate cuLibraryGetUnifiedFunction cuLibraryEnumerateKernels cuModuleEnumerateFunctions cuStreamUpdateCaptureDependencies_v2 cuCoredumpSetAttribute cuCheckpointOperationComplete cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpDeregisterCompleteCallback cuCoredumpDeregisterStartCallback cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpRegisterCompleteCallback cuCoredumpRegisterStartCallback cuCoredumpSetAttributeGlobal cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDevResourceGenerateDesc cuDevSmResourceSplit cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute cuDeviceGetProperties cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceUnregisterAsyncNotification cuGraphAddBatchMemOpNode cuGraphAddNode_v3 cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphChildGraphNodeGetGraph cuGraphConditionalHandleCreate cuGraphDestroyNode cuGraphEventRecordNodeGetEvent cuGraphEventRecordNodeSetEvent cuGraphEventWaitNodeGetEvent cuGraphEventWaitNodeSetEvent cuGraphExecBatchMemOpNodeSetParams cuGraphExecChildGraphNodeSetParams cuGraphExecEventRecordNodeSetEvent cuGraphExecEventWaitNodeSetEvent cuGraphExecGetFlags cuGraphExecGetId cuGraphExecHostNodeSetParams cuGraphExecMemcpyNodeSetParams cuGraphExecMemsetNodeSetParams cuGraphExecNodeSetParams cuGraphGetEdges_v2 cuGraphGetId cuGraphHostNodeGetParams cuGraphHostNodeSetParams cuGraphInstantiate_v2 cuGraphKernelNodeCopyAttributes cuGraphKernelNodeGetAttribute cuGraphKernelNodeGetParams_v2 cuGraphKernelNodeSetAttribute cuGraphKernelNodeSetParams_v2 cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuGraphMemcpyNodeGetParams cuGraphMemcpyNodeSetParams cuGraphMemsetNodeGetParams cuGraphMemsetNodeSetParams cuGraphNodeFindInClone cuGraphNodeGetContainingGraph cuGraphNodeGetDependencies_v2 cuGraphNodeGetDependentNodes_v2 cuGraphNodeGetEnabled cuGraphNodeGetLocalId cuGraphNodeGetParams cuGraphNodeGetToolsId cuGraphNodeSetEnabled cuGraphNodeSetParams cuGraphNodeSetParams_v2 cuGraphReleaseUserObject cuGraphRemoveDependencies_v2 cuGraphRetainUserObject cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuLaunchCooperativeKernelMultiDevice cuLaunchHostFunc_v2 cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemBatchDecompressAsync cuMemDiscardAndPrefetchBatchAsync cuMemDiscardBatchAsync cuMemGetAccess cuMemGetAllocationPropertiesFromHandle cuMemGetLocationInfo cuMemPoolGetAccess cuMemPrefetchBatchAsync cuMemRangeGetAttributes cuMemRetainAllocationHandle cuMemSetMemPool cuMemcpy3DBatchAsync_v2 cuMemcpy3DWithAttributesAsync cuMemcpyBatchAsync_v2 cuMemcpyWithAttributesAsync cuStreamBeginCaptureToCig cuStreamBeginRecaptureToGraph cuStreamCopyAttributes cuStreamEndCaptureToCig cuStreamGetAttribute cuStreamGetCtx_v2 cuStreamGetDevResource cuStreamGetGreenCtx cuTensorMapEncodeIm2colWide cuUserObjectCreate cuUserObjectRelease cuUserObjectRetain cuProfilerInitialize
 """
 """Functions that return an error: the reason, the library, their names."""
 

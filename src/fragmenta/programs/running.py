@@ -16,20 +16,23 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from fragmenta.errors import Error
+from fragmenta.cuda.tools import assembler
+from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs import building, compiling, elf, server
-from fragmenta.programs.device import Launched, Options, Refused
+from fragmenta.programs.device import Options
+from fragmenta.programs.recording import Wanted
+from fragmenta.programs.told import Launched, Recorded, Refused
 from fragmenta.progress import Progress, clock, ignore_progress
 
-VARIABLE = "FRAGMENTA_RUN"
-"""Where the client finds the socket."""
+VARIABLE, RECORDING = "FRAGMENTA_RUN", "FRAGMENTA_RECORD"
+"""Where the client finds the socket: to run kernels here, to record them on a card."""
 GRACE = 5.0
 """Seconds that servers have after the program has ended, and the program after
 Ctrl-C."""
@@ -42,8 +45,10 @@ class Outcome:
     status: int = 0
     """Its exit status; the negative number of a signal that ended it."""
     launches: list[Launched] = field(default_factory=list)
+    recorded: list[Recorded] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Functions of CUDA that are not there, with the reason."""
+    """Functions of CUDA that are not there, with the reason; launches that could not
+    be recorded."""
     crashes: list[str] = field(default_factory=list)
     """What went wrong with the servers themselves."""
 
@@ -52,7 +57,7 @@ def run(
     words: Sequence[str],
     options: Options,
     *,
-    flags: str = "",
+    flags: Sequence[str] = (),
     output: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Outcome:
@@ -64,10 +69,7 @@ def run(
     source = compiling.is_source(words[0])
     if not source:
         elf.check(words[0])
-    if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
-        raise Error("fragmenta run needs Linux 5.3 or later")
-    folder = Path(tempfile.mkdtemp(prefix="fragmenta-run-"))
-    try:
+    with _folder("run") as folder:
         building.build(folder)
         if source:
             target = options.arithmetic
@@ -75,12 +77,58 @@ def run(
             words = [str(made), *words[1:]]
         libraries = elf.check(words[0])
         with _Terminated(), _Runner(folder, options, progress) as runner:
-            return runner.run(words, _environment(folder, libraries), output)
+            there = _environment(folder, libraries, VARIABLE)
+            return runner.run(words, there, output)
+
+
+def record(
+    words: Sequence[str], wanted: Wanted, *, output: int | None = None
+) -> Outcome:
+    """Run a program on the real card, and record chosen launches."""
+    path = elf.find(words[0])
+    with _folder("record") as folder:
+        building.build_recorder(folder, building.real_driver())
+        libraries = [building.DRIVER] if building.DRIVER in elf.needed(path) else []
+        with _Terminated(), _Runner(folder, wanted, ignore_progress) as runner:
+            there = _environment(folder, libraries, RECORDING)
+            return runner.run(words, there, output)
+
+
+@contextmanager
+def _folder(what: str) -> Iterator[Path]:
+    """A folder for the libraries and the socket, which only this user can enter.
+
+    A process of its own removes it, also if this one is killed.
+    """
+    if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
+        raise Error(f"fragmenta {what} needs Linux 5.3 or later")
+    folder = Path(tempfile.mkdtemp(prefix=f"fragmenta-{what}-"))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writing)
+        _remove_at_the_end(reading, folder)
+    os.close(reading)
+    try:
+        yield folder
     finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+
+
+def _remove_at_the_end(reading: int, folder: Path) -> None:
+    """Wait until nobody holds the other end of a pipe, then remove a folder."""
+    try:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        os.setsid()
+        os.read(reading, 1)
         shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os._exit(0)
 
 
-def _environment(folder: Path, libraries: list[str]) -> dict[str, str]:
+def _environment(folder: Path, libraries: list[str], variable: str) -> dict[str, str]:
     """The environment of the program: our libraries come first."""
     made = dict(os.environ)
     before = made.get("LD_LIBRARY_PATH")
@@ -89,8 +137,30 @@ def _environment(folder: Path, libraries: list[str]) -> dict[str, str]:
     loaded = [*ours, *filter(None, [made.get("LD_PRELOAD")])]
     if loaded:
         made["LD_PRELOAD"] = ":".join(loaded)
-    made[VARIABLE] = str(folder / "socket")
-    return made
+    made[variable] = str(folder / "socket")
+    return made | _of_compilers(folder) if variable == VARIABLE else made
+
+
+def _of_compilers(folder: Path) -> dict[str, str]:
+    """What tells Python, and compilers that the program starts, what is different here.
+
+    With line information, machine code has its PTX beside it.  What the CuTe DSL
+    compiles calls the libraries of ``CUTE_DSL_LIBS``.  PyCUDA looks for nvcc in
+    ``PATH``; that of the wheels is the last there.
+    """
+    libraries = (building.RUNTIMES["13"], building.DRIVER)
+    flags = os.environ.get("NVCC_APPEND_FLAGS", "")
+    path = [str(folder / building.PYTHON), os.environ.get("PYTHONPATH", "")]
+    search = [os.environ.get("PATH", "")]
+    with suppress(MissingPackage):
+        search.append(str(assembler.tool("nvcc").parent))
+    return {
+        "PATH": ":".join(filter(None, search)),
+        "PYTHONPATH": ":".join(filter(None, path)),
+        "NVCC_APPEND_FLAGS": f"{flags} -lineinfo".strip(),
+        "CUTE_DSL_LINEINFO": "1",
+        "CUTE_DSL_LIBS": ":".join(str(folder / each) for each in libraries),
+    }
 
 
 class _Terminated:
@@ -125,8 +195,8 @@ class _Server:
 class _Runner:
     """The program, its servers, and what they tell."""
 
-    def __init__(self, folder: Path, options: Options, progress: Progress) -> None:
-        self.options, self.progress = options, progress
+    def __init__(self, folder: Path, asked: server.Asked, progress: Progress) -> None:
+        self.asked, self.progress = asked, progress
         self.outcome = Outcome()
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -208,14 +278,16 @@ class _Runner:
             told = connection.getsockopt(
                 socket.SOL_SOCKET, socket.SO_PEERCRED, kind.size
             )
-            if kind.unpack(told)[1] != os.getuid():
+            process, user, _ = kind.unpack(told)
+            if user != os.getuid():
                 return
             reading, writing = os.pipe()
             parent, child = os.getpid(), os.fork()
             if not child:
                 os.close(reading)
                 self._listener.close()
-                server.work(connection, self.options, writing, parent)
+                peer = server.Peer(connection, process)
+                server.work(peer, self.asked, writing, parent)
             os.close(writing)
         made = self._servers[child] = _Server(child, reading)
         self._selector.register(reading, selectors.EVENT_READ, lambda: self._hear(made))
@@ -235,6 +307,8 @@ class _Runner:
                 made = server.told_of(told)
                 if isinstance(made, Refused):
                     self.outcome.refused.append(made.why)
+                elif isinstance(made, Recorded):
+                    self.outcome.recorded.append(made)
                 else:
                     self.outcome.launches.append(made)
 

@@ -13,12 +13,14 @@ import select
 import signal
 import socket
 import traceback
-from typing import Any
+from typing import Any, NamedTuple
 
 from fragmenta.errors import Error
 from fragmenta.pool.answers import problem_json, problem_of
 from fragmenta.pool.confining import die_with_parent
-from fragmenta.programs.device import Device, Launched, Options, Refused, Told
+from fragmenta.programs.device import Device, Options
+from fragmenta.programs.recording import Recorder, Wanted
+from fragmenta.programs.told import Launched, Recorded, Refused, Told
 from fragmenta.programs.verbs import HEAD, Answer, Request, Verb
 
 MOST_DATA = 1 << 32
@@ -29,14 +31,25 @@ class ClientGone(Exception):
     """The program ended, or closed its connection."""
 
 
-def work(connection: socket.socket, options: Options, report: int, parent: int) -> None:
+Asked = Options | Wanted
+"""How the launches of a program are run here, or which are recorded on a card."""
+
+
+class Peer(NamedTuple):
+    """A process of the program."""
+
+    connection: socket.socket
+    process: int
+
+
+def work(peer: Peer, asked: Asked, report: int, parent: int) -> None:
     """Answer until the program ends; for a child that was forked for it."""
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what it means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     status = 1
     try:
-        serve(connection, options, report)
+        serve(peer, asked, report)
         status = 0
     except ClientGone:
         status = 0
@@ -46,8 +59,9 @@ def work(connection: socket.socket, options: Options, report: int, parent: int) 
         os._exit(status)
 
 
-def serve(connection: socket.socket, options: Options, report: int) -> None:
+def serve(peer: Peer, asked: Asked, report: int) -> None:
     """Answer all questions."""
+    connection = peer.connection
 
     def tell(told: Told) -> None:
         _write(report, told_json(told))
@@ -57,7 +71,11 @@ def serve(connection: socket.socket, options: Options, report: int) -> None:
             raise ClientGone
         _write(report, {"share": share})
 
-    device = Device(options, tell, _Seldom(progress))
+    device: Device | Recorder
+    if isinstance(asked, Wanted):
+        device = Recorder(asked, tell, peer.process)
+    else:
+        device = Device(asked, tell, _Seldom(progress))
     try:
         while (request := receive(connection)) is not None:
             send(connection, device.answer(request))
@@ -136,6 +154,8 @@ def told_json(told: Told) -> dict[str, Any]:
     """What happened, as JSON."""
     if isinstance(told, Refused):
         return {"refused": told.why}
+    if isinstance(told, Recorded):
+        return {"recorded": told._asdict()}
     return {"launched": told._replace(problems=[])._asdict()} | {
         "problems": [problem_json(each) for each in told.problems]
     }
@@ -145,6 +165,8 @@ def told_of(given: dict[str, Any]) -> Told:
     """The inverse of :func:`told_json`."""
     if "refused" in given:
         return Refused(str(given["refused"]))
+    if "recorded" in given:
+        return Recorded(**given["recorded"])
     made = Launched(**given["launched"])
     return made._replace(
         grid=tuple(made.grid),

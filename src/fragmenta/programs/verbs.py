@@ -21,6 +21,9 @@ class Verb(IntEnum):
     ENCODE = 9
     REFUSED = 10
     RESET = 11
+    CARD = 12
+    MEMORY = 13
+    AFTER = 14
 
 
 WORDS = 14

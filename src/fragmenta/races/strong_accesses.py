@@ -12,12 +12,13 @@ threads behind a barrier know what it has read, and so do those of its own clust
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from fragmenta.ptx.ordering import Role, Scope
 from fragmenta.races.global_watch import GlobalWatch, Ledger
-from fragmenta.races.order import Clock, covers, joined, knows_lanes
+from fragmenta.races.order import Clock, Plane, covers, joined, knows_lanes
 from fragmenta.races.report.stories import Narrow
 from fragmenta.simt import layout
 
@@ -39,6 +40,8 @@ class Clocks(Protocol):
 
 
 _SCOPES = tuple(Scope)
+MOST_PUBLISHED = 1024
+"""What is remembered of lanes that write again and again."""
 MOST_FENCES = 16
 """Fences of a warp that are remembered: others may know only of an earlier one."""
 
@@ -72,11 +75,23 @@ class _Message(NamedTuple):
     row: Clock
     by: Thread
     """Who did that last."""
+    held: Clock | None = None
+    """What was published last: who polls publishes the same again."""
 
     def is_of(self, thread: Thread) -> bool:
         """Whether lanes published it themselves."""
         here = (self.by.group, self.by.agent) == (thread.group, thread.agent)
         return here and bool(self.by.lanes & thread.lanes)
+
+
+class _Published(NamedTuple):
+    """What lanes knew at fences when they wrote last; threads that poll write often."""
+
+    fences: int
+    """How many fences of the group there were."""
+    known: bytes
+    """What the lanes knew."""
+    rows: dict[Scope, Clock]
 
 
 class _Location:
@@ -94,7 +109,10 @@ class _Location:
         """Publish what a group did, unless that is known."""
         known = self.rows.get((group, scope))
         if known is not None:
-            if known.row is row or covers(known.row, row):
+            if known.row is row or known.held is row:
+                return
+            if covers(known.row, row):
+                self.rows[group, scope] = known._replace(held=row)
                 return
             row = row if covers(row, known.row) else joined(known.row, row)
         self.version += 1
@@ -104,8 +122,12 @@ class _Location:
         """Publish what a group did to the group itself."""
         every = self.own.setdefault(thread.group, {})
         known = every.get((thread.rank, scope))
-        row = row if known is None else joined(known.row, row)
-        every[thread.rank, scope] = _Message(0, row, thread)
+        given = row
+        if known is not None and known.held is row:
+            row = known.row
+        elif known is not None:
+            row = known.row if covers(known.row, row) else joined(known.row, row)
+        every[thread.rank, scope] = _Message(0, row, thread, given)
 
     def others(self, group: int) -> bool:
         """Whether another group was here."""
@@ -126,6 +148,10 @@ class Locations:
         self._words: dict[tuple[int, int], _Location] = {}
         self._fences: dict[int, dict[int, list[Fence]]] = {}
         """By group and agent, the latest last."""
+        self._fence_counts: Counter[int] = Counter()
+        """How many there were, by group."""
+        self._published: dict[tuple[int, int, int, Scope], _Published] = {}
+        """What lanes publish without a release, by group, agent, lanes and scope."""
         self._seen: dict[tuple[int, int, int, Scope], int] = {}
         """The version of a word that a group saw last."""
         self._relaxed: dict[tuple[int, int], int] = {}
@@ -177,6 +203,7 @@ class Locations:
         kept = fences.setdefault(thread.agent, [])
         kept.append(Fence(thread.lanes, epoch, row, what.scope))
         del kept[:-MOST_FENCES]
+        self._fence_counts[thread.group] += 1
 
     def release(self, thread: Thread, address: int, what: Role) -> None:
         """Lanes write to a word: by themselves with ``.release``, or after a fence."""
@@ -214,12 +241,26 @@ class Locations:
         All threads may execute a fence before a barrier, and one of them the atomic
         operation after it.
         """
-        found: dict[Scope, Clock] = {}
-        fences = self._fences.get(thread.group)
-        if fences is None:
-            return found
+        if thread.group not in self._fences:
+            return {}
         known = thread.clocks.row(thread.agent, thread.lanes)[0]
-        for agent, several in fences.items():
+        now = self._fence_counts[thread.group], known.tobytes()
+        key = thread.group, thread.agent, thread.lanes, scope
+        before = self._published.get(key)
+        if before is not None and before[:2] == now:
+            return before.rows
+        if len(self._published) >= MOST_PUBLISHED:
+            self._published.clear()
+        found = self._at_fences(thread, scope, known)
+        self._published[key] = _Published(*now, found)
+        return found
+
+    def _at_fences(
+        self, thread: Thread, scope: Scope, known: Plane
+    ) -> dict[Scope, Clock]:
+        """What lanes that know something knew at fences, by scope."""
+        found: dict[Scope, Clock] = {}
+        for agent, several in self._fences[thread.group].items():
             covered = [0] * len(_SCOPES)
             for each in reversed(several):  # a later one says at least as much
                 level = min(scope, each.scope)

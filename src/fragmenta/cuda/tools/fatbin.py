@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fragmenta.cuda.tools import unpacking
+from fragmenta.cuda.tools.line_tables import with_lines
 from fragmenta.errors import BadFile, one_of
 
 MAGIC = b"\x50\xed\x55\xba"
@@ -181,9 +182,10 @@ def _cubin_target(data: bytes) -> str:
 
 def _embedded(data: bytes) -> Iterator[Image]:
     """The PTX that a cubin was made from; its lines end with a zero."""
-    for name, section in sections(data):
-        if name == _EMBEDDED:
-            yield _text(section.replace(b"\0", b"\n"), _cubin_target(data))
+    parts = dict(sections(data))
+    if _EMBEDDED in parts:
+        made = _text(parts[_EMBEDDED].replace(b"\0", b"\n"), _cubin_target(data))
+        yield made._replace(text=with_lines(made.text or "", parts))
 
 
 def sections(data: bytes) -> Iterator[tuple[str, bytes]]:

@@ -92,6 +92,7 @@ int limit(size_t *value, int which), set_limit(int which, size_t value);
 int allocate(void **where, size_t bytes, Kind kind);
 int allocate_pitch(void **where, size_t *pitch, size_t width, size_t height);
 int allocate_3d(Pitched *where, size_t width, size_t height, size_t depth);
+int allocate_async(void **where, size_t bytes, Stream *stream);
 int release(void *where), release_host(void *where);
 int later(Stream *stream, int (*what)(void *), void *where);
 int copy(void *to, const void *from, size_t bytes, int kind, Stream *stream);
@@ -104,6 +105,7 @@ int fill_2d(void *to, size_t pitch, unsigned value, size_t element, size_t width
 int fill_3d(Pitched to, int value, Extent extent, Stream *stream);
 int pointer_attributes(PointerAttributes *where, const void *pointer);
 int pointer_attribute(void *where, int which, const void *pointer);
+int pointer_attributes(unsigned count, const int *which, void **where, const void *pointer);
 int range(void **base, size_t *size, const void *pointer);
 int device_pointer(void **where, void *host);
 int host_register(void *host, size_t bytes), host_unregister(void *host);
@@ -136,6 +138,10 @@ int pop(Three *grid, Three *block, size_t *shared, Stream **stream);
 int launch(const void *symbol, Three grid, Three block, void **arguments, size_t shared, Stream *stream, bool cooperative = false, void **extra = nullptr);
 int launch_config(const Config *config, const void *symbol, void **arguments);
 int launch_driver_config(const DriverConfig *config, const void *symbol, void **arguments, void **extra);
+int set_block(Function *kernel, int x, int y, int z), set_shared(Function *kernel, unsigned bytes);
+int set_parameter(Function *kernel, int offset, const void *from, unsigned bytes);
+int set_parameters_size(Function *kernel, unsigned bytes);
+int launch_set(Function *kernel, int width, int height, Stream *stream);
 int occupancy(int *blocks, const void *symbol, int threads, size_t shared);
 int potential_block(int *grid, int *block, const void *symbol, size_t (*shared_of)(int), size_t shared, int most);
 int dynamic_memory(size_t *bytes, const void *symbol, int blocks, int threads);
@@ -168,6 +174,7 @@ int add_fill(Node **where, Graph *graph, Node *const *after, size_t count, const
 int add_host(Node **where, Graph *graph, Node *const *after, size_t count, const HostNode *what);
 int add_child(Node **where, Graph *graph, Node *const *after, size_t count, Graph *child);
 int add_alloc(Node **where, Graph *graph, Node *const *after, size_t count, AllocNode *what);
+int add_free(Node **where, Graph *graph, Node *const *after, size_t count, void *what);
 int add_record(Node **where, Graph *graph, Node *const *after, size_t count, Event *event);
 int set_kernel(Exec *exec, Node *node, const KernelNode *what);
 int set_copy(Exec *exec, Node *node, const Copy3 *what);
@@ -182,6 +189,7 @@ int node_type(int *where, Node *node);
 
 // entry points by name
 int entry_point(const char *name, void **where, int version, int *status);
+int private_table(const void **where, void *caller);
 template <class To, class From> int put(To *where, From value) {
     if (where) *where = (To)value;
     return where ? OK : INVALID_VALUE;

@@ -25,6 +25,7 @@ struct Allocation {
     Kind kind;
     char *alias;      // where its bytes are for this process
     bool variable;
+    bool graph = false, live = true;  // of a graph: whether it is allocated now
     char *end(uint64_t base) const { return (char *)base + size; }
 };
 std::map<uint64_t, Allocation> &allocations() {
@@ -121,7 +122,20 @@ int release(void *where) {
     if (int error = failed()) return error;
     auto found = allocations().find((uint64_t)where);
     if (found == allocations().end() || found->second.variable) return INVALID_VALUE;
-    return release_at(found->first, found->second);
+    Allocation &held = found->second;
+    if (!held.graph) return release_at(found->first, held);
+    bool live = held.live;
+    held.live = false;
+    return live ? OK : INVALID_VALUE;
+}
+
+// Memory of a graph keeps its address and its place when it is freed: the graph may run
+// again, and allocates it again.
+int belong_to_graph(void *where, bool live) {
+    auto found = allocations().find((uint64_t)where);
+    if (found == allocations().end()) return INVALID_VALUE;
+    found->second.graph = true, found->second.live = live;
+    return OK;
 }
 
 int release_host(void *where) { return release(where); }
@@ -137,11 +151,16 @@ void release_all() {
     state.used = 0;
 }
 
-// What a graph frees is kept: the graph may run again, and uses the same address.
-int later(Stream *stream, int (*what)(void *), void *where) {
-    int capturing = 0;
+int allocate_async(void **where, size_t bytes, Stream *stream) {
+    int capturing = 0, error = allocate(where, bytes, POOLED);
     capture_status(stream, &capturing, nullptr, nullptr, nullptr, nullptr);
-    if (capturing) return submit(stream, FREED, [] { return (int)OK; });
+    if (error || !capturing || !*where) return error;
+    void *made = *where;
+    belong_to_graph(made, false);
+    return submit(stream, ALLOCATED, [=] { return belong_to_graph(made, true); });
+}
+
+int later(Stream *stream, int (*what)(void *), void *where) {
     return submit(stream, FREED, [=] { return what(where); });
 }
 
@@ -257,25 +276,45 @@ int pointer_attributes(PointerAttributes *where, const void *pointer) {
     return OK;
 }
 
+static int put_attribute(void *where, int which, uint64_t value) {
+    static const uint64_t wide = 0x1e189a;  // attributes of 8 bytes: 1, 3, 4, 7, 11, 12, 17 to 20
+    if (!where) return INVALID_VALUE;
+    return wide >> which & 1 ? put((uint64_t *)where, value) : put((unsigned *)where, (unsigned)value);
+}
+
 int pointer_attribute(void *where, int which, const void *pointer) {
     if (int error = ready()) return error;
     uint64_t base;
     Allocation *held = holder(pointer, &base);
-    if (!held) return INVALID_VALUE;
-    bool host = held->kind == HOST;
+    if (!held || which < 1 || which > 22) return INVALID_VALUE;
     switch (which) {
-        case 1: return put((void **)where, &state);
-        case 2: return put((unsigned *)where, host ? 1u : 2u);
-        case 3: return put((void **)where, (void *)pointer);
-        case 4: return held->kind == DEVICE ? (int)INVALID_VALUE : put((void **)where, (void *)pointer);
-        case 7: return put((uint64_t *)where, base);
-        case 8: return put((unsigned *)where, held->kind == MANAGED);
-        case 9: return put((int *)where, 0);
-        case 11: return put((uint64_t *)where, base);
-        case 12: return put((uint64_t *)where, held->size);
-        case 13: return put((unsigned *)where, 1u);
-        default: return put((unsigned *)where, 0u);
+        case 1: return put_attribute(where, which, (uint64_t)&state);
+        case 2: return put_attribute(where, which, held->kind == HOST ? 1 : 2);
+        case 4: if (held->kind == DEVICE || held->kind == POOLED) return INVALID_VALUE;
+        [[fallthrough]];
+        case 3: return put_attribute(where, which, (uint64_t)pointer);
+        case 7: case 11: case 19: case 20: return put_attribute(where, which, base);
+        case 8: return put_attribute(where, which, held->kind == MANAGED);
+        case 12: case 18: return put_attribute(where, which, held->size);
+        case 13: return put_attribute(where, which, 1);
+        case 16: return put_attribute(where, which, 3);  // may be read and written
+        case 17: return put_attribute(where, which, held->kind == POOLED);  // the one pool
+        case 22: return put_attribute(where, which, -1);
+        default: return put_attribute(where, which, 0);
     }
+}
+
+int pointer_attributes(unsigned count, const int *which, void **where, const void *pointer) {
+    if (int error = ready()) return error;
+    if (!count || !which || !where) return INVALID_VALUE;
+    for (unsigned at = 0; at < count; at++) {
+        if (which[at] < 1 || which[at] > 22) return INVALID_VALUE;
+        // What does not hold of this pointer is zero, and no error.
+        if (int error = put_attribute(where[at], which[at], 0)) return error;
+        int error = pointer_attribute(where[at], which[at], pointer);
+        if (error && error != INVALID_VALUE) return error;
+    }
+    return OK;
 }
 
 int range(void **base, size_t *size, const void *pointer) {

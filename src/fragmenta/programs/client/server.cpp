@@ -12,6 +12,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifdef REAL  // it stands before the real driver
+#define SOCKET "FRAGMENTA_RECORD"
+#define WHAT_IS_LOST "the recorder has ended; launches are not recorded from now on"
+#else
+#define SOCKET "FRAGMENTA_RUN"
+#define WHAT_IS_LOST "the engine has ended; CUDA's functions return errors from now on"
+#endif
+
 State state;
 
 static std::recursive_mutex &lock() { static auto *made = new std::recursive_mutex; return *made; }
@@ -74,7 +82,7 @@ static int lose() {
     state.lost = true;
     if (state.file >= 0) close(state.file);
     state.file = -1;
-    say("the engine has ended; CUDA's functions return errors from now on");
+    say(WHAT_IS_LOST);
     return state.failed = UNKNOWN;
 }
 
@@ -99,7 +107,7 @@ static void forked() {
 }
 
 static int connect_now() {
-    const char *path = getenv("FRAGMENTA_RUN");
+    const char *path = getenv(SOCKET);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (!path || strlen(path) >= sizeof address.sun_path) return NO_DEVICE;

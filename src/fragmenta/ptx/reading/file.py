@@ -17,8 +17,10 @@ from fragmenta.ptx.reading.statements import Body
 
 _VERSION = re.compile(r"\s*\.version\s+(\d{1,4})\.(\d{1,4})(?!\w)", re.ASCII)
 _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"', re.ASCII)
-_BRACE = re.compile(r'"[^"]*"|[{}]')
-_SECTION = re.compile(r"\.section\s+\.?[\w.]+", re.ASCII)
+_BRACE = re.compile(r'\.source_begin\b.*?\.source_end\b|"[^"]*"|[{}]', re.DOTALL)
+_SECTION = re.compile(
+    r"\.section\s+\.?[\w.]+|\.nv_intermediate_source_section", re.ASCII
+)
 _IN_MODULE = (
     ".entry",
     ".func",
@@ -173,7 +175,7 @@ class Reader:
         """Take a directive that declares neither a function nor a variable."""
         cursor = self.cursor
         word = cursor.word
-        if word == ".section":
+        if word in (".section", ".nv_intermediate_source_section"):
             self.section()
         elif word == ".file":
             self.file()
@@ -252,7 +254,10 @@ class Reader:
             cursor.number()
 
     def section(self) -> None:
-        """Take a section of debugging data, of which nothing is kept."""
+        """Take a section of debugging data, of which nothing is kept.
+
+        cuTile's compiler writes its own form of the program into one.
+        """
         cursor = self.cursor
         found = _SECTION.match(cursor.clean, cursor.at)
         if found is None:

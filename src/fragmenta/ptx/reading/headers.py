@@ -16,6 +16,7 @@ DIRECTIVES = (
     ".maxclusterrank",
     ".explicitcluster",
     ".blocksareclusters",
+    ".language",
     ".noreturn",
     ".abi_preserve",
     ".abi_preserve_control",

@@ -1,0 +1,249 @@
+"""Gives the PTX in a cubin the lines of the source back.
+
+A cubin keeps the PTX that it was made from without its ``.loc`` and ``.file``
+directives: an empty line stands in the place of each.  Two tables of the cubin, in the
+format of DWARF, tell where each machine instruction comes from: ``.debug_line`` has the
+line of the source, ``.nv_debug_line_sass`` the line of the PTX.  Together they say
+which line of the source each part of the PTX is of.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import struct
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+_SOURCE, _PTX = ".debug_line", ".nv_debug_line_sass"
+_RELOCATIONS = {".rel": 16, ".rela": 24}
+"""Where it is written which function a part of a table is about; bytes of an entry."""
+
+
+class Row(NamedTuple):
+    """Where the machine code from an address on comes from."""
+
+    function: int
+    """The number of a function's symbol."""
+    address: int
+    file: str
+    line: int
+    caller: Row | None = None
+    """Where the function is called that this is a part of, if it is inlined."""
+
+    @property
+    def places(self) -> Places:
+        """The places, from the outermost call to the place itself."""
+        outer = self.caller.places if self.caller else ()
+        return (*outer, (self.file, self.line))
+
+
+Places: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def with_lines(text: str, sections: Mapping[str, bytes]) -> str:
+    """The PTX of a cubin with ``.loc`` and ``.file`` where the tables know them.
+
+    No line moves: the directives stand in empty lines, those of files at the end.
+    """
+    known = _known(sections)
+    lines = text.split("\n")
+    files: dict[str, int] = {}
+    for begin, end in _parts(lines):
+        votes: Counter[Places] = Counter()
+        for number in range(begin, end):
+            votes.update(known.get(number + 1, ()))
+        if votes:
+            lines[begin - 1] = _directive(votes.most_common(1)[0][0], files)
+    lines += [f'.file {number} "{file}"' for file, number in files.items()]
+    return "\n".join(lines)
+
+
+def _directive(places: Places, files: dict[str, int]) -> str:
+    """The ``.loc`` of a place, after those of the calls that it is in."""
+    words, outer = [], ""
+    for file, line in places:
+        place = f"{files.setdefault(file, len(files) + 1)} {line} 0"
+        words.append(f".loc {place}{outer}")
+        outer = f", function_name $inlined, inlined_at {place}"
+    return " ".join(words)
+
+
+def _known(sections: Mapping[str, bytes]) -> dict[int, list[Places]]:
+    """The places of the source that a line of the PTX has machine code of."""
+    rows: dict[int, list[Row]] = defaultdict(list)
+    for row in _rows(sections, _SOURCE):
+        rows[row.function].append(row)
+    found: dict[int, list[Places]] = defaultdict(list)
+    addresses = {function: [row.address for row in of] for function, of in rows.items()}
+    for row in _rows(sections, _PTX):
+        at = bisect_right(addresses.get(row.function, ()), row.address) - 1
+        if at >= 0:
+            places = rows[row.function][at].places
+            if all(file and line > 0 for file, line in places):
+                found[row.line].append(places)
+    return found
+
+
+def _parts(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """The lines between empty ones in functions: first and end, counted from 0."""
+    begin, depth, inside = 0, 0, False
+    for number, line in enumerate([*lines, ""]):
+        if line.strip():
+            depth += line.count("{") - line.count("}")
+            continue
+        if inside and begin < number:
+            yield begin, number
+        begin, inside = number + 1, depth > 0
+
+
+# ── the format of DWARF, version 2 ──────────────────────────────────────────
+
+
+def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
+    """The rows of a table, by function and address; none if it cannot be read."""
+    data = sections.get(name, b"")
+    functions = {
+        offset: info >> 32
+        for kind, size in _RELOCATIONS.items()
+        for offset, info in _entries(sections.get(f"{kind}{name}", b""), size)
+    }
+    found: list[Row] = []
+    at = 0
+    try:
+        while at < len(data):
+            end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+            found += _Program(data, at, min(end, len(data)), functions).rows()
+            at = end
+    except (IndexError, struct.error, ValueError):
+        return []
+    return sorted(found, key=lambda row: (row.function, row.address))
+
+
+def _entries(data: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """The first two words of each entry."""
+    for at in range(0, len(data) - size + 1, size):
+        offset, info = struct.unpack_from("<QQ", data, at)
+        yield offset, info
+
+
+class _Program:
+    """The instructions that make the rows of one part of a table."""
+
+    def __init__(self, data: bytes, at: int, end: int, functions: dict[int, int]):
+        self.data, self.at, self.end, self.functions = data, at, end, functions
+
+    def rows(self) -> Iterator[Row]:
+        """All rows."""
+        version, length = struct.unpack_from("<HI", self.data, self.at + 4)
+        if version != 2:
+            return
+        begin = self.at + 10 + length
+        step, _, base, wide, first = struct.unpack_from(
+            "<BBbBB", self.data, self.at + 10
+        )
+        self.at += 15
+        counts = [self._byte() for _ in range(first - 1)]
+        self.files = self._files()
+        self.at = begin
+        self._reset()
+        while self.at < self.end:
+            code = self._byte()
+            if code >= first:
+                code -= first
+                self.address += code // wide * step
+                self.line += base + code % wide
+                self._row()
+            elif code:
+                if self._standard(code, counts[code - 1], step, (255 - first) // wide):
+                    self._row()
+            else:
+                yield from self._extended()
+
+    def _reset(self) -> None:
+        self.function, self.address, self.file, self.line = -1, 0, 1, 1
+        self.caller: Row | None = None
+        self.made: list[Row] = []
+
+    def _row(self) -> None:
+        file = self.files.get(self.file, "")
+        made = Row(self.function, self.address, file, self.line, self.caller)
+        self.made.append(made)
+
+    def _standard(self, code: int, count: int, step: int, advance: int) -> bool:
+        """Do an instruction with a fixed number of operands; whether it gives a row."""
+        if code == 3:
+            self.line += self._signed()
+            return False
+        if code == 9:
+            self.address += struct.unpack_from("<H", self.data, self.at)[0]
+            self.at += 2
+            return False
+        given = [self._unsigned() for _ in range(count)]
+        if code == 2:
+            self.address += given[0] * step
+        elif code == 4:
+            self.file = given[0]
+        elif code == 8:
+            self.address += advance * step
+        return code == 1
+
+    def _extended(self) -> Iterator[Row]:
+        """Do an instruction with a length; the rows of a function at its end.
+
+        Those that are not known are left out.  0x90 is NVIDIA's own: what follows is
+        inlined where the row of a number, from 1, is; 0 ends that.
+        """
+        length = self._unsigned()
+        begin = self.at
+        code = self._byte()
+        if code == 1:
+            yield from self.made
+            self._reset()
+        elif code == 0x90:
+            number = self._unsigned()
+            self.caller = self.made[number - 1] if number else None
+        elif code == 2:
+            self.function = self.functions.get(self.at, -1)
+            self.address = int.from_bytes(self.data[self.at : begin + length], "little")
+        self.at = begin + length
+
+    def _files(self) -> dict[int, str]:
+        """The names of the files, from 1; a file may be in a folder."""
+        folders = [""]
+        while folder := self._text():
+            folders.append(folder)
+        found: dict[int, str] = {}
+        while name := self._text():
+            place, _, _ = (self._unsigned() for _ in range(3))
+            folder = folders[place] if place < len(folders) else ""
+            found[len(found) + 1] = posixpath.normpath(posixpath.join(folder, name))
+        return found
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _text(self) -> str:
+        end = self.data.index(b"\0", self.at)
+        found = self.data[self.at : end].decode("utf-8", "replace")
+        self.at = end + 1
+        return found
+
+    def _number(self) -> tuple[int, int, bool]:
+        """A number in parts of seven bits: its value, its bits, and the last one."""
+        value = bits = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << bits
+            bits += 7
+            if byte < 128:
+                return value, bits, bool(byte & 64)
+
+    def _unsigned(self) -> int:
+        return self._number()[0]
+
+    def _signed(self) -> int:
+        value, bits, negative = self._number()
+        return value - (1 << bits) if negative else value

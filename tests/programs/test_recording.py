@@ -1,0 +1,279 @@
+"""Launches of programs are recorded, here and before a driver, and replayed.
+
+The driver of ``fragmenta run`` stands for a real one: a program runs under ``fragmenta
+record``, which runs under ``fragmenta run``.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta.evidence import arguments, launches
+from fragmenta.evidence.card_memory import Addresses, Memory
+from fragmenta.launch.kernel import parse
+from fragmenta.programs.recording import Part, Record, Shape, Wanted
+from tests.clock import HANG
+from tests.programs.test_programs import COMMAND, driver, libraries, run, source
+
+__all__ = ["driver", "libraries", "source"]  # fixtures
+HERE = Path(__file__).parent
+RECORD = (sys.executable, "-m", "fragmenta", "record")
+MADE = {"gpu": "a card", "target": "sm_90a"}
+
+
+def replayed(folder):
+    """All recordings of a folder, each launched once, by the names of their files."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        (found[path.name],) = launches.replay(launches.load(path))
+    return found
+
+
+@pytest.mark.xdist_group("programs")
+class TestBeforeADriver:
+    def test_every_shape(self, driver, tmp_path):
+        """The program runs as without it; its first launches are kept."""
+        out = tmp_path / "out"
+        words = (*RECORD, "--launches", "3", "-o", out, "--", driver)
+        done = run("--", *words, env={**os.environ, "TMPDIR": str(tmp_path)})
+        assert "right memory\n" in done.stdout
+        assert done.stdout.endswith("right fork\nright reset\n")
+        assert "3 launches recorded in out" in done.stderr
+        assert "launches of a graph are not recorded" in done.stderr
+        found = replayed(out)
+        assert list(found) == ["twice-1.npz", "twice-2.npz", "twice-3.npz"]
+        assert all(each.same for each in found.values())
+        assert all(each.bytes == 260 for each in found.values())
+        assert list(tmp_path.iterdir()) == [out]
+
+    def test_a_fault(self, driver, tmp_path):
+        """What a launch began with is kept if an error ends it."""
+        out = tmp_path / "out"
+        words = (*RECORD, "-o", out, "--", driver, "faults")
+        done = run("--", *words, status=1)
+        assert "twice-1.npz  twice, ended by CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
+        (again,) = replayed(out).values()
+        assert again.same
+        assert "out of bounds" in again.ended
+
+    def test_a_fault_that_does_not_happen_again(self, driver, tmp_path):
+        found = recorded(tmp_path, fault="CUDA_ERROR_ILLEGAL_ADDRESS")
+        assert not found.same
+        assert "ended with CUDA_ERROR_ILLEGAL_ADDRESS, and not here" in found.lines[0]
+
+    def test_no_driver(self, tmp_path):
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+        done = subprocess.run(
+            [*RECORD, "-o", tmp_path / "out", "--", "true"],
+            capture_output=True,
+            text=True,
+            timeout=HANG,
+            check=False,
+            env=environment,
+        )
+        if not done.returncode:
+            pytest.skip("there is a driver")
+        assert "needs a machine with a GPU" in " ".join(done.stderr.split())
+
+    def test_killed(self, driver, tmp_path):
+        """Nothing is left after SIGKILL: the streams end with the last process."""
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        words = [*COMMAND, str(driver), "waits"]
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        ) as process:
+            assert process.stdout.readline() == b"started\n"
+            process.kill()
+            process.communicate(timeout=HANG)
+        assert process.returncode == -signal.SIGKILL
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.xdist_group("programs")
+def test_launches_that_run_here(source, tmp_path):
+    """Structs, lists, variables, ends, clusters, grids, tensor maps: the same bytes."""
+    out = tmp_path / "out"
+    words = ("--replay", out, "--json", "--flags=-w", HERE / "recorded.cu")
+    told = json.loads(run(*words).stdout)
+    names = "rows chain variables until hosts neighbours together tile"
+    assert [each["kernel"] for each in told["recorded"]] == names.split()
+    found = replayed(out)
+    assert sorted(found) == sorted(f"{name}-1.npz" for name in names.split())
+    for name, each in found.items():
+        assert each.same, (name, each.lines)
+        assert not each.hazards
+    assert found["neighbours-1.npz"].launch.cluster == (2, 1, 1)
+    assert found["together-1.npz"].launch.cooperative
+    lists = found["chain-1.npz"].launch
+    assert len([each for each in lists.memory if not each.variable]) > 5
+    assert "is no empty folder" in run(*words, status=2).stderr
+
+
+# ── memory of a card ────────────────────────────────────────────────────────
+
+TEXT = """
+.version 8.0 .target sm_80 .address_size 64
+.visible .global .u64 place;
+.visible .entry follow(.param .u64 first, .param .u32 value) {
+    .reg .b64 %rd<4>; .reg .b32 %r<2>;
+    ld.param.u64 %rd1, [first];
+    ld.param.u32 %r1, [value];
+    ld.global.u64 %rd2, [%rd1];
+    st.global.u32 [%rd2], %r1;
+    st.global.u64 [%rd1+8], %rd2;
+    ld.global.u64 %rd3, [place];
+    st.global.u32 [%rd3+4], %r1;
+    ret;
+}"""
+FIRST, SECOND, PLACE, OTHER = 0x7F0000000200, 0x7F0000100000, 0x7F0000200000, 0x7F00003
+PARTS = [
+    Part("first", FIRST, 16),
+    Part("second", SECOND, 8),
+    Part("place", PLACE, 8, True),
+    Part("other", OTHER, 64),
+]
+
+
+def memory():
+    """Two allocations and a variable; the first and the variable point to the second."""
+    first = np.array([SECOND, 0], np.uint64).view(np.uint8)
+    place = np.array([SECOND], np.uint64).view(np.uint8)
+    return [first, np.zeros(8, np.uint8), place, np.zeros(64, np.uint8)]
+
+
+def recorded(folder, change=None, **more):
+    """A launch of a card, written by hand, as it is replayed here."""
+    kernel = parse(TEXT).kernels["follow"]
+    parameters = FIRST.to_bytes(8, "little") + (9).to_bytes(4, "little")
+    shape = Shape((1, 1, 1), (1, 1, 1), (0, 0, 0), False, 0)
+    record = Record(kernel, shape, parameters, PARTS)
+    held = memory()
+    record.follow(lambda number: held[number])
+    after = {
+        "first": np.array([SECOND, SECOND], np.uint64).view(np.uint8),
+        "second": np.array([9, 9], np.uint32).view(np.uint8),
+        "place": held[2],
+    }
+    if change:
+        after[change][-1] ^= 1
+    names = [PARTS[number].name for number in record.reach.found]
+    assert sorted(names) == ["first", "place", "second"]
+    ends = None if "fault" in more else [after[name] for name in names]
+    path = record.save(MADE, Wanted(folder / "made"), ends, **more)
+    assert [each.name for each in path.parent.iterdir()] == ["follow-1.npz"]
+    (again,) = launches.replay(launches.load(path))
+    return again
+
+
+def test_pointers_move_with_their_memory(tmp_path):
+    found = recorded(tmp_path)
+    assert found.same, found.lines
+    assert found.bytes == 32
+
+
+@pytest.mark.parametrize("change", ["first", "second", "place"])
+def test_the_card_is_the_judge(change, tmp_path):
+    """One other bit in any memory, and of a variable, is told."""
+    found = recorded(tmp_path, change)
+    assert [each.name for each in found.differences] == [change]
+
+
+def test_what_is_too_large_is_not_recorded():
+    kernel = parse(TEXT).kernels["follow"]
+    shape = Shape((1, 1, 1), (1, 1, 1), (0, 0, 0), False, 0)
+    large = [Part("first", FIRST, 1 << 31)]
+    with pytest.raises(fm.Error, match="it can reach 2,147,483,648 bytes"):
+        Record(kernel, shape, FIRST.to_bytes(8, "little"), large)
+
+
+def test_only_addresses_of_memory_move():
+    """Ends move with what they end; what lies before or behind stays."""
+    there = Addresses([(0x5000, 16), (0x1000, 32)], [1 << 40, 2 << 40])
+    words = [
+        0,
+        0xFFF,
+        0x1000,
+        0x1020,
+        0x1021,
+        0x4FFF,
+        0x5000,
+        0x5010,
+        0x5011,
+        2**64 - 1,
+    ]
+    moved = there.moved(np.array(words, np.uint64).view(np.uint8)).view(np.uint64)
+    expected = [*words]
+    for place, base in ((2, 2 << 40), (3, (2 << 40) + 32), (6, 1 << 40)):
+        expected[place] = base
+    expected[7] = (1 << 40) + 16
+    assert moved.tolist() == expected
+    odd = np.arange(11, dtype=np.uint8)
+    assert there.moved(odd).tolist() == odd.tolist()
+    assert Addresses([]).reached(odd) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda row: row["memory"][0].pop("address"), "address is missing"),
+        (lambda row: row["memory"][0].update(address=-1), "address is a whole number"),
+        (lambda row: row["memory"][0].update(variable=1), "variable is true or false"),
+        (lambda row: row["memory"][0].update(array=[]), "array is the description"),
+        (lambda row: row["memory"][0]["array"].update(type="u16"), "ends past|row of"),
+        (lambda row: row["memory"][0]["array"].update(shape=[4, 4]), "a row of bytes"),
+        (lambda row: row["memory"][0]["array"].update(shape=[2**40]), "at most|past"),
+        (lambda row: row["memory"][0].update(array={"kind": "scalar"}), "is missing"),
+        (lambda row: row.update(memory={}), "memory is a list"),
+        (lambda row: row.update(cluster=[1]), "cluster is three whole numbers"),
+        (lambda row: row.update(cooperative=0), "cooperative is true or false"),
+        (lambda row: row.update(fault=700), "fault is text"),
+        (lambda row: row["arguments"].clear(), "argument|parameters"),
+        (lambda row: row["memory"].clear(), "changed|changes|argument"),
+        (
+            lambda row: row["memory"][2].update(name="nothing", variable=True),
+            "no variable nothing",
+        ),
+    ],
+)
+def test_a_changed_recording_is_refused(change, said, tmp_path):
+    recorded(tmp_path)
+    path = tmp_path / "made" / "follow-1.npz"
+    with np.load(path) as stored:
+        parts = dict(stored)
+    index = json.loads(parts["index"].tobytes())
+    change(index["launches"][0])
+    parts["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
+    np.savez(path, **parts)
+    with pytest.raises(fm.Error, match=said):
+        list(launches.replay(launches.load(path)))
+
+
+def test_memory_is_described_by_plain_values():
+    made = Memory("a", 1, False, arguments.stored(np.zeros(3, np.uint8)))
+    assert json.loads(json.dumps(made._asdict()))["array"]["shape"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("record", "--"), "name a program: fragmenta record -- ./program"),
+        (("record", "--", "./nothing"), "there is no such program"),
+        (("record", "--kernels", "(", "--", "true"), "takes a regular expression"),
+        (("record", "--launches", "0", "--", "true"), "--launches is 1 or more"),
+        (("record", "--family", "mma", "--", "true"), "are not for a program"),
+        (("record", "--launches", "2", "mine"), "are for a program"),
+        (("record", "one", "two"), "a program stands behind --"),
+        (("run", "--replay", "/", "true"), "is no empty folder"),
+    ],
+)
+def test_refused_in_words(words, said):
+    from tests.asking import complaint
+
+    assert said in " ".join(complaint(*words).split())
