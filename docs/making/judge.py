@@ -51,8 +51,9 @@ def summary() -> str:
     return (
         f"{said[0].upper()}{said[1:]}. All {count} together took "
         f"{found['seconds'] / 60:.0f} minutes with {found['workers']} workers on two "
-        "cores that others used, too. The rules were made with these in view. Of "
-        f"others, which nobody had seen before ([held out](#held-out)), the first run "
+        f"busy cores, and {found['processor_seconds']} s of the processors' time. The "
+        "rules were made with these in view. Of others, which nobody had seen before "
+        "([held out](#held-out)), the first run "
         f"said: {_result(held_out['first'])}."
     )
 
