@@ -32,7 +32,7 @@ Words = NDArray[np.uint32] | NDArray[np.uint64]
 _WIDEST = 8
 
 # Moving a unit takes as long as so many exact products.
-_PRODUCTS = 4
+_PRODUCTS = 8
 
 
 @dataclass(frozen=True)
