@@ -30,6 +30,8 @@ PATIENCE = 4
 """How many turns blocks in flight have before a new one begins."""
 SLICE = 0.02
 """For about so many seconds machine code runs before Python has its turn."""
+LONG_SLICE = 0.1
+"""The same in a thread beside others, which would wait for each other in Python."""
 RAMP = 0.001
 """So many seconds pass before the number of threads is doubled.
 
@@ -70,8 +72,8 @@ class _Pace:
     A round is a turn of each warp, or less if the block ends.
     """
 
-    def __init__(self) -> None:
-        self.rounds = 1
+    def __init__(self, seconds: float = SLICE) -> None:
+        self.rounds, self._seconds = 1, seconds
         self._start = time.perf_counter()
 
     def begin(self) -> None:
@@ -81,7 +83,7 @@ class _Pace:
     def end(self) -> None:
         """Allow more rounds next time, if these took little time."""
         seconds = time.perf_counter() - self._start
-        faster = seconds < SLICE
+        faster = seconds < self._seconds
         self.rounds = min(self.rounds * 2, 1 << 20) if faster else -(-self.rounds // 2)
 
 
@@ -259,7 +261,7 @@ class _Workers:
 
     def _slices(self, context: Runner) -> Iterator[None]:
         """Run blocks until there are no more; Python has its turn now and then."""
-        pace = _Pace()
+        pace = _Pace(SLICE if self.most == 1 else LONG_SLICE)
         while not context.halt[0] and not context.finished:
             context.allow(pace.rounds, True)
             pace.begin()

@@ -386,8 +386,10 @@ class StepRunner(ClusterRunner):
         return self.contexts[rank]
 
     def _follow(self, turn: int) -> bool:
-        """Go on with a cluster that has not ended in machine code."""
+        """Go on with a cluster that has not ended in machine code, if Python has to."""
         run = self._run
+        if run.spent == Status.SPENT and run.ended:
+            return False  # a block has ended: the others go on there
         self.cluster.touch()
         if self._after(Status(run.spent), run.changed, bool(run.ended)):
             self._rounds(turn)

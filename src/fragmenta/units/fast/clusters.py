@@ -88,7 +88,10 @@ def _clusters(code: Code, record: Raw, kernel: Raw, budget: Value) -> None:
         goes_on = run.word(layout.RUN_GOES_ON)[0] != 0
         changed = run.word(layout.RUN_CHANGED)[0] != 0
         spent = (run.status[0] == Status.SPENT) & changed & goes_on
-        spent = spent & (ordered[0] == 0)  # Python goes on with a cluster in an order
+        # In an order of warps, the others go on only if a block has ended.
+        gone = run.word(layout.RUN_ENDED)[0] != 0
+        cut = (run.word(layout.RUN_SPENT)[0] == Status.SPENT) & gone
+        spent = spent & ((ordered[0] == 0) | cut)
         may = (halt[0] == 0) & (rounds[0] > 0)
         traced = convert(run.word(layout.RUN_TRACED)[0], I64)
         may = may & (traced < run.long(layout.RUN_ROOM)[0])
