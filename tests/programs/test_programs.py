@@ -145,6 +145,17 @@ class TestDriver:
         assert run("--", *words).stdout == "--json|-1|--|-h|A[1,2]|"
         assert run(*words).stdout == "--json|-1|--|-h|A[1,2]|"
 
+    def test_python_starts_as_the_user_has_it(self, driver, tmp_path):
+        """A ``sitecustomize`` of the user runs, too, in programs and their children."""
+        said = "import os\nif 'FRAGMENTA_RUN' in os.environ: print('mine', flush=True)"
+        (tmp_path / "sitecustomize.py").write_text(said)
+        code = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''])"
+        paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {"PYTHONPATH": ":".join(filter(None, paths))}
+        words = [sys.executable, "-c", code]
+        done = run("--report", tmp_path / "report", "--", *words, env=environment)
+        assert done.stdout == "mine\nmine\n"
+
     def test_a_script(self, driver):
         code = (
             "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int();"

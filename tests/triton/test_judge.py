@@ -18,7 +18,7 @@ from tests.clock import HANG
 HONEST = {each.name: each for each in candidates()}
 WRONG = {each.name: each for each in CHEATS}
 SETTINGS = Settings(
-    seconds=HANG, values=("plain", "nan"), elements=1 << 14, products=1 << 14
+    seconds=HANG, values=("plain", "nan"), elements=1 << 12, products=1 << 14
 )
 
 

@@ -114,6 +114,32 @@ def test_softmax_and_layer_norm_are_near() -> None:
     np.testing.assert_allclose(normed, want * gain + bias, atol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [64, 128])
+def test_a_norm_of_rows_with_a_number_for_each_thread(columns: int) -> None:
+    """LLVM fuses the squares into the first step of the sum: lanes round differently.
+
+    All lanes of a warp store their sum to one word.  The manual does not say whose
+    stays, and Triton ships it: a warning.  All threads go on with the same one.
+    """
+    x = normal(16, columns)
+    ones, zeros = np.ones(columns, "f4"), np.zeros(columns, "f4")
+    mean, scale, normed = np.zeros(16, "f4"), np.zeros(16, "f4"), np.empty_like(x)
+    outputs = normed, mean, scale
+    with on_cpu() as cpu:
+        corpus.layer_norm[16,](x, ones, zeros, *outputs, columns, 1e-5, BLOCK=columns)
+    assert cpu.last is not None
+    assert cpu.last.complete
+    found = [each for each in cpu.last.problems if each.severity != "info"]
+    assert [(each.rule, each.severity) for each in found] == [
+        ("shared-race", "warning")
+    ]
+    assert "rounded in different ways" in found[0].message
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(scale, 1 / np.sqrt(wide.var(1) + 1e-5), rtol=1e-6)
+    centred = x - mean[:, None]
+    fm.assert_same_bits(normed, centred * scale[:, None])  # one sum for a whole row
+
+
 def test_attention_with_tensors() -> None:
     q, k, v = (
         torch.randn(2, 128, 64, generator=torch.manual_seed(i)).half() for i in range(3)

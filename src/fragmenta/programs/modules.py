@@ -86,15 +86,18 @@ class Program:
 
 
 _IN_MEMORY = ("global", "const")
-TILES = 7
-"""What ``.language`` says of kernels that cuTile's compiler makes."""
 
 
 def facts(kernel: Kernel) -> tuple[list[int], list[int], list[int]]:
-    """The offsets and the sizes of the parameters of a kernel, and other numbers."""
+    """The offsets and the sizes of the parameters of a kernel, and other numbers.
+
+    Programs do not pass hidden parameters.
+    """
     module, function = kernel.loaded.module, kernel.function
-    offsets = list(parameter_offsets(function).values())
-    sizes = [each.size for each in function.parameters]
+    passed = [each for each in function.parameters if "hidden" not in each.attributes]
+    places = parameter_offsets(function)
+    offsets = [places[each.name] for each in passed]
+    sizes = [each.size for each in passed]
     constant = sum(v.size for v in module.variables.values() if v.space == "const")
     local = sum(
         v.size
@@ -121,7 +124,7 @@ def of_tiles(
     says how many threads and blocks compute a tile.
     """
     directives = kernel.function.directives
-    if directives.get("language") != (TILES,) or "reqntid" not in directives:
+    if not kernel.function.of_tiles or "reqntid" not in directives:
         return grid, block
     threads, blocks = (
         tuple(int(n) for n in (*directives.get(name, ()), 1, 1, 1)[:3])

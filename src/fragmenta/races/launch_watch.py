@@ -14,18 +14,22 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
+from fragmenta.races.layout_watch import is_watched
 from fragmenta.races.map_history import KNOWN, MapHistory
 from fragmenta.races.observer import Observer
 from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
 from fragmenta.races.report.history import Note, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
+from fragmenta.races.rounded_copies import butterfly
 from fragmenta.races.shadow.bank_counts import BankCounts
 from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
+from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding, Problems
+from fragmenta.units.kernel_units import kernel_units
 from fragmenta.units.machine import Cluster, Machine
 from fragmenta.units.port import Step
 
@@ -42,6 +46,31 @@ class Told(NamedTuple):
     """The notes of some clusters."""
 
 
+class Instructions(NamedTuple):
+    """Which kinds of instructions of other units a kernel has."""
+
+    products: bool
+    copies: bool
+    """Those that are tasks of machine code."""
+    cluster_barriers: bool
+    map_changes: bool
+    boxes: bool
+    """Copies of boxes, and what reads them."""
+
+
+@once_per_kernel
+def instructions_of(compiled: Described) -> Instructions:
+    """Which instructions a kernel has; all observers of all its launches ask."""
+    every = {each.words for each in kernel_units(compiled).events}
+    return Instructions(
+        any(each[0] == "wgmma" for each in every),
+        any(each[:2] in (("cp", "async"), ("cp", "reduce")) for each in every),
+        any(each[:2] == ("barrier", "cluster") for each in every),
+        any(each[0] == "tensormap" for each in every),
+        any(map(is_watched, every)),
+    )
+
+
 class LaunchWatch:
     """Watches all clusters of a launch."""
 
@@ -49,8 +78,7 @@ class LaunchWatch:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
-        self.words = {each.words for each in machine.events}
-        """The different instructions of other units."""
+        self.has = instructions_of(compiled)
         plan = Plan(
             shape.cluster_blocks,
             shape.warps,
@@ -224,11 +252,19 @@ class LaunchWatch:
         )
         return replace(found, case=race) if atomic or now != before else found
 
+    def _rounded(self, found: Noted) -> bool:
+        """Whether lanes that store by one instruction differ by their rounding only."""
+        function, index = self.places[found.now.site]
+        text = self.machine.launch.module().functions[function]
+        return not found.lanes & ~butterfly(text, index)
+
     # ── shared memory ───────────────────────────────────────────────────────
 
     def _shared(self, observer: Observer, found: Noted) -> Collision:
         story = observer.stories.of(found)
         found = self._by_value(found, Detected.SHARED_RACE)
+        if found.case is Detected.ONE_STORE and self._rounded(found):
+            found = replace(found, case=Detected.ROUNDED)
         if found.case is Detected.SHARED_RACE:
             story = story._replace(narrow=self._narrow(story.cluster, story.cluster))
         now = story.now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fragmenta.errors import BadOperands, Error
 from fragmenta.ptx.effects import find
@@ -123,7 +124,7 @@ def _param_space(writer: Writer, space: str, address: Address) -> str:
 def _transfer(
     writer: Writer,
     instruction: Instruction,
-    make: Callable[[Access], Routine],
+    make: Callable[[Access, bool], Routine],
     space: str,
     kind: str,
     address: Address,
@@ -152,9 +153,10 @@ def _transfer(
     given = at, offset, places, verb
     writer.probes.access(writer, instruction, access, *given)
     observed = writer.mode.watch or writer.mode.defined
-    lenient = make is load and observed and access.space == "global"
+    spaces = ("global",) if make is load else ("global", "cluster")
+    lenient = observed and access.space in spaces
     failed = writer.call(
-        load(access, lenient=True) if lenient else make(access),
+        make(access, lenient),
         *writer.memory,
         f"ptr {writer.address(at)}",
         f"i64 {offset}",
@@ -165,20 +167,24 @@ def _transfer(
     )
     writer.stop_if(failed)
     if lenient:
-        _past_the_end(writer, access, at, offset, registers)
+        kind = "w" if make is store else "s" if access.signed else "u"
+        told = [f"{kind}{access.bits}", *_shadowed(writer)]
+        past_the_end(writer, told, [located(writer, at, offset)], registers)
 
 
-def _past_the_end(
-    writer: Writer, access: Access, at: Written, offset: int, goals: list[Written]
+def _shadowed(writer: Writer) -> list[str]:
+    """A word for events of code that follows undefined bits."""
+    return ["shadow"] if writer.memory == SHADOW else []
+
+
+def past_the_end(
+    writer: Writer, words: list[str], operands: list[Any], registers: list[Written]
 ) -> None:
-    """Tell of lanes that have read past the end of an argument: they get poison."""
+    """Tell of lanes whose access was none, but no fault: ``PAST`` has them."""
     past = writer.load("i32", "%warp", layout.PAST)
     with if_some(writer, past):
-        shadow = "shadow" if writer.memory == SHADOW else ""
-        sign = "s" if access.signed else "u"
-        words = ["past-the-end", f"{sign}{access.bits}", shadow]
-        places = [["r", each.offset, each.bits] for each in goals]
-        notify(writer, words, [located(writer, at, offset), *places], past)
+        places = [["r", each.offset, each.bits] for each in registers]
+        notify(writer, ["past-the-end", *words], [*operands, *places], past)
 
 
 # ── parameters ──────────────────────────────────────────────────────────────

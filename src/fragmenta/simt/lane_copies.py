@@ -30,17 +30,21 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
 )
+from fragmenta.simt import layout
+from fragmenta.simt.accessing import past_the_end
 from fragmenta.simt.emitter import Writer, Written, address_of, handles
-from fragmenta.simt.events import event
+from fragmenta.simt.events import event, located
 from fragmenta.simt.layout import LANES, Fault
-from fragmenta.simt.library import Routine
+from fragmenta.simt.library import Routine, field
 from fragmenta.simt.memory import (
+    Where,
     addresses,
     fault,
     generic,
     has,
     inside,
     lane_of,
+    past_end,
     pointer,
     shared,
     spill,
@@ -114,8 +118,9 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     if writer.mode.watch:
         reads = given.reading(writer)
         writer.probes.lane_copy(writer, size, to, to_offset, of, of_offset, reads)
+    lenient = writer.mode.watch or writer.mode.defined
     failed = writer.call(
-        copy(size, to.bits, of.bits),
+        copy(size, to.bits, of.bits, lenient),
         *writer.memory,
         f"ptr {writer.address(to)}",
         f"i64 {to_offset}",
@@ -128,6 +133,12 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         returns="i32",
     )
     writer.stop_if(failed)
+    if lenient:
+        places = [
+            located(writer, *each)
+            for each in ((of, of_offset), (to, to_offset), (used, 0))
+        ]
+        past_the_end(writer, [f"c{8 * size}"], places, [])
 
 
 def _rest(
@@ -147,8 +158,12 @@ def _rest(
     return used, ignored
 
 
-def copy(size: int, to_bits: int, of_bits: int) -> Routine:
-    """The routine that copies some bytes for each lane; zeros where none are read."""
+def copy(size: int, to_bits: int, of_bits: int, lenient: bool = False) -> Routine:
+    """The routine that copies some bytes for each lane; zeros where none are read.
+
+    If it is lenient, lanes that read past the end of an argument, but in its granule,
+    copy what is there, and are noted in ``PAST`` of the warp.
+    """
 
     def trace(
         code: Code,
@@ -178,6 +193,8 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
             goal, source = (lane_of(code, each, lane) for each in (goals, sources))
             there = shared(code, block)
             here = generic(code, warp, block, source, lane)
+            if lenient:
+                count = _clipped(code, warp, block, here, source, count, lane)
             nothing, wide = count == 0, convert(count, I64, signed=False)
             checks = (
                 (Fault.ALIGNMENT, source, size, nothing | _multiple(source, size)),
@@ -202,7 +219,28 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
         return failed.value
 
     kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
-    return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
+    name = f"cp.async.{size}.{to_bits}.{of_bits}{'.lenient' * lenient}"
+    return routine(name, trace, kinds, I32)
+
+
+def _clipped(
+    code: Code,
+    warp: Raw,
+    block: Raw,
+    where: Where,
+    source: Value,
+    count: Value,
+    lane: Value,
+) -> Value:
+    """How many bytes there are to be read; a lane with fewer is noted."""
+    wide = convert(count, I64, signed=False)
+    past = past_end(code, block, where, source, wide) & (count != 0)
+    with code.when(past):
+        noted = field(code, warp, layout.PAST, I32)
+        noted[0] = noted[0] | (count.lift(1) << convert(lane, I32))
+    left = where.start + where.size - source
+    left = select(left > 0, left, 0)
+    return select(past, convert(left, I32), count)
 
 
 def _copy_all(b: Builder, goal: Raw, source: Raw, size: int) -> None:

@@ -81,7 +81,7 @@ ASKED = 1048  #: i32: lanes that tested an mbarrier since then, without success
 CUT_AT = 1052  #: i32: the code block whose event ended the last turn
 CUT_KIND = 1056  #: i32: what that event was: ACTS, POLLS, ISSUES, WAITS
 RESUMED = 1060  #: i32: whether the turn began with lanes that waited
-PAST = 1064  #: i32: lanes that read past the end of an argument, in its granule
+PAST = 1064  #: i32: lanes whose access was none, which hardware survives
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -229,9 +229,10 @@ BLOCK_PARTIAL = 280  #: pointer to the code for a part of the lanes of a warp
 BLOCK_WAKES = 288  #: i32: how often a barrier let warps go on, or threads ended
 BLOCK_ROUNDS = 292  #: i32: how many more rounds of turns before Python has its turn
 BLOCK_GOES_ON = 296  #: i32: whether a block goes on whose warps have used their turns
-BLOCK_GRANULE = 304  #: i64: GRANULE if reads in the granule of an argument go on; or 1
+BLOCK_GRANULE = 304  #: i64: GRANULE if a launch goes on after accesses there; or 1
 BLOCK_COUNTERS = 312  #: pointer to the counters of the context; 0 if there are none
-BLOCK_BARRIERS = 320  #: 16 barriers
+BLOCK_CLUSTER = 320  #: 3 x i64: the blocks of a cluster along x, y and z
+BLOCK_BARRIERS = 352  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
 exactly; the phase; the votes for it; the result of the last vote as a count, and

@@ -221,9 +221,14 @@ def load(access: Access, lenient: bool = False) -> Routine:
     return _routine(name, access, stores=False, lenient=lenient)
 
 
-def store(access: Access) -> Routine:
-    """The routine of a store; it returns 1 after a fault."""
-    return _routine("st." + access.name, access, stores=True)
+def store(access: Access, lenient: bool = False) -> Routine:
+    """The routine of a store; it returns 1 after a fault.
+
+    If it is lenient, lanes that store past the end of an argument, but in its granule,
+    or to the shared memory of a block that has ended, store nothing, and are noted.
+    """
+    name = f"st.{access.name}{'.lenient' * lenient}"
+    return _routine(name, access, stores=True, lenient=lenient)
 
 
 def _routine(name: str, access: Access, stores: bool, lenient: bool = False) -> Routine:
@@ -389,7 +394,7 @@ def _alone(
             where = peer(code, block, address)
         else:
             where = generic(code, warp, block, address, lane)
-        past = _past(move, where, block, address)
+        past = _survived(move, where, block, address)
         with code.when(past):
             noted = field(code, warp, layout.PAST, I32)
             noted[0] = noted[0] | (lanes.lift(1) << convert(lane, I32))
@@ -405,23 +410,54 @@ def _alone(
         with code.when(failed.value == 0), _in_order(code, move, lanes) as lane:
             address = lane_of(code, spilled, lane)
             where = Where(*(memory[lane] for memory in kept))
-            move.lane(where, address, lane)
-            note(code, where, address, access.bytes, PLAIN)
+            there = code.constant(1, I1)
+            if move.lenient:
+                there = inside(where, address, access.bytes)
+            with code.when(there):
+                move.lane(where, address, lane)
+                note(code, where, address, access.bytes, PLAIN)
 
 
-def _past(move: _Move, where: Where, block: Raw, address: Value) -> Value:
-    """Whether a lane reads past the end of an argument, in its granule."""
-    code, size = move.code, move.access.bytes
-    if not move.lenient:
-        return code.constant(0, I1)
+def past_end(
+    code: Code, block: Raw, where: Where, address: Value, size: Number
+) -> Value:
+    """Whether bytes are past the end of an argument, or partly, but in its granule.
+
+    Never so if the launch does not go on after that.
+    """
     granule = field(code, block, layout.BLOCK_GRANULE, I64)[0]
     whole = where._replace(size=(where.size + granule - 1) & ~(granule - 1))
     slot = shift_unsigned(address, layout.SLOT_BITS)
     argument = (slot >= layout.FIRST_ARGUMENT) & (slot < layout.FIRST_VARIABLE)
-    aligned = (address & (size - 1)) == 0
     beyond = inside(whole, address, size) & ~inside(where, address, size)
-    past: Value = beyond & argument & aligned
+    past: Value = beyond & argument
     return past
+
+
+def _survived(move: _Move, where: Where, block: Raw, address: Value) -> Value:
+    """Whether a lane may not access an address, but hardware survives it."""
+    code, size = move.code, move.access.bytes
+    if not move.lenient:
+        return code.constant(0, I1)
+    past = past_end(code, block, where, address, size)
+    if move.stores:
+        past = (past & ((where.flags & 1) == 0)) | _ended(move, block, address)
+    aligned: Value = (address & (size - 1)) == 0
+    return past & aligned
+
+
+def _ended(move: _Move, block: Raw, address: Value) -> Value:
+    """Whether an address is in the shared memory of a block that has ended.
+
+    An H200 ignores stores to it (``tests/golden/h200/ended_blocks.json``).
+    """
+    code, access = move.code, move.access
+    window = 0 if access.space == "cluster" else layout.SHARED_WINDOW
+    other, own = peer(code, block, address, window), shared(code, block)
+    goes_on = field(code, block, layout.BLOCK_GRANULE, I64)[0] > 1
+    there = inside(other._replace(size=own.size), address, access.bytes)
+    gone: Value = goes_on & (other.base != 0) & (other.size == 0) & there
+    return gone
 
 
 def generic(code: Code, warp: Raw, block: Raw, address: Value, lane: Value) -> Where:
@@ -496,7 +532,7 @@ class _Move(NamedTuple):
     stores: bool
     registers: tuple[Raw, ...]
     lenient: bool = False
-    """Whether reads past the end of an argument are no faults."""
+    """Whether accesses that hardware survives are no faults."""
 
     def lane(self, where: Where, address: Value, lane: Value) -> None:
         """The elements of one lane."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,14 @@ from fragmenta.units.work import (
     spread,
 )
 
+Slack = Callable[[int, int], int]
 UNIT = 16
 """Bytes that the addresses and the size of a bulk copy are multiples of."""
+
+
+def no_slack(address: int, size: int) -> int:
+    """What is past the end of an argument is a fault."""
+    return 0
 
 
 class BulkCopy(Copy):
@@ -47,6 +53,7 @@ class BulkCopy(Copy):
     instruction names them.  ``kept`` is the operand of ``.cp_mask``: it has a bit for
     each of 16 bytes.  ``ignored`` are the first and last bytes that ``.ignore_oob``
     leaves out.  ``reduction`` is an operation and a type, such as ``("add", "f32")``.
+    ``slack`` says how many of some bytes may be past the end of an argument.
     """
 
     name = "bulk copy"
@@ -67,8 +74,10 @@ class BulkCopy(Copy):
         kept: int = 0xFFFF,
         ignored: tuple[int, int] = (0, 0),
         reduction: tuple[str, str] | None = None,
+        slack: Slack = no_slack,
     ) -> None:
         super().__init__(block, thread, site)
+        self._survives = slack
         _whole_units(size, self.name)
         self.bytes, self.mask, self.kept = size, mask, kept
         self.reduction = reduction
@@ -91,7 +100,9 @@ class BulkCopy(Copy):
         what, (left, right) = f"the source of a {self.name}", self.ignored
         aligned(address, UNIT, what)
         if space == "global":
-            return in_global(self.block, address + left, right - left, what)
+            beyond = self._slack(address + left, right - left, writes=False)
+            self.ignored = left, right - beyond
+            return in_global(self.block, address + left, right - beyond - left, what)
         rank, offset = shared_address(self.block, address, what, space)
         return in_shared(self.block, rank, offset, self.bytes, what)
 
@@ -99,11 +110,21 @@ class BulkCopy(Copy):
         what = f"the goal of a {self.name}"
         aligned(address, UNIT, what)
         if space == "global":
-            return [in_global(self.block, address, self.bytes, what, writes=True)]
+            size = self.bytes
+            if self.reduction is None:
+                size -= self._slack(address, size, writes=True)
+            return [in_global(self.block, address, size, what, writes=True)]
         rank, offset = shared_address(self.block, address, what, space)
         goals = destinations(self.block, rank, self.mask, self.name)
         self._signal(mbarrier, space, rank)
         return [in_shared(self.block, r, offset, self.bytes, what) for r in goals]
+
+    def _slack(self, address: int, size: int, *, writes: bool) -> int:
+        """How many bytes past the end of an argument are left out."""
+        found = self._survives(address, size)
+        if found:
+            self.past.append((address, size, writes))
+        return found
 
     @property
     def goals(self) -> list[Range]:
@@ -113,7 +134,7 @@ class BulkCopy(Copy):
         found = []
         for place in self._goals:
             space, rank, start, size = place.range
-            places = start + np.flatnonzero(self._keeps(size))
+            places = start + np.flatnonzero(self._keeps(self.bytes)[:size])
             found += pieces(space, rank, places, 1)
         return found
 
@@ -140,11 +161,11 @@ class BulkCopy(Copy):
     def write(self) -> None:
         """Put it to each goal, or combine it with what is there."""
         for place in self._goals:
-            data = self._data
+            data, size = self._data[: place.range.size], place.range.size
             if self.reduction is not None:
                 data = combined(*self.reduction, place.take(), data)
             elif self.kept != 0xFFFF:
-                data = np.where(self._keeps(self.bytes), data, place.take())
+                data = np.where(self._keeps(self.bytes)[:size], data, place.take())
             place.put(data)
 
     def follow(self, shadow: Block, values: Sequence[int] = ()) -> Starts:
@@ -152,13 +173,16 @@ class BulkCopy(Copy):
         left, right = self.ignored
         data = np.full(self.bytes, 0xFF, np.uint8)
         data[left:right] = self._source.on(shadow).take()
+        if self.past:  # that is reported already
+            data[right:] = 0
         for each in self._goals:
-            place = each.on(shadow)
+            place, size = each.on(shadow), each.range.size
             if self.reduction is not None:
                 both = place.take() | data
                 place.put(spread(both, type_bytes(self.reduction[1])))
             else:
-                place.put(np.where(self._keeps(self.bytes), data, place.take()))
+                keeps = self._keeps(self.bytes)[:size]
+                place.put(np.where(keeps, data[:size], place.take()))
         return self._undefined(shadow)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fragmenta.errors import Error
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.bulk_groups import BulkQueue
@@ -19,6 +21,7 @@ from fragmenta.units.faults import stopped
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Thread, Warp
 from fragmenta.units.mbarriers import find, named, possible
+from fragmenta.units.past_the_end import ended, reaches_ended, report
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.tma_copies import TensorCopy
 from fragmenta.units.work import Copy, done_at_once
@@ -38,6 +41,12 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
             )
         except Error as error:
             raise stopped(error, event, warp, 1 << lane) from error
+        gone = reaches_ended(warp, copy)
+        if gone is not None:
+            ended(warp, event, 1 << lane, gone, "the copy")
+            continue
+        for address, size, writes in copy.past:
+            report(warp, event, 1 << lane, address, size, writes=writes)
         issue(warp, event, 1 << lane, copy, values in before)
         before.append(values)
         if isinstance(copy, TensorCopy) and copy.map_range is not None:
@@ -83,6 +92,10 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
     """Issue ``cp.async`` for the lanes of a warp."""
     copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
+    if copy.past.any():
+        index = int(np.flatnonzero(copy.past)[0])
+        first_of, lane = int(copy.source[index]), 1 << int(copy.lanes[index])
+        report(warp, event, lane, first_of, copy.size, writes=False)
     lane_queue(warp).add(lanes, copy)
     cluster.port.issue(Step(warp, event, lanes), copy)
     cluster.start(copy)

@@ -11,10 +11,12 @@ from typing import NamedTuple, TypeAlias
 
 from fragmenta.errors import one_of
 from fragmenta.ptx import rules
+from fragmenta.units import machine
 from fragmenta.units.bulk_copies import (
     AsyncStore,
     BulkCopy,
     Prefetch,
+    no_slack,
 )
 from fragmenta.units.fast.copy_forms import Form, form
 from fragmenta.units.faults import CopyFault
@@ -96,6 +98,7 @@ def _word(value: int, bits: int = 32) -> int:
 def _bulk(of: Form, who: Issuer, given: Given) -> Copy:
     mask, kept = given.maybe("mask"), given.maybe("kept")
     left, right = (given.maybe(name) or 0 for name in ("left", "right"))
+    slack = who.block.slack if isinstance(who.block, machine.Block) else no_slack
     return BulkCopy(
         *who,
         given.number("goal"),
@@ -108,6 +111,7 @@ def _bulk(of: Form, who: Issuer, given: Given) -> Copy:
         kept=0xFFFF if kept is None else _word(kept, 16),
         ignored=(_word(left), _word(right)),
         reduction=None if of.operation is None else (of.operation, of.type),
+        slack=slack,
     )
 
 

@@ -33,6 +33,8 @@ class WarpCopy(Work):
         self.goal = goal & ((1 << RANK_BITS) - 1)
         self.source = of.lanes(warp)[self.lanes].astype(np.int64)
         self.count = self._counts(event, rest)
+        self.past = self._past()
+        self.count = self.count - self.past
         self._check(goal)
         self.data: Bytes = np.empty(0, np.uint8)
 
@@ -50,6 +52,14 @@ class WarpCopy(Work):
                 given = each.lanes(self.warp)[self.lanes]
                 count = np.minimum(given.astype(np.int64), self.size)
         return count
+
+    def _past(self) -> Starts:
+        """How many bytes past the end of an argument each lane would read."""
+        slack = self.warp.block.slack
+        if not self.warp.block.cluster.machine.goes_on:
+            return np.zeros_like(self.count)
+        given = zip(self.source.tolist(), self.count.tolist(), strict=True)
+        return np.array([slack(*each) if each[1] else 0 for each in given], np.int64)
 
     def _check(self, goal: Starts) -> None:
         size, block, read = self.size, self.warp.block, self.count > 0
@@ -116,6 +126,10 @@ class WarpCopy(Work):
     def read(self) -> None:
         """Take the source as it is now."""
         self.data = self._taken(self.warp.block)
+        steps, count = np.arange(self.size), self.count[:, None]
+        past = (steps >= count) & (steps < count + self.past[:, None])
+        places = self.goal[:, None] + steps
+        self.data = np.where(past, poisoned(places), self.data)
 
     def _taken(self, block: Block) -> Bytes:
         """What the lanes read, with zeros after it."""

@@ -17,6 +17,7 @@ from fragmenta.units.fast import layout
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Warp
 from fragmenta.units.mbarrier_state import Mbarrier
+from fragmenta.units.past_the_end import ended
 from fragmenta.units.port import Step, Waited
 
 # ── finding one ─────────────────────────────────────────────────────────────
@@ -179,14 +180,7 @@ def _arrives_too_late(warp: Warp, event: Event, address: int, lanes: int) -> boo
     blocks = warp.block.cluster.blocks
     if not 0 <= rank < len(blocks) or not blocks[rank].ended:
         return False
-    warp.report(
-        rules.SHARED_RACE,
-        event,
-        lanes,
-        f"it reaches into the shared memory of block {rank} of the cluster, whose "
-        "threads have all ended; the arrival is ignored",
-        repair="Let a barrier of the cluster come before the end of the kernel.",
-    )
+    ended(warp, event, lanes, rank, "the arrival")
     return True
 
 

@@ -354,6 +354,9 @@ class Copy(Work):
     def __init__(self, block: Block, thread: Thread, site: int) -> None:
         super().__init__(site)
         self.block, self.thread = block, thread
+        self.past: list[tuple[int, int, bool]] = []
+        """What is partly past the end of an argument: address, size, whether it is
+        written."""
 
     @property
     def goals(self) -> list[Range]:

@@ -183,8 +183,8 @@ class Reporter:
         phrase = found.rule.before
         if noted.case.same_value:
             phrase = phrases.SAME_VALUE
-        elif noted.case is Detected.ONE_STORE:
-            phrase = phrases.ONE_STORE
+        elif noted.case in phrases.BY_CASE:
+            phrase = phrases.BY_CASE[noted.case]
         elif noted.case is Detected.SCOPE:
             phrase = self._scoped(found)
         other = self._agent(before, now)
@@ -347,7 +347,7 @@ class Reporter:
         case, writes = found.noted.case, found.noted.now_write
         if case.same_value:
             return ""
-        if case is Detected.ONE_STORE:
+        if case in phrases.BY_CASE:
             return phrases.ONE_LANE
         if case is Detected.SCOPE:
             return phrases.WIDEN.format(needed=_needed(found).word)

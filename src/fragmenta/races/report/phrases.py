@@ -11,6 +11,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.languages import PTX
 from fragmenta.ptx.rules import Rule
 from fragmenta.races.report.stories import Agent
+from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import Apart
 
 AGENTS = {
@@ -31,6 +32,12 @@ ONE_STORE = (
     "{other} wrote another value there by the same instruction, and which lane's stays "
     "is left open by the PTX manual"
 )
+ROUNDED = (
+    "{other} wrote there by the same instruction; both hold one reduction, rounded in "
+    "different ways, and which lane's stays is left open by the PTX manual"
+)
+BY_CASE = {Detected.ONE_STORE: ONE_STORE, Detected.ROUNDED: ROUNDED}
+"""What two lanes do that store by one instruction."""
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
 SCOPED = (

@@ -39,6 +39,9 @@ class Detected(IntEnum):
     ONE_STORE = 7, "shared", rules.SHARED_RACE
     """Lanes of one instruction wrote different values: the manual leaves open which
     of them stays."""
+    ROUNDED = 16, "shared", rules.SHARED_RACE, WARNING
+    """The same, but the lanes hold one reduction, each with a rounding of its own; the
+    text says so (:mod:`fragmenta.races.rounded_copies`)."""
     WRITE_WRITE = 8, "global", rules.GLOBAL_RACE
     """Written again without order."""
     READ_WRITE = 9, "global", rules.GLOBAL_RACE

@@ -157,6 +157,12 @@ class Apart(IntFlag):
 
 
 APART = int(Apart.WARP | Apart.BLOCK | Apart.GROUP)
+LANES_APART_AT = 6
+"""From this bit up, six bits: in which bits the numbers of two lanes of a warp differ,
+if one instruction stores to one place in both; of all pairs, too."""
+TWICE = 1 << 5
+"""The sixth of them: they are two executions of the instruction."""
+LANES_APART = (TWICE | 31) << LANES_APART_AT
 
 # ── the head of a block ─────────────────────────────────────────────────────
 

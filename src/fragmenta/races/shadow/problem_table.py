@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
@@ -27,8 +28,8 @@ from fragmenta.jit.trace import (
     smaller,
 )
 from fragmenta.races.shadow.detected import BY_NUMBER, Detected
-from fragmenta.races.shadow.layout import APART
-from fragmenta.simt.compiled import aligned
+from fragmenta.races.shadow.layout import APART, LANES_APART, LANES_APART_AT
+from fragmenta.simt.compiled import aligned, sparse
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, repeat, routine
 
@@ -95,6 +96,9 @@ class Noted:
     """Whether a part of what was read was written."""
     apart: int = 0
     """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
+    lanes: int = 0
+    """Bits in which the numbers of two lanes differ that store by one instruction; or
+    ``layout.TWICE``."""
 
     @property
     def key(self) -> tuple[Detected, int, int]:
@@ -117,7 +121,7 @@ class ProblemTable:
     """The memory of a table, and what it says."""
 
     def __init__(self) -> None:
-        self.memory = aligned(TABLE_BYTES)
+        self.memory = sparse(TABLE_BYTES)
         self._words = self.memory.view(np.int32)
         self._log = aligned(0)
 
@@ -138,6 +142,11 @@ class ProblemTable:
     def address(self) -> int:
         """Where compiled code finds it."""
         return int(self.memory.ctypes.data)
+
+    @property
+    def counts(self) -> NDArray[np.int32]:
+        """Numbers that change if anything is found."""
+        return self._words[min(USED, LOST) // 4 : max(USED, LOST) // 4 + 1]
 
     @property
     def used(self) -> int:
@@ -176,6 +185,7 @@ def _decoded(
         bool(flags & NOW_WRITES),
         bool(flags & PARTLY),
         flags & APART,
+        (flags & LANES_APART) >> LANES_APART_AT,
     )
 
 
@@ -304,7 +314,7 @@ def _count(code: Code, entry: Raw, made: Raw, widen: Value) -> None:
     count = field(code, entry, _offset("count"), I64)
     count[0] = count[0] + 1
     flags, new = (field(code, each, _offset("flags"), I32) for each in (entry, made))
-    flags[0] = flags[0] | (new[0] & APART)
+    flags[0] = flags[0] | (new[0] & (APART | LANES_APART))
     low, high = (field(code, entry, _offset(e), I64) for e in ("first", "last"))
     first, last = (field(code, made, _offset(e), I64)[0] for e in ("first", "last"))
     beside = (first <= high[0]) & (last >= low[0]) & (widen != 0)

@@ -48,6 +48,9 @@ from fragmenta.races.shadow.shared_records import (
 )
 from fragmenta.simt.library import as_signed, field
 
+OTHER, SAME, BESIDE = 0, 1, 2
+"""What is written is not what is there; it is; another lane writes something else."""
+
 
 class Now(NamedTuple):
     """Who accesses, from where, and how."""
@@ -102,8 +105,9 @@ def check(
 ) -> None:
     """Check an access of a word, and record it.
 
-    ``equal`` says whether the bytes that are written are there already, or those that
-    other lanes write by the same instruction.
+    ``equal`` compares the bytes that are written with those that other lanes write by
+    the same instruction, or else with those that are there: ``SAME``, ``OTHER``, or
+    ``BESIDE`` if another lane writes others.
     """
     write, reads = word.writes[word.number], word.reads[word.number]
     ever = part(write, layout.EVER_AT, layout.EVER_BITS)
@@ -167,16 +171,20 @@ def _after_write(
             int(Detected.SHARED_RACE),
         )
         chosen = code.variable(rule)
+        was = code.variable(rule.lift(WAS_WRITE))
         if equal is not None:
             plain = now.has(layout.WRITES) & ~now.has(layout.READS)
             with code.when(plain & _is(head, agent, "warp")):
-                same = convert(equal(), I32, signed=False)
+                found = equal()
                 together = (agent == now.agent) & (site_of(write) == now.site)
                 together = together & (epoch_of(write) == now.epoch)
                 other = select(together, rule.lift(int(Detected.ONE_STORE)), rule)
                 note = rule.lift(int(Detected.SAME_VALUE))
-                chosen.value = select(same != 0, note, other)
-        _report(code, head, now, word, chosen.value, write, overlap, WAS_WRITE)
+                chosen.value = select(found == SAME, note, other)
+                lanes = now.lane ^ lane_in(write)
+                lanes = select(found == BESIDE, lanes, layout.TWICE)
+                was.value = lanes << layout.LANES_APART_AT | WAS_WRITE
+        _report(code, head, now, word, chosen.value, write, overlap, was.value)
     if now.fenced is not None:
         contested = _is(head, agent, "cp.async") & _strict(head)
         generic = (_is(head, agent, "warp") | contested) & now.through

@@ -36,7 +36,16 @@ from fragmenta.races.shadow.layout import KINDS, Lanes
 from fragmenta.races.shadow.order import Head, Plane, WarpClocks, warp_at, warp_of
 from fragmenta.races.shadow.problem_table import REPORT
 from fragmenta.races.shadow.readers import ADDED, each_reader, is_set
-from fragmenta.races.shadow.shared_check import Now, Word, check, settled, shadow
+from fragmenta.races.shadow.shared_check import (
+    BESIDE,
+    OTHER,
+    SAME,
+    Now,
+    Word,
+    check,
+    settled,
+    shadow,
+)
 from fragmenta.races.shadow.shared_records import Viewer, kept_epoch, kept_site
 from fragmenta.simt import layout as engine
 from fragmenta.simt import memory
@@ -167,36 +176,38 @@ def _equal(
     begin: Value,
     mask: Value,
 ) -> Value:
-    """Whether a lane writes bytes of a word that leave it as it is.
+    """Whether a lane writes bytes of a word that leave it as it is: ``SAME``.
 
     If lanes before it write there by the same instruction, it is compared with them;
     else with what is in shared memory, if that is the block's own.
     """
     b = code.builder
-    same = code.variable(mask.lift(0))
+    same = code.variable(mask.lift(OTHER))
     with b.if_then(b.icmp_unsigned("!=", values, values.type(None))):
         written = _Written(code, values)
         memory_at = pointer_at(code, block, engine.BLOCK_SHARED)
         first = code.variable(mask.lift(1))
-        same.value = mask.lift(1)
+        same.value = mask.lift(SAME)
 
-        def compare(old: Callable[[Value, Value], Value]) -> None:
+        def compare(old: Callable[[Value, Value], Value], other: int) -> None:
             with (
                 code.loop(4) as byte,
                 code.when(((mask >> convert(byte, I32)) & 1) != 0),
             ):
                 index = at + byte - begin
                 new = written.byte(lane, index)
-                same.value = select(new == old(at + byte, index), same.value, 0)
+                same.value = select(new == old(at + byte, index), same.value, other)
 
         with code.loop(lane) as other, code.when(written.is_at(other, address)):
             first.value = mask.lift(0)
-            compare(lambda _, index: written.byte(other, index))
+            compare(lambda _, index: written.byte(other, index), BESIDE)
         with code.when((first.value != 0) & local):
-            compare(lambda place, _: Value(b, b.load(b.gep(memory_at, [place.raw]))))
+            compare(
+                lambda place, _: Value(b, b.load(b.gep(memory_at, [place.raw]))), OTHER
+            )
         with code.when((first.value != 0) & ~local):
-            same.value = mask.lift(0)
-    return same.value > 0
+            same.value = mask.lift(OTHER)
+    return same.value
 
 
 class _Written:
