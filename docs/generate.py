@@ -110,6 +110,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "cuda-functions": programs.function_table,
     "cuda-refused": programs.refused_table,
     "cuda-programs": programs.result_table,
+    "recorded-programs": programs.recorded_table,
     "performance-threads": performance.threads,
     "commands": references.commands,
     "api": references.api,
