@@ -19,6 +19,10 @@ PYPTX := pyptx==0.1.1
 CUTLASS := nvidia-cutlass==4.2.0.0
 WARP := warp-lang==1.19.0
 TILELANG := tilelang==0.1.15
+CUTILE := cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92
+CUDA_CORE := cuda-core==1.2.2 cuda-bindings==13.5.0
+PYCUDA := pycuda==2026.1
+HELION := helion==1.5.1
 NUMBA := numba==0.68.1 numba-cuda==0.30.4 nvidia-nvvm==13.4.92 nvidia-cuda-nvrtc==13.4.92 nvidia-cuda-runtime==13.4.92
 
 # The tests start many processes, and none should compile the package anew.
@@ -55,12 +59,12 @@ torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and 
 	  tests/sparse/test_exchange.py tests/tensor_memory/test_scaled_mm.py tests/test_docs.py tests/registers/test_dtype.py
 
 # What is compiled is kept in the environment, so that a second run is fast.
-triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
+triton: $(VENV)-triton/.stamp  ## Triton, Gluon, Helion and Inductor in an environment of their own, and their tests
 	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
 	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
 
 # What is compiled is kept in the environment.
-frontends: $(VENV)-frontends/.stamp  ## kernels of numba-cuda, Warp and TileLang, in an environment of their own
+frontends: $(VENV)-frontends/.pycuda  ## kernels of numba-cuda, Warp, TileLang, cuda.core, PyCUDA and cuTile, in an environment of their own
 	FRAGMENTA_CACHE="$(abspath $(VENV)-frontends)/cache" \
 	  $(VENV)-frontends/bin/pytest -q -n $(JOBS) --dist loadfile src/fragmenta/frontends tests/frontends
 
@@ -202,16 +206,35 @@ $(VENV)-triton/.stamp: pyproject.toml
 	@echo "installing PyTorch, Triton and the tests' tools (some gigabytes)"
 	$(PYTHON) -m venv $(VENV)-triton
 	$(VENV)-triton/bin/python $(INSTALL) \
-	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
+	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist psutil tqdm
+	$(VENV)-triton/bin/python $(INSTALL) --no-deps $(HELION)
 	touch $@
 
 # A later compiler writes other PTX, and hooks use what is private, so all are pinned.
 $(VENV)-frontends/.stamp: pyproject.toml
-	@echo "installing numba-cuda, Warp, TileLang and the tests' tools (about 2 GB)"
+	@echo "installing numba-cuda, Warp, TileLang, cuda.core, cuTile and the tests' tools (about 2 GB)"
 	$(PYTHON) -m venv $(VENV)-frontends
 	$(VENV)-frontends/bin/python $(INSTALL) --only-binary z3-solver --editable '.[cuda]' \
-	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) nvidia-cuda-nvcc==13.4.92 \
-	  'pytest>=8,<9.2' pytest-xdist
+	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) $(CUDA_CORE) $(CUTILE) \
+	  nvidia-cuda-nvcc==13.4.92 nvidia-cuda-profiler-api 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# PyCUDA is a source archive, and is linked with CUDA's driver.  The client of fragmenta run
+# is one.
+PYCUDA_IN := $(VENV)-frontends/pycuda
+$(VENV)-frontends/.pycuda: $(VENV)-frontends/.stamp
+	@echo "compiling PyCUDA (some minutes)"
+	rm -rf $(PYCUDA_IN) && mkdir -p $(PYCUDA_IN)/client
+	$(VENV)-frontends/bin/python -m pip --disable-pip-version-check download --quiet \
+	  --no-deps --no-binary pycuda --dest $(PYCUDA_IN) $(PYCUDA)
+	tar -xzf $(PYCUDA_IN)/pycuda-*.tar.gz --strip-components=1 -C $(PYCUDA_IN)
+	$(VENV)-frontends/bin/python -c "import sys, pathlib, fragmenta.programs.building as b; \
+	  b.build(pathlib.Path(sys.argv[1]))" $(PYCUDA_IN)/client
+	ln -s libcuda.so.1 $(PYCUDA_IN)/client/libcuda.so
+	cd $(PYCUDA_IN) && ../bin/python configure.py --no-cuda-enable-curand \
+	  --cuda-inc-dir="$$(echo "$$PWD"/../lib/python3*/site-packages/nvidia/cu13/include)" \
+	  --cudadrv-lib-dir="$$PWD/client"
+	$(VENV)-frontends/bin/python $(INSTALL) $(PYCUDA_IN)
 	touch $@
 
 # Of what the libraries ask for, little is needed, so it is not installed with them.  Of a

@@ -41,12 +41,16 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 # Other libraries have environments of their own, which take up to gigabytes: `make
 # torch`, `make triton`, `make cutlass`.  Elsewhere their tests are not collected.
 NEEDS = {
+    "cuda.core": ["tests/frontends/test_cuda_core.py"],
+    "cuda.tile": ["tests/frontends/test_cutile.py"],
     "cupy": ["tests/ptx/special_check.py"],
+    "helion": ["tests/triton/test_helion.py"],
     "numba": [
         "src/fragmenta/frontends/numba.py",
         "tests/frontends/test_fixture.py",
         "tests/frontends/test_numba.py",
     ],
+    "pycuda": ["tests/frontends/test_pycuda.py"],
     "pyptx": ["tests/cutlass"],
     "tilelang": [
         "src/fragmenta/frontends/tilelang.py",
@@ -68,7 +72,17 @@ NEEDS = {
     ],
     "warp": ["src/fragmenta/frontends/warp.py", "tests/frontends/test_warp.py"],
 }
-MISSING = [name for name in NEEDS if find_spec(name) is None]
+
+
+def _installed(name: str) -> bool:
+    """Whether a module can be imported; its package may be missing, too."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+MISSING = [name for name in NEEDS if not _installed(name)]
 collect_ignore = [path for name in MISSING for path in NEEDS[name]]
 if "triton" not in MISSING:
     _folder_of_its_own("TRITON_CACHE_DIR", "triton-")

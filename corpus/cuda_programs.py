@@ -89,10 +89,10 @@ cutlass/examples/48_hopper_warp_specialized_gemm | 48_hopper_warp_specialized_ge
 cutlass/examples/54_hopper_fp8_warp_specialized_gemm | 54_hopper_fp8_warp_specialized_gemm.cu | --m=256 --n=128 --k=128 --iterations=0
 cutlass/examples/62_hopper_sparse_gemm | 62_hopper_sparse_gemm.cu | --m=256 --n=128 --k=256 --iterations=0
 cutlass/examples/cute/tutorial | sgemm_1.cu | 128 128 32
-cutlass/examples/cute/tutorial | sgemm_sm80.cu | 128 128 64
+cutlass/examples/cute/tutorial | sgemm_sm80.cu | 128 128 64 T N
 cutlass/examples/cute/tutorial | tiled_copy.cu |
-cutlass/examples/cute/tutorial/hopper | wgmma_sm90.cu | 128 128 64
-cutlass/examples/cute/tutorial/hopper | wgmma_tma_sm90.cu | 128 128 128
+cutlass/examples/cute/tutorial/hopper | wgmma_sm90.cu | 128 128 256
+cutlass/examples/cute/tutorial/hopper | wgmma_tma_sm90.cu | 256 128 256
 cccl/cub/examples/block | example_block_radix_sort.cu | --i=1
 cccl/cub/examples/block | example_block_reduce.cu | --i=1
 cccl/cub/examples/block | example_block_scan.cu | --i=1

@@ -7,7 +7,7 @@ import pytest
 
 from fragmenta.arithmetic import floored, model, multiply
 from fragmenta.arithmetic.operands import Operands
-from fragmenta.arithmetic.packing import DEPTH, GROUP
+from fragmenta.arithmetic.packing import DEPTH, GROUP, SUMS
 
 from .inputs import operands, raw, worth_compiling
 
@@ -58,6 +58,16 @@ def test_no_size_changes_a_bit(name):
             *matrices, more = given
             new, old = both(*matrices, how, more)
             assert np.array_equal(new, old), (kind, batch, rows, columns)
+
+
+@pytest.mark.parametrize(("name", "columns"), [("bf16", 9), ("sparse", 24)])
+def test_groups_of_another_size(name, columns):
+    """As many sums at a time as with AVX-512, or as without it."""
+    how = MODELS[name]
+    *matrices, more = operands(np.random.default_rng(2), how, "near", 2, 11, columns, 3)
+    with patch.object(floored, "SUMS", 96 - SUMS):
+        new, old = both(*matrices, how, more)
+    assert np.array_equal(new, old)
 
 
 @every_model

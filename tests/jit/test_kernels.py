@@ -169,9 +169,9 @@ def test_a_slow_compilation_is_announced(monkeypatch, capfd):
     real = compiler._optimized
     for seconds, said in ((0.9, ""), (1, "fragmenta: compiling each, once\n")):
 
-        def slow(text, seconds=seconds):
+        def slow(text, *level, seconds=seconds):
             clock.move(seconds)
-            return real(text)
+            return real(text, *level)
 
         monkeypatch.setattr(compiler, "_optimized", slow)
         unary(I32, lambda x, seconds=seconds: x + int(seconds), np.ones(1, np.int32))

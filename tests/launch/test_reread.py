@@ -13,6 +13,7 @@ from tests.simt.kernels import kernel
 HEAD = """
     ld.param.u64 %rd1, [x]; ld.param.u32 %r9, [n]; mad.wide.u32 %rd2, %t, %r9, %rd1;
 """
+PLACE = "mov.u32 %r2, tile; mad.lo.u32 %r2, %t, 4, %r2;"
 BODIES = {
     "stores only": ("st.global.u32 [%mine], %t;", 0),
     "loads one, stores the other": (
@@ -41,6 +42,16 @@ BODIES = {
         "@%p1 ld.global.u32 %r1, [%rd3]; st.global.u32 [%mine], %r1;",
         2,
     ),
+    "cp.async": (
+        PLACE + "cp.async.ca.shared.global [%r2], [%rd2], 4; cp.async.wait_all;"
+        "st.global.u32 [%mine], 5;",
+        0,
+    ),
+    "cp.async in place": (
+        PLACE + "cp.async.ca.shared.global [%r2], [%mine], 4; cp.async.wait_all;"
+        "st.global.u32 [%mine], 5;",
+        1,
+    ),
     "an index": (
         "ld.global.u32 %r1, [%rd2]; and.b32 %r1, %r1, 7; mad.wide.u32 %rd3, %r1, 4, %out;"
         "st.global.u32 [%rd3], 5;",
@@ -63,7 +74,8 @@ def test_only_what_is_loaded_and_stored_is_kept(
         return found
 
     monkeypatch.setattr(scheduled_runs, "copies", copied)
-    made = kernel(HEAD + body + "ret;", ".param .u64 x, .param .u32 n")
+    tile = ".shared .align 16 .b32 tile[32];" * ("tile" in body)
+    made = kernel(tile + HEAD + body + "ret;", ".param .u64 x, .param .u32 n")
     given = [np.zeros(64, np.uint32), np.zeros(64, np.uint32), np.uint32(4)]
     made.launch(1, 32, given)
     assert kept == [count]

@@ -67,6 +67,8 @@ CU(cuGraphInstantiateWithParams, P *, P, P); CU(cuGraphExecDestroy, P); CU(cuGra
 CU(cuGraphAddEmptyNode, P *, P, P *, S); CU(cuGraphAddKernelNode_v2, P *, P, P *, S, P); CU(cuGraphAddHostNode, P *, P, P *, S, P); CU(cuGraphGetNodes, P, P *, S *);
 CU(cuGetProcAddress, const char *, P *, int, uint64_t); CU(cuGetProcAddress_v2, const char *, P *, int, uint64_t, int *); CU(cuGetExportTable, const void **, const void *);
 
+CU(cuFuncSetBlockShape, P, int, int, int); CU(cuFuncSetSharedSize, P, unsigned); CU(cuParamSetSize, P, unsigned); CU(cuParamSeti, P, int, unsigned); CU(cuParamSetf, P, int, float);
+CU(cuParamSetv, P, int, P, unsigned); CU(cuLaunch, P); CU(cuLaunchGrid, P, int, int); CU(cuLaunchGridAsync, P, int, int, P); CU(cuCtxAttach, P *, unsigned); CU(cuCtxDetach, P);
 CU(cuPointerGetAttributes, unsigned, int *, P *, P); CU(cuDeviceGetByPCIBusId, int *, const char *); CU(cuCtxGetDevice_v2, int *, P); CU(cuCtxSetFlags, unsigned); CU(cuCtxSynchronize_v2, P);
 CU(cuCtxGetSharedMemConfig, int *); CU(cuCtxSetSharedMemConfig, int); CU(cuCtxResetPersistingL2Cache, void); CU(cuFlushGPUDirectRDMAWrites, int, int);
 CU(cuMemPoolSetAccess, P, P, S); CU(cuMemGetDefaultMemPool, P *, P, int); CU(cuMemGetMemPool, P *, P, int);
@@ -134,7 +136,7 @@ static void device_part(void) {
     DO(cuDeviceGetDefaultMemPool(&other, 0)); DO(cuDeviceGetMemPool(&other, 0)); DO(cuDeviceSetMemPool(0, other));
     DO(cuDevicePrimaryCtxRetain(&other, 0)); DO(cuDevicePrimaryCtxSetFlags_v2(0, 0));
     DO(cuDevicePrimaryCtxGetState(0, &flags, &number)); HOLDS(number == 1); DO(cuDevicePrimaryCtxRelease_v2(0));
-    DO(cuCtxCreate_v3(&other, 0, 0, 0, 0)); DO(cuCtxCreate_v4(&other, 0, 0, 0)); DO(cuCtxDestroy_v2(other));
+    DO(cuCtxCreate_v3(&other, 0, 0, 0, 0)); DO(cuCtxCreate_v4(&other, 0, 0, 0)); DO(cuCtxDestroy_v2(other)); DO(cuCtxAttach(&other, 0)); HOLDS(other == context); DO(cuCtxDetach(other));
     DO(cuCtxPushCurrent_v2(context)); DO(cuCtxPopCurrent_v2(&other)); DO(cuCtxSetCurrent(context)); DO(cuCtxGetCurrent(&other)); HOLDS(other == context);
     DO(cuCtxGetDevice(&number)); DO(cuCtxGetFlags(&flags)); DO(cuCtxGetApiVersion(context, &flags)); DO(cuCtxGetId(context, &id));
     DO(cuCtxSetLimit(0, 2048)); DO(cuCtxGetLimit(&size, 0)); HOLDS(size == 2048);
@@ -214,6 +216,11 @@ static void kernels_part(void) {
     struct { unsigned grid[3], block[3], shared; P stream, attributes; unsigned count; } config = {{1, 1, 1}, {N, 1, 1}, 0, 0, 0, 0};
     a = filled(); DO(cuLaunchKernelEx(&config, twice, arguments, 0)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N));
     a = filled(); DO(cuLaunchCooperativeKernel(twice, 1, 1, 1, N, 1, 1, 0, 0, arguments)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N));
+    /* The parts of a launch one by one, as PyCUDA does. */
+    a = filled(); DO(cuFuncSetBlockShape(twice, N, 1, 1)); DO(cuFuncSetSharedSize(twice, 0)); DO(cuParamSetSize(twice, 12)); DO(cuParamSetv(twice, 0, &a, 8)); DO(cuParamSeti(twice, 8, 10));
+    DO(cuLaunchGrid(twice, 1, 1)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(10));
+    a = filled(); DO(cuParamSetv(twice, 0, &a, 8)); DO(cuParamSetf(twice, 8, 1e-43f)); DO(cuLaunch(twice)); DO(cuMemcpyDtoH_v2(back, a, sizeof back)); HOLDS(doubled(N));  /* 71 as an integer */
+    DO(cuParamSeti(twice, 8, 0)); DO(cuLaunchGridAsync(twice, 2, 2, 0)); SAYS(cuLaunchGrid(twice, 0, 1), 1); SAYS(cuFuncSetBlockShape(twice, 0, 1, 1), 1); SAYS(cuParamSetv(twice, -4, &a, 8), 1); SAYS(cuParamSetSize(twice, 1 << 20), 1);
     SAYS(cuModuleGetFunction(&function, module, "no"), 500);
     DO(cuModuleGetFunctionCount(&number, module)); HOLDS(number == 2); DO(cuModuleGetLoadingMode(&value));
     DO(cuModuleGetGlobal_v2(&word, &size, module, "word")); HOLDS(size == 4);

@@ -107,6 +107,14 @@ def test_every_row_is_called_by_a_program(table, file):
     assert names - called == set()
 
 
+def test_what_the_cute_dsl_compiles_finds_its_functions():
+    made = building.sources()
+    both = made["driver.cpp"] + made["runtime13.cpp"]
+    names = functions.CUTE_DSL.split()
+    assert len(names) > 40
+    assert [each for each in names if f" _{each}(" not in both] == []
+
+
 def test_no_function_is_both_covered_and_refused():
     for table, library in ((RUNTIME, "runtime"), (DRIVER, "driver")):
         names = [(row.name, row.only) for row in rows(table)]

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import MissingPackage
 from fragmenta.programs import building
+from fragmenta.programs.modules import Program, Skipped
 from tests.clock import HANG
 
 HERE = Path(__file__).parent
@@ -143,6 +145,17 @@ class TestDriver:
         assert run("--", *words).stdout == "--json|-1|--|-h|A[1,2]|"
         assert run(*words).stdout == "--json|-1|--|-h|A[1,2]|"
 
+    def test_python_starts_as_the_user_has_it(self, driver, tmp_path):
+        """A ``sitecustomize`` of the user runs, too, in programs and their children."""
+        said = "import os\nif 'FRAGMENTA_RUN' in os.environ: print('mine', flush=True)"
+        (tmp_path / "sitecustomize.py").write_text(said)
+        code = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''])"
+        paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {"PYTHONPATH": ":".join(filter(None, paths))}
+        words = [sys.executable, "-c", code]
+        done = run("--report", tmp_path / "report", "--", *words, env=environment)
+        assert done.stdout == "mine\nmine\n"
+
     def test_a_script(self, driver):
         code = (
             "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int();"
@@ -238,6 +251,27 @@ def test_libraries_of_machine_code_are_named(libraries, tmp_path):
 )
 def test_refused_in_words(words, said):
     assert said in " ".join(run(*words, status=2).stderr.split())
+
+
+def test_variables_with_addresses_of_functions():
+    """A table of virtual functions is placed as a launch places it."""
+    text = """
+.version 8.0 .target sm_80 .address_size 64
+.func first() { ret; }
+.func second() { ret; }
+.visible .global .u64 other = 7;
+.visible .global .u64 table[3] = {second, generic(other), first};
+.visible .entry f(.param .u64 out) {
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [out];
+    ld.global.u64 %rd2, [table];
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}"""
+    made = Program(text.encode(), "sm_90a", Skipped())
+    expected = ptx.parse(text).variables["table"]
+    assert made.variables["table"].tolist() == expected.tolist()
+    made.close()
 
 
 def test_no_compiler_is_told(monkeypatch, tmp_path):

@@ -100,7 +100,7 @@ class TestBeforeADriver:
 def test_launches_that_run_here(source, tmp_path):
     """Structs, lists, variables, ends, clusters, grids, tensor maps: the same bytes."""
     out = tmp_path / "out"
-    words = ("--replay", out, "--json", "--nvcc=-w", HERE / "recorded.cu")
+    words = ("--replay", out, "--json", "--flags=-w", HERE / "recorded.cu")
     told = json.loads(run(*words).stdout)
     names = "rows chain variables until hosts neighbours together tile"
     assert [each["kernel"] for each in told["recorded"]] == names.split()

@@ -10,6 +10,7 @@ import pytest
 from fragmenta.ptx import reading
 from fragmenta.ptx.ordering import Role, Scope, role, scope, synchronises
 from fragmenta.races.global_watch import MOST_PRECISE
+from fragmenta.races.order import Clock, covers, joined, knows
 from fragmenta.races.strong_accesses import Locations
 from tests.races.globally import ALL, BASE, Block, Machine
 
@@ -389,3 +390,67 @@ def test_what_instructions_can_do() -> None:
 )
 def test_the_scope_of_an_instruction(text: str, expected: Scope) -> None:
     assert scope(text.split(".")) is expected
+
+
+# ── what repeats ────────────────────────────────────────────────────────────
+
+AGENTS, EPOCHS = 3, 7
+
+
+def _known(clock: Clock) -> set[tuple[int, int, int, int]]:
+    """Everything that a clock knows, one by one: plane, agent, lane, epoch."""
+    every = np.ndindex(2, AGENTS, 2, EPOCHS)
+    return {(p, *rest) for p, *rest in every if knows(clock[p], *rest)}
+
+
+def test_clocks_are_compared_and_joined_as_what_they_know() -> None:
+    numbers = np.random.default_rng(0)
+    same = 0
+    for _ in range(300):
+        one, two = numbers.integers(0, 5, (2, 2, 3, AGENTS), np.int32)
+        one[:, 2], two[:, 2] = (each[:, 2] & 3 for each in (one, two))
+        both = joined(one, two)
+        assert _known(one) | _known(two) <= _known(both)
+        assert (both[:, 0] == np.maximum(one[:, 0], two[:, 0])).all()
+        if covers(one, two):
+            same += 1
+            assert _known(two) <= _known(one)
+            assert _known(both) == _known(one)
+    assert same
+
+
+def test_threads_that_poll_publish_what_they_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fences are looked at again only if there is one more, or more is known."""
+    asked: list[int] = []
+    look = Locations._at_fences
+
+    def counted(self: Any, thread: Any, *given: Any) -> Any:
+        asked.append(thread.agent)
+        return look(self, thread, *given)
+
+    monkeypatch.setattr(Locations, "_at_fences", counted)
+    world = World()
+    first, second = world.blocks
+    first.access(0, "write", 0, lanes=1)
+    world.do(first, FENCE)
+    for _ in range(2):  # the second knows what the first has published
+        world.do(first, ATOM)
+    before = len(asked)
+    for _ in range(5):
+        world.do(first, ATOM)
+    assert len(asked) == before
+    first.access(0, "write", 4, lanes=1)
+    world.do(first, FENCE)
+    world.do(first, ATOM)
+    assert len(asked) > before
+    world.do(second, STRONG_LOAD)
+    for place in (0, 4):
+        second.access(0, "read", place, lanes=1, site=3)
+    assert world.rules() == []
+    first.access(0, "write", 8, lanes=1)
+    world.do(first, ATOM)
+    world.do(second, STRONG_LOAD)
+    second.access(0, "read", 8, lanes=1, site=4)
+    assert world.rules() == ["WRITE_READ"]

@@ -110,6 +110,25 @@ def test_a_second_launch_needs_no_python(schedule: str, watch: str | bool) -> No
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
+def test_products_of_fp4_need_no_python(schedule: str) -> None:
+    run = triton("matmul_scaled-nvfp4", schedule, False)
+    run()
+    fast, alone, calls = both(run)
+    assert fast == alone
+    assert not {each: n for each, n in calls.items() if each in FAST}
+
+
+def test_a_run_that_follows_undefined_bits_needs_less_python() -> None:
+    """It uses registers that were not written, so it is run twice."""
+    run = triton("matmul_scaled-nvfp4", "lazy", "report")
+    fast, alone, calls = both(run)
+    assert fast == alone
+    assert calls["tcgen05", "mma"]  # its operands may be undefined
+    assert not calls["mbarrier", "arrive"]
+    assert not calls["tcgen05", "fence::after_thread_sync"]
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
 def test_python_computes_what_machine_code_cannot(schedule: str) -> None:
     plain, odd = (
         triton("matmul-bf16", schedule, False, each) for each in (False, True)

@@ -30,6 +30,28 @@ CASES: dict[str, dict[str, Any]] = {
     "mxf8": {"shape": "m128n64k32", "a": "e4m3", "d": "f32", "kind": "mxf8f6f4"},
     "a pair": {"shape": "m256n64k16", "a": "f16", "d": "f32", "cta_group": 2},
     "a pair, 128 rows": {"shape": "m128n64k16", "a": "f16", "d": "f32", "cta_group": 2},
+    "s8": {"shape": "m128n64k32", "a": "s8"},
+    "u8 and s8, 64 rows": {"shape": "m64n24k32", "a": "u8", "b": "s8"},
+    "s8, saturated": {"shape": "m128n16k32", "a": "s8", "saturate": True},
+    "s8, a pair": {"shape": "m256n64k32", "a": "s8", "cta_group": 2},
+    "mxf4": {"shape": "m128n64k64", "a": "e2m1", "kind": "mxf4", "d": "f32"},
+    "nvfp4": {"shape": "m128n40k64", "a": "e2m1", "kind": "mxf4nvf4", "d": "f32"},
+    "nvfp4, a pair": {
+        "shape": "m256n64k64",
+        "a": "e2m1",
+        "kind": "mxf4nvf4",
+        "d": "f32",
+        "cta_group": 2,
+    },
+    "e2m3 and e4m3": {"shape": "m128n64k32", "a": "e2m3", "b": "e4m3", "d": "f32"},
+    "e2m1 and e3m2": {"shape": "m64n16k32", "a": "e2m1", "b": "e3m2", "d": "f16"},
+    "mxf6 and mxf4": {
+        "shape": "m128n16k32",
+        "a": "e3m2",
+        "b": "e2m1",
+        "d": "f32",
+        "kind": "mxf8f6f4",
+    },
     "weights stay": {"shape": "m32n64k16", "a": "f16", "d": "f32", "ws": True},
     "A and B transposed": {
         "shape": "m128n64k16",
@@ -40,9 +62,6 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 LEFT: dict[str, dict[str, Any]] = {
-    "integers": {"shape": "m128n64k32", "a": "s8"},
-    "fp4": {"shape": "m128n64k64", "a": "e2m1", "kind": "mxf4", "d": "f32"},
-    "narrow": {"shape": "m128n64k32", "a": "e2m3", "b": "e4m3", "d": "f32"},
     "sparse": {"shape": "m128n64k32", "a": "f16", "d": "f32", "sp": True},
     "negated": {"shape": "m128n64k16", "a": "f16", "d": "f32", "negate_a": True},
 }
@@ -77,6 +96,8 @@ class Setting:
                 self.given[name.lower()] = TensorAddress(0, COLUMNS[name])
 
     def _values(self, shape: tuple[int, ...], of: Any, scale: float) -> Any:
+        if of.name == "ue4m3":  # 127 is NaN
+            return self.rng.integers(20, 128 if scale > 1 else 127, shape, np.uint8)
         if of.name.startswith("ue"):
             return self.rng.integers(100, 150, shape).astype(np.uint8)
         values = self.rng.normal(size=shape) * scale
@@ -180,6 +201,15 @@ def test_infinities_are_left_to_python_and_nothing_is_changed() -> None:
 def test_copies_of_scales_that_differ_are_left_to_python() -> None:
     setting = Setting(made(CASES["mxf8"]))
     setting.tmem[0, 64, COLUMNS["scale_A"]] ^= 1
+    status, found = setting.by_machine_code(1)
+    assert status == at.PYTHON
+    assert (found == setting.tmem).all()
+
+
+@pytest.mark.parametrize("name", ["scale_A", "scale_B"])
+def test_scales_that_their_type_does_not_have_are_left_to_python(name: str) -> None:
+    setting = Setting(made(CASES["nvfp4"]))
+    setting.tmem[0, 3::32, COLUMNS[name]] |= 0x80  # all copies of it
     status, found = setting.by_machine_code(1)
     assert status == at.PYTHON
     assert (found == setting.tmem).all()

@@ -69,6 +69,10 @@ class Block(NamedTuple):
         return matrix if len(matrix) == 1 else matrix[self.tiles]
 
 
+PANEL = LANES
+"""Columns that kernels compute together: B and D lie in panels of so many."""
+
+
 class BlockSizes(NamedTuple, Generic[Size]):
     """The sizes of a block, as the kernels take them; in a trace they are values."""
 
@@ -234,7 +238,7 @@ def row_offsets(given: Operands, block: Block, first: int, count: int) -> Bits:
     """
     model = given.model
     if given.index is None:
-        return _dense_offsets(model, count)
+        return dense_offsets(model, count)
     some = slice(first * model.stored, (first + count) * model.stored)
     index = block.of_a(given.index)[..., some]
     parted = index.reshape(*index.shape[:2], count, model.stored)
@@ -246,7 +250,8 @@ def row_offsets(given: Operands, block: Block, first: int, count: int) -> Bits:
 
 
 @cache
-def _dense_offsets(model: Model, count: int) -> Bits:
+def dense_offsets(model: Model, count: int) -> Bits:
+    """Where the rows of B begin in a panel, if all rows of A share them."""
     order = np.array(model.order, np.int32)
     base = np.arange(count, dtype=np.int32)[:, None] * model.k
     return ((base + order) * np.int32(LANES)).reshape(1, 1, -1)

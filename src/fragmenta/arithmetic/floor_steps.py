@@ -45,7 +45,6 @@ from fragmenta.arithmetic.packing import (
     SUMS,
     WIDE,
     WIDE_DEPTH,
-    chunk,
     in_a_row,
 )
 from fragmenta.jit.llvm import Type
@@ -90,6 +89,9 @@ _NARROW = -48
 
 _PAIR = 2 * LANES
 
+# A chain of more bytes of A is a loop.
+_UNROLLED = 128
+
 #: The bytes of a cache line: two loads of one line take less time than of two lines.
 LINE = 64
 
@@ -123,6 +125,11 @@ class FloorVariant(NamedTuple):
     def each(self) -> int:
         """Products along k in a vector of exponents."""
         return 1 if self.single else 2
+
+    @property
+    def along(self) -> int:
+        """How many exponents of a row follow each other, if they are not repeated."""
+        return min(self.products, LANES if self.wide else 2 * LANES)
 
     @property
     def signs(self) -> int:
@@ -345,10 +352,10 @@ def _chains_and_counts(
 ) -> tuple[list[Value], Value]:
     """The chains of a step, and how many products lose bits.
 
-    The chain of a sparse step is a loop.  Counts before it would be finished after it,
-    and everything that they have loaded kept on the stack.
+    Some chains are loops.  Counts before one would be finished after it, and everything
+    that they have loaded kept on the stack.
     """
-    if step.v.sparse:
+    if step.v.sparse or step.v.products * size_of(step.v.values) > _UNROLLED:
         chains = _chain(step, starts)
         return chains, _counts(step, limits)
     counts = _counts(step, limits)
@@ -412,7 +419,7 @@ def _of_rows(v: FloorVariant, a: Memory, number: Number) -> Value:
     count = v.group * _PAIR
     if isinstance(number, Value):
         return a.lanes(number * count, count)
-    along = chunk(v.products)
+    along = v.along
     first, pair = divmod(2 * int(number), along)
     some = a.lanes(first * v.group * along, v.group * along)
     sides = [

@@ -124,12 +124,18 @@ class Instruction(NamedTuple):
     kept: _Kernels  #: whose code the numbers have the addresses of
 
 
-def instruction(model: Model, rows: int, columns: int) -> Instruction:
-    """How one instruction with so many rows and columns of D is computed."""
-    kernels = _kernels(model)
+def instruction(
+    model: Model, rows: int, columns: int, *, many: bool = False
+) -> Instruction:
+    """How one instruction with so many rows and columns of D is computed.
+
+    If there are ``many``, each has its own A and B.
+    """
+    kernels = _kernels(model, LANES, many and columns <= LANES, SUMS)
     sizes = _Sizes(rows, columns, 1, min(_ROWS, rows), min(COLUMNS, columns))
     items = [dtype(name).bits_dtype.itemsize for name in (model.a, model.b)]
-    numbers = _numbers(model, kernels, sizes, (0,) * 5, items)
+    own = (int(many), int(many), 0, 0, 0)
+    numbers = _numbers(model, kernels, sizes, own, items)
     return Instruction(
         kernels.steps, numbers, sizes.across * sizes.down, kernels.work, kernels
     )

@@ -27,8 +27,7 @@ product of each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fragmenta.arithmetic.elements import (
@@ -51,7 +50,6 @@ from fragmenta.jit.trace import (
     Value,
     any_lane,
     convert,
-    each_lane,
     float_of,
     half_of,
     joined,
@@ -148,9 +146,14 @@ class Packing(NamedTuple):
         return self.sixteens and not self.wide
 
     @property
+    def along(self) -> int:
+        """How many exponents of a row follow each other, if they are not repeated."""
+        return min(self.once, self.at_once)
+
+    @property
     def deep(self) -> int:
         """How many rows of B are taken apart at a time."""
-        return LANES if self.as_bytes else 2
+        return LANES if self.as_bytes else LANES // 2
 
 
 class Parts(NamedTuple):
@@ -223,22 +226,25 @@ def _half_parts(bits: Value) -> Parts:
 
 
 def _element(raw: Value, of: Packing, scale: Value | None = None) -> Element:
-    """Take elements apart: eight, or more of them in 8-bit integers."""
+    """Take elements apart: some eights of them."""
+    eights = range(raw.type.count // LANES)
     if of.as_bytes:
         parts = _half_parts(raw) if of.source == I16 else _parts(raw, of.form)
-        eights = (_eight(raw, number) for number in range(raw.type.count // LANES))
-        return Element([_value(_wider(each, of), of) for each in eights], parts)
+        some = (_wider(_eight(raw, number), of) for number in eights)
+        return Element([_value(each, of) for each in some], parts)
     bits = _wider(raw, of)
-    parts, value = _parts(bits, of.form), _value(bits, of)
-    if scale is not None:
-        shift = convert(scale, of.lanes) - 127
-        value = value * power_of_two(convert(shift, I32))
-        parts = parts._replace(
-            power=parts.power + shift,
-            low=parts.low + shift,
-            special=parts.special | (shift == SPECIAL - 127),
-        )
-    return Element([value], parts)
+    parts = _parts(bits, of.form)
+    values = [_value(_eight(bits, number), of) for number in eights]
+    if scale is None:
+        return Element(values, parts)
+    shift = convert(scale, of.lanes) - 127
+    by = (power_of_two(convert(_eight(shift, number), I32)) for number in eights)
+    parts = parts._replace(
+        power=parts.power + shift,
+        low=parts.low + shift,
+        special=parts.special | (shift == SPECIAL - 127),
+    )
+    return Element([x * y for x, y in zip(values, by, strict=True)], parts)
 
 
 def _wider(raw: Value, of: Packing) -> Value:
@@ -333,68 +339,74 @@ def column_packer(of: Packing) -> Traced:
                 found.value = memory.gather(start + lane for lane in lanes)
             return found.value
 
-        def element(k: Value) -> Element:
+        def elements(k: Value) -> Element:
+            rows = [k + number for number in range(of.deep)]
             scale = None
             if of.scaled:
-                scale = convert(row(scales, k // per_scale), I32, signed=False)
-            return _element(row(bits, k), of, scale)
-
-        def some(k: Value) -> tuple[list[Value], list[Parts]]:
-            if of.as_bytes:
-                rows = [row(bits, k + number) for number in range(of.deep)]
-                found = _element(in_a_row(rows), of)
-                return found.values, [found.parts]
-            two = [element(k + number) for number in range(of.deep)]
-            return [each.values[0] for each in two], [each.parts for each in two]
+                every = [row(scales, each // per_scale) for each in rows]
+                scale = convert(in_a_row(every), I32, signed=False)
+            return _element(in_a_row([row(bits, each) for each in rows]), of, scale)
 
         wrong = code.variable(code.constant(0, I1).in_all_lanes())
         most = None
         if of.wide:
             largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
-            with code.loop(count) as k:
-                each = element(k).parts
-                power = select(each.zero, _LOWEST, each.power)
-                largest.value = larger(largest.value, power)
-            most = select(largest.value == _LOWEST, 0, largest.value)
-            base[0] = convert(most, I16)
+            with code.loop(count, step=of.deep) as k:
+                power = _ordered(elements(k).parts)
+                for number in range(of.deep):
+                    largest.value = larger(largest.value, _eight(power, number))
+            found = select(largest.value == _LOWEST, 0, largest.value)
+            base[0] = convert(found, I16)
+            most = picked(found, [*range(LANES)] * of.deep)
         with code.loop(count, step=of.deep) as k:
-            found, parts = some(k)
-            for number, value in enumerate(found):
+            each, parts = elements(k)
+            for number, value in enumerate(each):
                 values[(k + number) * of.across] = value
-            for each in parts:
-                wrong.value = wrong.value | _any_eight(each.special)
-            power, *low = (in_a_row(each) for each in _signed(parts, most))
+            wrong.value = wrong.value | _any_eight(parts.special)
+            power, *low = _signed(parts, most)
             if of.single:
                 wide = len(low) * WIDE
                 _put_eights(powers, k * WIDE, WIDE, [power])
                 _put_eights(lows, k * wide, wide, low)
             else:
-                vectors = low if most is None else _pairs(low[0], low[1], of.sparse)
                 powers[k * LANES] = power
-                first = k * (len(vectors) * LANES)
-                for number, vector in enumerate(vectors):
-                    lows[first + number * 2 * LANES] = vector
+                _put_lows(of, lows, k, low)
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
     return pack_columns
 
 
-def _signed(parts: list[Parts], base: Value | None) -> Iterable[list[Value]]:
+def _ordered(parts: Parts) -> Value:
+    """The exponents of elements; that of zero is less than all others."""
+    return select(parts.zero, _LOWEST, parts.power)
+
+
+def _signed(parts: Parts, base: Value | None) -> tuple[Value, ...]:
     """The exponents of elements, and of lowest bits.
 
     Those of wide elements are two, by the sign of an element of A.
     """
-    found: list[tuple[Value, ...]] = []
-    for each in parts:
-        if base is None:
-            found.append(_narrow(each, _ZERO_B))
-            continue
-        power, low = _relative(each, base)
-        minus = select(each.negative, low, _NEVER)
-        plus = select(each.negative, low.lift(_NEVER), low)
-        found.append((power, minus, plus))
-    return map(list, zip(*found, strict=True))
+    if base is None:
+        return _narrow(parts, _ZERO_B)
+    power, low = _relative(parts, base)
+    minus = select(parts.negative, low, _NEVER)
+    plus = select(parts.negative, low.lift(_NEVER), low)
+    return power, minus, plus
+
+
+def _put_lows(of: Packing, to: Memory, k: Value, low: list[Value]) -> None:
+    """Write the exponents of lowest bits."""
+    if not of.wide:
+        to[k * LANES] = low[0]
+        return
+    for pair in range(of.deep // 2):
+        lanes = range(pair * 2 * LANES, (pair + 1) * 2 * LANES)
+        minus, plus = (picked(each, lanes) for each in low)
+        vectors = _pairs(minus, plus, of.sparse)
+        first = (k + 2 * pair) * (len(vectors) * LANES)
+        for number, vector in enumerate(vectors):
+            to[first + number * 2 * LANES] = vector
 
 
 def in_a_row(parts: list[Value]) -> Value:
@@ -492,40 +504,33 @@ def row_packer(of: Packing) -> Traced:
         wrong = code.variable(code.constant(0, I1).in_all_lanes())
         to = _RowMemories(values, powers, lows, signs, places)
 
-        def element(row: Value, q: Value) -> Element:
-            m = smaller(row, p.left - 1)
+        rows = [smaller(p.left - 1, row) for row in range(of.group)]
+        starts = [row * p.depth for row in rows]
+
+        def elements(q: Value) -> Element:
             scale = None
             if of.scaled:
-                at = m * p.scales_depth + q // p.per_scale
-                scale = convert(scales[at], I32, signed=False).in_all_lanes()
-            return _element(bits.lanes(m * p.depth + q), of, scale)
+                at = (row * p.scales_depth + q // p.per_scale for row in rows)
+                each = [scales[place].in_all_lanes(of.at_once) for place in at]
+                scale = convert(in_a_row(each), I32, signed=False)
+            raw = [bits.lanes(start + q, of.at_once) for start in starts]
+            return _element(in_a_row(raw), of, scale)
 
-        def put_places(row: Value, q: Value, negative: Value) -> None:
-            start = smaller(row, p.left - 1) * p.depth + q
-            _put_places(of, to, row, q, negative, index.lanes(start, of.at_once), p)
-
-        if of.as_bytes:
-            rows = [code.constant(row, I64) for row in range(of.group)]
-            starts = [smaller(row, p.left - 1) * p.depth for row in rows]
-            with code.loop(p.length, step=of.at_once) as q:
-                raw = [bits.lanes(start + q, of.at_once) for start in starts]
-                found = _element(in_a_row(raw), of)
-                wrong.value = wrong.value | _any_eight(found.parts.special)
-                _put_rows(of, to, q, found)
-                for row in rows if of.sparse else ():
-                    put_places(row, q, found.parts.negative)
-        else:
-            with code.loop(of.group) as m:
-                most = None
-                if of.wide:
-                    most = _largest(code, of, partial(element, m), p.length)
-                    base[m] = convert(most, I16)
-                with code.loop(p.length, step=LANES) as q:
-                    found = element(m, q)
-                    wrong.value = wrong.value | found.parts.special
-                    _put_row(of, to, m, q, found, most)
-                    if of.sparse:
-                        put_places(m, q, found.parts.negative)
+        most = None
+        if of.wide:
+            found = _largest(code, of, elements, p.length)
+            base[0] = convert(found, I16)
+            lanes = [row for row in range(of.group) for _ in range(of.at_once)]
+            most = picked(found, lanes)
+        with code.loop(p.length, step=of.at_once) as q:
+            some = elements(q)
+            wrong.value = wrong.value | _any_eight(some.parts.special)
+            _put_rows(of, to, q, some, most)
+            if of.sparse:
+                chosen = [index.lanes(start + q, of.at_once) for start in starts]
+                _put_places(of, to, q, some.parts.negative, chosen, p)
+            elif of.wide:
+                _put_signs(of, to, q, some.parts.negative)
         with code.when(any_lane(wrong.value)):
             special[0] = code.constant(1, I32)
 
@@ -543,100 +548,75 @@ class _RowMemories(NamedTuple):
 
 
 def _largest(
-    code: Code, of: Packing, element: Callable[[Value], Element], length: Value
+    code: Code, of: Packing, elements: Callable[[Value], Element], length: Value
 ) -> Value:
-    """The largest exponent of a row."""
-    largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes())
-    with code.loop(length, step=LANES) as q:
-        each = element(q).parts
-        power = select(each.zero, _LOWEST, each.power)
-        largest.value = larger(largest.value, power)
-    found = _largest_lane(largest.value)
+    """The largest exponent of each row."""
+    count = of.group * of.at_once
+    largest = code.variable(code.constant(_LOWEST, of.lanes).in_all_lanes(count))
+    with code.loop(length, step=of.at_once) as q:
+        largest.value = larger(largest.value, _ordered(elements(q).parts))
+    found, width = largest.value, of.at_once
+    while width > 1:
+        lower = [
+            row * width + lane for row in range(of.group) for lane in range(width // 2)
+        ]
+        upper = [lane + width // 2 for lane in lower]
+        found, width = larger(picked(found, lower), picked(found, upper)), width // 2
     return select(found == _LOWEST, 0, found)
 
 
-def _put_rows(of: Packing, to: _RowMemories, q: Value, found: Element) -> None:
-    """Write narrow elements of all rows of a group, sixteen of each."""
-    rows, half = range(of.group), range(of.at_once // LANES)
-    for row in rows:
-        for eight in half:
-            value = found.values[row * len(half) + eight]
-            to.values[row * of.stride + q + eight * LANES] = value
-    power, low = _narrow(found.parts, _ZERO_A)
-    for number, chosen in enumerate(_chosen(of)):
+def _put_rows(
+    of: Packing, to: _RowMemories, q: Value, found: Element, most: Value | None
+) -> None:
+    """Write elements of all rows of a group."""
+    parts, rows, eights = found.parts, range(of.group), of.at_once // LANES
+    for number, value in enumerate(found.values):
+        row, eight = divmod(number, eights)
+        to.values[row * of.stride + q + eight * LANES] = value
+    power, low = _narrow(parts, _ZERO_A) if most is None else _relative(parts, most)
+    every = _chosen(of)
+    for number, chosen in enumerate(every):
         lanes = [row * of.at_once + each for row in rows for each in chosen]
-        at = (q * len(_chosen(of)) // of.at_once + number) * len(lanes)
+        at = (q * len(every) // of.at_once + number) * len(lanes)
         to.powers[at] = picked(power, lanes)
         to.lows[at] = picked(low, lanes)
 
 
-def _put_row(
-    of: Packing,
-    to: _RowMemories,
-    row: Value,
-    q: Value,
-    found: Element,
-    most: Value | None,
-) -> None:
-    """Write eight elements of a row, and the signs of pairs if A is not sparse."""
-    parts = found.parts
-    power, low = _narrow(parts, _ZERO_A) if most is None else _relative(parts, most)
-    to.values[row * of.stride + q] = found.values[0]
-    for at, chosen in _row_vectors(of, row, q):
-        to.powers[at] = picked(power, chosen)
-        to.lows[at] = picked(low, chosen)
-    if of.wide and not of.sparse:
-        negative = convert(parts.negative, I32, signed=False)
-        even, odd = (picked(negative, range(side, of.at_once, 2)) for side in (0, 1))
+def _put_signs(of: Packing, to: _RowMemories, q: Value, negative: Value) -> None:
+    """Write which vectors of B's lowest bits belong to the pairs of all rows."""
+    signs = convert(negative, I32, signed=False)
+    start = convert(q, I32) * (4 * LANES)
+    for row in range(of.group):
+        lanes = range(row * of.at_once, (row + 1) * of.at_once)
+        even, odd = (picked(signs, lanes[side::2]) for side in (0, 1))
         which = even + odd * 2 + _numbers(odd) * 4
-        start = convert(q, I32) * (4 * LANES)
-        to.signs[(row * DEPTH + q) // 2] = which * (2 * LANES) + start
+        to.signs[row * (DEPTH // 2) + q // 2] = which * (2 * LANES) + start
 
 
 def _put_places(
     of: Packing,
     to: _RowMemories,
-    row: Value,
     q: Value,
     negative: Value,
-    index: Value,
+    index: list[Value],
     p: _RowNumbers,
 ) -> None:
-    """Write where the columns of B for each element are in a panel."""
+    """Write where the columns of B for each element are in a panel, for all rows."""
     first = convert(q // p.stored * p.k, I32)
-    there = (convert(index, I32, signed=False) + first) * of.across
-    to.places[row * of.stride + q] = there
-    if of.wide:
-        signs = convert(negative, I32, signed=False)
-        to.signs[row * of.stride + q] = there * 2 + signs * of.across
-
-
-def _row_vectors(
-    of: Packing, row: Value, q: Value
-) -> Iterable[tuple[Value, Sequence[int]]]:
-    """Where exponents of a row are written, and which of eight along k."""
-    if not of.once:
-        for number, chosen in enumerate(_chosen(of)):
-            vectors = q * of.across // (2 * LANES) + number
-            yield (vectors * of.group + row) * (2 * LANES), chosen
-        return
-    along = chunk(of.once)
-    for start in range(0, LANES, along):
-        first = q + start
-        at = (first // along * of.group + row) * along + first % along
-        yield at, range(start, min(start + along, LANES))
-
-
-def chunk(products: int) -> int:
-    """How many exponents of a row follow each other, if they are not repeated."""
-    return min(products, 2 * LANES)
+    for row, each in enumerate(index):
+        there = (convert(each, I32, signed=False) + first) * of.across
+        to.places[row * of.stride + q] = there
+        if of.wide:
+            lanes = range(row * of.at_once, (row + 1) * of.at_once)
+            signs = convert(picked(negative, lanes), I32, signed=False)
+            to.signs[row * of.stride + q] = there * 2 + signs * of.across
 
 
 def _chosen(of: Packing) -> list[Sequence[int]]:
     """Which of some elements along k are in the lanes of each vector."""
     if of.once:
-        along = chunk(of.once)
-        return [range(at, at + along) for at in range(0, of.at_once, along)]
+        starts = range(0, of.at_once, of.along)
+        return [range(start, start + of.along) for start in starts]
     if of.single:
         return [[lane] * (2 * LANES) for lane in range(of.at_once)]
     return [[lane] * LANES + [lane + 1] * LANES for lane in range(0, of.at_once, 2)]
@@ -658,11 +638,3 @@ def _numbers(like: Value) -> Value:
     """0, 1, 2, ... in lanes."""
     b = like.builder
     return joined([Value(b, I32(number)) for number in range(like.type.count)])
-
-
-def _largest_lane(x: Value) -> Value:
-    """The largest number of a vector of eight."""
-    for half in (4, 2, 1):
-        upper = picked(x, range(half, 2 * half))
-        x = larger(picked(x, range(half)), upper)
-    return each_lane(x)[0]

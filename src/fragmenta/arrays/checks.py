@@ -5,6 +5,7 @@ These checks need no knowledge of element types or instructions.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Container
 from typing import Any, Protocol, cast
@@ -170,3 +171,11 @@ def check_flags(**given: object) -> None:
         if not isinstance(value, bool | np.bool_) and not is_among(value, (0, 1)):
             kind = type(value).__name__
             raise BadCall(f"{name} must be True or False; given {kind}")
+
+
+def address_of(array: Array) -> int:
+    """Where an array begins in memory; faster than its attribute ``ctypes``."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+    except (TypeError, ValueError):  # read-only, empty or with gaps: it takes longer
+        return int(array.ctypes.data)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import update_wrapper
 from typing import Generic, ParamSpec, TypeVar, overload
+from weakref import ref
 
 from fragmenta.arrays.forking import Lock
 
@@ -71,6 +72,38 @@ def once_of(
         return Once(make, most)
 
     return decorate
+
+
+class OncePer(Generic[Owner, Made]):
+    """A function that makes one thing of each object, kept as long as that lives.
+
+    Objects are told apart by identity: they need not be hashable.
+
+    >>> class Box: pass
+    >>> room = OncePer(lambda box: [0])
+    >>> box = Box()
+    >>> room(box) is room(box)
+    True
+    """
+
+    def __init__(self, make: Callable[[Owner], Made]) -> None:
+        update_wrapper(self, make)
+        self._make = make
+        self._kept: dict[int, tuple[ref[Owner], Made]] = {}
+
+    def __call__(self, of: Owner) -> Made:
+        """What was made of the object."""
+        key = id(of)
+        found = self._kept.get(key)
+        if found is None:
+            kept = self._kept
+            made = ref(of, lambda _: kept.pop(key, None)), self._make(of)
+            found = kept.setdefault(key, made)
+        return found[1]
+
+    def cache_clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
 
 
 class OnceProperty(Generic[Owner, Made]):

@@ -108,9 +108,8 @@ PROGRAM = "--program"
 
 def _is_verbatim(args: list[str]) -> bool:
     """Whether words are passed on to a program as they are."""
-    return (args[:1] == ["record"] and "--" in args) or args[:1] in [
-        [e] for e in VERBATIM
-    ]
+    first = args[0] if args else ""
+    return first in VERBATIM or (first == "record" and "--" in args)
 
 
 def _of_program(args: list[str]) -> list[str]:

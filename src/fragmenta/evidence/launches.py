@@ -2,7 +2,8 @@
 
 A recording of launches is a ``.npz`` file.  ``index`` is JSON: what made it, the names
 of the PTX texts, and the launches.  ``texts`` is the PTX, ``changes`` what each launch
-did to its arrays, ``data`` the arrays that were given; all three are compressed by xz.
+did to its arrays, ``data`` the arrays that were given; all three are compressed by xz,
+or by zlib if they are large.
 A change is the exclusive or of an array's bytes before and after, the first bytes of
 all elements first.  Arguments that a few words describe are made again from them
 (:mod:`fragmenta.evidence.arguments`); a digest proves that they are the GPU's.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,10 +190,15 @@ def _expanded(content: Array, what: str) -> bytes:
         raise BadFile(
             f"{what} are bytes; given {content.dtype} of shape {content.shape}"
         )
-    unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    packed = content.tobytes()
+    unpack = (
+        lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+        if packed.startswith(_XZ)
+        else zlib.decompressobj()
+    )
     try:
-        found = unpack.decompress(content.tobytes(), max_length=MOST_BYTES)
-    except lzma.LZMAError as why:
+        found = unpack.decompress(packed, MOST_BYTES)
+    except (lzma.LZMAError, zlib.error) as why:
         raise BadFile(f"{what} are damaged ({why})") from None
     if not unpack.eof:
         raise BadFile(f"{what} end too early, or have more than {MOST_BYTES:,} bytes")
@@ -322,12 +329,14 @@ class Writer:
 
 
 _LARGE = 1 << 22
-"""More bytes are compressed quickly rather than well."""
+"""More bytes are compressed quickly rather than well: by zlib."""
+_XZ = b"\xfd7zXZ\0"
+"""The first bytes of what xz compressed."""
 
 
 def _packed(parts: list[bytes]) -> bytes:
     whole = b"".join(parts)
-    return lzma.compress(whole, preset=0 if len(whole) > _LARGE else None)
+    return zlib.compress(whole, 1) if len(whole) > _LARGE else lzma.compress(whole)
 
 
 def _size(parts: list[bytes]) -> int:

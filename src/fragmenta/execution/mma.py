@@ -8,6 +8,7 @@ the target, because targets round differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.arrays.checks import Array, as_array, batch_shape, is_whole
 from fragmenta.errors import BadCall, BadMetadata, ShapeError, one_of
 from fragmenta.isa.families import OF_WARPS, check_multiplies
 from fragmenta.isa.instruction import Instruction
@@ -26,6 +27,9 @@ from fragmenta.quant.quantization import Quantized
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compression import Compressed, check_compressed, compress
+
+# So many tiles are worth the compilation of machine code for them alone.
+_TILES = 256
 
 _INSTEAD = {
     "wmma.load": "fm.wmma.load_matrix_sync loads a fragment",
@@ -101,18 +105,62 @@ def execute(
         raise BadCall(
             f"{op.family} takes other operands; this function is for {one_of(OF_WARPS)}"
         )
-    where = chosen_target(op, target)
+    model = numeric_model(op, chosen_target(op, target))
     index = stored_columns(op, metadata, selector)
     scales = _scales(op, scale_a, scale_b, (byte_a, thread_a), (byte_b, thread_b))
+    given = {
+        "a": op.a.checked(a),
+        "b": op.b.checked(b),
+        "c": op.c.checked(c),
+    }
+    if _many(op, model, given):
+        return _batch(op, model, given)
+    return _as_matrices(op, model, given, index, scales)
+
+
+def _as_matrices(
+    op: Instruction,
+    model: Model,
+    given: Mapping[str, Array],
+    index: Bits | None,
+    scales: dict[str, Bits],
+) -> Words:
+    """The registers of D, from those of A, B and C as matrices."""
     d = multiply_bits(
-        op.a.unpack_bits(a),
-        op.b.unpack_bits(b),
-        op.c.unpack_bits(c),
-        numeric_model(op, where),
+        op.a.unpack_bits(given["a"]),
+        op.b.unpack_bits(given["b"]),
+        op.c.unpack_bits(given["c"]),
+        model,
         index,
         scales,
     )
     return op.d.pack(op.d.dtype.decode(d))
+
+
+def _many(op: Instruction, model: Model, given: dict[str, Words]) -> bool:
+    """Whether there are so many tiles that they are computed in machine code alone."""
+    tiles = prod(batch_shape(**{name: x.shape[:-2] for name, x in given.items()}))
+    if model.form != "fused" or tiles < _TILES:
+        return False
+    from fragmenta.execution import batches
+
+    return batches.suits(op, model)
+
+
+def _batch(op: Instruction, model: Model, given: dict[str, Words]) -> Words:
+    """Many tiles; those that are left there are computed as matrices."""
+    from fragmenta.execution import batches
+
+    d, left = batches.execute(op, model, given)
+    if left.size:
+        leading = d.shape[:-2]
+        places = np.unravel_index(left, leading)
+        some = {
+            name: np.broadcast_to(each, leading + each.shape[-2:])[places]
+            for name, each in given.items()
+        }
+        d[places] = _as_matrices(op, model, some, None, {})
+    return d
 
 
 def why_not(op: Instruction) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -19,24 +20,25 @@ import numpy as np
 from llvmlite import __version__, binding, ir
 from llvmlite.binding import ffi
 
-from fragmenta.arrays.checks import Array
+from fragmenta.arrays.checks import address_of
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.threads import WORTH_THREADS, share_out
 from fragmenta.errors import one_of
 from fragmenta.jit.cache import Cache
+from fragmenta.jit.engines import Closable, Engine, LLVMEngine, closing, compiling
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Trace, Value
 from fragmenta.progress import notice
 
 
-class Module(Protocol):
+class Module(Closable, Protocol):
     """A module in LLVM's memory: ``llvmlite.binding.ModuleRef``."""
 
     triple: str
     data_layout: str
 
 
-class TargetMachine(Protocol):
+class TargetMachine(Closable, Protocol):
     """LLVM's description of a processor: ``llvmlite.binding.TargetMachine``."""
 
     triple: str
@@ -44,22 +46,6 @@ class TargetMachine(Protocol):
 
     def emit_assembly(self, module: Module) -> str:
         """The machine code of a module, as text."""
-
-
-class Engine(Protocol):
-    """Holds machine code: ``llvmlite.binding.ExecutionEngine``."""
-
-    def add_object_file(self, file: object) -> None:
-        """Add the machine code of an object file."""
-
-    def finalize_object(self) -> None:
-        """Link what was added."""
-
-    def get_function_address(self, name: str) -> int:
-        """Where the machine code of a function begins."""
-
-    def get_global_value_address(self, name: str) -> int:
-        """Where a global variable is."""
 
 
 class Pointer(NamedTuple):
@@ -169,7 +155,7 @@ class Traced:
         words = self._words(arguments)
         call = self._call or self.compile()
 
-        def run(*others: int, kept: object = arguments) -> int:
+        def run(*others: int, kept: object = (self, arguments)) -> int:
             return call(*words, *others)
 
         return run
@@ -191,7 +177,7 @@ class Traced:
                     f"{self.name}: {name} must be a contiguous array of "
                     f"{one_of(sorted(map(str, allowed)))}; given {_about(array)}"
                 )
-            words[place] = _address(array)
+            words[place] = address_of(array)
         return words
 
     def kept(self, rooms: Iterable[str], key: object) -> Traced:
@@ -255,8 +241,8 @@ class Traced:
 
     def assembly(self) -> str:
         """The machine code as assembly text, for tuning."""
-        module = _optimized(self.text())
-        return _machine().emit_assembly(module)
+        with _optimized(self.text()) as (machine, module):
+            return machine.emit_assembly(module)
 
 
 def kernel(**parameters: Type | Pointer) -> Callable[[Trace], Traced]:
@@ -342,15 +328,6 @@ def _about(given: object) -> str:
     return f"{given.dtype}, contiguous: {given.flags.c_contiguous}"
 
 
-def _address(array: Array) -> int:
-    """Where an array begins in memory."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, or empty; this takes longer
-        address: int = array.__array_interface__["data"][0]
-        return address
-
-
 @cache
 def processor() -> tuple[str, str]:
     """The name and the features of this processor."""
@@ -359,22 +336,29 @@ def processor() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def _parsed(text: str, machine: TargetMachine) -> Module:
+@contextmanager
+def _parsed(text: str, machine: TargetMachine) -> Iterator[Module]:
     """A module in a context of its own, so that threads can compile several."""
-    module: Module = binding.parse_assembly(text, binding.create_context())
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    return module
+    context = binding.create_context()
+    with closing(context):
+        module: Module = binding.parse_assembly(text, context)
+        with closing(module):
+            module.triple = machine.triple
+            module.data_layout = str(machine.target_data)
+            yield module
 
 
-def _optimized(text: str, level: int = 3) -> Module:
+@contextmanager
+def _optimized(text: str, level: int = 3) -> Iterator[tuple[TargetMachine, Module]]:
+    """A module after LLVM's passes, and the machine that it was optimised for."""
     machine = _machine()
-    module = _parsed(text, machine)
-    options = binding.create_pipeline_tuning_options(speed_level=level)
-    builder = binding.create_pass_builder(machine, options)
-    run = _without_lock("LLVMPY_RunNewModulePassManager")
-    run(builder.getModulePassManager(), module, builder)
-    return module
+    with closing(machine), _parsed(text, machine) as module:
+        options = binding.create_pipeline_tuning_options(speed_level=level)
+        builder = binding.create_pass_builder(machine, options)
+        passes = builder.getModulePassManager()
+        with closing(options, builder, passes):
+            _without_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        yield machine, module
 
 
 def _emitted(machine: TargetMachine, module: Module) -> bytes:
@@ -399,7 +383,8 @@ def _without_lock(name: str) -> Callable[..., Any]:
     """
     function = getattr(ffi.lib, name)
     found: Callable[..., Any] = getattr(function, "_cfn", function)
-    return found
+    # As a decorator: nothing is freed while a thread is in it.
+    return compiling()(found)
 
 
 def _object(name: str, text: str) -> bytes:
@@ -409,7 +394,7 @@ def _object(name: str, text: str) -> bytes:
     found = kept.get(key)
     if found is None:
         with notice(f"compiling {name}, once"):
-            made = _emitted(_machine(), _optimized(text))
+            made = object_code(text, optimise=3)
         kept.put(key, made)
         return made
     return found
@@ -421,17 +406,27 @@ def object_code(text: str, optimise: int) -> bytes:
     With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
     """
     if optimise:
-        return _emitted(_machine(), _optimized(text, optimise))
+        with _optimized(text, optimise) as (machine, module):
+            return _emitted(machine, module)
     machine = _machine(0)
-    return _emitted(machine, _parsed(text, machine))
+    with closing(machine), _parsed(text, machine) as module:
+        return _emitted(machine, module)
 
 
 def load(objects: Iterable[bytes]) -> Engine:
     """An engine that holds the machine code of object files, linked together."""
     processor()  # LLVM must be ready
-    empty = binding.parse_assembly("")
-    engine: Engine = binding.create_mcjit_compiler(empty, _machine())
-    for each in objects:
-        engine.add_object_file(binding.ObjectFileRef.from_data(each))
-    engine.finalize_object()
-    return engine
+
+    def make() -> LLVMEngine:
+        empty = binding.parse_assembly("")
+        engine: LLVMEngine = binding.create_mcjit_compiler(empty, _machine())
+        try:
+            for each in objects:
+                engine.add_object_file(binding.ObjectFileRef.from_data(each))
+            engine.finalize_object()
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    return Engine(make)

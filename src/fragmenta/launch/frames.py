@@ -33,20 +33,28 @@ ORIGINS: dict[str, tuple[Frame, ...]] = {}
 """The lines of the user that each of Inductor's kernels computes."""
 
 
-def user_frame() -> Frame | None:
-    """The line that called, outside of front ends, of PyTorch and of this package.
+def user_frames() -> list[Frame]:
+    """The line of the user's program that called, and that of a library in between.
 
-    >>> user_frame().function
-    '<module>'
+    Front ends, PyTorch and this package are left out.  A library that is installed,
+    such as one of kernels, comes second.
+
+    >>> [each.function for each in user_frames()]
+    ['<module>']
     """
+    found: list[Frame] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not is_library(file):
+        installed = "-packages/" in file
+        if not is_library(file) and not (installed and found):
             text = linecache.getline(file, frame.f_lineno).strip()
-            return Frame(file, frame.f_lineno, frame.f_code.co_name, text)
+            made = Frame(file, frame.f_lineno, frame.f_code.co_name, text)
+            found.insert(0, made)
+            if not installed:
+                break
         frame = frame.f_back
-    return None
+    return found
 
 
 def is_library(file: str) -> bool:
@@ -62,6 +70,8 @@ _LIBRARIES = (
     "-packages/torch/",
     "-packages/numba",
     "-packages/warp/",
+    "-packages/helion/",
+    "-packages/tilelang/",
 )
 
 
@@ -72,9 +82,7 @@ def origin(kernel: str) -> str:
     launched by <doctest fragmenta.launch.frames.origin[0]>:1, in <module>
         print(origin("add"))
     """
-    lines = []
-    frame = user_frame()
-    if frame is not None:
-        lines.append(f"launched by {frame}")
+    ways = ("launched by", "through")
+    lines = [f"{way} {frame}" for way, frame in zip(ways, user_frames(), strict=False)]
     lines += [f"{kernel} computes {each}" for each in ORIGINS.get(kernel, ())]
     return "\n".join(lines)

@@ -18,10 +18,10 @@ import numpy as np
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import LimitReached
 from fragmenta.launch import faults
-from fragmenta.launch.launch import Launch, Runner
+from fragmenta.launch.launch import Launch
 from fragmenta.launch.result import total
-from fragmenta.launch.runners import BlockRunner
-from fragmenta.simt.context import Context, Queue
+from fragmenta.launch.runners import Runner
+from fragmenta.simt.context import Queue
 from fragmenta.simt.layout import Status
 
 MOST_WAITING = 4096
@@ -30,6 +30,8 @@ PATIENCE = 4
 """How many turns blocks in flight have before a new one begins."""
 SLICE = 0.02
 """For about so many seconds machine code runs before Python has its turn."""
+LONG_SLICE = 0.1
+"""The same in a thread beside others, which would wait for each other in Python."""
 RAMP = 0.001
 """So many seconds pass before the number of threads is doubled.
 
@@ -70,8 +72,8 @@ class _Pace:
     A round is a turn of each warp, or less if the block ends.
     """
 
-    def __init__(self) -> None:
-        self.rounds = 1
+    def __init__(self, seconds: float = SLICE) -> None:
+        self.rounds, self._seconds = 1, seconds
         self._start = time.perf_counter()
 
     def begin(self) -> None:
@@ -81,7 +83,7 @@ class _Pace:
     def end(self) -> None:
         """Allow more rounds next time, if these took little time."""
         seconds = time.perf_counter() - self._start
-        faster = seconds < SLICE
+        faster = seconds < self._seconds
         self.rounds = min(self.rounds * 2, 1 << 20) if faster else -(-self.rounds // 2)
 
 
@@ -102,7 +104,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
                 context = free.pop()
                 count = 1 if waiting else pace.rounds
                 context.begin(following, min(last, following + count))
-                _allow(context, count, False)
+                context.allow(count, False)
             else:
                 context = waiting.popleft()
             pace.begin()
@@ -134,12 +136,6 @@ def _step(
         used = sum(total(launch.compiled, each.counts) for each in every)
         if used > limit:
             raise faults.endless(launch.place(context), limit)
-
-
-def _allow(runner: Runner, rounds: int, goes_on: bool) -> None:
-    """Let a runner go on in machine code, if it can."""
-    if isinstance(runner, (Context, BlockRunner)):
-        runner.allow(rounds, goes_on)
 
 
 def _in_parallel(workers: _Workers) -> None:
@@ -189,7 +185,6 @@ class _Workers:
         self.first, self.count = first, last - first
         self.most = min(cores(), self.count)
         self.queue = Queue(first, last)
-        self.portion = max(1, self.count // (self.most * 8))
         self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []
 
@@ -260,33 +255,16 @@ class _Workers:
     def _context(self) -> Runner:
         """A new context, which takes blocks from the queue."""
         context = self.launch.context()
-        if isinstance(context, (Context, BlockRunner)):
-            context.share(self.queue)
+        context.share(self.queue)
         self.contexts.append(context)
         return context
 
     def _slices(self, context: Runner) -> Iterator[None]:
         """Run blocks until there are no more; Python has its turn now and then."""
-        pace = _Pace()
-        while self._take(context):
-            _allow(context, pace.rounds, True)
+        pace = _Pace(SLICE if self.most == 1 else LONG_SLICE)
+        while not context.halt[0] and not context.finished:
+            context.allow(pace.rounds, True)
             pace.begin()
             _step(self.launch, context, self.contexts, self.limit)
             pace.end()
             yield
-
-    def _take(self, context: Runner) -> bool:
-        """Whether a context has blocks to run; those of clusters are given to it."""
-        if context.halt[0]:
-            return False
-        if not context.finished:
-            return True
-        if isinstance(context, (Context, BlockRunner)):
-            return False
-        with self.lock:
-            first = self.queue.following
-            if first >= self.queue.last:
-                return False
-            self.queue.following = min(first + self.portion, self.queue.last)
-            context.begin(first, self.queue.following)
-            return True

@@ -7,7 +7,7 @@ that carries out asynchronous work.  :mod:`fragmenta.launch.grid` runs its block
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from fragmenta.errors import Error
 from fragmenta.launch import faults
 from fragmenta.launch.interrupts import Interrupts
 from fragmenta.launch.limits import Meter
-from fragmenta.launch.runners import BlockRunner, ClusterRunner
+from fragmenta.launch.runners import BlockRunner, ClusterRunner, Runner
 from fragmenta.launch.stepping import Recording, StepRunner
 from fragmenta.launch.variables import Variables
 from fragmenta.launch.warp_functions import function_table
@@ -26,7 +26,7 @@ from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Received, Segment
 from fragmenta.simt.compiled import Compiled
-from fragmenta.simt.context import Context, Shape, template
+from fragmenta.simt.context import Shape, template
 from fragmenta.simt.host import Host
 from fragmenta.simt.layout import Status
 from fragmenta.simt.mode import Mode
@@ -38,8 +38,6 @@ from fragmenta.units.schedule import Given, Plan
 if TYPE_CHECKING:
     from fragmenta.counters.tally import Tally
 
-Runner: TypeAlias = Context | BlockRunner | ClusterRunner
-"""What runs blocks, one after the other."""
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
 SAVED = 1 << 18
@@ -160,29 +158,25 @@ class Launch:
         """A new runner: the context of a block, or those of a cluster."""
         made = self._runner()
         if self.tally is not None:
-            for each in made.contexts if isinstance(made, ClusterRunner) else [made]:
-                self.tally.attach(each if isinstance(each, Context) else each.failed)
+            for each in made.contexts:
+                self.tally.attach(each)
         return made
 
     def _runner(self) -> Runner:
-        if self.machine is not None:
-            if self.machine.schedule.plan.stepped:
-                return StepRunner(self)
-            alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
-            return BlockRunner(self) if alone else ClusterRunner(self)
-        return Context(self.compiled, self.shape, self, self.dynamic)
+        if self.machine is None:
+            return BlockRunner(self)
+        if self.machine.schedule.plan.stepped:
+            return StepRunner(self)
+        alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
+        return BlockRunner(self) if alone else ClusterRunner(self)
 
-    def run(self, context: Runner) -> None:
+    def run(self, runner: Runner) -> None:
         """Let a runner go on until its blocks have ended or it has to stop."""
-        code = self.compiled.code
-        if not isinstance(context, Context):
-            context.run(TURN)
-        else:
-            code.grid(context.address, code.kernel, TURN)
+        runner.run(TURN)
 
     def check(self, runner: Runner) -> None:
         """Raise the error of a runner, if it has failed or is stuck."""
-        context = runner if isinstance(runner, Context) else runner.failed
+        context = runner.failed
         if runner.status == Status.FAULT:
             failed = self.host.errors.get(context.address)
             failed = self.compiled.code.rest.errors.pop(context.address, failed)
@@ -197,18 +191,16 @@ class Launch:
                     del failed
             raise faults.explain(self.place(runner), str(failed or ""))
         if runner.status == Status.BLOCKED:
-            cluster = None if isinstance(runner, Context) else runner.cluster
-            raise faults.stuck(self.place(runner), cluster)
+            raise faults.stuck(self.place(runner), runner.cluster)
 
     def place(self, runner: Runner) -> faults.Place:
         """Where and in which block an error happened."""
-        context = runner if isinstance(runner, Context) else runner.failed
         return faults.Place(
             self.module(),
             self.compiled,
             self.shape,
             self.places,
-            context,
+            runner.failed,
             self.parameters.size,
         )
 

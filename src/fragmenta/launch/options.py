@@ -126,6 +126,12 @@ def check_shared(static: int, dynamic: int, target: str) -> None:
 
 def check_shape(kernel: Function, grid: object, block: object) -> Shape:
     """The grid and the block as three numbers each."""
+    if any("hidden" in each.attributes for each in kernel.parameters):
+        raise BadCall(
+            f"{kernel.shown} has hidden parameters, tensor maps that NVIDIA's driver "
+            "makes of cuTile's arrays; give ct.load and ct.store allow_tma=False, or "
+            "compile for a target before sm_90, such as with --card a100"
+        )
     shape = Shape(_three(grid, "grid", 0), _three(block, "block", 0))
     if shape.threads > 1024 or shape.threads == 0 or shape.block[2] > 64:
         raise ShapeError(

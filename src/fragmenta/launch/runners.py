@@ -9,15 +9,19 @@ cluster is in a deadlock.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.simt.context import Context
+from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
+from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop
 from fragmenta.units.machine import Cluster, Warp
+from fragmenta.units.records import Flag, Long, Record, Word
+from fragmenta.units.renewal import Renewal, routines
 
 if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
@@ -30,6 +34,68 @@ POLLS = 128
 Some programs give up polling by themselves."""
 
 
+class Runner(Protocol):
+    """Runs blocks of a queue one after the other, or clusters."""
+
+    launch: Launch
+    contexts: list[Context]
+    """The memory of its blocks."""
+    failed: Context
+    """The context that failed, or that stands for all that wait."""
+    halt: NDArray[np.int32]
+    """Not 0 if no further block should begin."""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """What carries out events; None if there are none and nothing observes."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each code block was executed."""
+
+    @property
+    def status(self) -> Status:
+        """The status of the present block or cluster."""
+
+    @property
+    def index(self) -> int:
+        """The block or cluster that runs, or that was run last."""
+
+    @property
+    def following(self) -> int:
+        """The next one that nobody runs, or the first one that is not to be run."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all to run have ended, or others run them."""
+
+    def begin(self, first: int, last: int) -> None:
+        """Say which are to be run next, one after the other."""
+
+    def keep_one(self) -> None:
+        """Run no other after the present one."""
+
+    def share(self, queue: Queue) -> None:
+        """Take what is to be run from a queue that several runners share."""
+
+    def allow(self, rounds: int, goes_on: bool) -> None:
+        """Set after how many rounds of turns Python has its turn.
+
+        ``goes_on`` says whether a block has further turns in machine code.
+        """
+
+    def run(self, turn: int) -> None:
+        """Run until all have ended, or something else has to happen first."""
+
+
+def _contexts(launch: Launch, blocks: int) -> list[Context]:
+    """The memory of so many blocks."""
+    return [
+        Context(launch.compiled, launch.shape, launch, launch.dynamic)
+        for _ in range(blocks)
+    ]
+
+
 class BlockRunner:
     """A context for blocks without asynchronous work.
 
@@ -37,13 +103,14 @@ class BlockRunner:
     """
 
     def __init__(self, launch: Launch) -> None:
-        self.launch = launch
-        self.failed = Context(launch.compiled, launch.shape, launch, launch.dynamic)
-        assert launch.machine is not None
-        self.cluster = Cluster(launch.machine, [self.failed], alone=True)
-        self.halt, self.begin = self.failed.halt, self.failed.begin
-        self.keep_one = self.failed.keep_one
-        self.share, self.allow = self.failed.share, self.failed.allow
+        self.launch, self.contexts = launch, _contexts(launch, 1)
+        self.failed = context = self.contexts[0]
+        self.cluster: Cluster | None = None
+        if launch.machine is not None:
+            self.cluster = Cluster(launch.machine, self.contexts, alone=True)
+        self.halt, self.begin = context.halt, context.begin
+        self.keep_one = context.keep_one
+        self.share, self.allow = context.share, context.allow
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -76,23 +143,64 @@ class BlockRunner:
         code.grid(self.failed.address, code.kernel, turn)
 
 
+class _Run(Record):
+    """The record by which machine code runs clusters."""
+
+    index = Long(fast.RUN_INDEX)
+    rounds = Word(fast.RUN_ROUNDS)
+    goes_on = Flag(fast.RUN_GOES_ON)
+    failed = Word(fast.RUN_FAILED)
+    spent = Word(fast.RUN_SPENT)
+    changed = Flag(fast.RUN_CHANGED)
+    ended = Word(fast.RUN_ENDED)
+    traced = Word(fast.RUN_TRACED)
+    room = Long(fast.RUN_ROOM)
+
+    def __init__(self, runner: ClusterRunner) -> None:
+        super().__init__(aligned(fast.RUN_BYTES))
+        shape = runner.launch.shape
+        self.longs[fast.RUN_HALT >> 3] = address_of(runner.halt)
+        self.longs[fast.RUN_CLUSTER >> 3] = runner.cluster.address
+        for axis in range(3):
+            self.longs[(fast.RUN_GRID >> 3) + axis] = shape.grid[axis]
+            self.longs[(fast.RUN_SHAPE >> 3) + axis] = shape.cluster[axis]
+        self.status, self.room = Status.ENDED, 1
+
+    @property
+    def status(self) -> Status:
+        """How the cluster stands; READY: it is to be ended."""
+        return Status(int(self.words[fast.RUN_STATUS >> 2]))
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self.words[fast.RUN_STATUS >> 2] = status
+
+
 class ClusterRunner:
-    """Contexts for the blocks of a cluster; it runs one cluster after the other."""
+    """Contexts for the blocks of a cluster; it runs one cluster after the other.
+
+    Machine code does that as long as Python has no part in it; see
+    :mod:`fragmenta.units.renewal`.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        size = launch.shape.cluster_blocks
-        self.contexts = [
-            Context(launch.compiled, launch.shape, launch, launch.dynamic)
-            for _ in range(size)
-        ]
-        assert launch.machine is not None
-        self.cluster = Cluster(launch.machine, self.contexts)
-        self.halt = np.zeros(1, np.int32)
-        self.index = self.last = 0
-        self.status = Status.ENDED
+        self.contexts = _contexts(launch, launch.shape.cluster_blocks)
         self.failed = self.contexts[0]
         """The context that failed, or that stands for all that wait."""
+        assert launch.machine is not None
+        self.cluster = Cluster(launch.machine, self.contexts)
+        if launch.shape.cluster != (1, 1, 1):
+            for rank, context in enumerate(self.contexts):
+                context.name_cluster(rank)
+        self.halt = np.zeros(1, np.int32)
+        self._run = _Run(self)
+        self.share(Queue())
+        self._renewal: Renewal | None = None
+        self._clean = False
+        """Whether the last cluster ended in machine code."""
+        self._begun = 0
+        """How many clusters Python has begun."""
         self._fruitless = 0
 
     @property
@@ -102,67 +210,143 @@ class ClusterRunner:
         return total
 
     @property
+    def status(self) -> Status:
+        """The status of the present cluster."""
+        return self._run.status
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._run.status = status
+        self._clean = False
+
+    @property
+    def index(self) -> int:
+        """The cluster that runs, or that was run last."""
+        return self._run.index
+
+    @property
     def following(self) -> int:
         """The next cluster to run."""
-        return self.index + (self.status != Status.ENDED)
+        return min(self._queue.following, self._queue.last)
 
     @property
     def finished(self) -> bool:
-        """Whether all clusters to run have ended."""
-        return self.status == Status.ENDED and self.index >= self.last
+        """Whether all clusters to run have ended, or others run them."""
+        over = self._queue.following >= self._queue.last
+        return over and self.status == Status.ENDED
 
     def begin(self, first: int, last: int) -> None:
         """Say which clusters are to be run next."""
-        self.index, self.last = first, last
+        self._queue.following, self._queue.last = first, last
 
     def keep_one(self) -> None:
         """Run no other cluster after the present one."""
-        self.last = self.index + 1
+        self._queue.last = self._queue.following
+
+    def share(self, queue: Queue) -> None:
+        """Run clusters of a queue that several runners share."""
+        self._queue = queue
+        self._run.longs[fast.RUN_QUEUE >> 3] = address_of(queue.memory)
+
+    def allow(self, rounds: int, goes_on: bool) -> None:
+        """Set after how many rounds of turns Python has its turn."""
+        self._run.rounds, self._run.goes_on = rounds, goes_on
 
     def run(self, turn: int) -> None:
         """Run until the clusters have ended, or something else has to happen first."""
         while not self.halt[0]:
-            if self.status == Status.ENDED:
-                if self.index >= self.last:
+            if self.status == Status.ENDED and not self._clean:
+                if not self._take():
                     return
-                if self.cluster.machine.gone(self.index):
-                    self.index += 1
-                    continue
                 self._begin()
-            self._rounds(turn)
+            if self._renewal is not None and not self.cluster.touched:
+                if not self._in_code(turn):
+                    return
+            else:
+                self._rounds(turn)
+            if self.status == Status.READY:
+                self._end()
             if self.status != Status.ENDED:
                 return
-            try:
-                self.cluster.end()
-            except Stop as stop:
-                self._stop(stop)
+            self._run.rounds -= 1
+            if self._run.rounds <= 0:
                 return
-            self.index += 1
+
+    def _take(self) -> bool:
+        """Take the next cluster; whether there is one."""
+        while self._queue.following < self._queue.last:
+            taken = routines().take(address_of(self._queue.memory))
+            if taken >= self._queue.last:
+                break
+            if not self.cluster.machine.gone(taken):
+                self._run.index = taken
+                return True
+        return False
 
     def _begin(self) -> None:
-        shape, code = self.launch.shape, self.launch.compiled.code
-        indices = shape.members(self.index)
-        for context, index in zip(self.contexts, indices, strict=True):
-            context.begin(index, index + 1)
+        """Begin a cluster in Python."""
+        index, code = self._run.index, self.launch.compiled.code
+        members = self.launch.shape.members(index)
+        for context, member in zip(self.contexts, members, strict=True):
+            context.begin(member, member + 1)
             code.reset(context.address)
             context.status = Status.READY
-        if len(self.contexts) > 1 or shape.cluster != (1, 1, 1):
-            self._name_clusters()
-        self.cluster.begin(self.index, indices)
+        # Most kernels need Python in the first cluster of a thread, and then no more.
+        known = self._begun == 1 or (self._begun > 1 and not self.cluster.touched)
+        self._begun += 1
+        self.cluster.begin(index)
         self._fruitless = 0
+        self.status = Status.SPENT
+        self._prepare()
+        self._renewal = self._renewed() if known else None
+        if self._renewal is not None:
+            self._renewal.write(self._run.longs)
 
-    def _name_clusters(self) -> None:
-        """Set the special registers of clusters."""
-        shape = self.launch.shape
-        for rank, context in enumerate(self.contexts):
-            numbers = {"%cluster_ctarank": rank, "%is_explicit_cluster": 1}
-            numbers["%cluster_nctarank"] = len(self.contexts)
-            for axis, name in enumerate("xyz"):
-                numbers[f"%clusterid.{name}"] = shape.cluster_at(self.index)[axis]
-                numbers[f"%nclusterid.{name}"] = shape.clusters[axis]
-                numbers[f"%cluster_ctaid.{name}"] = shape.in_cluster(rank)[axis]
-                numbers[f"%cluster_nctaid.{name}"] = shape.cluster[axis]
-            context.specials(numbers)
+    def _prepare(self) -> None:
+        """Make ready what else a cluster needs."""
+
+    def _renewed(self) -> Renewal | None:
+        """What machine code needs to begin and to end clusters."""
+        return self.cluster.renewal()
+
+    def _end(self) -> None:
+        """All blocks have ended: end the cluster in Python."""
+        try:
+            self.cluster.touch()
+            self.cluster.end()
+        except Stop as stop:
+            self._stop(stop)
+            return
+        self.status = Status.ENDED
+
+    def _in_code(self, turn: int) -> bool:
+        """Run clusters in machine code; whether Python has to go on with one."""
+        self._call_code(turn)
+        status = self.status
+        self._clean = status == Status.ENDED
+        if self._clean:
+            return False
+        if status == Status.FAULT:
+            self.cluster.touch()
+            self.failed = self._failed()
+        return self._follow(turn) if status == Status.SPENT else True
+
+    def _call_code(self, turn: int) -> None:
+        code = self.launch.compiled.code
+        routines().clusters(self._run.address, code.kernel, turn)
+
+    def _failed(self) -> Context:
+        """The block that failed in machine code."""
+        return self.contexts[self._run.failed]
+
+    def _follow(self, turn: int) -> bool:
+        """Go on with a cluster that has not ended in machine code, if Python has to."""
+        if self._run.changed:
+            return False
+        self.cluster.touch()
+        if self._goes_on(False, bool(self._run.spent)):
+            self._rounds(turn)
+        return True
 
     def _turn(self, context: Context, turn: int) -> Status:
         """Give a block its turn; its status afterwards."""
@@ -187,33 +371,39 @@ class ClusterRunner:
                 spent = spent or status == Status.SPENT
             cluster.impatient = False
             if all(each.status == Status.ENDED for each in self.contexts):
-                self.status = Status.ENDED
+                self.status = Status.READY
                 return
             self.status = Status.SPENT
-            if cluster.changes != before:
-                self._fruitless = 0
+            changed = cluster.changes != before
+            if changed:
                 self._look()
-                if spent:
-                    return
-                continue
-            if spent:
-                if not all(warp.stuck for warp in self._warps()):
-                    return
-                self._look()
-            try:
-                if cluster.relax():
-                    continue
-            except Stop as stop:
-                self._stop(stop)
+            if not self._goes_on(changed, spent):
                 return
-            self._fruitless += 1
-            if self._fruitless > (POLLS if spent else PATIENCE):
-                self.failed = next(
-                    each for each in self.contexts if each.status != Status.ENDED
-                )
-                self.status = Status.BLOCKED
-                return
-            cluster.impatient = True
+
+    def _goes_on(self, changed: bool, spent: bool) -> bool:
+        """Whether blocks that have not ended have turns now, after a round."""
+        if changed:
+            self._fruitless = 0
+            return not spent
+        if spent:
+            if not all(warp.stuck for warp in self._warps()):
+                return False
+            self._look()
+        try:
+            if self.cluster.relax():
+                return True
+        except Stop as stop:
+            self._stop(stop)
+            return False
+        self._fruitless += 1
+        if self._fruitless > (POLLS if spent else PATIENCE):
+            self.failed = next(
+                each for each in self.contexts if each.status != Status.ENDED
+            )
+            self.status = Status.BLOCKED
+            return False
+        self.cluster.impatient = True
+        return True
 
     def _stop(self, stop: Stop) -> None:
         """Work in flight cannot be done: its block has failed."""

@@ -21,13 +21,17 @@ from fragmenta.ptx.rules import ERROR
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Arguments, Passed, segments_of
 from fragmenta.simt.naming import element
+from fragmenta.units.events import once_per_kernel
 from fragmenta.units.findings import Finding, Launched
 from fragmenta.units.machine import Machine
 from fragmenta.units.schedule import Given
 from fragmenta.units.schedule import read as read_schedule
 
 if TYPE_CHECKING:
+    from fragmenta.ptx.checking.touching import Touched
+    from fragmenta.ptx.module import Function
     from fragmenta.races.report.history import Recorded
+    from fragmenta.simt.compiled import Compiled
 
 Attach: TypeAlias = Callable[[Machine], None]
 """Attaches to the machine of a launch what it is run again for."""
@@ -317,12 +321,9 @@ def reread(launch: Launch) -> set[int]:
     A second run needs only what these held before: other memory is not changed, or is
     not read.
     """
-    # The table of opcodes takes a while to import.
-    from fragmenta.ptx.checking.touching import touched
-
     every = {each.slot for each in launch.places}
     function = launch.module().functions[launch.compiled.kernel]
-    found, given = touched(function), launch.arguments
+    found, given = _touched(launch.compiled, function), launch.arguments
     if found is None or not isinstance(given, Arguments):
         return every
     slots = {
@@ -335,6 +336,23 @@ def reread(launch: Launch) -> set[int]:
     )
     arguments = {each.slot for each in given.segments}
     return (loaded & stored) | (every - arguments)
+
+
+def _touched(compiled: Compiled, function: Function) -> Touched | None:
+    """What a kernel may touch; its text is read once."""
+    # The table of opcodes takes a while to import.
+    from fragmenta.ptx.checking.touching import touched
+
+    kept = _read(compiled)
+    if not kept:
+        kept.append(touched(function))
+    return kept[0]
+
+
+@once_per_kernel
+def _read(compiled: Compiled) -> list[Touched | None]:
+    """What was read of the text of a kernel."""
+    return []
 
 
 def _slots(passed: Passed, every: set[int]) -> set[int]:

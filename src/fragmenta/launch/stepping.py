@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from fragmenta.errors import BadCall
 from fragmenta.launch.runners import PATIENCE, POLLS, ClusterRunner
 from fragmenta.simt import layout
 from fragmenta.simt.compiled import address_of, aligned
+from fragmenta.simt.context import Context
 from fragmenta.simt.layout import Status
 from fragmenta.units.events import numbers
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.faults import Stop
+from fragmenta.units.renewal import Renewal
 from fragmenta.units.schedule import (
     AWAY,
     DEADLOCK,
@@ -63,17 +66,38 @@ class Recording:
         self.plan = plan
         self.warps = 0
         """The warps of a block."""
-        self.turns: dict[int, list[NDArray[np.int32]]] = {}
-        """By cluster: (warp of the cluster, what ended its turn), or (mark, 0)."""
+        self._turns: dict[int, list[NDArray[np.int32]]] = {}
+        self._whole: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+        """Turns of clusters that ran without Python, and where those of each end."""
         self._kept = 0
 
     def add(self, cluster: int, turns: NDArray[np.int32]) -> None:
         """Keep turns of a cluster, unless there are too many."""
+        if self._has_room(turns):
+            self._turns.setdefault(cluster, []).append(turns)
+
+    def add_clusters(self, ends: NDArray[np.int64], turns: NDArray[np.int32]) -> None:
+        """Keep the turns of several clusters; ``ends`` has (cluster, its end)."""
+        if self._has_room(turns):
+            self._whole.append((ends, turns))
+
+    def _has_room(self, turns: NDArray[np.int32]) -> bool:
         self._kept += len(turns)
         if self._kept > MOST_TURNS:
-            self.turns.clear()
-        else:
-            self.turns.setdefault(cluster, []).append(turns)
+            self._turns.clear()
+            self._whole.clear()
+        return self._kept <= MOST_TURNS
+
+    @property
+    def turns(self) -> dict[int, list[NDArray[np.int32]]]:
+        """By cluster: (warp of the cluster, what ended its turn), or (mark, 0)."""
+        whole, self._whole = self._whole, []
+        for ends, turns in whole:
+            first = 0
+            for cluster, end in ends.tolist():
+                self._turns.setdefault(cluster, []).append(turns[first:end])
+                first = end
+        return self._turns
 
     def to_json(self) -> dict[str, Any]:
         """The schedule; with it, a launch does the same again.
@@ -175,9 +199,18 @@ class Order:
         self._words[layout.ORDER_LEFT >> 2 :] = 0
         self._left[:] = self._ready[:] = (1 << self.warps) - 1
         self.words({layout.ORDER_POLICY: plan.policy, layout.ORDER_LAST: -1})
-        chosen = random.Random(f"{plan.warps} {cluster}")
-        self._longs[layout.ORDER_SEED >> 3] = chosen.getrandbits(63)
+        if plan.policy == layout.Policy.RANDOM:
+            self._longs[layout.ORDER_SEED >> 3] = _seed(plan.warps, cluster)
         self.give([], asks=False)
+
+    def renewed(self, renewal: Renewal, plan: Plan, clusters: int) -> None:
+        """Tell what :meth:`begin` does in each of so many clusters."""
+        last = layout.ORDER_LAST >> 2
+        renewal.copy(self._words[last : last + 1])
+        renewal.copy(self._words[layout.ORDER_LEFT >> 2 :])
+        if plan.policy == layout.Policy.RANDOM:
+            seed = self._longs[layout.ORDER_SEED >> 3 :][:1]
+            renewal.lookup(seed, _seeds(plan.warps, clusters))
 
     def give(self, turns: Sequence[int], asks: bool) -> None:
         """Say which warps are next, and whether to stop then."""
@@ -231,6 +264,17 @@ class Order:
     def last(self) -> tuple[int, int]:
         """The rank and the warp that had the last turn."""
         return divmod(self.word(layout.ORDER_LAST), self.warps)
+
+
+def _seed(warps: str, cluster: int) -> int:
+    """Where the random choices of a cluster begin."""
+    return random.Random(f"{warps} {cluster}").getrandbits(63)
+
+
+@lru_cache(4)
+def _seeds(warps: str, clusters: int) -> NDArray[np.int64]:
+    """The same for so many clusters, as machine code finds them."""
+    return np.array([_seed(warps, each) for each in range(clusters)], np.int64)
 
 
 class _Script:
@@ -307,9 +351,52 @@ class StepRunner(ClusterRunner):
         self.script = _Script(self, self.plan, -1)
         self._last: Taken | None = None
         self._first_work = 0
+        self._ends = np.zeros((QUOTA, 2), np.int64)
+        for offset, number in (
+            (fast.RUN_ORDER, address_of(self.order.memory)),
+            (fast.RUN_TRACES, address_of(self._ends)),
+            (fast.RUN_ROOM, len(self._ends)),
+        ):
+            self._run.longs[offset >> 3] = number
+        self._run.words[fast.RUN_QUOTA >> 2] = QUOTA
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _renewed(self) -> Renewal | None:
+        """What machine code needs to begin and to end clusters."""
+        if self.plan.turns or self.plan.chooser is not None:
+            return None
+        made = super()._renewed()
+        if made is not None:
+            self.order.renewed(made, self.plan, self.launch.cluster_count)
+        return made
+
+    def _call_code(self, turn: int) -> None:
+        self.order.words({layout.ORDER_TRACED: 0})
+        self._run.traced = 0
+        super()._call_code(BUDGET)
+        trace, ends = self.order.trace, self._ends[: self._run.traced].copy()
+        whole = int(ends[-1, 1]) if len(ends) else 0
+        self.recording.add_clusters(ends, trace[:whole])
+        if whole < len(trace):
+            self.recording.add(self.index, trace[whole:])
+
+    def _failed(self) -> Context:
+        """The block that failed."""
+        rank, warp = self.order.last
+        self.contexts[rank].fail(warp)
+        return self.contexts[rank]
+
+    def _follow(self, turn: int) -> bool:
+        """Go on with a cluster that has not ended in machine code, if Python has to."""
+        run = self._run
+        if run.spent == Status.SPENT and run.ended:
+            return False  # a block has ended: the others go on there
+        self.cluster.touch()
+        if self._after(Status(run.spent), run.changed, bool(run.ended)):
+            self._rounds(turn)
+        return True
+
+    def _prepare(self) -> None:
+        """Make the order of warps ready."""
         self.order.begin(self.plan, self.index)
         self.script = _Script(self, self.plan, self.index)
         self._first_work = self.cluster.ordinal
@@ -332,35 +419,32 @@ class StepRunner(ClusterRunner):
             status = self.order.run(self.launch)
             self._record()
             if status == Status.FAULT:
-                rank, warp = self.order.last
-                self.contexts[rank].fail(warp)
-                self.failed, self.status = self.contexts[rank], Status.FAULT
+                self.failed, self.status = self._failed(), Status.FAULT
                 return
             self.cluster.impatient = False
             ended = self._ended()
             if all(each.status == Status.ENDED for each in self.contexts):
                 if self.order.left:
                     raise self._mismatch()
-                self.status = Status.ENDED
+                self.status = Status.READY
                 return
             self.status = Status.SPENT
-            if self.cluster.changes != before:
-                self._fruitless = 0
-            if status == Status.BLOCKED and self.order.left:
-                raise self._mismatch()
-            if self.script.active:
-                if self.order.left:
-                    if not ended:
-                        return  # the quota is over
-                elif not self._do(self.script.mark):
-                    return
-                continue
-            if status == Status.SPENT:
-                if not ended:
-                    return
-                continue
-            if not self._wait(self.cluster.changes != before):
+            if not self._after(status, self.cluster.changes != before, ended):
                 return
+
+    def _after(self, status: Status, changed: bool, ended: bool) -> bool:
+        """Whether further turns are taken now; ``ended``: blocks ended just now."""
+        if changed:
+            self._fruitless = 0
+        if status == Status.BLOCKED and self.order.left:
+            raise self._mismatch()
+        if self.script.active:
+            if self.order.left:
+                return ended  # otherwise the quota is over
+            return self._do(self.script.mark)
+        if status == Status.SPENT:
+            return ended
+        return self._wait(changed)
 
     def _record(self) -> None:
         trace = self.order.trace

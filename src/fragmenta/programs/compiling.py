@@ -42,7 +42,7 @@ def compile_program(
         raise BadFile(f"{source}: there is no such file")
     nvcc = _nvcc()
     words = [
-        f"-arch={target.replace('sm_', 'compute_')}",
+        _architecture(target, flags),
         "-lineinfo",
         *(f"-I{each}" for each in compiler.includes()[1:]),
         *flags,
@@ -59,6 +59,27 @@ def compile_program(
         made.write_bytes(found)
     made.chmod(0o700)
     return made
+
+
+_RELOCATABLE = re.compile(r"(^|\s)(-rdc|--relocatable-device-code)[= ]true\b")
+
+
+def _is_relocatable(flags: Sequence[str]) -> bool:
+    return _RELOCATABLE.search(" ".join(flags)) is not None
+
+
+def _architecture(target: str, flags: Sequence[str]) -> str:
+    """The flag that keeps PTX for a target.
+
+    Relocatable code gets machine code, too: without it, nvcc does not link it.
+
+    >>> _architecture("sm_90a", ["-O2"]), _architecture("sm_80", ["-rdc=true"])
+    ('-arch=compute_90a', '-gencode=arch=compute_80,code=[compute_80,sm_80]')
+    """
+    virtual = target.replace("sm_", "compute_")
+    if not _is_relocatable(flags):
+        return f"-arch={virtual}"
+    return f"-gencode=arch={virtual},code=[{virtual},{target}]"
 
 
 def _nvcc() -> Path:
@@ -98,7 +119,8 @@ def _compile(
     command = [
         str(nvcc),
         *words,
-        *("-cudart", "none", "-MD", "-MF", str(listed)),
+        *_runtime(folder / RUNTIMES[major], words),
+        *("-MD", "-MF", str(listed)),
         *("-Xlinker", "--as-needed", *linked, "-o", str(made), str(source)),
     ]
     done = _run(command)
@@ -106,7 +128,16 @@ def _compile(
         said = (done.stderr + done.stdout).strip()
         raise CompileError(f"nvcc cannot compile {source}:\n{said}")
     text = listed.read_text().partition(":")[2].replace("\\\n", " ")
-    return shlex.split(text)
+    # Of several sources, only one is listed with what it includes.
+    return [*shlex.split(text), *(word for word in words if Path(word).is_file())]
+
+
+def _runtime(library: Path, words: Sequence[str]) -> list[str]:
+    """The flags for the runtime; relocatable code is linked only if there is one."""
+    if not _is_relocatable(words):
+        return ["-cudart", "none"]
+    (library.parent / "libcudart.so").symlink_to(library.name)
+    return ["-cudart", "shared", f"-L{library.parent}"]
 
 
 # ── the cache ───────────────────────────────────────────────────────────────

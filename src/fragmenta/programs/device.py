@@ -160,7 +160,8 @@ class Device:
     def load(self, request: Request) -> Answer:
         """Load a module."""
         try:
-            made = Program(request.data, self.options.arithmetic, self.skipped)
+            target, parts = self.options.arithmetic, request.words[0]
+            made = Program(request.data, target, self.skipped, parts)
         except Error as why:
             code = INVALID_IMAGE if type(why).__name__ == "PtxSyntaxError" else NO_IMAGE
             raise Failure(code, str(why)) from why

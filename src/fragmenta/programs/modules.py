@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +17,15 @@ from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.programs.memory import Shared
 from fragmenta.ptx import reading
 from fragmenta.ptx.checking.memory import shared_bytes
+from fragmenta.ptx.linking import link
 from fragmenta.ptx.module import Module
 from fragmenta.simt import layout
 from fragmenta.simt.arguments import Segment
-from fragmenta.simt.program import parameter_offsets, variable_addresses
+from fragmenta.simt.program import (
+    module_addresses,
+    parameter_offsets,
+    variable_addresses,
+)
 
 REGISTERS = 32
 """What programs are told about registers: only an assembler knows how many."""
@@ -41,8 +48,11 @@ class Skipped:
 class Program:
     """A module that a program loaded, ready to launch its kernels."""
 
-    def __init__(self, image: bytes, target: str, skipped: Skipped) -> None:
-        text, self.name = chosen(image, target)
+    def __init__(
+        self, image: bytes, target: str, skipped: Skipped, parts: int = 0
+    ) -> None:
+        """``parts`` counts images that are to be linked; see :func:`chosen`."""
+        text, self.name = chosen(image, target, parts)
         module = replace(reading.parse(text, self.name), skipped=skipped.count)
         self.module: Module = module
         self.loaded = Loaded(module)
@@ -50,7 +60,8 @@ class Program:
         skipped.add(self.addresses)
         self.shared: dict[str, Shared] = {}
         self._made: list[Shared] = []
-        self.variables = self.loaded.place_variables(self.addresses, self._memory)
+        every = module_addresses(module)
+        self.variables = self.loaded.place_variables(every, self._memory)
         order = [name for name, v in module.variables.items() if v.space in _IN_MEMORY]
         self.shared = dict(zip(order, self._made, strict=True))
         self.sent: set[str] = set()
@@ -75,15 +86,18 @@ class Program:
 
 
 _IN_MEMORY = ("global", "const")
-TILES = 7
-"""What ``.language`` says of kernels that cuTile's compiler makes."""
 
 
 def facts(kernel: Kernel) -> tuple[list[int], list[int], list[int]]:
-    """The offsets and the sizes of the parameters of a kernel, and other numbers."""
+    """The offsets and the sizes of the parameters of a kernel, and other numbers.
+
+    Programs do not pass hidden parameters.
+    """
     module, function = kernel.loaded.module, kernel.function
-    offsets = list(parameter_offsets(function).values())
-    sizes = [each.size for each in function.parameters]
+    passed = [each for each in function.parameters if "hidden" not in each.attributes]
+    places = parameter_offsets(function)
+    offsets = [places[each.name] for each in passed]
+    sizes = [each.size for each in passed]
     constant = sum(v.size for v in module.variables.values() if v.space == "const")
     local = sum(
         v.size
@@ -110,7 +124,7 @@ def of_tiles(
     says how many threads and blocks compute a tile.
     """
     directives = kernel.function.directives
-    if directives.get("language") != (TILES,) or "reqntid" not in directives:
+    if not kernel.function.of_tiles or "reqntid" not in directives:
         return grid, block
     threads, blocks = (
         tuple(int(n) for n in (*directives.get(name, ()), 1, 1, 1)[:3])
@@ -119,12 +133,18 @@ def of_tiles(
     return tuple(a * b for a, b in zip(grid, blocks, strict=True)), threads
 
 
-def chosen(image: bytes, target: str) -> tuple[str, str]:
+def chosen(image: bytes, target: str, parts: int = 0) -> tuple[str, str]:
     r"""The PTX of an image that a card would run, and the file that it is from.
+
+    Of relocatable code there are several images, ``parts``: their sizes, then the
+    images.  They are linked.
 
     >>> chosen(b".version 8.0 .target sm_80 .address_size 64\0", "sm_90a")[0][:8]
     '.version'
     """
+    if parts:
+        made = [chosen(each, target) for each in _split(image, parts)]
+        return link([text for text, _ in made]), made[0][1]
     if not fatbin.is_binary(image):
         return image.rstrip(b"\0").decode("utf-8", "replace"), ""
     found = fatbin.ptx_texts(image, "the program")
@@ -138,6 +158,16 @@ def chosen(image: bytes, target: str) -> tuple[str, str]:
         )
     best = max(fitting, key=lambda each: _rank(each.target))
     return best.text or "", best.name
+
+
+def _split(image: bytes, parts: int) -> Iterator[bytes]:
+    """The images of a message that has several."""
+    if len(image) < 8 * parts:
+        raise BadFile(f"a message of {parts:,} images is too short")
+    at = 8 * parts
+    for size in struct.unpack(f"<{parts}Q", image[:at]):
+        yield image[at : at + size]
+        at += size
 
 
 def _rank(target: str) -> tuple[int, bool]:

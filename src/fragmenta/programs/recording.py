@@ -244,7 +244,7 @@ class Recorder:
         self.wanted, self.tell, self._program = wanted, tell, program
         self.made: dict[str, str] = {}
         self._target = ""
-        self._images: dict[int, bytes] = {}
+        self._images: dict[int, tuple[bytes, int]] = {}
         self._kernels: dict[int, Kernel] = {}
         self._record: Record | None = None
         self._refused: set[str] = set()
@@ -295,7 +295,7 @@ class Recorder:
     def load(self, request: Request) -> Answer:
         """Keep an image; it is read when one of its kernels is launched."""
         number = len(self._images) + 1
-        self._images[number] = request.data
+        self._images[number] = request.data, request.words[0]
         return Answer((number,))
 
     def kernel(self, request: Request) -> Answer:
@@ -320,9 +320,9 @@ class Recorder:
         known = [self._images[image]] if image in self._images else []
         known += [each for each in self._images.values() if each not in known]
         why: Error | None = None
-        for data in known or [self._own()]:
+        for data, parts in known or [(self._own(), 0)]:
             try:
-                text, source = chosen(data, self._target)
+                text, source = chosen(data, self._target, parts)
                 found = parse(text, source).kernels
             except Error as error:
                 why = why or error

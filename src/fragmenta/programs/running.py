@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from fragmenta.errors import Error
+from fragmenta.cuda.tools import assembler
+from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
 from fragmenta.programs import building, compiling, elf, server
 from fragmenta.programs.device import Options
@@ -144,12 +145,17 @@ def _of_compilers(folder: Path) -> dict[str, str]:
     """What tells Python, and compilers that the program starts, what is different here.
 
     With line information, machine code has its PTX beside it.  What the CuTe DSL
-    compiles calls the libraries of ``CUTE_DSL_LIBS``.
+    compiles calls the libraries of ``CUTE_DSL_LIBS``.  PyCUDA looks for nvcc in
+    ``PATH``; that of the wheels is the last there.
     """
     libraries = (building.RUNTIMES["13"], building.DRIVER)
     flags = os.environ.get("NVCC_APPEND_FLAGS", "")
     path = [str(folder / building.PYTHON), os.environ.get("PYTHONPATH", "")]
+    search = [os.environ.get("PATH", "")]
+    with suppress(MissingPackage):
+        search.append(str(assembler.tool("nvcc").parent))
     return {
+        "PATH": ":".join(filter(None, search)),
         "PYTHONPATH": ":".join(filter(None, path)),
         "NVCC_APPEND_FLAGS": f"{flags} -lineinfo".strip(),
         "CUTE_DSL_LINEINFO": "1",

@@ -223,7 +223,8 @@ class Variable:
     linkage: str = ""
     """``visible``, ``extern``, ``weak``, ``common`` or nothing."""
     attributes: tuple[str, ...] = ()
-    """``managed``; of a pointer parameter ``ptr``, ``global`` and ``align 16``."""
+    """``managed``; of a parameter ``hidden``; of a pointer among them ``ptr``,
+    ``global`` and ``align 16``."""
     line: int = 0
     byte_references: tuple[tuple[int, int, Symbol], ...] = ()
     """Places that hold one byte of an address, and which; ``0xff00(x)`` is byte 1."""
@@ -265,7 +266,13 @@ class Function:
         """Its name in messages: that of C++, if it is one."""
         return demangled(self.name)
 
+    @property
+    def of_tiles(self) -> bool:
+        """Whether cuTile's compiler made it, which says so in ``.language``."""
+        return self.directives.get("language") == (_TILES,)
 
+
+_TILES = 7
 _LINE = 200
 """Characters of a line that a message quotes."""
 

@@ -15,6 +15,7 @@ from fragmenta.races.shadow import layout
 from fragmenta.simt.compiled import address_of, aligned
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.records import Record
+from fragmenta.units.renewal import Renewal
 
 
 class ClusterClocks(Record):
@@ -35,6 +36,11 @@ class ClusterClocks(Record):
         """A new cluster begins."""
         self._known[:] = 0
         self._forget_fenced()
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell what :meth:`begin` does."""
+        fenced = self.longs[layout.PHASES_FENCED_COUNT >> 3 :][:1]
+        renewal.clear(self._known, fenced)
 
     def publish(self, phase: int, clock: Clock | None) -> None:
         """Add to the clock of a phase, if there is anything to add."""

@@ -41,6 +41,7 @@ from fragmenta.simt.layout import LANES, SHARED_START
 from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
 from fragmenta.units.events import Event, Operand
+from fragmenta.units.fast import layout as fast
 from fragmenta.units.findings import Problems
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Cluster, Machine, Warp
@@ -56,6 +57,32 @@ from fragmenta.units.work import Copy, Range, Work
 def _renew() -> int:
     """The address of what a block begins with; loaded once."""
     return Loaded([undefined_bits.RENEW]).address(undefined_bits.RENEW)
+
+
+@once
+def _quiet() -> int:
+    """The address of what answers calls that change no shadow; loaded once."""
+    # Tracing takes a while to import.
+    from fragmenta.races.shadow.observing import QUIET
+
+    return Loaded([QUIET]).address(QUIET)
+
+
+UNSEEN = (
+    fast.PORT_USED,
+    fast.PORT_RELEASE,
+    fast.PORT_ACQUIRE,
+    fast.PORT_STALL,
+    fast.PORT_PHASE,
+    fast.PORT_ARRIVE,
+    fast.PORT_PASS,
+    fast.PORT_PROXY,
+    fast.PORT_MOVED,
+    fast.PORT_TENSOR_FENCE,
+    fast.PORT_ACQUIRE_MAP,
+    fast.PORT_INIT_FENCE,
+)
+"""What changes no shadow: instructions that need only these are not Python's."""
 
 
 class Raced(Protocol):
@@ -314,10 +341,9 @@ class Shadow:
 class DefinedObserver(Port):
     """Follows a cluster: does to shadows what is done beside its threads."""
 
-    functions = None  # it has to see every event
-
     def __init__(self, watch: DefinedWatch, cluster: Cluster) -> None:
         self.watch = watch
+        self.functions = dict.fromkeys(UNSEEN, _quiet())
         self.shadows = [Shadow(watch, each) for each in cluster.contexts]
         for rank, each in enumerate(self.shadows):
             each.join(self.shadows, rank)

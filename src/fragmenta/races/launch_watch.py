@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx import rules
 from fragmenta.ptx.rules import INFO, WARNING
 from fragmenta.races.global_watch import GlobalWatch
+from fragmenta.races.layout_watch import is_watched
 from fragmenta.races.map_history import KNOWN, MapHistory
 from fragmenta.races.observer import Observer
 from fragmenta.races.racy_reads import ReadLog
@@ -26,7 +27,9 @@ from fragmenta.races.shadow.detected import Detected
 from fragmenta.races.shadow.layout import LAST_EPOCH, MBARRIERS, Plan
 from fragmenta.races.shadow.problem_table import Moment, Noted
 from fragmenta.races.strong_accesses import Locations
+from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.findings import Finding, Problems
+from fragmenta.units.kernel_units import kernel_units
 from fragmenta.units.machine import Cluster, Machine
 from fragmenta.units.port import Step
 
@@ -43,6 +46,31 @@ class Told(NamedTuple):
     """The notes of some clusters."""
 
 
+class Instructions(NamedTuple):
+    """Which kinds of instructions of other units a kernel has."""
+
+    products: bool
+    copies: bool
+    """Those that are tasks of machine code."""
+    cluster_barriers: bool
+    map_changes: bool
+    boxes: bool
+    """Copies of boxes, and what reads them."""
+
+
+@once_per_kernel
+def instructions_of(compiled: Described) -> Instructions:
+    """Which instructions a kernel has; all observers of all its launches ask."""
+    every = {each.words for each in kernel_units(compiled).events}
+    return Instructions(
+        any(each[0] == "wgmma" for each in every),
+        any(each[:2] in (("cp", "async"), ("cp", "reduce")) for each in every),
+        any(each[:2] == ("barrier", "cluster") for each in every),
+        any(each[0] == "tensormap" for each in every),
+        any(map(is_watched, every)),
+    )
+
+
 class LaunchWatch:
     """Watches all clusters of a launch."""
 
@@ -50,8 +78,7 @@ class LaunchWatch:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
-        self.words = {each.words for each in machine.events}
-        """The different instructions of other units."""
+        self.has = instructions_of(compiled)
         plan = Plan(
             shape.cluster_blocks,
             shape.warps,

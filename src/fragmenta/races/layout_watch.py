@@ -43,6 +43,7 @@ from fragmenta.units.findings import Finding
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step
+from fragmenta.units.renewal import Renewal
 from fragmenta.units.tcgen05 import Product, Queued
 from fragmenta.units.tma_copies import TensorLoad
 from fragmenta.units.wgmma_forms import signed
@@ -180,6 +181,15 @@ class LayoutWatch:
             self._records[rank] = 0
             self._states[rank, at.BOXES_SIGNATURE >> 3] = 0
         used[:] = 0
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell what :meth:`begin` does."""
+        for rank, state in enumerate(self._states):
+            used = state[at.BOXES_USED >> 3 :][:1]
+            signature = state[at.BOXES_SIGNATURE >> 3 :][:1]
+            for each in (self._lines[rank], self._records[rank], signature):
+                renewal.clear(each, when=used)
+            renewal.clear(used)
 
     # ── copies ──────────────────────────────────────────────────────────────
 
@@ -418,6 +428,7 @@ class LayoutWatch:
             other=other,
             repair=repair or None,
         )
+        block.cluster.touch()
         block.cluster.machine.problems.put(made)
 
     # ── ldmatrix ────────────────────────────────────────────────────────────

@@ -20,7 +20,7 @@ from fragmenta.races.cluster_clocks import ClusterClocks
 from fragmenta.races.copied_values import CopiedValues
 from fragmenta.races.exits import leaks, visitors
 from fragmenta.races.global_watch import Who
-from fragmenta.races.layout_watch import LayoutWatch, is_watched
+from fragmenta.races.layout_watch import LayoutWatch
 from fragmenta.races.mbarrier_clocks import MbarrierClocks
 from fragmenta.races.order import Clock, Order, know, knows
 from fragmenta.races.product_units import UnitTable
@@ -45,11 +45,13 @@ from fragmenta.units.barrier_state import Barrier
 from fragmenta.units.copy_groups import Arrival, LaneGroups
 from fragmenta.units.events import Event, first
 from fragmenta.units.fast import layout as fast
+from fragmenta.units.fast import task_layout as tasks
 from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import reaches
 from fragmenta.units.port import ChangedMap, Columns, Step, Waited
+from fragmenta.units.renewal import Renewal
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
 from fragmenta.units.warpgroups import Wgmma
@@ -91,10 +93,6 @@ def functions(part: str) -> dict[int, int]:
     return {slot: loaded.address(each) for slot, each in routines.items()}
 
 
-_COPIES = {("cp", "async"), ("cp", "reduce")}
-"""How copies begin that are tasks of machine code."""
-
-
 def _named(mbarrier: Mbarrier) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
 
@@ -126,7 +124,7 @@ class Observer(TensorObserver):
         )
         self.problems = ProblemTable()
         self.shared = SharedShadow(self.order, self.problems, strict=machine.strict)
-        self.numbers: list[int] = []
+        self.numbers = np.zeros(machine.launch.cluster_count, np.int64)
         """The clusters that were watched, by how many there were before."""
         self.history = History()
         self.running, self._before = False, 0
@@ -135,7 +133,6 @@ class Observer(TensorObserver):
         self.maps = Maps(self)
         dirty, kins = machine.launch.compiled.dirty, launch_watch.kins
         self.registers_watch = RegisterWatch(dirty, kins, len(blocks[0].warps))
-        self.units = UnitTable(kins)
         self.mbarrier_clocks = MbarrierClocks(self.order)
         self.cluster_clocks = ClusterClocks(self.order)
         self._unacquired: dict[tuple[int, int], list[tuple[int, Clock]]] = {}
@@ -155,7 +152,7 @@ class Observer(TensorObserver):
             head[heads.HEAD_TENSOR // 8] = self.watch.address
         self.layouts: LayoutWatch | None = None
         """Where boxes are; None if no instruction copies any."""
-        if any(map(is_watched, launch_watch.words)):
+        if launch_watch.has.boxes:
             self.layouts = LayoutWatch(self)
         if machine.asynchronous and not cluster.alone:
             self._observe_in_machine_code()
@@ -165,28 +162,28 @@ class Observer(TensorObserver):
     def _observe_in_machine_code(self) -> None:
         """Let compiled code answer calls of the port."""
         machine, watch = self.machine, self.registers_watch
-        every = self.launch_watch.words
-        # With strict rules, each warp has to know of the part of A that it reads.
-        has_products = any(each[0] == "wgmma" for each in every)
+        has = self.launch_watch.has
         found = dict(functions("mbarriers"))
-        if any(each[:2] == ("barrier", "cluster") for each in every):
+        if has.cluster_barriers:
             found |= functions("clusters")
-        if has_products and not machine.strict:
+        # With strict rules, each warp has to know of the part of A that it reads.
+        if has.products and not machine.strict:
             found |= functions("products")
         has_tensors = machine.tensor and not machine.strict
-        if has_tensors or any(each[:2] in _COPIES for each in every):
+        if has_tensors or has.copies:
             found |= functions("copies")
             self.tasks = TaskWatch(self)
         if has_tensors:
             found |= functions("tensors")
-        if any(each[0] == "tensormap" for each in every):
+        if has.map_changes:
             found |= functions("maps")
         if machine.strict and len(self.cluster.blocks) > 1:
             # Python looks at the scope of each arrival at another block.
             del found[fast.PORT_RELEASE]
         self.functions = found
-        if not has_products:
+        if not has.products:
             return
+        self.units = UnitTable(self.launch_watch.kins)
         for block in self.cluster.blocks:
             head = self.order.head(block.rank, np.int64)
             for offset, address in (
@@ -211,7 +208,7 @@ class Observer(TensorObserver):
         """The cluster in which something was found."""
         if self.cluster.alone:
             return found.now.group
-        return self.numbers[found.now.group - 1]
+        return int(self.numbers[found.now.group - 1])
 
     def begin(self) -> None:
         """A new cluster begins."""
@@ -225,8 +222,8 @@ class Observer(TensorObserver):
             head = self.order.head(block.rank, np.int64)
             head[heads.HEAD_FENCED // 8] = address_of(memory.fenced) + number
             head[heads.HEAD_TOLD // 8] = address_of(memory.told) + number
-        self.numbers.append(self.cluster.number)
-        self.running, self._before = True, len(self.machine.problems)
+        self.numbers[self.order.clusters - 1] = self.cluster.number
+        self.enter()
         self.history.begin()
         self.maps.begin()
         if self.layouts is not None:
@@ -239,6 +236,48 @@ class Observer(TensorObserver):
         if len(self.ledgers) > 1:
             for ledger in self.ledgers:
                 ledger.cluster(self.cluster.number)
+
+    def enter(self) -> None:
+        """Python takes part in a cluster."""
+        self.running, self._before = True, len(self.machine.problems)
+
+    def renewed(self, renewal: Renewal) -> bool:
+        """Tell what :meth:`begin` does, and when :meth:`end` does nothing."""
+        blocks = self.cluster.blocks
+        if self.functions is None or len(blocks) > 1 or not self.history.kept:
+            return False  # what the first cluster did is kept
+        memory = self.launch_watch.memory
+        self.order.renewed(renewal, self.numbers)
+        for place, every in (
+            (heads.HEAD_FENCED, memory.fenced),
+            (heads.HEAD_TOLD, memory.told),
+        ):
+            head = self.order.head(0, np.int64)
+            renewal.number(head[place // 8 :][:1], address_of(every))
+        for each in (
+            self.shared,
+            self.history,
+            self.maps,
+            self.registers_watch,
+            self.mbarrier_clocks,
+            self.cluster_clocks,
+        ):
+            each.renewed(renewal)
+        if self.layouts is not None:
+            self.layouts.renewed(renewal)
+        self._clean(renewal)
+        return True
+
+    def _clean(self, renewal: Renewal) -> None:
+        """Tell when nothing has leaked and nothing was found."""
+        renewal.leaks = True
+        renewal.same_at_end(self.problems.counts)
+        for block in self.cluster.blocks:
+            for each in block.warpgroups.values():
+                each.waited_at_end(renewal)
+            for warp in block.warps:
+                groups = LaneGroups(block.lane_groups(warp.number))
+                renewal.zero_at_end(groups.words[tasks.LANES_UNWAITED >> 2 :][:1])
 
     def end(self, block: Block | None = None) -> None:
         """All threads of a block have ended; without one, all of the cluster.

@@ -25,6 +25,7 @@ from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.layout import AGENT_KINDS, Plan
 from fragmenta.simt.compiled import aligned
 from fragmenta.simt.loaded import Loaded
+from fragmenta.units.renewal import Renewal
 
 Clock: TypeAlias = NDArray[np.int32]
 """What lanes know: planes, then base, extra and mask, then agents."""
@@ -152,7 +153,6 @@ class Order:
         """What plain fences of warps have kept; the last two rows are spare."""
         self._start = int(self._heads.ctypes.data)
         self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
-        self._cluster = -1
         for rank in range(blocks):
             self._write_head(rank)
         self._calls = functions()
@@ -168,6 +168,7 @@ class Order:
             (layout.HEAD_ROW, plan.row),
             (layout.HEAD_PLANES, plan.planes),
             (layout.HEAD_AGENT, rank * plan.warps),
+            (layout.HEAD_CLUSTER, -1),
         ):
             words[offset // 4] = number
         first = layout.HEAD_KINDS // 4
@@ -204,7 +205,6 @@ class Order:
     def reset(self) -> None:
         """A new cluster begins."""
         plan = self.plan
-        self._cluster += 1
         self._states[:] = 0
         states = self._states.reshape(-1, plan.state_bytes).view(np.int32)
         states[:, layout.STATE_EPOCH // 4] = 1
@@ -213,8 +213,27 @@ class Order:
         clocks[:, layout.CLOCK_WAITING // 4] = 0
         clocks[:, layout.CLOCK_USED // 4] = 0
         heads = self._heads.reshape(-1, layout.HEAD_BYTES).view(np.int32)
-        heads[:, layout.HEAD_CLUSTER // 4] = self._cluster
+        heads[:, layout.HEAD_CLUSTER // 4] += 1
         heads[:, layout.HEAD_EXITED // 4] = 0
+
+    @property
+    def clusters(self) -> int:
+        """How many clusters have begun."""
+        return int(self.head(0, np.int32)[layout.HEAD_CLUSTER // 4])
+
+    def renewed(self, renewal: Renewal, numbers: NDArray[np.int64]) -> None:
+        """Tell what :meth:`reset` does; the list gets the number of each cluster."""
+        plan = self.plan
+        renewal.copy(self._states)
+        clocks = self._barriers.reshape(-1, plan.barrier_bytes).view(np.int32)
+        for field in (layout.CLOCK_PHASE, layout.CLOCK_WAITING, layout.CLOCK_USED):
+            renewal.copy(clocks[:, field // 4])
+        for rank in range(plan.blocks):
+            head = self.head(rank, np.int32)
+            renewal.clear(head[layout.HEAD_EXITED // 4 :][:1])
+            renewal.count(head[layout.HEAD_CLUSTER // 4 :][:1], numbers)
+        states = self._states.reshape(-1, plan.state_bytes).view(np.int32)
+        renewal.zero_at_end(states[:, layout.STATE_COPIES // 4])
 
     # ── agents ──────────────────────────────────────────────────────────────
 

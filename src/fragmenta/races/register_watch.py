@@ -36,6 +36,7 @@ from fragmenta.units.events import Described, Event, once_per_kernel
 from fragmenta.units.machine import Warp
 from fragmenta.units.port import Step, Waited
 from fragmenta.units.records import Bytes, Flag, Record, Word
+from fragmenta.units.renewal import Renewal
 from fragmenta.units.wgmma_forms import WARPS
 
 WORDS = {
@@ -197,12 +198,15 @@ class RegisterWatch:
         self._kins = Kins(1 << 16) if kins is None else kins
         self._keepers: dict[tuple[int, int], Keeper] = {}
         self._records: dict[int, Bytes] = {}
+        self._pairs: dict[int, NDArray[np.int32]] = {}
+        """Memory for the products of each warp of a block, by rank."""
         self._warps = warps
 
     def records(self, rank: int) -> Bytes:
         """The records of the keepers of a block."""
         if rank not in self._records:
             self._records[rank] = aligned(self._warps * layout.KEEPER_BYTES)
+            self._pairs[rank] = np.zeros((self._warps, 2, _ROOM, 2), np.int32)
         return self._records[rank]
 
     def prepare(self, warp: Warp) -> None:
@@ -214,14 +218,21 @@ class RegisterWatch:
         found = self._keepers.get(key)
         if found is None:
             memory = self.records(rank)[number * layout.KEEPER_BYTES :]
-            made = Keeper(warp, self._dirty, self._kins, memory[: layout.KEEPER_BYTES])
-            found = self._keepers[key] = made
+            memory = memory[: layout.KEEPER_BYTES]
+            pairs = self._pairs[rank][number]
+            found = Keeper(warp, self._dirty, self._kins, memory, pairs)
+            self._keepers[key] = found
         return found
 
     def begin(self) -> None:
         """A new cluster begins."""
         for each in self._keepers.values():
             each.reset()
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell what :meth:`begin` does."""
+        for each in self._keepers.values():
+            each.renewed(renewal)
 
     def touch(self, step: Step, product: Located | None = None) -> None:
         """A warp is about to issue a product; or it uses registers in flight."""
@@ -252,7 +263,14 @@ class Keeper(Record):
     _count = Word(layout.KEEPER_SINCE_COUNT)
     _capacity = Word(layout.KEEPER_CAPACITY)
 
-    def __init__(self, warp: Warp, dirty: int, kins: Kins, memory: Bytes) -> None:
+    def __init__(
+        self,
+        warp: Warp,
+        dirty: int,
+        kins: Kins,
+        memory: Bytes,
+        pairs: NDArray[np.int32],
+    ) -> None:
         """``dirty`` is where the bytes begin in the warp's memory; 0: there are none.
 
         First those of registers that were used, then those of registers in flight.
@@ -268,8 +286,7 @@ class Keeper(Record):
         self.longs[layout.KEEPER_TOUCHED >> 3] = address_of(self._touched)
         self.longs[layout.KEEPER_BUSY >> 3] = address_of(self._busy)
         self.longs[layout.KEEPER_SIZE >> 3] = size
-        self._pairs = np.zeros((2, 0, 2), np.int32)
-        self._make_room(_ROOM)
+        self._have_room(pairs)
         self.reset()
 
     def _make_room(self, capacity: int) -> None:
@@ -279,7 +296,10 @@ class Keeper(Record):
         for number in range(self._first, self._issued):
             pairs[0, number % capacity] = self._pairs[0, number % old]
         pairs[1, : self._count] = self._pairs[1, : self._count]
-        self._pairs, self._capacity = pairs, capacity
+        self._have_room(pairs)
+
+    def _have_room(self, pairs: NDArray[np.int32]) -> None:
+        self._pairs, self._capacity = pairs, pairs.shape[1]
         self.longs[layout.KEEPER_FLIGHTS >> 3] = address_of(pairs[0])
         self.longs[layout.KEEPER_SINCE >> 3] = address_of(pairs[1])
 
@@ -289,6 +309,12 @@ class Keeper(Record):
         self._fenced = self._recent = False
         if not self._dirty:
             self._busy[:] = self._touched[:] = 0
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell what :meth:`reset` does."""
+        renewal.clear(self.words[: layout.KEEPER_CAPACITY >> 2])
+        if not self._dirty:
+            renewal.clear(self._busy, self._touched)
 
     @property
     def _flights(self) -> list[_Flight]:

@@ -17,8 +17,9 @@ from fragmenta.errors import BadCall, one_of
 from fragmenta.races.order import Clock, Order
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.problem_table import Noted, ProblemTable
-from fragmenta.simt.compiled import aligned
+from fragmenta.simt.compiled import aligned, sparse
 from fragmenta.simt.loaded import Loaded
+from fragmenta.units.renewal import Renewal
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
@@ -64,7 +65,7 @@ class SharedShadow:
         self._words = 2 * order.plan.words
         self.memory = aligned(8 * order.plan.blocks * self._words)
         self._records = self.memory.view(np.uint64)
-        self._sets = aligned(layout.SETS_BYTES)
+        self._sets = sparse(layout.SETS_BYTES)
         for rank in range(order.plan.blocks):
             self._write_head(rank, strict)
 
@@ -95,6 +96,10 @@ class SharedShadow:
         """A new cluster begins.  What was found stays."""
         self._records[:] = 0
         self._sets[: layout.SETS_CELLS] = 0
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell what :meth:`reset` does."""
+        renewal.clear(self._records, self._sets[: layout.SETS_CELLS])
 
     def touch(
         self,

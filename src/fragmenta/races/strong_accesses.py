@@ -75,6 +75,8 @@ class _Message(NamedTuple):
     row: Clock
     by: Thread
     """Who did that last."""
+    held: Clock | None = None
+    """What was published last: who polls publishes the same again."""
 
     def is_of(self, thread: Thread) -> bool:
         """Whether lanes published it themselves."""
@@ -107,7 +109,10 @@ class _Location:
         """Publish what a group did, unless that is known."""
         known = self.rows.get((group, scope))
         if known is not None:
-            if known.row is row or covers(known.row, row):
+            if known.row is row or known.held is row:
+                return
+            if covers(known.row, row):
+                self.rows[group, scope] = known._replace(held=row)
                 return
             row = row if covers(row, known.row) else joined(known.row, row)
         self.version += 1
@@ -117,10 +122,12 @@ class _Location:
         """Publish what a group did to the group itself."""
         every = self.own.setdefault(thread.group, {})
         known = every.get((thread.rank, scope))
-        if known is not None and known.row is not row:
-            same = covers(known.row, row)
-            row = known.row if same else joined(known.row, row)
-        every[thread.rank, scope] = _Message(0, row, thread)
+        given = row
+        if known is not None and known.held is row:
+            row = known.row
+        elif known is not None:
+            row = known.row if covers(known.row, row) else joined(known.row, row)
+        every[thread.rank, scope] = _Message(0, row, thread, given)
 
     def others(self, group: int) -> bool:
         """Whether another group was here."""

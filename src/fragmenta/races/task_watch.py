@@ -43,6 +43,7 @@ class TaskWatch:
     def _issued(self, address: int) -> None:
         """A copy is in flight."""
         observer = self._observer
+        observer.cluster.touch()
         pool = observer.cluster.pool
         start = address - pool.address
         memory = pool.raw[start : start + at.TASK_RECORD]

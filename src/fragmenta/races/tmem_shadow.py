@@ -135,11 +135,11 @@ class Listed:
     """Records in memory that compiled code adds to; there is always more room."""
 
     def __init__(
-        self, longs: NDArray[np.int64], first: int, of: np.dtype[np.void]
+        self, longs: NDArray[np.int64], first: int, of: np.dtype[np.void], room: int
     ) -> None:
         # Not the watch itself: the two would wait for Python's collector.
         self._longs, self._place = longs, first >> 3
-        self.rows = np.zeros(layout.ROOM, of)
+        self.rows = np.zeros(room, of)
         self._write()
 
     def _write(self) -> None:
@@ -176,20 +176,24 @@ class Watch(Record):
     _group = Word(layout.WATCH_GROUP)
     _group_site = Word(layout.WATCH_GROUP_SITE)
 
-    def __init__(self, blocks: int, warps: int) -> None:
+    def __init__(self, blocks: int, warps: int, used: bool = True) -> None:
+        """``used``: whether the kernel uses tensor memory."""
         super().__init__(aligned(layout.WATCH_BYTES))
         self._warps = warps
         self.periods = np.zeros((len(layout.AGENTS), blocks, warps), np.int32)
         """The present epoch of each agent of a warp."""
         self.numbers = np.zeros((blocks, warps), np.int32)
         """How many accesses each warp has issued."""
+        shape, room = (blocks, LANES, COLUMNS), layout.ROOM
+        if not used:
+            shape, room = (blocks, 0, 0), 0
         # Memory that is never touched costs nothing.
-        self.cells = np.zeros((blocks, LANES, COLUMNS), np.int32)
+        self.cells = np.zeros(shape, np.int32)
         """The number of the last write of each cell; 0: there was none."""
         self._idle = np.zeros(blocks, np.int32)
-        self.writes = Listed(self.longs, layout.WATCH_WRITES, layout.ACCESS)
-        self.reads = Listed(self.longs, layout.WATCH_READS, layout.READ)
-        self.commits = Listed(self.longs, layout.WATCH_COMMITS, layout.COMMIT)
+        self.writes = Listed(self.longs, layout.WATCH_WRITES, layout.ACCESS, room)
+        self.reads = Listed(self.longs, layout.WATCH_READS, layout.READ, room)
+        self.commits = Listed(self.longs, layout.WATCH_COMMITS, layout.COMMIT, room)
         for offset, memory in (
             (layout.WATCH_PERIODS, self.periods),
             (layout.WATCH_NUMBERS, self.numbers),

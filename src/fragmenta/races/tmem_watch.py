@@ -57,7 +57,8 @@ class TensorObserver(Port):
         self.machine, self.cluster = machine, cluster
         dirty = machine.launch.compiled.dirty if machine.strict else 0
         self.loaded = LoadedRegisters(dirty)
-        self.watch = Watch(len(cluster.blocks), len(cluster.blocks[0].warps))
+        blocks = cluster.blocks
+        self.watch = Watch(len(blocks), len(blocks[0].warps), machine.tensor)
         self._cells = TensorCells(self.watch)
         self._fences = Fences()
         self._last: tuple[tuple[Warp, int, Covered] | None, Clock | None] = (None, None)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arrays.checks import Array, as_array, check_numbers, is_whole
 from fragmenta.arrays.once import once_property
 from fragmenta.arrays.record import Record
-from fragmenta.arrays.threads import in_blocks
+from fragmenta.arrays.threads import share_out
 from fragmenta.errors import ShapeError
 from fragmenta.registers import expressions, notation
 from fragmenta.registers.dtype import DType
@@ -27,6 +27,12 @@ from fragmenta.registers.tiles import cut_tiles, whole_tiles
 from fragmenta.registers.words import Container, encode_words, pack_words, unpack_words
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
+
+# Elements are moved in units of at most so many bytes.
+_WIDEST = 8
+
+# Moving a unit takes as long as so many exact products.
+_PRODUCTS = 4
 
 
 @dataclass(frozen=True)
@@ -220,7 +226,7 @@ class Fragment(Record):
 
     def unpack_bits(self, registers: ArrayLike, **selected: int) -> Array:
         """Like :meth:`unpack`, but returns the raw bits of each element."""
-        words = self._registers(registers)
+        words = self.checked(registers)
         self._selection(selected)
         batch = words.shape[:-2]
         if self.container.bits >= 8:  # whole bytes need no unpacking
@@ -228,7 +234,7 @@ class Fragment(Record):
         else:
             slots = unpack_words(words, self.container.bits)
         flat = slots.reshape(*batch, prod(slots.shape[len(batch) :]))
-        bits = flat.take(self._scatter(selected), axis=-1, mode="wrap")
+        bits = reordered(flat, 1, self._scatter(selected))
         bits = bits.reshape(*batch, *self.shape)
         whole = self.container.width == self.container.bits
         return bits if whole else self.container.extract(bits)
@@ -282,7 +288,7 @@ class Fragment(Record):
         >>> bool((op.c.unpack_tiles(tiles, (30, 20)) == C).all())
         True
         """
-        words = self._registers(registers, leading=2)
+        words = self.checked(registers, leading=2)
         tiles = self.unpack(words).swapaxes(-3, -2)
         rows, cols = words.shape[-4] * self.shape[0], words.shape[-3] * self.shape[1]
         matrix = tiles.reshape(*words.shape[:-4], rows, cols)
@@ -365,7 +371,8 @@ class Fragment(Record):
             raise ShapeError(f"{self.name} has no tiles; pack one at a time with pack")
         return whole_tiles(array, self.shape, self.name, pad)
 
-    def _registers(self, registers: ArrayLike, leading: int = 0) -> Words:
+    def checked(self, registers: ArrayLike, leading: int = 0) -> Words:
+        """Registers of the fragment as an array; others are refused."""
         words = as_array(registers)
         wanted = np.dtype(f"uint{self.register_bits}")
         tail = (self.lanes, self.registers)
@@ -478,20 +485,49 @@ class Fragment(Record):
 
 
 def reordered(array: Array, axes: int, index: Index) -> Array:
-    """Reorder the last axes by a flat index of the same elements."""
+    """Reorder the last axes by a flat index of the same elements.
+
+    >>> reordered(np.uint16([[1, 2], [3, 4]]), 1, np.array([1, 0]))
+    array([[2, 1],
+           [4, 3]], dtype=uint16)
+    """
     batch = array.shape[: array.ndim - axes]
     size = prod(array.shape[len(batch) :])
     flat = np.ascontiguousarray(array).reshape(prod(batch), size)
     order = index.ravel()
     moved = np.empty((len(flat), order.size), flat.dtype)
+    width, places = in_runs(order, size, flat.dtype.itemsize)
+    source, to = flat, moved
+    if width > flat.dtype.itemsize:
+        source, to = flat.view(f"u{width}"), moved.view(f"u{width}")
 
-    def move(rows: slice) -> None:
+    def move(first: int, last: int) -> None:
         # The index is always in range; "wrap" skips NumPy's slow check.
-        np.take(flat[rows], order, axis=1, out=moved[rows], mode="wrap")
+        rows = slice(first, last)
+        np.take(source[rows], places, axis=1, out=to[rows], mode="wrap")
 
-    # np.take releases the GIL, so a large matrix uses every core.
-    in_blocks(move, len(flat), moved[:1].nbytes)
+    # np.take releases the GIL, so many fragments use every core.
+    share_out(move, len(to), to.size * _PRODUCTS)
     return moved.reshape(*batch, *index.shape)
+
+
+def in_runs(order: Index, size: int, width: int) -> tuple[int, Index]:
+    """The same order of wider units, if neighbours stay neighbours.
+
+    ``order`` has places of units of so many bytes among ``size`` of them.  The result
+    is the width of the wider units, and their places.
+
+    >>> in_runs(np.array([2, 3, 0, 1]), 4, 2)
+    (4, array([1, 0]))
+    """
+    while (
+        width < _WIDEST
+        and order.size % 2 == size % 2 == 0
+        and (order[::2] % 2 == 0).all()
+        and (order[1::2] == order[::2] + 1).all()
+    ):
+        width, size, order = 2 * width, size // 2, order[::2] // 2
+    return width, order
 
 
 @lru_cache(maxsize=256)

@@ -215,7 +215,7 @@ names pair 3 before 1; ordered metadata names the lower one first; 127 more are 
         """
         held = self.shared if shared else self
         size = held.fragment.shape
-        words = held.fragment._registers(registers, leading=2)
+        words = held.fragment.checked(registers, leading=2)
         tiles = held.unpack(words, selector).swapaxes(-3, -2)
         rows, chunks = np.multiply(words.shape[-4:-2], size).tolist()
         codes = tiles.reshape(*words.shape[:-4], rows, chunks)

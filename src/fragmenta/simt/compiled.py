@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays import checks
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once_property
 from fragmenta.progress import notice
@@ -27,9 +28,11 @@ from fragmenta.simt.layout import Fault, Status
 from fragmenta.simt.probes import Probes
 
 if TYPE_CHECKING:  # LLVM takes a while to import
-    from fragmenta.jit import compiler
+    from fragmenta.jit.engines import Engine
     from fragmenta.simt import library
     from fragmenta.simt.compiling import Made
+
+address_of = checks.address_of
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-LARGE = 1 << 20
+LARGE = 1 << 18
 """Bytes that are worth pages of their own."""
 
 
@@ -145,11 +148,6 @@ def sparse(size: int) -> NDArray[np.uint8]:
         return aligned(size)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(pages, np.uint8)
-
-
-def address_of(memory: NDArray[np.generic]) -> int:
-    """Where an array is; faster than its attribute ``ctypes``."""
-    return int(memory.__array_interface__["data"][0])
 
 
 def packed(about: dict[str, Any], parts: list[bytes]) -> bytes:
@@ -187,7 +185,7 @@ class PartialCode:
     def __init__(self, make: Callable[[], list[library.Object]]) -> None:
         self._make = make
         self._lock = Lock()
-        self._engine: compiler.Engine | None = None
+        self._engine: Engine | None = None
         self.address = 0
         """Where it is; 0 before it is compiled."""
         self.errors: dict[int, BaseException] = {}

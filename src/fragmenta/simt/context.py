@@ -271,6 +271,7 @@ class Context:
         self._narrow[layout.BLOCK_STATUS // 4] = Status.ENDED
         for axis, size in enumerate(shape.grid):
             self._wide[layout.BLOCK_GRID // 8 + axis] = size
+            self._wide[layout.BLOCK_CLUSTER // 8 + axis] = shape.cluster[axis]
         start = layout.SHARED_START
         where = address_of(self.parts["shared"]) + start
         self.segments[layout.SHARED_SLOT, :2] = where, sizes["shared"] - start
@@ -295,14 +296,20 @@ class Context:
         """Put a pointer into the block."""
         self._wide[offset // 8] = address
 
-    def specials(self, numbers: dict[str, int]) -> None:
-        """Set special registers in all lanes of all warps."""
-        warps = self._shape.warps
-        every = self.parts["warps"].reshape(warps, -1)
+    def name_cluster(self, rank: int) -> None:
+        """Set the special registers of clusters in all warps that begin."""
+        shape = self._shape
+        numbers = {"%cluster_ctarank": rank, "%is_explicit_cluster": 1}
+        numbers["%cluster_nctarank"] = shape.cluster_blocks
+        for axis, name in enumerate("xyz"):
+            numbers[f"%nclusterid.{name}"] = shape.clusters[axis]
+            numbers[f"%cluster_ctaid.{name}"] = shape.in_cluster(rank)[axis]
+            numbers[f"%cluster_nctaid.{name}"] = shape.cluster[axis]
         for name, number in numbers.items():
             place = layout.special_place(name)
             assert place is not None
-            every[:, place : place + 4 * LANES].view(np.uint32)[:] = number
+            lanes = self.template[:, place : place + 4 * LANES]
+            lanes.view(np.uint32)[:] = number
 
     def _set_pointers(self, launch: LaunchMemory) -> None:
         for offset, memory in (

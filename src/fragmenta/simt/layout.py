@@ -231,7 +231,8 @@ BLOCK_ROUNDS = 292  #: i32: how many more rounds of turns before Python has its 
 BLOCK_GOES_ON = 296  #: i32: whether a block goes on whose warps have used their turns
 BLOCK_GRANULE = 304  #: i64: GRANULE if a launch goes on after accesses there; or 1
 BLOCK_COUNTERS = 312  #: pointer to the counters of the context; 0 if there are none
-BLOCK_BARRIERS = 320  #: 16 barriers
+BLOCK_CLUSTER = 320  #: 3 x i64: the blocks of a cluster along x, y and z
+BLOCK_BARRIERS = 352  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
 exactly; the phase; the votes for it; the result of the last vote as a count, and

@@ -22,6 +22,7 @@ from fragmenta.arrays.threads import WORTH_THREADS, share_out
 from fragmenta.errors import Error, shortened
 from fragmenta.jit import compiler
 from fragmenta.jit.cache import Cache
+from fragmenta.jit.engines import Engine
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import I8, I32, Code, Memory, Trace, Value
 from fragmenta.progress import notice
@@ -162,7 +163,7 @@ class _Loaded:
     """
 
     def __init__(self) -> None:
-        self._engines: list[compiler.Engine] = []
+        self._engines: list[Engine] = []
         self._addresses: dict[str, int] = {}
         self._lock = Lock()
 

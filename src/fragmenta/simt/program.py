@@ -277,10 +277,16 @@ def _place_local(unit: PlacedFunction, local: Space) -> None:
 
 
 def _addresses(module: Module, kernel: Function) -> dict[str, int]:
-    """The address of every variable that is used, and of every parameter."""
-    found = variable_addresses(module)
+    """The address of what a module has, and of every parameter."""
+    found = module_addresses(module)
     for name, offset in parameter_offsets(kernel).items():
         found[name] = layout.PARAM_WINDOW + offset
+    return found
+
+
+def module_addresses(module: Module) -> dict[str, int]:
+    """The address of every variable that is used, and of every function."""
+    found = variable_addresses(module)
     for index, name in enumerate(module.functions):
         found[name] = layout.CODE_WINDOW + 16 * index
     return found

@@ -409,7 +409,7 @@ def _reset(code: Code, block: Raw) -> None:
     with code.loop(warps) as number:
         warp = b.gep(first, [(number * size).raw])
         source = b.gep(template, [(number * layout.HEADER).raw])
-        _copy_memory(b, warp, source, header)
+        copy_memory(b, warp, source, header)
         registers = b.gep(warp, [start])
         clear_memory(b, registers, rest.raw)
         _place_block(code, block, warp)
@@ -434,14 +434,19 @@ def _place_block(code: Code, block: Raw, warp: Raw) -> None:
     for axis, name in enumerate("xyz"):
         size = field(code, block, layout.BLOCK_GRID + 8 * axis, I64)[0]
         number, rest = rest % size, rest // size
-        for special in (f"%ctaid.{name}", f"%clusterid.{name}"):
+        blocks = field(code, block, layout.BLOCK_CLUSTER + 8 * axis, I64)[0]
+        for special, where in (
+            (f"%ctaid.{name}", number),
+            (f"%clusterid.{name}", number // blocks),
+        ):
             offset = layout.special_place(special)
             assert offset is not None
-            lanes = convert(number, I32).in_all_lanes(LANES)
+            lanes = convert(where, I32).in_all_lanes(LANES)
             put_lanes(code, place(code, warp, offset), lanes)
 
 
-def _copy_memory(b: Builder, goal: Raw, source: Raw, size: Raw) -> None:
+def copy_memory(b: Builder, goal: Raw, source: Raw, size: Raw) -> None:
+    """Copy memory."""
     kind = [POINTER, POINTER, I64, I1]
     _void(b, "llvm.memcpy.p0.p0.i64", kind, [goal, source, size, ir.Constant(I1, 0)])
 

@@ -8,13 +8,13 @@ warp when the instruction is executed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
-from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import OncePer
 from fragmenta.errors import BadOperands
 from fragmenta.ptx import rules
 from fragmenta.ptx.effects import not_run
@@ -184,19 +184,9 @@ def once_per_kernel(make: Callable[[KernelT], Made]) -> Callable[[KernelT], Made
     It lives as long as the kernel.  Several threads may launch a kernel for the first
     time; all of them get the same object.
     """
-    kept: dict[int, tuple[ref[KernelT], Made]] = {}
-    _FORGET.append(kept.clear)
-
-    @wraps(make)
-    def of(compiled: KernelT) -> Made:
-        key = id(compiled)
-        found = kept.get(key)
-        if found is None:
-            made = ref(compiled, lambda _: kept.pop(key, None)), make(compiled)
-            found = kept.setdefault(key, made)
-        return found[1]
-
-    return of
+    made = OncePer(make)
+    _FORGET.append(made.cache_clear)
+    return made
 
 
 def events(described: list[list[Plain]]) -> list[Event]:

@@ -37,6 +37,7 @@ from fragmenta.units.kernel_units import Sized, kernel_units
 from fragmenta.units.mbarrier_state import Mbarrier, Mbarriers
 from fragmenta.units.port import Port
 from fragmenta.units.records import Flag, Long, Record, Word
+from fragmenta.units.renewal import Renewal
 from fragmenta.units.schedule import EAGER, LAZY, Given, Schedule
 from fragmenta.units.tasks import Pool
 
@@ -117,6 +118,7 @@ class Warp:
         register: str = "",
     ) -> None:
         """Report a problem, and go on."""
+        self.block.cluster.touch()
         made = Finding(
             rule,
             event.site,
@@ -231,9 +233,22 @@ class Block(Record):
         """The work that machine code has put in flight."""
         return [work for each in self.warpgroups.values() for work in each.unknown]
 
-    def begin(self, index: int) -> None:
+    @property
+    def index(self) -> int:
+        """Its number in the grid."""
+        return self.context.index
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell what of its memory is renewed when another block begins."""
+        renewal.clear(self._queues, self._lane_groups, self._threads, self.stores)
+        renewal.clear(self.longs[fast.STATE_TENSOR >> 3 :][:1])
+        renewal.copy(self.context.peers)
+        renewal.zero_at_end(self.longs[fast.STATE_TENSOR >> 3 :][:1])
+        for each in self.warpgroups.values():
+            each.renewed(renewal)
+
+    def begin(self) -> None:
         """A new block begins."""
-        self.index = index
         self.mbarriers.clear()
         for each in self.warpgroups.values():
             each.reset()
@@ -343,6 +358,10 @@ class Cluster(Record):
     """Whether waits return without success, because nothing else can happen."""
     ended_blocks = Word(fast.CLUSTER_ENDED)
     """The blocks that have ended, by rank."""
+    number = Long(fast.CLUSTER_NUMBER)
+    """Which cluster of the grid it is."""
+    touched = Word(fast.CLUSTER_TOUCHED)
+    """Whether Python had a part in it since it began."""
     _pending = Word(fast.CLUSTER_PENDING)
     _ordinal = Long(fast.CLUSTER_ORDINAL)
 
@@ -357,7 +376,6 @@ class Cluster(Record):
             each.join(contexts, rank)
             machine.blocks[each.address] = self.blocks[rank]
         self.schedule = machine.schedule
-        self.number = 0
         self.in_flight: dict[Work, None] = {}
         """Python's work that was issued and is not done, the oldest first."""
         self.barrier = Barrier(len(contexts))
@@ -404,7 +422,7 @@ class Cluster(Record):
         """Memory for the operands of products of ``tcgen05``."""
         return aligned(tensors.SCRATCH)
 
-    def begin(self, number: int, indices: list[int]) -> None:
+    def begin(self, number: int) -> None:
         """Another cluster of the grid begins."""
         self.number = number
         self.machine.begun = max(self.machine.begun, number + 1)
@@ -414,11 +432,41 @@ class Cluster(Record):
         self.barrier.reset()
         self.requests.clear()
         self._pending = self.changes = self.time = self.ended_blocks = self.wakes = 0
+        self.touched = 0
         self.impatient = False
-        for block, index in zip(self.blocks, indices, strict=True):
-            block.begin(index)
+        for block in self.blocks:
+            block.begin()
             block.context.join(self.contexts, block.rank)
         self.port.begin()
+
+    def renewal(self) -> Renewal | None:
+        """What machine code does if another cluster begins, and if it ends.
+
+        The cluster has just begun, and its memory is as it has to be then.  None:
+        Python has to begin and to end every cluster.
+        """
+        machine = self.machine
+        if self.schedule.random is not None or machine.tensor or machine.grants:
+            return None
+        made = Renewal(self)
+        if not self.port.renewed(made):
+            return None
+        first, last = fast.CLUSTER_TIME >> 3, fast.CLUSTER_IMPATIENT >> 3
+        made.clear(self.longs[first:last])
+        for place in (fast.CLUSTER_PENDING, fast.CLUSTER_ENDED, fast.CLUSTER_IMPATIENT):
+            made.clear(self.words[place >> 2 :][:1])
+        made.clear(self.longs[fast.CLUSTER_WAKES >> 3 :][:1], self.barrier.raw)
+        made.zero_at_end(self.words[fast.CLUSTER_PENDING >> 2 :][:1])
+        self.pool.renewed(made)
+        for block in self.blocks:
+            block.renewed(made)
+        return made
+
+    def touch(self) -> None:
+        """Python takes part in what happens: it has to end the cluster, too."""
+        if not self.touched:
+            self.touched = 1
+            self.port.enter()
 
     def again(self, warp: Warp, event: Event, lanes: int) -> int | None:
         """Let a fast path try again, of whose instruction Python knows more now.
@@ -440,7 +488,7 @@ class Cluster(Record):
         self.time += self._counts_events
         if self.alone and self.number != self.contexts[0].index:
             # A block that runs alone begins in compiled code.
-            self.number = block.index = self.contexts[0].index
+            self.number = self.contexts[0].index
             self.port.begin()
         if self.schedule.random is not None:
             for each in self.schedule.some(self.in_flight):
@@ -696,6 +744,7 @@ class Machine:
     def _call(self, block: int, warp: int, number: int, lanes: int) -> int:
         here = self.blocks[block]
         try:
+            here.cluster.touch()
             return here.cluster.event(here, warp, number, lanes)
         except BaseException as error:  # an interrupt, too: compiled code drops it
             self.failed(error, here.by_address[warp], self.events[number].site, lanes)

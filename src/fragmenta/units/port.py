@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fragmenta.units.events import Event
     from fragmenta.units.machine import Block, Warp
     from fragmenta.units.mbarrier_state import Mbarrier
+    from fragmenta.units.renewal import Renewal
     from fragmenta.units.work import Work
 
 Clock: TypeAlias = NDArray[np.int32]
@@ -82,6 +83,16 @@ class Port:
         A block that runs alone begins without Python: this is called at its first
         event.
         """
+
+    def enter(self) -> None:
+        """Python takes part in a cluster that began without it."""
+
+    def renewed(self, renewal: Renewal) -> bool:
+        """Tell what is renewed when a cluster begins, and what is clean at its end.
+
+        Called when one has just begun.  False: Python begins and ends all clusters.
+        """
+        return self.functions == {}
 
     def end(self, block: Block | None = None) -> None:
         """All threads of a block have ended; without one, all of the cluster."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arithmetic import floored
+from fragmenta.arithmetic.blocks import PANEL
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.forking import Lock
 from fragmenta.arrays.once import once
@@ -29,7 +29,7 @@ from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.operands import extent, major_of
 from fragmenta.shared.swizzles import pattern
 from fragmenta.simt.compiled import address_of, aligned
-from fragmenta.units import event_table
+from fragmenta.units import event_table, tensor_steps
 from fragmenta.units.fast import layout as fast
 from fragmenta.units.fast import tensor_layout as at
 from fragmenta.units.records import Record
@@ -45,7 +45,11 @@ _LINE = 64
 
 
 class Table(NamedTuple):
-    """Where the units of an operand are, in bytes."""
+    """Where the units of an operand are, in bytes.
+
+    Elements with less than 8 bits are units themselves.  Then the places are in bits,
+    and the unit is the bits of an element, negative.
+    """
 
     places: NDArray[np.int32]
     unit: int
@@ -77,21 +81,37 @@ def _table(places: Places, size: int, copies: int = 1, most: int = 16) -> Table:
 # ── operands ────────────────────────────────────────────────────────────────
 
 
+def _panels(places: Places) -> Places:
+    """(rows, columns) as (panels, rows, 8)."""
+    rows, columns = places.shape[-2:]
+    parted = places.reshape(-1, rows, columns // PANEL, PANEL)
+    return parted.swapaxes(-3, -2)
+
+
 @lru_cache(maxsize=1024)
-def _in_shared(op: Op, name: str, of: Descriptor, order: tuple[int, ...]) -> Table:
+def _in_shared(
+    op: Op, name: str, of: Descriptor, order: tuple[int, ...], panels: bool
+) -> Table:
     """Where A or B is in shared memory, in the order that the steps want."""
     (rows, k), kind = extent(op, name), op.types[name.lower()]
     row, along = np.ogrid[:rows, :k]
     major = major_of(op, name)
-    found = np.asarray(of.address(row, along, kind, major, op.kind), np.int64)
-    found = found[:, list(order)]
+    bits = np.asarray(of.bit_address(row, along, kind, major, op.kind), np.int64)
+    narrow = kind.bits < 8
+    found = (bits if narrow else bits // 8)[:, list(order)]
     if op.cta_group == 2:  # rows of A, columns of B
         found = np.concatenate([found, found + at.SECOND])
-    return _table(found if name == "A" else found.T, kind.bits // 8)
+    if name == "B":
+        found = _panels(found.T) if panels else found.T
+    if narrow:
+        return Table(found.reshape(-1).astype(np.int32), -kind.bits)
+    return _table(found, kind.bits // 8)
 
 
 @lru_cache(maxsize=1024)
-def _in_cells(op: Op, name: str, lane: int, order: tuple[int, ...]) -> Table:
+def _in_cells(
+    op: Op, name: str, lane: int, order: tuple[int, ...], panels: bool
+) -> Table:
     """Where an operand is in tensor memory, if its address has column 0."""
     part = _tensor_part(op, name)
     size = part.container.bits // 8
@@ -101,6 +121,9 @@ def _in_cells(op: Op, name: str, lane: int, order: tuple[int, ...]) -> Table:
     if order:
         rows = places.reshape(len(places), *part.shape)
         places = rows[..., list(order)].reshape(len(places), -1)
+    if panels and name in ("D", "scale_B"):
+        rows = places.reshape(len(places), *part.shape)
+        places = _panels(rows).reshape(len(places), -1)
     # An f16 of D is converted cell by cell.
     single = name == "D" and part.container.width != part.container.bits
     return _table(places, size, len(places), size if single else 16)
@@ -123,9 +146,7 @@ def suits(op: Op, model: Model, a_in_cells: bool) -> bool:
         or any(op.values.get(name) for name in ("ashift", "lut"))
     )
     same = model.c == model.d == model.accumulator
-    if special or not same or not floored.computes(model):
-        return False
-    if any(op.types[name].bits % 8 for name in "ab"):
+    if special or not same or not tensor_steps.computes(model):
         return False
     names = [*(["A"] if a_in_cells else []), *(_SCALES if op.scale_vec else [])]
     for container in (op.fragment(name).container for name in names):
@@ -243,21 +264,22 @@ class TensorForm(Record):
     def _write(self) -> None:
         op, model = self.key.op, self.model
         m, n = op.shape[:2]
-        steps = floored.instruction(model, m, n)
+        steps = tensor_steps.steps(model, m, n)
         numbers = np.array(steps.numbers, np.int64)
         self._kept += [steps, numbers]
+        self.words[at.FORM_KIND >> 2] = steps.kind
         self.words[at.FORM_HALF >> 2] = model.d == "f16"
         self.words[at.FORM_SCALED >> 2] = bool(op.scale_vec)
         for offset, number in (
             (at.FORM_NUMBERS, address_of(numbers)),
             (at.FORM_BLOCKS, steps.blocks),
             (at.FORM_D_BYTES, m * n * _CELL),
-            (at.FORM_FUNCTION, steps.steps.address),
+            (at.FORM_FUNCTION, steps.address),
         ):
             self.longs[offset >> 3] = number
         sizes = [
             *(
-                rows * len(self._order) * op.types[name].bits // 8
+                rows * len(self._order) * op.types[name].bits_dtype.itemsize
                 for rows, name in ((m, "a"), (n, "b"))
             ),
             m * n * _CELL,
@@ -275,7 +297,8 @@ class TensorForm(Record):
     def _write_cells(self, number: int, lane: int) -> None:
         """Write the table of an operand in tensor memory."""
         order = self._order if number == at.A else ()
-        table = _in_cells(self.key.op, _NAMES[number], lane, order)
+        panels = tensor_steps.in_panels(self.model)
+        table = _in_cells(self.key.op, _NAMES[number], lane, order, panels)
         self._kept.append(table)
         start = at.FORM_PARTS + number * at.PART_BYTES
         self.longs[(start + at.PART_TABLE) >> 3] = address_of(table.places)
@@ -306,7 +329,8 @@ class TensorForm(Record):
     def _make(self, number: int, word: int) -> Source:
         base, first = _apart(word)
         op, name = self.key.op, _NAMES[number]
-        table = _in_shared(op, name, base, self._order)
+        panels = tensor_steps.in_panels(self.model)
+        table = _in_shared(op, name, base, self._order, panels)
         made = Source(word, table, first, read_ranges(op, name, word)[0])
         known = self._known[number]
         self.sources[made.address] = name, word

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import fragmenta as fm
 from fragmenta import ptx
+from fragmenta.launch.runners import ClusterRunner
 from fragmenta.shared.tensor_map import TensorMap
 from fragmenta.simt import layout
 from fragmenta.simt.context import Shape, word
@@ -234,7 +235,7 @@ class Room:
     def _next(self, status: Status, units: int) -> None:
         """Note a fault, and go on with the next block or cluster."""
         index = int(self.runner.index)
-        context = getattr(self.runner, "failed", self.runner)
+        context = self.runner.failed
         machine = self.launch.machine
         if status == Status.FAULT:
             warp = context.warp(context.fault_warp)
@@ -252,23 +253,21 @@ class Room:
             machine.errors.clear()
             cluster = self.runner.cluster
             cluster.in_flight.clear()
-        for each in getattr(self.runner, "contexts", [context]):
+        for each in self.runner.contexts:
             each.status = Status.ENDED
-        if hasattr(self.runner, "contexts"):
+        if isinstance(self.runner, ClusterRunner):
             self.runner.status = Status.ENDED
         self._begin(index + 1, units)
 
     def _begin(self, first: int, units: int) -> None:
         """Run all that is left, or one cluster: Python looks at its memory then."""
-        one = hasattr(self.runner, "contexts")
+        one = isinstance(self.runner, ClusterRunner)
         self.runner.begin(first, min(first + 1, units) if one else units)
-        if not one:
-            self.runner.allow(units, goes_on=False)
+        self.runner.allow(1 if one else units, goes_on=False)
 
     def _look(self) -> None:
         """Nobody may write what belongs to the system."""
-        own = [getattr(self.runner, "failed", self.runner)]
-        for each in getattr(self.runner, "contexts", own):
+        for each in self.runner.contexts:
             if each.parts["shared"][: layout.SHARED_START].any():
                 self._escaped(AssertionError("the system's bytes were written"))
 

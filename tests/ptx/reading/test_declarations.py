@@ -211,3 +211,21 @@ def test_text_of_nvrtc():
 def test_lines_of_a_preprocessor():
     found = kernel('\n# 12 "kernel.cu"\nmov.b32 %r1, 1;\n#line 7 "kernel.cu"\n')
     assert len(found.instructions) == 2
+
+
+def test_what_the_compiler_of_cutile_writes():
+    """Hidden parameters, its language, and its own form of the program."""
+    module = parse(
+        """.version 9.0
+        .target sm_90a
+        .address_size 64
+        .visible .entry f(.param .u64 a, .hidden .param .align 64 .b8 map[128])
+        .reqntid 128 .language 7 { ret; }
+        .nv_intermediate_source_section { .code_block { .ir_name: "tile ir"
+        .source_begin entry @f(%arg0: tile<ptr<f32>>) { "not closed { .source_end } }
+        .visible .entry g() { ret; }"""
+    )
+    f, g = module.functions["f"], module.functions["g"]
+    assert [each.attributes for each in f.parameters] == [(), ("hidden",)]
+    assert f.of_tiles
+    assert not g.of_tiles

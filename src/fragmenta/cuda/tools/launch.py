@@ -301,7 +301,7 @@ def words_of(part: Fragment, registers: ArrayLike) -> Words:
     fragmenta.errors.ShapeError: A is in registers of shape (…, 32 lanes, 4); \
 given shape (1, 1)
     """
-    return part._registers(as_array(registers))
+    return part.checked(as_array(registers))
 
 
 # ── a warpgroup and its shared memory ───────────────────────────────────────

@@ -14,10 +14,11 @@ import struct
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 _SOURCE, _PTX = ".debug_line", ".nv_debug_line_sass"
-_RELOCATION = struct.Struct("<QQq")
+_RELOCATIONS = {".rel": 16, ".rela": 24}
+"""Where it is written which function a part of a table is about; bytes of an entry."""
 
 
 class Row(NamedTuple):
@@ -28,6 +29,17 @@ class Row(NamedTuple):
     address: int
     file: str
     line: int
+    caller: Row | None = None
+    """Where the function is called that this is a part of, if it is inlined."""
+
+    @property
+    def places(self) -> Places:
+        """The places, from the outermost call to the place itself."""
+        outer = self.caller.places if self.caller else ()
+        return (*outer, (self.file, self.line))
+
+
+Places: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def with_lines(text: str, sections: Mapping[str, bytes]) -> str:
@@ -39,32 +51,38 @@ def with_lines(text: str, sections: Mapping[str, bytes]) -> str:
     lines = text.split("\n")
     files: dict[str, int] = {}
     for begin, end in _parts(lines):
-        votes: Counter[tuple[str, int]] = Counter()
+        votes: Counter[Places] = Counter()
         for number in range(begin, end):
             votes.update(known.get(number + 1, ()))
         if votes:
-            (file, line), _ = votes.most_common(1)[0]
-            number = files.setdefault(file, len(files) + 1)
-            lines[begin - 1] = f".loc {number} {line} 0"
+            lines[begin - 1] = _directive(votes.most_common(1)[0][0], files)
     lines += [f'.file {number} "{file}"' for file, number in files.items()]
     return "\n".join(lines)
 
 
-def _known(sections: Mapping[str, bytes]) -> dict[int, list[tuple[str, int]]]:
-    """The lines of the source that a line of the PTX has machine code of."""
-    places: dict[int, list[Row]] = defaultdict(list)
+def _directive(places: Places, files: dict[str, int]) -> str:
+    """The ``.loc`` of a place, after those of the calls that it is in."""
+    words, outer = [], ""
+    for file, line in places:
+        place = f"{files.setdefault(file, len(files) + 1)} {line} 0"
+        words.append(f".loc {place}{outer}")
+        outer = f", function_name $inlined, inlined_at {place}"
+    return " ".join(words)
+
+
+def _known(sections: Mapping[str, bytes]) -> dict[int, list[Places]]:
+    """The places of the source that a line of the PTX has machine code of."""
+    rows: dict[int, list[Row]] = defaultdict(list)
     for row in _rows(sections, _SOURCE):
-        places[row.function].append(row)
-    found: dict[int, list[tuple[str, int]]] = defaultdict(list)
-    addresses = {
-        function: [row.address for row in rows] for function, rows in places.items()
-    }
+        rows[row.function].append(row)
+    found: dict[int, list[Places]] = defaultdict(list)
+    addresses = {function: [row.address for row in of] for function, of in rows.items()}
     for row in _rows(sections, _PTX):
         at = bisect_right(addresses.get(row.function, ()), row.address) - 1
         if at >= 0:
-            place = places[row.function][at]
-            if place.file and place.line > 0:
-                found[row.line].append((place.file, place.line))
+            places = rows[row.function][at].places
+            if all(file and line > 0 for file, line in places):
+                found[row.line].append(places)
     return found
 
 
@@ -88,7 +106,8 @@ def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
     data = sections.get(name, b"")
     functions = {
         offset: info >> 32
-        for offset, info, _ in _RELOCATION.iter_unpack(_whole(sections, f".rela{name}"))
+        for kind, size in _RELOCATIONS.items()
+        for offset, info in _entries(sections.get(f"{kind}{name}", b""), size)
     }
     found: list[Row] = []
     at = 0
@@ -99,12 +118,14 @@ def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
             at = end
     except (IndexError, struct.error, ValueError):
         return []
-    return sorted(found, key=lambda row: row[:2])
+    return sorted(found, key=lambda row: (row.function, row.address))
 
 
-def _whole(sections: Mapping[str, bytes], name: str) -> bytes:
-    data = sections.get(name, b"")
-    return data[: len(data) // _RELOCATION.size * _RELOCATION.size]
+def _entries(data: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """The first two words of each entry."""
+    for at in range(0, len(data) - size + 1, size):
+        offset, info = struct.unpack_from("<QQ", data, at)
+        yield offset, info
 
 
 class _Program:
@@ -133,20 +154,22 @@ class _Program:
                 code -= first
                 self.address += code // wide * step
                 self.line += base + code % wide
-                yield self._row()
+                self._row()
             elif code:
                 if self._standard(code, counts[code - 1], step, (255 - first) // wide):
-                    yield self._row()
+                    self._row()
             else:
-                self._extended()
+                yield from self._extended()
 
     def _reset(self) -> None:
         self.function, self.address, self.file, self.line = -1, 0, 1, 1
+        self.caller: Row | None = None
+        self.made: list[Row] = []
 
-    def _row(self) -> Row:
-        return Row(
-            self.function, self.address, self.files.get(self.file, ""), self.line
-        )
+    def _row(self) -> None:
+        file = self.files.get(self.file, "")
+        made = Row(self.function, self.address, file, self.line, self.caller)
+        self.made.append(made)
 
     def _standard(self, code: int, count: int, step: int, advance: int) -> bool:
         """Do an instruction with a fixed number of operands; whether it gives a row."""
@@ -166,13 +189,21 @@ class _Program:
             self.address += advance * step
         return code == 1
 
-    def _extended(self) -> None:
-        """Do an instruction with a length; those that are not known are left out."""
+    def _extended(self) -> Iterator[Row]:
+        """Do an instruction with a length; the rows of a function at its end.
+
+        Those that are not known are left out.  0x90 is NVIDIA's own: what follows is
+        inlined where the row of a number, from 1, is; 0 ends that.
+        """
         length = self._unsigned()
         begin = self.at
         code = self._byte()
         if code == 1:
+            yield from self.made
             self._reset()
+        elif code == 0x90:
+            number = self._unsigned()
+            self.caller = self.made[number - 1] if number else None
         elif code == 2:
             self.function = self.functions.get(self.at, -1)
             self.address = int.from_bytes(self.data[self.at : begin + length], "little")

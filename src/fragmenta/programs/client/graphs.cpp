@@ -1,6 +1,7 @@
 // Streams, events and graphs.  Work is done in the order in which a program asks for it.
 #include "graphs.h"
 #include "kernels.h"
+#include "memory.h"
 #include "server.h"
 
 #include <algorithm>
@@ -341,7 +342,13 @@ int add_child(Node **where, Graph *graph, Node *const *after, size_t count, Grap
 
 int add_alloc(Node **where, Graph *graph, Node *const *after, size_t count, AllocNode *what) {
     if (int error = allocate(&what->pointer, what->bytes, DEVICE)) return error;
-    return added(where, graph, ALLOCATED, nullptr, after, count);
+    void *made = what->pointer;
+    belong_to_graph(made, false);
+    return added(where, graph, ALLOCATED, [made] { return belong_to_graph(made, true); }, after, count);
+}
+
+int add_free(Node **where, Graph *graph, Node *const *after, size_t count, void *what) {
+    return added(where, graph, FREED, [what] { return release(what); }, after, count);
 }
 
 int add_record(Node **where, Graph *graph, Node *const *after, size_t count, Event *event) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <vector>
 
 template <class Number> inline Number at(const void *image, size_t offset) {
     Number value;
@@ -23,4 +25,24 @@ inline size_t image_size(const void *image) {
 inline const void *unwrapped(const void *image) {
     bool wrapper = at<uint32_t>(image, 0) == 0x466243B1;
     return wrapper ? at<const void *>(image, 8) : image;
+}
+
+// The images of relocatable code, which a linker put into a wrapper of its own.
+inline std::vector<const void *> relocatable(const void *wrapper) {
+    std::vector<const void *> made;
+    if (unwrapped(wrapper) == wrapper || at<uint32_t>(wrapper, 4) != 2) return made;
+    auto each = at<const void *const *>(wrapper, 16);
+    for (; each && *each; each++) made.push_back(*each);
+    return made;
+}
+
+// Several images as one message: their sizes, then their bytes.
+inline std::string together(const std::vector<const void *> &images) {
+    std::string made;
+    for (const void *each : images) {
+        uint64_t bytes = image_size(each);
+        made.append((const char *)&bytes, sizeof bytes);
+    }
+    for (const void *each : images) made.append((const char *)each, image_size(each));
+    return made;
 }

@@ -17,6 +17,7 @@
 struct Module {
     std::string image;           // empty while the program still has it
     const void *place = nullptr; // of the program
+    const void *wrapper = nullptr;
     uint64_t handle = 0;
     int error = OK;
     std::map<std::string, std::unique_ptr<Function>> kernels;
@@ -30,6 +31,9 @@ struct Function {
     std::vector<uint32_t> offsets, sizes;
     FunctionAttributes about{};
     int dynamic_most = 0;        // bytes of dynamic shared memory that it may have
+    Three set_block{1, 1, 1};    // what cuFuncSetBlockShape and its kin have set
+    unsigned set_shared = 0;
+    std::string set_parameters;
 };
 
 namespace {
@@ -46,8 +50,10 @@ int send(Module *module) {
     if (module->handle || module->error) return module->error;
     const void *image = module->place ? module->place : module->image.data();
     size_t bytes = module->place ? image_size(image) : module->image.size();
+    auto parts = module->wrapper ? relocatable(module->wrapper) : std::vector<const void *>{};
     Answer answer;
-    module->error = ask(LOAD, {}, image, bytes, &answer);
+    if (parts.empty()) module->error = ask(LOAD, {}, image, bytes, &answer);
+    else module->error = ask(LOAD, {parts.size()}, together(parts), &answer);
     module->handle = answer[0];
     return module->error;
 }
@@ -101,7 +107,7 @@ int known(Function **where, const void *symbol) {
 
 void **register_fat_binary(const void *wrapper) {
     auto *made = new Module;
-    made->place = unwrapped(wrapper);
+    made->place = unwrapped(wrapper), made->wrapper = wrapper;
     registry().modules.emplace_back(made);
     return (void **)made;
 }
@@ -386,6 +392,41 @@ int launch_driver_config(const DriverConfig *config, const void *symbol, void **
         if (each.id == 4) made.cluster = {each.words[0], each.words[1], each.words[2]};
     }
     return start(made, arguments, extra, config->stream);
+}
+
+// ── launches whose parts are set one by one ─────────────────────────────────
+
+int set_block(Function *kernel, int x, int y, int z) {
+    if (x < 1 || y < 1 || z < 1) return INVALID_VALUE;
+    kernel->set_block = {(unsigned)x, (unsigned)y, (unsigned)z};
+    return OK;
+}
+
+int set_shared(Function *kernel, unsigned bytes) {
+    kernel->set_shared = bytes;
+    return OK;
+}
+
+int set_parameter(Function *kernel, int offset, const void *from, unsigned bytes) {
+    if (offset < 0 || offset + (size_t)bytes > 32764 || (!from && bytes)) return INVALID_VALUE;
+    std::string &all = kernel->set_parameters;
+    if (all.size() < offset + (size_t)bytes) all.resize(offset + bytes);
+    memcpy(&all[offset], from, bytes);
+    return OK;
+}
+
+int set_parameters_size(Function *kernel, unsigned bytes) {
+    if (bytes > 32764) return INVALID_VALUE;
+    kernel->set_parameters.resize(bytes);
+    return OK;
+}
+
+int launch_set(Function *kernel, int width, int height, Stream *stream) {
+    if (width < 1 || height < 1) return INVALID_VALUE;
+    size_t bytes = kernel->set_parameters.size();
+    void *extra[] = {(void *)1, &kernel->set_parameters[0], (void *)2, &bytes, nullptr};
+    Three grid{(unsigned)width, (unsigned)height, 1};
+    return launch(kernel, grid, kernel->set_block, nullptr, kernel->set_shared, stream, false, extra);
 }
 
 // ── how many blocks run at the same time ────────────────────────────────────

@@ -25,6 +25,7 @@ struct Allocation {
     Kind kind;
     char *alias;      // where its bytes are for this process
     bool variable;
+    bool graph = false, live = true;  // of a graph: whether it is allocated now
     char *end(uint64_t base) const { return (char *)base + size; }
 };
 std::map<uint64_t, Allocation> &allocations() {
@@ -121,7 +122,20 @@ int release(void *where) {
     if (int error = failed()) return error;
     auto found = allocations().find((uint64_t)where);
     if (found == allocations().end() || found->second.variable) return INVALID_VALUE;
-    return release_at(found->first, found->second);
+    Allocation &held = found->second;
+    if (!held.graph) return release_at(found->first, held);
+    bool live = held.live;
+    held.live = false;
+    return live ? OK : INVALID_VALUE;
+}
+
+// Memory of a graph keeps its address and its place when it is freed: the graph may run
+// again, and allocates it again.
+int belong_to_graph(void *where, bool live) {
+    auto found = allocations().find((uint64_t)where);
+    if (found == allocations().end()) return INVALID_VALUE;
+    found->second.graph = true, found->second.live = live;
+    return OK;
 }
 
 int release_host(void *where) { return release(where); }
@@ -137,11 +151,16 @@ void release_all() {
     state.used = 0;
 }
 
-// What a graph frees is kept: the graph may run again, and uses the same address.
-int later(Stream *stream, int (*what)(void *), void *where) {
-    int capturing = 0;
+int allocate_async(void **where, size_t bytes, Stream *stream) {
+    int capturing = 0, error = allocate(where, bytes, POOLED);
     capture_status(stream, &capturing, nullptr, nullptr, nullptr, nullptr);
-    if (capturing) return submit(stream, FREED, [] { return (int)OK; });
+    if (error || !capturing || !*where) return error;
+    void *made = *where;
+    belong_to_graph(made, false);
+    return submit(stream, ALLOCATED, [=] { return belong_to_graph(made, true); });
+}
+
+int later(Stream *stream, int (*what)(void *), void *where) {
     return submit(stream, FREED, [=] { return what(where); });
 }
 

@@ -39,7 +39,7 @@ template <class... Given> int real(const char *name, Given... given) {
 // ── what the program has ────────────────────────────────────────────────────
 
 struct Region { size_t size; bool host; };
-struct Image { const void *place; std::string copy; uint64_t number; };
+struct Image { const void *wrapper; std::string copy; uint64_t number; };  // a wrapper lies in the program
 struct Kernel { Handle module = nullptr; std::string name; };
 struct Variable { uint64_t address; size_t size; };
 struct Chosen {
@@ -80,7 +80,7 @@ int loaded(int error, Handle *where, const void *image) {
     if (error || !where || !image) return error;
     Guard guard;
     Image made{nullptr, "", 0};
-    if (unwrapped(image) != image) made.place = unwrapped(image);
+    if (unwrapped(image) != image) made.wrapper = image;
     else made.copy.assign((const char *)image, image_size(image));
     known().images[*where] = made;
     return error;
@@ -143,9 +143,12 @@ uint64_t sent(Handle module) {
     if (found == known().images.end()) return 0;
     Image &image = found->second;
     if (image.number) return image.number;
-    const void *place = image.place ? image.place : image.copy.data();
+    auto parts = image.wrapper ? relocatable(image.wrapper) : std::vector<const void *>{};
+    const void *whole = image.wrapper ? unwrapped(image.wrapper) : image.copy.data();
     Answer answer;
-    if (!ask(LOAD, {}, place, image.place ? image_size(place) : image.copy.size(), &answer)) image.number = answer[0];
+    int error = parts.empty() ? ask(LOAD, {}, whole, image.wrapper ? image_size(whole) : image.copy.size(), &answer)
+                              : ask(LOAD, {parts.size()}, together(parts), &answer);
+    if (!error) image.number = answer[0];
     return image.number;
 }
 

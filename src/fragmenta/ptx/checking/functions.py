@@ -99,7 +99,7 @@ def shared_memory(function: Function, context: Context) -> Iterator[Problem]:
     used = memory.shared_bytes(context.module, function)
     for target in context.targets:
         static, dynamic = memory.limits(target)
-        if used > static:
+        if used > (dynamic if function.of_tiles else static):
             message = (
                 f"{function.shown} has {used:,} bytes of static shared memory; "
                 f"{target} allows {static:,}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fragmenta.arrays.once import OncePer
 from fragmenta.ptx.checking.register_effects import effects, registers
 from fragmenta.ptx.module import (
     Address,
@@ -25,6 +26,7 @@ _SHARED_ONLY = frozenset(
 )
 _LOADS, _STORES = frozenset({"ld", "ldu"}), frozenset({"st"})
 _BOTH = frozenset({"atom", "red"})
+_MAP_BYTES = 128
 _HINTS = frozenset({"prefetch", "prefetchu", "applypriority", "discard"})
 
 
@@ -35,6 +37,7 @@ class Touched(NamedTuple):
     stored: frozenset[str]
 
 
+@OncePer
 def touched(function: Function) -> Touched | None:
     """What a kernel may touch; None if that cannot be read off its text.
 
@@ -61,7 +64,14 @@ def touched(function: Function) -> Touched | None:
         addresses = [o for o in each.operands if isinstance(o, Address)]
         if not addresses or each.opcode in _SHARED_ONLY | _HINTS:
             continue
-        if any(word in _NEAR for word in each.qualifiers) and each.opcode != "cp":
+        if each.opcode == "cp":
+            copied = _copied(each, function, sources)
+            if copied is None:
+                return None
+            loaded |= copied.loaded
+            stored |= copied.stored
+            continue
+        if any(word in _NEAR for word in each.qualifiers):
             continue
         names = _names(addresses[0], sources)
         if each.opcode not in _LOADS | _STORES | _BOTH or names is None:
@@ -73,6 +83,59 @@ def touched(function: Function) -> Touched | None:
     if any(each.opcode == "call" for each in function.instructions):
         return None
     return Touched(frozenset(loaded), frozenset(stored))
+
+
+def _copied(
+    copy: Instruction, function: Function, sources: dict[int, set[str] | None]
+) -> Touched | None:
+    """What a copy touches; None if that is not known."""
+    nothing: frozenset[str] = frozenset()
+    words = copy.qualifiers
+    if "mbarrier" in words or "prefetch" in words:
+        return Touched(nothing, nothing)
+    spaces = [e.partition("::")[0] for e in words]
+    spaces = [each for each in spaces if each in ("shared", "global")][:2]
+    addresses = [each for each in copy.operands if isinstance(each, Address)]
+    ends = []
+    for space, address in zip(spaces, addresses, strict=False):
+        names: set[str] | None = set()
+        if space == "global" and "tensor" in words:
+            names = _map(address, function, sources)
+        elif space == "global":
+            names = _names(address, sources)
+        if names is None:
+            return None
+        ends.append(frozenset(names))
+    if len(ends) < 2:
+        return None
+    goal, source = ends
+    return Touched(source | (goal if "reduce" in words else nothing), goal)
+
+
+def _map(
+    address: Address, function: Function, sources: dict[int, set[str] | None]
+) -> set[str] | None:
+    """The parameters that may be the map of a copy; None if it may be elsewhere."""
+    base = address.base
+    names = sources.get(base.number) if isinstance(base, Register) else None
+    if not names or not all(_is_map(each, function) for each in names):
+        return None
+    return names
+
+
+def _is_map(name: str, function: Function) -> bool:
+    """Whether a parameter can only be a tensor map: its address is all that is used.
+
+    A map in other memory may name any array.
+    """
+    given = next(each for each in function.parameters if each.name == name)
+    return given.elements == _MAP_BYTES and not any(
+        isinstance(operand, Address)
+        and isinstance(operand.base, Symbol)
+        and operand.base.name == name
+        for each in function.instructions
+        for operand in each.operands
+    )
 
 
 def _names(address: Address, sources: dict[int, set[str] | None]) -> set[str] | None:

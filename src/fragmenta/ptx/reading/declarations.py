@@ -380,10 +380,16 @@ def _float_bytes(value: float, size: int) -> bytes:
 
 
 def parameter(cursor: Cursor) -> Variable:
-    """Take one parameter of a function or a kernel."""
+    """Take one parameter of a function or a kernel.
+
+    A hidden one is filled by NVIDIA's driver; cuTile's compiler makes them.
+    """
+    hidden = cursor.accept(".hidden")
     if cursor.word not in (".param", ".reg"):
         cursor.fail("'.param'", "'.reg'", "')'")
     of = head(cursor, cursor.step()[1:])
+    if hidden:
+        of.attributes.append("hidden")
     if cursor.word == ".align":  # of a parameter, it may also stand after the type
         of.align = _align(cursor)
     if cursor.accept(".ptr"):

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from fragmenta.ptx.module import Module
 from fragmenta.races.shadow import notes as log
 from fragmenta.races.shadow.layout import MBARRIERS
-from fragmenta.simt.compiled import Compiled, aligned
+from fragmenta.simt.compiled import Compiled, sparse
 from fragmenta.simt.layout import RANK_BITS
 from fragmenta.units.findings import Finding
+from fragmenta.units.renewal import Renewal
 from fragmenta.units.work import ranks
 
 MOST_KEPT = 3
@@ -175,7 +176,7 @@ class History:
     """The notes of the cluster that runs, and those that are kept."""
 
     def __init__(self) -> None:
-        self._memory = aligned(log.LOG_BYTES)
+        self._memory = sparse(log.LOG_BYTES)
         self.notes = Notes(self._memory)
         self.kept: dict[int, Notes] = {}
         """The notes of clusters with a problem, and of the first one, by number."""
@@ -191,6 +192,10 @@ class History:
             self.notes.freeze()
         self._memory[:8] = 0
         self.notes = Notes(self._memory)
+
+    def renewed(self, renewal: Renewal) -> None:
+        """Tell that the log of a cluster is empty when it begins."""
+        renewal.clear(self._memory[:8])
 
     def keep(self, cluster: int, problem: bool) -> None:
         """Keep the notes, if there is a problem in the cluster or it is the first."""

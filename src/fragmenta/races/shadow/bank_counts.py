@@ -26,6 +26,7 @@ from fragmenta.jit.trace import (
 from fragmenta.shared.banks import IDLE, WORD, Conflicts, bank_conflicts
 from fragmenta.shared.descriptor import swizzled
 from fragmenta.simt import layout
+from fragmenta.simt.compiled import address_of, sparse
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.library import POINTER, Routine, field, pointer_at
 from fragmenta.simt.memory import Access, addresses, spill
@@ -144,9 +145,9 @@ class BankCounts:
 
     def attach(self, block: NDArray[np.uint8]) -> None:
         """Let the block of a context count."""
-        self._tables.append(np.zeros(max(1, self._sites), SITE))
+        self._tables.append(sparse(max(1, self._sites) * SITE.itemsize).view(SITE))
         place = slice(layout.BLOCK_BANKS, layout.BLOCK_BANKS + 8)
-        block[place].view(np.int64)[0] = self._tables[-1].ctypes.data
+        block[place].view(np.int64)[0] = address_of(self._tables[-1])
 
     @property
     def tables(self) -> list[NDArray[np.void]]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
@@ -28,7 +29,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow.detected import BY_NUMBER, Detected
 from fragmenta.races.shadow.layout import APART, LANES_APART, LANES_APART_AT
-from fragmenta.simt.compiled import aligned
+from fragmenta.simt.compiled import aligned, sparse
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, repeat, routine
 
@@ -120,7 +121,7 @@ class ProblemTable:
     """The memory of a table, and what it says."""
 
     def __init__(self) -> None:
-        self.memory = aligned(TABLE_BYTES)
+        self.memory = sparse(TABLE_BYTES)
         self._words = self.memory.view(np.int32)
         self._log = aligned(0)
 
@@ -141,6 +142,11 @@ class ProblemTable:
     def address(self) -> int:
         """Where compiled code finds it."""
         return int(self.memory.ctypes.data)
+
+    @property
+    def counts(self) -> NDArray[np.int32]:
+        """Numbers that change if anything is found."""
+        return self._words[min(USED, LOST) // 4 : max(USED, LOST) // 4 + 1]
 
     @property
     def used(self) -> int:

@@ -41,7 +41,8 @@ class Handler(NamedTuple):
     Several numbers: an item of an operand, or an item of that.
     """
     calls: tuple[int, ...] = ()
-    """The functions of an observer that it needs."""
+    """The functions of an observer that it needs: those that it calls, and that of the
+    call of the port which Python makes."""
 
 
 Finder = Callable[[tuple[str, ...], int], "Handler | None"]
@@ -124,8 +125,7 @@ def _replace(words: tuple[str, ...], count: int) -> Handler | None:
     stride = name == "global_stride"
     routine = tensor_maps.REPLACE_STRIDE if stride else tensor_maps.REPLACE
     flags = tensor_maps.field_flags(name) | tensor_maps.SHARED * shared
-    calls = () if shared else (layout.PORT_CHANGE_MAP,)
-    return Handler(routine, flags, order, calls)
+    return Handler(routine, flags, order, (layout.PORT_CHANGE_MAP,))
 
 
 def _copy_map(words: tuple[str, ...], count: int) -> Handler | None:
@@ -167,9 +167,7 @@ def _copy(words: tuple[str, ...], count: int) -> Handler | None:
         order += [(places["tensor"], 0, each) for each in range(rank)]
         flags |= rank << copies.RANK_AT
     order += [-1] * (len(names) + 5 - len(order) if tensor else 0)
-    calls: tuple[int, ...] = () if of.kind.endswith("prefetch") else _COPIED
-    if "mbarrier" in places:
-        calls = _SIGNALS
+    calls = _SIGNALS if "mbarrier" in places else _COPIED
     return Handler(routine, flags, tuple(order), calls)
 
 

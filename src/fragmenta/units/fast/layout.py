@@ -31,9 +31,59 @@ CLUSTER_TASKS: Final = 200  #: pointer to the pool of tasks (``task_layout``)
 CLUSTER_MAPS: Final = 208  #: pointer to the table of tensor maps
 CLUSTER_BARRIER: Final = 216  #: pointer to the barrier of the cluster
 CLUSTER_WAKES: Final = 224  #: i64: how often waiting lanes were let go on
+CLUSTER_NUMBER: Final = 232  #: i64: which cluster of the grid it is
+CLUSTER_TOUCHED: Final = 240  #: i32: whether Python had a part in it since it began
 CLUSTER_BYTES: Final = 256
 
 EAGER, LAZY, RANDOM = 0, 1, 2
+
+# ── clusters that run one after the other ───────────────────────────────────
+
+RUN_STATUS: Final = 0  #: i32: a ``Status``; READY: Python has to end the cluster
+RUN_ROUNDS: Final = 4  #: i32: how many more rounds of turns before Python has its turn
+RUN_GOES_ON: Final = 8  #: i32: whether a cluster goes on that has used its turns
+RUN_FAILED: Final = 12  #: i32: the rank of the block that failed
+RUN_QUEUE: Final = 16  #: pointer to the queue of clusters to run
+RUN_HALT: Final = 24  #: pointer to an i32 that is not 0 if all should stop
+RUN_CLUSTER: Final = 32  #: pointer to the cluster
+RUN_INDEX: Final = 40  #: i64: the cluster that runs, or that was run last
+RUN_BEGIN: Final = 48  #: pointer to what is renewed when a cluster begins
+RUN_BEGIN_COUNT: Final = 56  #: i64: how many entries that has
+RUN_END: Final = 64  #: pointer to what has to be clean when it ends
+RUN_END_COUNT: Final = 72  #: i64
+RUN_LEAKS: Final = 80  #: i32: whether copies matter that nobody has waited for
+RUN_SPENT: Final = 84  #: i32: whether turns were used up in the last round; in an
+#: order of warps, the status of the turns
+RUN_CHANGED: Final = 88  #: i32: whether something happened in it
+RUN_ENDED: Final = 92  #: i32: the blocks that ended in it, by rank
+RUN_ORDER: Final = 96  #: pointer to the order of warps; 0: round robin
+RUN_QUOTA: Final = 104  #: i32: turns of an order before Python looks
+RUN_TRACED: Final = 108  #: i32: clusters in the list of traces
+RUN_TRACES: Final = 112  #: pointer to (i64 cluster, i64 end of its turns) for each
+RUN_ROOM: Final = 120  #: i64: clusters that the list has room for
+RUN_GRID: Final = 128  #: 3 x i64: the blocks of the grid along x, y and z
+RUN_SHAPE: Final = 152  #: 3 x i64: the blocks of a cluster
+RUN_BYTES: Final = 192
+
+RENEW_KIND: Final = 0  #: i64: one of the kinds below
+RENEW_GOAL: Final = 8  #: pointer to what is renewed
+RENEW_SOURCE: Final = 16  #: pointer to what it is then; or a number
+RENEW_SIZE: Final = 24  #: i64: bytes
+RENEW_COUNT: Final = 32  #: i64: how often
+RENEW_STEP: Final = 40  #: i64: how far apart the goals are
+RENEW_WHEN: Final = 48  #: pointer to an i64: nothing happens if it is 0; or 0
+RENEW_BYTES: Final = 64
+
+CLEAR, COPY, NUMBER, COUNT, LIST, LOOKUP = range(6)
+"""Bytes become 0; those of the source; an i64 becomes the cluster's number plus the
+source; an i32 is counted up; the cluster is written into a list of i64, at the place
+before the one that an i32 at the source says; an i64 becomes that of a list at the
+source, at the place that is the cluster's number."""
+
+CLEAN_AT: Final = 0  #: pointer to some words
+CLEAN_LIKE: Final = 8  #: pointer to words that must be the same; 0: they must be 0
+CLEAN_WORDS: Final = 16  #: i64: how many words of 32 bits
+CLEAN_BYTES: Final = 32
 
 # ── a block ─────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ a *source* with its table.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 # ── the tensor memory of a block ────────────────────────────────────────────
@@ -39,8 +40,52 @@ FORM_IDESC: Final = 88  #: i32: the instruction descriptor
 FORM_SCALED: Final = 92  #: i32: whether there are scales
 FORM_SOURCES: Final = 96  #: 2 pointers to KNOWN pointers: sources of A and B; 0: none
 FORM_SHAPE: Final = 112  #: 2 x i32: M and N
+FORM_KIND: Final = 120  #: i32: which steps compute it: FUSED, GROUPED or INTEGERS
 FORM_PARTS: Final = 128  #: A, B, D, the scales of A and of B
 FORM_BYTES: Final = 512
+
+FUSED, GROUPED, INTEGERS = range(3)
+"""Steps; GROUPED and INTEGERS take B, D and the scales of B in panels of 8 columns."""
+
+
+class Grouped(IntEnum):
+    """The numbers of a form whose products are added in groups.
+
+    First the addresses of functions, then those of tables; what follows are sizes, and
+    places in the memory for work.
+    """
+
+    STEPS = 0
+    ROWS = 1
+    COLUMNS = 2
+    SCALES = 3
+    VALUES = 4
+    POWERS = 5
+    OFFSETS = 6
+    COUNT_A = 7
+    COUNT_B = 8
+    SCALE_COUNT_A = 9
+    SCALE_COUNT_B = 10
+    A = 11
+    B = 12
+    SOME_A = 13
+    SOME_B = 14
+    SCALES_A = 15
+    SCALES_B = 16
+    POWERS_A = 17
+    POWERS_B = 18
+    UNUSED = 19
+    """The bits of a scale that must be 0."""
+    SIZES = 20
+
+
+class Integers(IntEnum):
+    """The numbers of a form of integers."""
+
+    STEPS = 0
+    OFFSETS = 1
+    SIZES = 2
+
 
 ROOM_A, ROOM_B, ROOM_D, ROOM_SCALE_A, ROOM_SCALE_B, ROOM_WORK = range(6)
 
@@ -64,7 +109,7 @@ SECOND: Final = 1 << 24
 SOURCE_WORD: Final = 0  #: i64: the descriptor
 SOURCE_TABLE: Final = 8  #: pointer to i32
 SOURCE_START: Final = 16  #: i64: added to each place
-SOURCE_UNIT: Final = 24  #: i32: bytes of a unit of the table
+SOURCE_UNIT: Final = 24  #: i32: bytes of a unit; negative: bits, places are in bits
 SOURCE_COUNT: Final = 28  #: i32: how many units
 SOURCE_READS: Final = 32  #: pointer to ranges of bytes that it reads
 SOURCE_READS_COUNT: Final = 40  #: i64: how many these are

@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
+from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.floor_steps import FloorNumbers
 from fragmenta.arithmetic.floors import FloorSizes
+from fragmenta.arithmetic.grouped import GroupedNumbers
 from fragmenta.jit.llvm import Raw, Type
 from fragmenta.jit.trace import (
     F32,
@@ -33,6 +35,7 @@ from fragmenta.jit.trace import (
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, clear_memory, routine
 from fragmenta.units.fast import tensor_layout as at
+from fragmenta.units.fast.step import shift
 
 _UNITS = {1: I8, 2: I16, 4: I32, 16: ir.VectorType(I32, 4)}
 """The types that units of so many bytes are moved as."""
@@ -93,11 +96,31 @@ class _Table:
 
     def at(self, number: Value) -> Raw:
         """Where a unit is."""
+        base, place = self._place(number)
+        return self._code.builder.gep(base, [(place + self._start).raw])
+
+    def _place(self, number: Value) -> tuple[Raw, Value]:
         b = self._code.builder
         place = _typed(self._code, self._raw, I32)[number]
         second = (place & at.SECOND) != 0
         base = b.select(second.raw, self._bases[1], self._bases[0])
-        return b.gep(base, [(convert(place & _WHERE, I64) + self._start).raw])
+        return base, convert(place & _WHERE, I64)
+
+    def bits(self, number: Value, width: Value) -> Value:
+        """An element of less than 8 bits, which may be in two bytes."""
+        b = self._code.builder
+        base, place = self._place(number)
+        low, high = (
+            convert(
+                Value(b, b.load(b.gep(base, [(shift(each, 3) + self._start).raw]))),
+                I32,
+                signed=False,
+            )
+            for each in (place, place + (convert(width, I64) - 1))
+        )
+        both = (high << 8 | low) >> convert(place & 7, I32)
+        one = width.lift(1)
+        return convert(both & ((one << width) - 1), I8)
 
 
 def _each_unit(
@@ -177,6 +200,8 @@ def _from_shared(product: Product, number: int, goal: Raw) -> None:
         _store(code, _load(code, table.at(index), of), _step(code, goal, index, of))
 
     _each_unit(code, unit, convert(count, I64), copied)
+    with code.when(unit < 0), code.loop(convert(count, I64)) as index:
+        _store(code, table.bits(index, 0 - unit).raw, _step(code, goal, index, I8))
 
 
 # ── D ───────────────────────────────────────────────────────────────────────
@@ -262,6 +287,90 @@ def _steps(product: Product) -> Value:
     return convert(wrong.value, I32)
 
 
+def _call(
+    code: Code, numbers: Memory, where: int, pointers: list[Raw], *others: Value
+) -> None:
+    """Call the function whose address is among the numbers of a form."""
+    b = code.builder
+    arguments = [*pointers, *(each.raw for each in others)]
+    kind = ir.FunctionType(ir.VoidType(), [each.type for each in arguments])
+    b.call(b.inttoptr(numbers[where].raw, kind.as_pointer()), arguments)
+
+
+def _grouped(product: Product, status: Memory) -> None:
+    """Sums of groups of e2m1 products, as ``arithmetic.grouped`` has them."""
+    with product.code.when(_wrong_scales(product) != 0):
+        status[0] = product.code.constant(at.PYTHON, I32)
+    with product.code.when(status[0] == at.DONE):
+        _grouped_steps(product)
+
+
+def _wrong_scales(product: Product) -> Value:
+    """Bits of scales that their type does not have."""
+    code, of = product.code, at.Grouped
+    numbers = _numbers(product)
+    found = code.variable(code.constant(0, I8))
+    for room, count in (
+        (at.ROOM_SCALE_A, of.SCALE_COUNT_A),
+        (at.ROOM_SCALE_B, of.SCALE_COUNT_B),
+    ):
+        scales = _typed(code, product.room(room), I8)
+        with code.loop(numbers[count]) as number:
+            found.value = found.value | scales[number]
+    return found.value & convert(numbers[of.UNUSED], I8)
+
+
+def _numbers(product: Product) -> Memory:
+    """The numbers of a form."""
+    code, b = product.code, product.code.builder
+    return _typed(code, b.inttoptr(product.long(at.FORM_NUMBERS).raw, POINTER), I64)
+
+
+def _grouped_steps(product: Product) -> None:
+    code, b, of = product.code, product.code.builder, at.Grouped
+    numbers = _numbers(product)
+    work = product.room(at.ROOM_WORK)
+
+    def room(name: int) -> Raw:
+        return b.gep(work, [numbers[name].raw])
+
+    def given(name: int) -> Raw:
+        return b.inttoptr(numbers[name].raw, POINTER)
+
+    for where, raw, values, masks, count in (
+        (of.ROWS, at.ROOM_A, of.A, of.SOME_A, of.COUNT_A),
+        (of.COLUMNS, at.ROOM_B, of.B, of.SOME_B, of.COUNT_B),
+    ):
+        some = [product.room(raw), room(values), room(masks)]
+        _call(code, numbers, where, some, numbers[count])
+    for raw, values, powers, count in (
+        (at.ROOM_SCALE_A, of.SCALES_A, of.POWERS_A, of.SCALE_COUNT_A),
+        (at.ROOM_SCALE_B, of.SCALES_B, of.POWERS_B, of.SCALE_COUNT_B),
+    ):
+        tables = [given(of.VALUES), given(of.POWERS)]
+        some = [product.room(raw), *tables, room(values), room(powers)]
+        _call(code, numbers, of.SCALES, some, numbers[count])
+    scales = [room(e) for e in (of.SCALES_A, of.POWERS_A, of.SCALES_B, of.POWERS_B)]
+    masks_ = [room(of.SOME_A), room(of.SOME_B)]
+    operands = [room(of.A), given(of.OFFSETS), room(of.B), *scales, *masks_]
+    fields = len(BlockSizes._fields) + len(GroupedNumbers._fields)
+    sizes = [numbers[of.SIZES + each] for each in range(fields)]
+    pointers = [*operands, product.room(at.ROOM_D)]
+    _call(code, numbers, of.STEPS, pointers, *sizes)
+
+
+def _integers(product: Product) -> None:
+    """Sums of integers, as ``arithmetic.integer_kernels`` has them."""
+    code, b, of = product.code, product.code.builder, at.Integers
+    numbers = _numbers(product)
+    offsets = b.inttoptr(numbers[of.OFFSETS].raw, POINTER)
+    rooms = [product.room(each) for each in (at.ROOM_A, at.ROOM_B, at.ROOM_D)]
+    count = len(BlockSizes._fields)
+    sizes = [numbers[of.SIZES + each] for each in range(count)]
+    pointers = [rooms[0], offsets, *rooms[1:]]
+    _call(code, numbers, of.STEPS, pointers, *sizes)
+
+
 def _multiply(code: Code, record: Raw) -> Value:
     """Compute a product and write D; ``DONE``, or ``PYTHON`` and nothing changed."""
     product, b = Product(code, record), code.builder
@@ -278,8 +387,13 @@ def _multiply(code: Code, record: Raw) -> Value:
         slot[0] = code.constant(at.PYTHON, I32)
     with code.when(able):
         _gathered(product, slot)
-        with code.when(slot[0] == at.DONE):
+        kind, ready = product.word(at.FORM_KIND), slot[0] == at.DONE
+        with code.when(ready & (kind == at.FUSED)):
             slot[0] = select(_steps(product) == 0, slot[0].lift(at.DONE), at.PYTHON)
+        with code.when(ready & (kind == at.GROUPED)):
+            _grouped(product, slot)
+        with code.when(ready & (kind == at.INTEGERS)):
+            _integers(product)
         with code.when(slot[0] == at.DONE):
             _new_d(product, product.room(at.ROOM_D))
     return slot[0]
