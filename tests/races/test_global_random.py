@@ -160,7 +160,10 @@ class Reference:
             return now
         if before.several or before.block != now.block:
             both = before.strong and now.strong
-            return Last(-1, -1, 0, 0, -1, 0b1111, both, several=True)
+            shared = before.mask & now.mask
+            if not shared:
+                return now
+            return Last(-1, -1, 0, 0, -1, shared, both, several=True)
         row = block._clock(now.warp, False)
         thread = (before.warp, before.lane) == (now.warp, now.lane)
         known = thread or before.epoch < row[0, 0, before.warp]

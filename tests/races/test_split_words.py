@@ -111,6 +111,30 @@ def test_one_element_of_a_line(
 
 
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("count", [31, 32, 33])
+@pytest.mark.parametrize("kind", ["read", "strong read"])
+def test_blocks_change_their_own_elements_of_a_word(
+    size: int, count: int, kind: str
+) -> None:
+    """Each block has a row of its own; rows end in the middle of a word."""
+    machine = Machine(blocks=4)
+    for turn in ("read", "write", "read", "write"):
+        for block in machine.blocks:
+            where = size * (count * block.number + LANES + 5)
+            lanes = ALL >> (32 - count) if count < 32 else ALL
+            block.access(
+                0,
+                kind if turn == "read" else turn,
+                where,
+                lanes=lanes,
+                bits=8 * size,
+                value=3,
+                site=1 if turn == "read" else 2,
+            )
+    assert rules(machine) == set()
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_a_lane_knows_its_own_byte(size: int) -> None:
     machine = Machine()
     block = machine.blocks[0]

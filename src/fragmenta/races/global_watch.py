@@ -442,7 +442,8 @@ class GlobalWatch:
             shadow.reads[words] = 0
         else:
             others = touch.second_read(reads)
-            shadow.reads[words] = np.where(others, others << ID_SHIFT | 0b1111, own)
+            several = others << ID_SHIFT | reads & 0b1111
+            shadow.reads[words] = np.where(others, several, own)
 
     def _id(self, who: Who) -> int:
         """The line of the table for an access; 0 if there is none."""
@@ -495,8 +496,9 @@ class GlobalWatch:
             reads &= ~masks
             reads[(reads & 0b1111) == 0] = 0
         else:
-            others = touch.second_read(reads)
-            reads[:] = np.where(others, others << ID_SHIFT | 0b1111, own | masks)
+            others, both = touch.second_read(reads), reads & masks
+            several = others << ID_SHIFT | both
+            reads[:] = np.where((others != 0) & (both != 0), several, own | masks)
 
     def _note_update(self, who: Who, reads: NDArray[np.int32]) -> None:
         if who.flags & Flags.ATOMIC and reads.any():

@@ -119,7 +119,7 @@ class Rows(NamedTuple):
     def _after_read(self, record: Value, own: Value) -> Value:
         """The record of reads after this one; a group that knows nothing of others."""
         code, number = self.seen.code, shift_unsigned(record, ID_SHIFT)
-        several = own.lift(records.SEVERAL << ID_SHIFT | WHOLE)
+        several = (record & WHOLE) | (records.SEVERAL << ID_SHIFT)
         new = code.variable(select(record == 0, own, several))
         with code.when(number >= records.FIRST_ID):
             mine = self.here.entry(number).group == self.here.group()

@@ -347,7 +347,10 @@ class _Records:
                 site.own.lift(int(site.flags)),
             )
         now = state.value
-        several = (now << ID_SHIFT).in_all_lanes(count) | 0b1111
+        # Several groups have read the bytes that both records have.
+        shared = self.raw & self.pattern & 0b1111
+        several = (now << ID_SHIFT).in_all_lanes(count) | shared
+        several = select(shared == 0, mine, several)
         new = select(now == 0, mine, select(now == 3, self.raw, several))
         return self.empty | self.one, new
 
@@ -409,7 +412,9 @@ def _word(
                 "second_read", before, same, before.lift(int(site.flags))
             )
         now = state.value
-        several = now << ID_SHIFT | 0b1111
+        # Several groups have read the bytes that both records have.
+        shared = has_read & mask
+        several = select(shared == 0, mine, now << ID_SHIFT | shared)
         new = select(now == 0, mine, select(now == 3, has_read, several))
         b.store(new.raw, read)
         return

@@ -33,8 +33,8 @@ MOST_ACCESSES = 1 << 22
 NumPy would take it for a sign."""
 
 NOTHING, SEVERAL, SEVERAL_STRONG, FIRST_ID = 0, 1, 2, 3
-"""Ids that are no line of the table: no access; several groups have read, at least one
-of them by a plain load; the same, all by strong loads."""
+"""Ids that are no line of the table: no access; several groups have read these bytes,
+at least one of them by a plain load; the same, all by strong loads."""
 
 PAIR, QUAD = 0b0101, 0b1010
 """Masks of a write: two bytes or one byte of each of several lanes, up to this one."""
