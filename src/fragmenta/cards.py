@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from math import log2
-from typing import Any
 
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.table import read
@@ -96,8 +95,6 @@ class Card:
     """In MHz; two words for each line of the bus in a cycle."""
     bus: int
     """Lines of the bus, in bits."""
-    sheet: float
-    """The bandwidth that its data sheet says, in GB/s."""
     l2: int
     """In MiB."""
     shared: int
@@ -106,6 +103,8 @@ class Card:
     """Threads of a processor."""
     blocks: int
     """Blocks of a processor."""
+    sheet: float
+    """The bandwidth that its data sheet says, in GB/s."""
     rates: dict[str, int] = field(repr=False, compare=False)
     """Products that a processor begins in a cycle, of dense matrices, by kind."""
 
@@ -155,18 +154,27 @@ def cards() -> dict[str, Card]:
     peaks = {each["card"]: each for each in read(PEAKS)}
     found = {}
     for row in read(CARDS):
-        known: dict[str, Any] = {k: _KINDS.get(k, int)(v) for k, v in row.items()}
         said = peaks[row["card"]]
         rates = {
-            kind: rate(float(said[kind]), known["processors"], float(said["at"]))
+            kind: rate(float(said[kind]), int(row["processors"]), float(said["at"]))
             for kind in KINDS
             if said[kind] != "-"
         }
-        found[row["card"]] = Card(**known, rates=rates)
+        found[row["card"]] = Card(
+            card=row["card"],
+            name=row["name"],
+            target=row["target"],
+            sheet=float(row["sheet"]),
+            rates=rates,
+            **{each: int(row[each]) for each in _NUMBERS},
+        )
     return found
 
 
-_KINDS: dict[str, type] = {"card": str, "name": str, "target": str, "sheet": float}
+_NUMBERS = (
+    *("processors", "clock", "memory", "memory_clock", "bus"),
+    *("l2", "shared", "threads", "blocks"),
+)
 
 
 def card(name: str) -> Card:
