@@ -104,9 +104,13 @@ WRITERS: dict[str, Callable[[], str]] = {
     "performance-tools": performance.tools,
     "performance-cores": performance.cores,
     "cards": programs.card_table,
+    **{
+        f"example:{name}": partial(programs.example, name) for name in programs.EXAMPLES
+    },
     "cuda-functions": programs.function_table,
     "cuda-refused": programs.refused_table,
     "cuda-programs": programs.result_table,
+    "recorded-programs": programs.recorded_table,
     "performance-threads": performance.threads,
     "commands": references.commands,
     "api": references.api,

@@ -95,6 +95,8 @@ class Card:
     """In MHz; two words for each line of the bus in a cycle."""
     bus: int
     """Lines of the bus, in bits."""
+    sheet: float
+    """The bandwidth that its data sheet says, in GB/s."""
     l2: int
     """In MiB."""
     shared: int
@@ -103,8 +105,6 @@ class Card:
     """Threads of a processor."""
     blocks: int
     """Blocks of a processor."""
-    sheet: float
-    """The bandwidth that its data sheet says, in GB/s."""
     rates: dict[str, int] = field(repr=False, compare=False)
     """Products that a processor begins in a cycle, of dense matrices, by kind."""
 
@@ -154,27 +154,21 @@ def cards() -> dict[str, Card]:
     peaks = {each["card"]: each for each in read(PEAKS)}
     found = {}
     for row in read(CARDS):
-        said = peaks[row["card"]]
+        card, name, target = row["card"], row["name"], row["target"]
+        sizes = {k: int(v) for k, v in row.items() if k not in _OTHERS}
+        said = peaks[card]
         rates = {
-            kind: rate(float(said[kind]), int(row["processors"]), float(said["at"]))
+            kind: rate(float(said[kind]), sizes["processors"], float(said["at"]))
             for kind in KINDS
             if said[kind] != "-"
         }
-        found[row["card"]] = Card(
-            card=row["card"],
-            name=row["name"],
-            target=row["target"],
-            sheet=float(row["sheet"]),
-            rates=rates,
-            **{each: int(row[each]) for each in _NUMBERS},
-        )
+        sheet = float(row["sheet"])
+        found[card] = Card(card, name, target, **sizes, sheet=sheet, rates=rates)
     return found
 
 
-_NUMBERS = (
-    *("processors", "clock", "memory", "memory_clock", "bus"),
-    *("l2", "shared", "threads", "blocks"),
-)
+_OTHERS = ("card", "name", "target", "sheet")
+"""Columns that are not whole numbers."""
 
 
 def card(name: str) -> Card:
