@@ -168,6 +168,7 @@ PARTS = [
     Part("second", SECOND, 8),
     Part("place", PLACE, 8, True),
     Part("other", OTHER, 64),
+    Part("lost", 0, 0, True),  # a variable that the driver does not know
 ]
 
 
