@@ -174,7 +174,7 @@ def _judged(row: Row, told: dict[str, list], said: str) -> dict[str, object]:
     words = [*told["crashes"], *faults, *told["refused"], *found]
     right = told["status"] == 0 and not FAILED.search(said)
     result = "right" if right else "wrong"
-    if told["refused"] or faults:
+    if told["refused"] or faults or "unsupported" in found:
         result = "refused" if result == "wrong" else result
     return _result(row, result, len(launches), "; ".join(dict.fromkeys(words))[:200])
 
