@@ -11,6 +11,16 @@ from making.markdown import DOCS, table
 
 RESULTS = DOCS / "programs.json"
 CARD = DOCS / "programs-h200.json"
+_FOLDER = DOCS.parent / "examples" / "frontends"
+EXAMPLES = sorted(path.stem for path in _FOLDER.glob("*.py"))
+"""Programs of front ends that use CUDA's driver."""
+
+
+def example(name: str) -> str:
+    """A program of a front end, as it is."""
+    text = (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    code = text.partition('"""\n\n')[2].strip()
+    return f"```python\n# examples/frontends/{name}.py\n{code}\n```"
 
 
 def function_table() -> str:

@@ -100,6 +100,7 @@ STATE_STORES: Final = 72  #: pointer to i32 for each warp: Python's stores in fl
 STATE_THREADS: Final = 80  #: pointer to what each thread issued to the Tensor Cores
 STATE_MADE: Final = 88  #: pointer to i32: where its mbarriers are, in their order
 STATE_MADE_COUNT: Final = 96  #: i32: how many there are
+STATE_MADE_EVER: Final = 100  #: i32: how many were made so far
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256
@@ -243,6 +244,7 @@ PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it b
 PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_MADE: Final = 216  #: an mbarrier was made, or is none any more
 PORT_INIT_FENCE: Final = 224  #: lanes execute ``fence.mbarrier_init``: may they?
+PORT_PAIR: Final = 232  #: a copy may signal in the other block; only Python watches it
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
