@@ -2,7 +2,6 @@
 
     git clone https://github.com/NVIDIA/cuda-samples FOLDER/cuda-samples
     git clone https://github.com/NVIDIA/cutlass FOLDER/cutlass
-    git clone https://github.com/NVIDIA/cccl FOLDER/cccl
     python -m corpus.cuda_programs FOLDER [NAME ...] [--keep]
 
 A row is a program: its folder, its sources (the first has ``main``), its arguments, and
@@ -93,33 +92,11 @@ cutlass/examples/cute/tutorial | sgemm_sm80.cu | 128 128 64 T N
 cutlass/examples/cute/tutorial | tiled_copy.cu |
 cutlass/examples/cute/tutorial/hopper | wgmma_sm90.cu | 128 128 256
 cutlass/examples/cute/tutorial/hopper | wgmma_tma_sm90.cu | 256 128 256
-cccl/cub/examples/block | example_block_radix_sort.cu | --i=1
-cccl/cub/examples/block | example_block_reduce.cu | --i=1
-cccl/cub/examples/block | example_block_scan.cu | --i=1
-cccl/cub/examples/device | example_device_partition_flagged.cu | --n=1500
-cccl/cub/examples/device | example_device_partition_if.cu | --n=1500
-cccl/cub/examples/device | example_device_radix_sort.cu | --n=1500
-cccl/cub/examples/device | example_device_reduce.cu | --n=1500
-cccl/cub/examples/device | example_device_scan.cu | --n=1500
-cccl/cub/examples/device | example_device_select_flagged.cu | --n=1500
-cccl/cub/examples/device | example_device_select_if.cu | --n=1500
-cccl/cub/examples/device | example_device_select_unique.cu | --n=1500
-cccl/cub/examples/device | example_device_sort_find_non_trivial_runs.cu | --n=1500
-cccl/cub/examples/device | example_device_topk_keys.cu |
 """
 SECONDS = 300
 FLAGS = ["-std=c++17", "-w", "--expt-relaxed-constexpr"]
-HEADERS = (
-    "Common",
-    "include",
-    "tools/util/include",
-    "examples/common",
-    "cub",
-    "cub/test",
-    "thrust",
-    "libcudacxx/include",
-)
-SEVERAL = ("tutorial", "hopper", "block", "device")
+HEADERS = ("Common", "include", "tools/util/include", "examples/common")
+SEVERAL = ("tutorial", "hopper")
 """Folders with several programs, which are called by their sources."""
 FAILED = re.compile(r"Test failed|TEST FAILED|FAILED|Result = FAIL|mismatch")
 
@@ -197,7 +174,7 @@ def _judged(row: Row, told: dict[str, list], said: str) -> dict[str, object]:
     words = [*told["crashes"], *faults, *told["refused"], *found]
     right = told["status"] == 0 and not FAILED.search(said)
     result = "right" if right else "wrong"
-    if told["refused"] or faults:
+    if told["refused"] or faults or "unsupported" in found:
         result = "refused" if result == "wrong" else result
     return _result(row, result, len(launches), "; ".join(dict.fromkeys(words))[:200])
 

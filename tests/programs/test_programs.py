@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fragmenta import ptx
-from fragmenta.cuda.tools import assembler
-from fragmenta.errors import MissingPackage
+from fragmenta.cuda.tools import assembler, fatbin
+from fragmenta.errors import Error, MissingPackage
 from fragmenta.programs import building
-from fragmenta.programs.modules import Program, Skipped
+from fragmenta.programs.modules import Program, Skipped, chosen
 from tests.clock import HANG
 
 HERE = Path(__file__).parent
@@ -272,6 +272,25 @@ def test_variables_with_addresses_of_functions():
     expected = ptx.parse(text).variables["table"]
     assert made.variables["table"].tolist() == expected.tolist()
     made.close()
+
+
+def test_relocatable_code_beside_a_library_of_machine_code():
+    """Parts with PTX are linked, the others are left out; one must have some."""
+    head = b".version 8.0 .target sm_80 .address_size 64 "
+    texts = [head + b".extern .global .u32 x;", head + b".visible .global .u32 x;"]
+    empty = fatbin.MAGIC + bytes([1, 0, 16, 0]) + bytes(8)
+
+    def message(parts):
+        sizes = b"".join(len(each).to_bytes(8, "little") for each in parts)
+        return sizes + b"".join(parts)
+
+    made, _ = chosen(message([*texts, empty]), "sm_90a", 3)
+    assert made.endswith(".visible .global .u32 x;")
+    assert made.count("x;") == 1
+    with pytest.raises(Error, match="has no PTX"):
+        chosen(message([empty]), "sm_90a", 1)
+    with pytest.raises(Error, match="too short"):
+        chosen(b"1234", "sm_90a", 1)
 
 
 def test_no_compiler_is_told(monkeypatch, tmp_path):

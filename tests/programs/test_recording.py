@@ -19,6 +19,7 @@ from fragmenta.evidence import arguments, launches
 from fragmenta.evidence.card_memory import Addresses, Memory
 from fragmenta.launch.kernel import parse
 from fragmenta.programs.recording import Part, Record, Shape, Wanted
+from tests.asking import answer, complaint
 from tests.clock import HANG
 from tests.programs.test_programs import COMMAND, driver, libraries, run, source
 from tests.thinning import some
@@ -168,6 +169,7 @@ PARTS = [
     Part("second", SECOND, 8),
     Part("place", PLACE, 8, True),
     Part("other", OTHER, 64),
+    Part("lost", 0, 0, True),  # a variable that the driver does not know
 ]
 
 
@@ -213,6 +215,18 @@ def test_the_card_is_the_judge(change, tmp_path):
     """One other bit in any memory, and of a variable, is told."""
     found = recorded(tmp_path, change)
     assert [each.name for each in found.differences] == [change]
+
+
+def test_a_recording_is_launched(tmp_path, monkeypatch):
+    """With the options of a launch; what the recording says is not said again."""
+    recorded(tmp_path)
+    monkeypatch.chdir(tmp_path / "made")
+    said = answer("launch", "follow-1.npz", "--schedules", "lazy,1", "--no-check")
+    assert "no byte differs" in said
+    (told,) = json.loads(answer("launch", "follow-1.npz", "--json"))["launches"]
+    assert told["same"]
+    wrong = complaint("launch", "follow-1.npz", "--block", "3", "--shared", "4")
+    assert "says all of it; given --block and --shared" in " ".join(wrong.split())
 
 
 def test_what_is_too_large_is_not_recorded():
@@ -304,6 +318,4 @@ def test_memory_is_described_by_plain_values():
     ],
 )
 def test_refused_in_words(words, said):
-    from tests.asking import complaint
-
     assert said in " ".join(complaint(*words).split())

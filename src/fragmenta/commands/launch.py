@@ -67,6 +67,7 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
+from fragmenta.commands.recorded_launches import is_recorded, launch_recorded
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.arguments import for_kernel
@@ -96,6 +97,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
+    "fragmenta launch recorded/gemm-1.npz --schedules adversarial",
 )
 def launch(
     words: KernelFiles,
@@ -212,8 +214,36 @@ def launch(
     The kernel is checked, and the launch is watched: races, reads that come too early
     and other mistakes are reported.  The exit status is 1 if there is an error: what
     fragmenta check calls one, or what the kernel must not do.
+
+    A recording of launches, a .npz file, is launched as it was recorded, and compared.
     """
     target = target_of(target)
+    if is_recorded(words):
+        launch_recorded(
+            words,
+            {
+                "--arg": arg,
+                "--block": block,
+                "--cluster": cluster,
+                "--save": save,
+                "--shared": shared,
+                "--cooperative": cooperative,
+                "--orders": orders,
+                "--counters": counters,
+                "--timeline": timeline,
+                "--isolated": isolated,
+                "--sarif": sarif_file,
+                "--save-schedule": save_schedule,
+            },
+            {
+                "watch": False if no_check else Watch(problems, strict),
+                "limits": Limits(seconds, memory, printed, limit),
+                "target": target,
+                **schedule_options(schedule, schedules),
+            },
+            as_json,
+        )
+        return
     named = read_files(words, target, split_flags(flags))
     if list_kernels:
         _list(named, target, as_json)
@@ -224,12 +254,9 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
-    for name, given_too in (("--orders", orders), ("--counters", counters)):
-        if given_too and isolated:
-            raise BadCall(f"{name} cannot be combined with --isolated")
+    _check_isolated(isolated, {"--orders": orders, "--counters": counters})
     check_card(card)
-    if save_schedule is not None:
-        check_output(save_schedule, force, ".json", option="--save-schedule")
+    _check_schedule_file(save_schedule, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
     watch = Watch("report" if timeline else problems, strict)
     options: LaunchOptions = {
@@ -283,6 +310,18 @@ def launch(
             emit(f"\n{problem_text(file, each, with_rule=True)}")
     if any(each.severity == ERROR for each in done.shown):
         raise typer.Exit(NOTHING)
+
+
+def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:
+    """Refuse options that a process of its own does not take."""
+    for name, given in alone.items():
+        if given and isolated:
+            raise BadCall(f"{name} cannot be combined with --isolated")
+
+
+def _check_schedule_file(path: str | None, force: bool) -> None:
+    if path is not None:
+        check_output(path, force, ".json", option="--save-schedule")
 
 
 def _check_timeline(timeline: str | None, no_check: bool, force: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict, final
+
+import typer
 
 from fragmenta.commands.files import check_output, save_arrays, size_text
 from fragmenta.commands.launch_arguments import (
@@ -15,12 +17,15 @@ from fragmenta.commands.launch_arguments import (
     read_arguments,
     sides,
 )
-from fragmenta.commands.output import emit
+from fragmenta.commands.output import emit, emit_json
 from fragmenta.cuda.tools import device
-from fragmenta.errors import BadCall
+from fragmenta.errors import BadCall, one_of
 from fragmenta.evidence import launches
 from fragmenta.evidence.launches import Replayed
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.options import Watch
 from fragmenta.progress import bar, ignore_progress
+from fragmenta.units.schedule import Given
 
 Sizes = tuple[str, str | None, int]
 """Grid and block as written, and the bytes of shared memory."""
@@ -80,15 +85,50 @@ class FileRecord(TypedDict):
     launches: list[LaunchRecord]
 
 
-def replayed_launches(path: Path) -> FileRecord:
+class How(TypedDict, total=False):
+    """How recorded launches are run."""
+
+    watch: bool | Watch
+    schedule: Given | Sequence[Given]
+    limits: Limits
+    target: str | None
+
+
+def replayed_launches(path: Path, how: How | None = None) -> FileRecord:
     """One file: what each launch does here, and how that differs."""
     found = launches.load(path)
     done = []
     with bar(path.name) as progress:
-        for each in launches.replay(found):
+        for each in launches.replay(found, **(how or {})):
             done.append(_described(each))
             progress(len(done) / len(found.launches))
     return {"file": str(path), "made": found.made, "launches": done}
+
+
+def is_recorded(words: Sequence[str]) -> bool:
+    """Whether a recording is given in the place of a kernel's file."""
+    first = Path(words[0]) if words else Path()
+    return first.suffix == ".npz" and first.is_file() and launches.is_recording(first)
+
+
+def launch_recorded(
+    words: Sequence[str], refused: Mapping[str, object], how: How, as_json: bool
+) -> None:
+    """Launch what was recorded; the exit status is 1 if it differs or has errors.
+
+    ``refused`` are options that say what the recording says.
+    """
+    given = [name for name, value in refused.items() if value]
+    if given or len(words) > 1:
+        what = one_of(given or list(words[1:]), "and")
+        raise BadCall(f"{words[0]} is a recording, which says all of it; given {what}")
+    result = replayed_launches(Path(words[0]), how)
+    if as_json:
+        emit_json(result)
+    else:
+        emit("\n".join(launch_lines(result)))
+    if different(result) or any(each["problems"] for each in result["launches"]):
+        raise typer.Exit(1)
 
 
 def _described(each: Replayed) -> LaunchRecord:

@@ -50,7 +50,9 @@ class Addresses:
     def __init__(
         self, parts: Sequence[tuple[int, int]], here: Sequence[int] = ()
     ) -> None:
-        order = sorted(range(len(parts)), key=lambda index: parts[index][0])
+        # What has no bytes holds nothing: a null pointer does not point to it.
+        there = [index for index, (_, size) in enumerate(parts) if size]
+        order = sorted(there, key=lambda index: parts[index][0])
         self._numbers = np.array(order, np.int64)
         self._starts = np.array([parts[index][0] for index in order], np.uint64)
         self._sizes = np.array([parts[index][1] for index in order], np.uint64)

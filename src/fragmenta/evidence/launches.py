@@ -42,10 +42,12 @@ from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
+from fragmenta.launch.limits import Limits
+from fragmenta.launch.options import Watch
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Pointer, Received
-from fragmenta.units.schedule import EAGER
+from fragmenta.units.schedule import EAGER, Given
 
 PARTS = ("index", "texts", "changes")
 """The parts of a recording's archive; ``data`` may be missing."""
@@ -427,21 +429,26 @@ class Replayed:
         return [*lines, *([] if self.printed else ["it printed other lines"])]
 
 
-def replay(found: Launches) -> Iterator[Replayed]:
-    """Launch each kernel here and compare every byte."""
+def replay(found: Launches, **how: Any) -> Iterator[Replayed]:
+    """Launch each kernel here and compare every byte; see :func:`replay_one`."""
     for number, launch in enumerate(found.launches):
         with refused(f"launch {number}, {launch.name:.80}"):
-            yield replay_one(found, launch)
+            yield replay_one(found, launch, **how)
 
 
 def replay_one(
     found: Launches,
     launch: RecordedLaunch,
     *,
-    watch: bool = True,
-    schedule: str | int = EAGER,
+    watch: bool | Watch = True,
+    schedule: Given | Sequence[Given] = EAGER,
+    limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
+    target: str | None = None,
 ) -> Replayed:
-    """Launch one kernel here and compare every byte."""
+    """Launch one kernel here and compare every byte.
+
+    ``target`` is another arithmetic than that of the GPU.
+    """
     kernel = found.kernel(launch)
     started = Started(found, launch, kernel)
     fault, output, hazards = "", "", []
@@ -453,9 +460,10 @@ def replay_one(
             cluster=launch.cluster,
             cooperative=launch.cooperative,
             shared=launch.shared,
-            target=found.made["target"],
+            target=target or found.made["target"],
             watch=watch,
             schedule=schedule,
+            limits=limits,
         )
         output = result.output
     except KernelHazard as why:

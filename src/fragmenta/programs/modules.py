@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.cuda.tools import fatbin
-from fragmenta.errors import BadFile, one_of
+from fragmenta.errors import BadFile, Error, one_of
 from fragmenta.isa.target import TARGETS
 from fragmenta.launch.kernel import Kernel, Loaded
 from fragmenta.programs.memory import Shared
@@ -137,13 +137,21 @@ def chosen(image: bytes, target: str, parts: int = 0) -> tuple[str, str]:
     r"""The PTX of an image that a card would run, and the file that it is from.
 
     Of relocatable code there are several images, ``parts``: their sizes, then the
-    images.  They are linked.
+    images.  They are linked, but for those without PTX that fits, such as a library
+    of machine code: a kernel that needs one of its functions is refused by its name.
 
     >>> chosen(b".version 8.0 .target sm_80 .address_size 64\0", "sm_90a")[0][:8]
     '.version'
     """
     if parts:
-        made = [chosen(each, target) for each in _split(image, parts)]
+        made, wrong = [], list[Error]()
+        for each in _split(image, parts):
+            try:
+                made.append(chosen(each, target))
+            except Error as why:  # such as a library of machine code
+                wrong.append(why)
+        if not made:
+            raise wrong[0]
         return link([text for text, _ in made]), made[0][1]
     if not fatbin.is_binary(image):
         return image.rstrip(b"\0").decode("utf-8", "replace"), ""
