@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -59,6 +60,44 @@ CASES: dict[str, tuple[list[str], list[str], float]] = {
     ),
     "fragmenta --help": (["-m", "fragmenta", "--help"], ["-c", ""], float("inf")),
 }
+
+# Commands, and the CPU time to the first line that each of them prints.
+SCALE = """.version 8.0 .target sm_80 .address_size 64
+.visible .entry scale(.param .u64 p) {
+ .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .f32 %f<4>;
+ ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4;
+ add.u64 %d3, %d1, %d2; ld.global.f32 %f1, [%d3]; add.f32 %f2, %f1, %f1;
+ st.global.f32 [%d3], %f2; ret; }"""
+ONE = ["--block", "32", "--arg", "ones:f32:32"]
+COMMANDS = {
+    "--help": ["--help"],
+    "list": ["list", "mma", "f16"],
+    "show": ["show", "mma.m16n8k16.f32.f16"],
+    "where": SHORT,
+    "draw": ["draw", "mma.m16n8k16.f32.f16"],
+    "explain": ["explain", "mma.m16n8k16.f32.f16", "--seed", "1"],
+    "emit": ["emit", "mma.m16n8k16.f32.f16"],
+    "check": ["check", "k.ptx"],
+    "launch": ["launch", "k.ptx", *ONE],
+    "launch --list": ["launch", "k.ptx", "--list"],
+    "launch --help": ["launch", "--help"],
+    "orders": ["orders", "k.ptx", *ONE],
+    "judge --help": ["judge", "--help"],
+    "serve --help": ["serve", "--help"],
+}
+FIRST_LINE = """
+import sys, time
+write, seen = sys.stdout.write, []
+def watch(text):
+    seen or seen.append(time.process_time())
+    return write(text)
+sys.stdout.write = watch
+from fragmenta.commands.cli import main
+try:
+    main()
+finally:
+    print(seen[0], file=sys.stderr)
+"""
 
 # One tile of each kind, in a process that has compiled nothing and finds nothing kept.
 FIRST = {
@@ -149,6 +188,29 @@ def first(program: str, name: str) -> float:
     return float(done.stdout)
 
 
+def first_line(words: list[str], folder: str) -> float:
+    """The milliseconds of CPU time to the first line of a command."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_LINE, *words],
+        env=ENVIRONMENT,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return 1e3 * float(done.stderr.splitlines()[-1])
+
+
+def first_lines(rounds: int = 5) -> dict[str, float]:
+    """The least of all commands."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "k.ptx").write_text(SCALE)
+        return {
+            name: min(first_line(words, folder) for _ in range(rounds))
+            for name, words in COMMANDS.items()
+        }
+
+
 def test_the_first_result() -> None:
     for title, name in FIRST.items():
         seconds = min(first(FIRST_TILE, name) for _ in range(3))
@@ -173,3 +235,6 @@ def test_what_it_adds(capsys: pytest.CaptureFixture[str]) -> None:
 
 if __name__ == "__main__":
     print(table({name: measure(name) for name in CASES}))
+    print("\nCPU time in ms to the first line of each command")
+    for name, spent in first_lines().items():
+        print(f"{name:<34}{spent:8.0f}")

@@ -118,6 +118,19 @@ def test_products_of_fp4_need_no_python(schedule: str) -> None:
     assert not {each: n for each, n in calls.items() if each in FAST}
 
 
+@pytest.mark.parametrize("watch", [False, "report"])
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+def test_copies_of_a_pair_signal_without_python(
+    schedule: str, watch: str | bool
+) -> None:
+    """Both blocks copy, and the mbarriers of the first one count that."""
+    run = triton("pair_matmul", schedule, watch)
+    run()
+    fast, alone, calls = both(run)
+    assert fast == alone
+    assert bool(calls["cp", "async"]) == bool(watch)  # Python watches them
+
+
 def test_a_run_that_follows_undefined_bits_needs_less_python() -> None:
     """It uses registers that were not written, so it is run twice."""
     run = triton("matmul_scaled-nvfp4", "lazy", "report")

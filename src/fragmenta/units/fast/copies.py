@@ -35,9 +35,10 @@ from fragmenta.units.fast import task_layout as at
 from fragmenta.units.fast.step import Step, fast_path, shift
 from fragmenta.units.fast.tasks import ISSUE, UNIT, Task, call, each_rank, task_at
 
-GENERIC, OWN, MASKED = 1, 2, 4
+GENERIC, OWN, MASKED, PAIRED = 1, 2, 4, 8
 """Words of the instruction: whether addresses in shared memory are generic, whether
-they must be in the own block, and whether there is a mask of blocks."""
+they must be in the own block, whether there is a mask of blocks, and whether the
+mbarrier may be in the other block of a pair."""
 RANK_AT = 20
 """Where the flags have the dimensions of a tensor; the operation is at bit 8."""
 ALIGNMENT = 128
@@ -142,9 +143,12 @@ class Issue:
         """Let it signal the mbarriers of the blocks that it goes to."""
         step = self.step
         own, offset = self.shared(operand)
-        masked = (step.flags & MASKED) != 0
-        step.require(masked | (own == rank))
+        masked, paired = ((step.flags & each) != 0 for each in (MASKED, PAIRED))
+        step.require(~(masked & paired))
+        near = select(paired, (own ^ rank).lift(1), 0)
+        step.require(masked | compare_unsigned("<=", own ^ rank, near))
         self.in_shared(offset, 8)
+        goals = select(paired, own.lift(1) << own, ranks)
 
         def one(each: Value) -> None:
             ended = step.word(step.cluster, layout.CLUSTER_ENDED)[0]
@@ -152,10 +156,10 @@ class Issue:
             peers = field(self.code, step.cluster, layout.CLUSTER_PEERS, POINTER)
             step.mbarrier_of(peers[convert(each, I64)].raw, offset)
 
-        each_rank(self.code, ranks, one)
+        each_rank(self.code, goals, one)
         self.words(
             {
-                at.TASK_SIGNALS: ranks,
+                at.TASK_SIGNALS: goals,
                 at.TASK_MBARRIER: offset,
                 at.TASK_BYTES: bytes_,
             }

@@ -146,7 +146,7 @@ _COPIES = {
     "tensor prefetch": (copies.TENSOR_PREFETCH, ("tensor",)),
 }
 """The fast path of each kind of copy, and the operands that it reads."""
-_UNUSUAL = ("im2col", "ignore_oob", "cp_mask", "cta_group::2")
+_UNUSUAL = ("im2col", "ignore_oob", "cp_mask")
 """How words of copies begin that are left to Python."""
 
 
@@ -161,13 +161,15 @@ def _copy(words: tuple[str, ...], count: int) -> Handler | None:
     routine, names = _COPIES[of.kind]
     places = {name: place for place, name in enumerate(of.operands)}
     order: list[int | tuple[int, ...]] = [places.get(name, -1) for name in names]
-    flags = _copy_flags(of)
+    flags = _copy_flags(of) | copies.PAIRED * ("cta_group::2" in words)
     if tensor:
         rank = next(int(word[0]) for word in words if word[1:] == "d")
         order += [(places["tensor"], 0, each) for each in range(rank)]
         flags |= rank << copies.RANK_AT
     order += [-1] * (len(names) + 5 - len(order) if tensor else 0)
     calls = _SIGNALS if "mbarrier" in places else _COPIED
+    if flags & copies.PAIRED:
+        calls = *calls, layout.PORT_PAIR
     return Handler(routine, flags, tuple(order), calls)
 
 

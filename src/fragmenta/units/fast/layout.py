@@ -244,6 +244,7 @@ PORT_CHANGE_MAP: Final = 200  #: a tensor map at an address is changed: may it b
 PORT_ACQUIRE_MAP: Final = 208  #: lanes acquire the tensor map at an address
 PORT_MADE: Final = 216  #: an mbarrier was made, or is none any more
 PORT_INIT_FENCE: Final = 224  #: lanes execute ``fence.mbarrier_init``: may they?
+PORT_PAIR: Final = 232  #: a copy may signal in the other block; only Python watches it
 PORT_BYTES: Final = 256
 """Pointers to functions, all of one type: block, warp, event, lanes, a record that the
 call is about, a number; the result counts only where something is asked.  Block, warp,
