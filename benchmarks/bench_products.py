@@ -7,6 +7,7 @@ counts little.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,9 @@ import numpy as np
 import pytest
 from bench_arithmetic import F16, F32, operands
 
+import fragmenta as fm
 from fragmenta.arithmetic import Model, floored, model, multiply
+from fragmenta.arrays import threads
 
 SIDE, TILES, ROUNDS = 512, 1024, 5
 S32 = ("s32", "s32")
@@ -45,11 +48,18 @@ KIN = {
     "bf16": ("f16", 1.3, 1.5),
     "tf32": ("f16", 2, 2.5),
     "e4m3": ("f16", 1, 1),
-    "f16 sparse": ("f16", 2, 2),
+    "f16 sparse": ("f16", 1.5, 1.5),
     "tcgen05 e4m3": ("e4m3, sm_120", 1.5, 1.5),
     "mxf8": ("e4m3, sm_120", 1.5, 1.5),
-    "mxf4": ("e4m3, sm_120", 1.5, 2.5),
+    "mxf4": ("e4m3, sm_120", 1.5, 1.5),
 }
+
+# How much longer a product takes in single tiles than in whole matrices.  Half as fast
+# is the goal; tf32 has half as many products for each element.
+TILES_LONGER = {"f16": 2.1, "bf16": 2.3, "e4m3": 2.2, "tf32": 2.9}
+
+# What op.execute does beside it: registers are taken apart, and put together.
+REGISTERS_LONGER = 1.3
 
 
 def problem(
@@ -121,6 +131,62 @@ def test_chains(benchmark: Any, name: str, size: str) -> None:
     benchmark.pedantic(lambda: None)
     print(f"\n{name}, {size}: {count / new / 1e9:.2f}e9, {old / new:.2f} times as fast")
     assert old / new >= 1
+
+
+@pytest.mark.parametrize("name", TILES_LONGER)
+def test_tiles(benchmark: Any, name: str) -> None:
+    """A batch of single tiles, against whole matrices."""
+    (large, of_large), (tiles, of_tiles) = (
+        problem(name, size, 4 * TILES) for size in (LARGE, BATCH)
+    )
+    one, other = alternately(large, tiles)
+    rate, ratio = of_tiles / other, other / of_tiles / (one / of_large)
+    benchmark.extra_info["products per second"] = rate
+    benchmark.pedantic(lambda: None)
+    print(f"\n{name}, tiles: {rate / 1e9:.2f}e9 a second, {ratio:.2f} x {LARGE}")
+    assert ratio <= TILES_LONGER[name] * 1.25
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k8", "tf32")]
+)
+def test_registers(benchmark: Any, shape: str, kind: str) -> None:
+    """op.execute on registers of many warps, against the same tiles as matrices."""
+    op = fm.mma(shape, a=kind, d="f32")
+    how = MODELS[kind]
+    a, b, c, more = operands(how, 4 * TILES, 16, 8, 1)
+    parts = ((op.a, a), (op.b, b), (op.c, c))
+    registers = [part.pack(part.dtype.decode(bits)) for part, bits in parts]
+    assert not more
+    matrices, ours = alternately(
+        lambda: multiply(a, b, c, how),
+        lambda: op.execute(*registers, target="sm_90"),
+    )
+    benchmark.pedantic(lambda: None)
+    print(f"\n{kind}: op.execute takes {ours / matrices:.2f} times as long as tiles")
+    assert ours / matrices <= REGISTERS_LONGER * 1.25
+
+
+def test_cores(benchmark: Any) -> None:
+    """Tiles on all cores and on one, in time that passes, beside large matrices."""
+    found = {}
+    for size in (LARGE, BATCH):
+        call, count = problem("f16", size, 4 * TILES)
+        times = []
+        for most in (1, len(os.sched_getaffinity(0))):
+            threads.use_cores(most)
+            least = float("inf")
+            for turn in range(2 * ROUNDS):
+                start = time.perf_counter()
+                call()
+                if turn:
+                    least = min(least, time.perf_counter() - start)
+            times.append(least)
+        found[size] = times[0] / times[1]
+        rate = count / times[1] / 1e9
+        print(f"\nf16, {size}: {found[size]:.2f} times one core, {rate:.2f}e9 a second")
+    benchmark.pedantic(lambda: None)
+    assert found[BATCH] >= 0.4 * min(found[LARGE], 4)  # a batch of a few milliseconds
 
 
 def test_integers(benchmark: Any) -> None:

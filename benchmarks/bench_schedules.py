@@ -72,12 +72,29 @@ def _gemm(watch: bool) -> Callable[[str], object]:
     return lambda name: launching.launch(gemm, kernel, watch=watch, schedule=name)
 
 
-def _source(text: str, block: int, watch: bool) -> Callable[[str], object]:
+#: So little that it matters how blocks begin and end.
+SMALL = r"""
+extern "C" __global__ void turns(int *x)
+{
+    __shared__ int tile[64];
+    int i = threadIdx.x;
+    x += blockIdx.x * 64;
+    tile[i] = x[i];
+    __syncthreads();
+    int other = tile[(i + 33) % 64];
+    __syncthreads();
+    x[i] = other + 1;
+}"""
+
+
+def _source(
+    text: str, block: int, watch: bool, grid: int = 4
+) -> Callable[[str], object]:
     kernel = ptx.RawKernel(text, "turns").kernel
-    data = np.arange(8192, dtype=np.int32)
+    data = np.arange(max(8192, grid * 64), dtype=np.int32)
 
     def run(name: str) -> object:
-        return kernel.launch(4, block, [data.copy()], watch=watch, schedule=name)
+        return kernel.launch(grid, block, [data.copy()], watch=watch, schedule=name)
 
     return run
 
@@ -86,6 +103,7 @@ CASES: dict[str, Callable[[bool], Callable[[str], object]]] = {
     "wgmma": _gemm,
     "barriers": lambda watch: _source(BARRIERS, 512, watch),
     "cp.async": lambda watch: _source(COPIES, 256, watch),
+    "1,024 small blocks": lambda watch: _source(SMALL, 64, watch, 1024),
 }
 
 

@@ -60,3 +60,22 @@ def test_an_h200_has_the_attributes_that_its_driver_told():
 def test_there_is_one_table():
     rows = [row["card"] for row in read(CARDS)]
     assert list(cards()) == list(of_programs()) == rows
+
+
+MEASURED = {
+    # What PyTorch reached on an H200: products of 10^12 in a second.
+    "f16": 425.8,
+    "tf32": 217.1,
+    "f8": 811.1,
+    "s8": 466.4,
+    "f64": 30.55,
+}
+
+
+def test_nothing_that_was_measured_is_above_a_bound():
+    h200 = cards()["h200"]
+    for kind, measured in MEASURED.items():
+        share = measured * 1e12 / (h200.rates[kind] * h200.cycles)
+        assert 0.4 < share < 1, kind
+    # bytes in a second: a tensor was copied, and one was filled
+    assert 0.8 < max(4.177e12, 4.662e12) / h200.bandwidth < 1

@@ -24,7 +24,7 @@ def metrics() -> str:
 def compared() -> str:
     """How each metric compares with the GPU's."""
     rows = []
-    for each in nsight.compared():
+    for each in nsight.compared(nsight.FITTED):
         if not each.launches:
             continue
         apart = (
@@ -41,7 +41,8 @@ def compared() -> str:
 def reasons() -> str:
     """Why counts differ, and on how many launches each."""
     found: dict[str, set[str]] = {}
-    for name, row in nsight.report()["launches"].items():
+    rows_of = [nsight.report(each)["launches"] for each in _BOTH]
+    for name, row in (row for each in rows_of for row in each.items()):
         for metric, (ours, its) in row["metrics"].items():
             if its is not None and ours != its and EVERY[metric].traffic:
                 why = nsight.reason(name, metric) or "not known"
@@ -51,6 +52,56 @@ def reasons() -> str:
         for why, names in found.items()
     ]
     return table(["reason", "launches"], rows)
+
+
+_BOTH = (nsight.FITTED, nsight.HELD_OUT)
+
+
+def held_out() -> str:
+    """How predictions compare with what the GPU counted afterwards."""
+    said = nsight.predictions()
+    launches = nsight.report(nsight.HELD_OUT)["launches"]
+    groups: dict[str, list[bool]] = {}
+    for _, metric, ours, its in said:
+        groups.setdefault(_group(metric), []).append(ours == its)
+    now = sum(
+        ours == its
+        for row in launches.values()
+        for name, (ours, its) in row["metrics"].items()
+        if EVERY[name].traffic and its is not None
+    )
+    gone = len(said) - sum(
+        EVERY[name].traffic and its is not None
+        for row in launches.values()
+        for name, (_, its) in row["metrics"].items()
+    )  # counts that are 0 here and there by now
+    equal = sum(map(sum, groups.values()))
+    blocks = sum(row["blocks"][0] == row["blocks"][1] for row in launches.values())
+    rows = [[name, str(len(each)), str(sum(each))] for name, each in groups.items()]
+    head = (
+        f"{len(launches)} other launches were counted here first, and then by the GPU. "
+        f"Of {len(said)} counts of traffic, {equal} were predicted rightly "
+        f"({100 * equal / len(said):.1f} %); of blocks that fit on a processor, "
+        f"{blocks} of {len(launches)}. After what they showed was mended, "
+        f"{now + gone} are equal."
+    )
+    table_of = table(["counts", "predicted", "equal"], rows)
+    return f"{head}\n\n{table_of}"
+
+
+def _group(metric: str) -> str:
+    """What a metric is about, in a word or two."""
+    for part, name in (
+        ("bank_conflicts", "bank conflicts"),
+        ("mem_shared", "passes of shared memory"),
+        ("tensor", "operations of Tensor Cores"),
+        ("tma", "bytes of bulk copies"),
+        ("op_ld", "loads: requests and sectors, `cp.async`, `ldmatrix`"),
+        ("op_st", "stores: requests and sectors"),
+    ):
+        if part in metric:
+            return name
+    return "atomics: requests and sectors"
 
 
 def sentence() -> str:

@@ -9,18 +9,21 @@ from typing import Any
 from fragmenta.judge.findings import KINDS
 from making.markdown import DOCS, table
 
-FILE = DOCS / "judge.json"
 Row = dict[str, Any]
 
 
 @cache
-def _judged() -> Row:
-    found: Row = json.loads(FILE.read_text("utf-8"))
+def _judged(name: str = "judge") -> Row:
+    found: Row = json.loads((DOCS / f"{name}.json").read_text("utf-8"))
     return found
 
 
-def _rows(cheats: bool) -> list[Row]:
-    return [row for row in _judged()["rows"] if (row["kind"] == "cheat") == cheats]
+HELD_OUT = "judge-held-out"
+
+
+def _rows(cheats: bool, of: Row | None = None) -> list[Row]:
+    rows = (of or _judged())["rows"]
+    return [row for row in rows if (row["kind"] == "cheat") == cheats]
 
 
 def finding_table() -> str:
@@ -29,19 +32,62 @@ def finding_table() -> str:
     return table(("finding", "verdict", "meaning"), rows)
 
 
-def summary() -> str:
-    """How many candidates were judged rightly, and how long it took."""
-    honest, cheats = _rows(False), _rows(True)
+def _result(of: Row) -> str:
+    """How many candidates were judged rightly."""
+    honest, cheats = _rows(False, of), _rows(True, of)
     clean = sum(row["verdict"] == "clean" for row in honest)
     called = sum(row["expected"] in row["findings"] for row in cheats)
     passed = sum(row["verdict"] == "clean" for row in cheats)
-    minutes, workers = _judged()["seconds"] / 60, _judged()["workers"]
     return (
-        f"Of {len(honest)} honest candidates, {clean} are `clean`. Of {len(cheats)} "
-        f"cheats, {called} are called by their name, and {passed} are `clean`. All "
-        f"{len(honest) + len(cheats)} together took {minutes:.0f} minutes with "
-        f"{workers} workers, on two cores that others used, too."
+        f"of {len(honest)} honest candidates, {clean} are `clean`; of {len(cheats)} "
+        f"cheats, {called} are called by their name, and {passed} are `clean`"
     )
+
+
+def summary() -> str:
+    """How many candidates were judged rightly, and how long it took."""
+    found, held_out = _judged(), _judged(HELD_OUT)
+    said, count = _result(found), len(found["rows"])
+    return (
+        f"{said[0].upper()}{said[1:]}. All {count} together took "
+        f"{found['seconds'] / 60:.0f} minutes with {found['workers']} workers on two "
+        f"busy cores, and {found['processor_seconds']} s of the processors' time. The "
+        "rules were made with these in view. Of others, which nobody had seen before "
+        "([held out](#held-out)), the first run "
+        f"said: {_result(held_out['first'])}."
+    )
+
+
+def held_out() -> str:
+    """The candidates that no rule was made for: first verdicts, and those of now."""
+    found = _judged(HELD_OUT)
+    first = {row["name"]: row for row in found["first"]["rows"]}
+    rows = []
+    for row in found["rows"]:
+        before = first[row["name"]]
+        right = _right(before) and _right(row)
+        if right:
+            continue
+        expected = f"`{row['expected']}`" if row["expected"] else "clean"
+        rows.append((row["name"], expected, _said(before), _said(row)))
+    spent = found["first"]["seconds"] / 60
+    return (
+        f"First run ({spent:.0f} minutes): {_result(found['first'])}.\n\nAfter what "
+        f"it showed was mended: {_result(found)}.\n\nThese were not judged as "
+        "expected, in the first run or now:\n\n"
+        + table(("candidate", "expected", "first", "now"), rows)
+    )
+
+
+def _right(row: Row) -> bool:
+    if row["expected"]:
+        return row["expected"] in row["findings"]
+    return bool(row["verdict"] == "clean")
+
+
+def _said(row: Row) -> str:
+    names = ", ".join(f"`{each}`" for each in row["findings"])
+    return f"{row['verdict']}: {names}" if names else str(row["verdict"])
 
 
 def cheat_table() -> str:
@@ -67,9 +113,14 @@ def honest_table() -> str:
             row["verdict"],
             ", ".join(row["findings"]),
             str(row["cases"]),
-            f"{row['cost']['instructions']:,}",
+            f"{row['cost']['metrics']['ptx__inst_executed.sum']:,}",
+            f"{row['cost']['bytes_read']:,}",
+            row["cost"]["bound_by"],
         )
         for row in _rows(False)
     ]
-    head = ("task", "language", "verdict", "findings", "cases", "instructions")
+    head = (
+        *("task", "language", "verdict", "findings", "cases"),
+        *("instructions", "bytes read", "bound by"),
+    )
     return table(head, rows)

@@ -10,6 +10,17 @@ from fragmenta.programs.functions import DRIVER, REFUSED, RUNTIME, rows
 from making.markdown import DOCS, table
 
 RESULTS = DOCS / "programs.json"
+CARD = DOCS / "programs-h200.json"
+_FOLDER = DOCS.parent / "examples" / "frontends"
+EXAMPLES = sorted(path.stem for path in _FOLDER.glob("*.py"))
+"""Programs of front ends that use CUDA's driver."""
+
+
+def example(name: str) -> str:
+    """A program of a front end, as it is."""
+    text = (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    code = text.partition('"""\n\n')[2].strip()
+    return f"```python\n# examples/frontends/{name}.py\n{code}\n```"
 
 
 def function_table() -> str:
@@ -61,3 +72,29 @@ def result_table() -> str:
     ]
     listing = table(["program", "result", "launches", "what was said"], body)
     return f"{len(found['programs'])} programs: {said}.\n\n{listing}"
+
+
+def recorded_table() -> str:
+    """Programs whose launches a GPU recorded, and how they compare here."""
+    found = json.loads(CARD.read_text())
+    rows = [each for each in found["programs"] if each["launches"]]
+    whole = sum(each["launches"] for each in rows)
+    same = sum(each["same"] for each in rows)
+    size = sum(each["bytes"] for each in rows)
+    made = found["made"]
+    body = [
+        [
+            f"`{each['program']}`",
+            f"{each['same']} of {each['launches']}",
+            f"{each['bytes']:,}",
+            each.get("why", ""),
+        ]
+        for each in rows
+    ]
+    said = (
+        f"{whole} launches of {len(rows)} programs on an {made['gpu']} (driver "
+        f"{made['driver']}, {made['date']}), {size:,} bytes: {same} launches have no "
+        "byte that differs."
+    )
+    head = ["program", "launches without a difference", "bytes", "why others differ"]
+    return f"{said}\n\n{table(head, body)}"

@@ -29,7 +29,7 @@ device = Device()
 device.set_current()
 stream = device.create_stream()
 arch = "".join(map(str, device.compute_capability))
-options = ProgramOptions(std="c++17", arch=f"sm_{arch}")
+options = ProgramOptions(name="sums.cu", std="c++17", arch=f"sm_{arch}")
 kernel = Program(CODE, "c++", options).compile("cubin").get_kernel("sums")
 
 host = LegacyPinnedMemoryResource()

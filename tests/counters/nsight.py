@@ -96,12 +96,16 @@ DIFFERENT = {
     "wmma": "the assembler makes other loads and stores of `wmma.load` and `wmma.store`",
     "unrolled": "the assembler unrolls a loop, and lanes with other numbers of rounds "
     "diverge in it",
-    "bypass": "`cp.async.cg` of rows that are apart: the GPU counts sectors in another way",
+    "cas": "the assembler makes a loop with a compare-and-swap of an atomic on floats in "
+    "shared memory",
     "redux": "one address for the whole warp: the assembler adds lanes up before",
     "merged": "the assembler makes one wide access of two",
     "map": "the kernel makes a tensor map in shared memory: machine code of its own",
     "busy": "mbarriers, the copy engine and `wgmma` use shared memory at the same time",
-    "unknown": "not known: 3 of 156 passes",
+    "unknown": "not known",
+    "reused": "the assembler keeps a value that the PTX loads again",
+    "offset": "a bulk copy that begins within a sector: its pieces of 128 bytes count "
+    "sectors on both sides",
     "fp16": "Hopper computes `mma` on e4m3 as two on f16",
     "rows": "rows of boxes that begin or end within a sector, or outside the tensor; "
     "multicast counts for each block",
@@ -110,17 +114,23 @@ DIFFERENT = {
 WHERE = (
     ("wmma", "wmma.sm_80", "mem_global_op"),
     ("unrolled", "sum_rows", "t_requests"),
-    ("bypass", "async_16_stride_2", "t_sectors"),
-    ("bypass", "attention.sm_80", "t_sectors"),
     ("redux", "red_max", "t_sectors"),
     ("merged", "gemm_f64_split_k", "mem_shared"),
     ("merged", "sparse_f16", "mem_shared"),
+    ("unrolled", "spmv", "global_op_ld"),
+    ("cas", "shared_floats", "mem_shared"),
     ("unknown", "triton.reductions", "mem_shared"),
+    ("unknown", "sort_radix", "mem_shared"),
+    ("unknown", "gemm_f16_trans", "ldgsts"),
+    ("reused", "triton.histogram", "mem_shared"),
     ("map", "matmul_made_here", "op_atom"),
     ("map", "matmul_made_here", "mem_shared"),
     ("busy", "matmul_persistent", "mem_shared"),
+    ("busy", "matmul_added", "mem_shared"),
+    ("busy", "attention-causal-64", "mem_shared"),
     ("busy", "own ", "mem_shared"),
     ("fp16", "gemm_e4m3", "ops_path"),
+    ("offset", "bulk_off", "tma"),
     ("rows", "own ", "tma"),
     ("rows", "matmul_made_here", "tma"),
 )
@@ -242,6 +252,18 @@ def compared(which: Launches = FITTED) -> list[Compared]:
                 tuple(why) if metric.traffic else (),
             )
         )
+    return found
+
+
+def predictions() -> list[tuple[str, str, int, int]]:
+    """What was predicted of traffic: launch, metric, the number, and the GPU's."""
+    found = []
+    for launch, row in report(HELD_OUT)["launches"].items():
+        said, metrics = row["predicted"], row["metrics"]
+        for name in EVERY:
+            _, its = metrics.get(name, (0, 0))
+            if EVERY[name].traffic and its is not None and (name in said or its):
+                found.append((launch, name, said.get(name, 0), its))
     return found
 
 

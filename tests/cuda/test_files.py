@@ -180,3 +180,36 @@ def test_code_with_its_path_is_named_after_it():
     kernel = ptx.RawKernel(TWO, "turn", path="mine/two.cu")
     with pytest.raises(fm.errors.KernelHazard, match=r"mine/two\.cu:7"):
         kernel((1,), (64,), (np.zeros(64, np.int32),))
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "wanted"),
+    [
+        ("int main() { return 0; }", ["launch"], "has no kernel; CUDA C++ marks one"),
+        ("int main() { return 0; }", ["check"], "note: it has no kernel; CUDA C++"),
+        (
+            "template <class T> __global__ void t(T *x) { *x = 1; }",
+            ["launch"],
+            "those instances are compiled that are launched or named",
+        ),
+        ('#include "mine.h"\n', ["check"], "The option -IFOLDER names a folder"),
+        ("#include <cuda/nothing>\n", ["check"], "pip install fragmenta[cuda]"),
+        (
+            "__global__ void f() {}",
+            ["launch", "--flags", "-DX='1"],
+            "--flags -DX='1: No closing quotation",
+        ),
+    ],
+)
+def test_words_for_a_source_that_gives_nothing(tmp_path, code, words, wanted):
+    (tmp_path / "given.cu").write_text(code)
+    said = ask(words[0], str(tmp_path / "given.cu"), *words[1:])
+    assert wanted in " ".join(said.stderr.split())
+
+
+def test_notices_name_a_kernel_as_its_source_does(monkeypatch):
+    monkeypatch.setenv("FRAGMENTA_PATIENCE", "0")
+    words = ("turn", "--block", "64", "--arg", "arange:i32:64")
+    for command, way in (("launch", "launching"), ("orders", "exploring")):
+        said = ask(command, "right.cu", *words).stderr
+        assert f"fragmenta: {way} turn\n" in said

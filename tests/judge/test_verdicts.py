@@ -97,6 +97,37 @@ ROWS = {
         "wrong",
         "input-changed",
     ),
+    "one buffer": Row(
+        HONEST.replace(
+            "z = ptx.empty(x.shape, np.float32)",
+            "z = kept.setdefault(x.shape, ptx.empty(x.shape, np.float32))",
+        )
+        + "\nkept = {}\n",
+        "wrong",
+        "late-write",
+    ),
+    "kept in the GPU's memory": Row(
+        HONEST.replace("extern", "__device__ float kept[300], filled;\nextern")
+        .replace(
+            "if (i < n) z[i] = x[i] * y[i] + 1.0f;",
+            "if (i < n) { if (!filled) kept[i] = x[i] * y[i] + 1.0f; z[i] = kept[i]; }"
+            "__syncthreads(); if (i == n - 1) filled = 1;",
+        )
+        .replace("-(-x.size // 64),), (64,)", "1,), (320,)"),
+        "wrong",
+        "cached",
+    ),
+    "main": Row(
+        HONEST.replace("    return z", "    import __main__\n    return z"),
+        "suspicious",
+        "looks-around",
+    ),
+    "later": Row(
+        HONEST.replace("    return z", "    return z.view(Later)")
+        + "\nclass Later(np.ndarray): pass\n",
+        "wrong",
+        "wrong-form",
+    ),
     "files": Row(
         HONEST.replace(
             "    return z",
@@ -152,6 +183,7 @@ def test_verdict(batch: Batch, name: str) -> None:
     assert row.finding in (*verdict.names, ""), verdict
     assert verdict.name == name
     assert max(map(len, str(verdict).splitlines())) <= 80
+    assert not any("fragmenta-judge" in each.evidence for each in verdict.findings)
     json.dumps(verdict.to_dict(), allow_nan=False)
 
 
@@ -227,7 +259,7 @@ def test_no_process_is_left() -> None:
     assert not Path(folder).exists()
 
 
-def test_workers_of_a_dask_cluster_judge() -> None:
+def test_workers_of_a_dask_cluster_judge(batch: Batch) -> None:
     from distributed import Client, LocalCluster
 
     with (
@@ -237,8 +269,17 @@ def test_workers_of_a_dask_cluster_judge() -> None:
         Client(cluster) as client,
         Batch(client=client, settings=SETTINGS) as many,
     ):
-        texts = [ROWS["zeros"].text, ROWS["honest"].text]
-        found = many.judge((REFERENCE, text) for text in texts)
-        assert sorted(each.word for each in found) == ["clean", "wrong"]
+        names = ["zeros", "honest", "race"]
+        found = {
+            each.name: each
+            for each in many.verdicts((REFERENCE, ROWS[n].text, n) for n in names)
+        }
+        with pytest.raises(BadCall, match="get_inputs"):
+            many.submit(WRONG_REFERENCES["no inputs"][0], HONEST).result()
+    for name in names:  # the same verdicts as here, with their evidence and costs
+        here = batch.submit(REFERENCE, ROWS[name].text, name).result()
+        assert found[name].word == ROWS[name].word
+        assert found[name].findings == here.findings
+        assert found[name].cost == here.cost
     while batch_module._THERE:
         batch_module._THERE.popitem()[1].close()

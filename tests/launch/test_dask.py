@@ -82,8 +82,12 @@ def arrays() -> list[Any]:
 def test_bytes_counts_and_variables_are_the_same(client: Any) -> None:
     here, there = arrays(), arrays()
     one, two = ptx.parse(TEXT), ptx.parse(TEXT)
-    first = one.kernels["work"].launch(20, 64, [*here, 0])
-    second = two.kernels["work"].launch(20, 64, [*there, 0], client=client)
+    first = one.kernels["work"].launch(20, 64, [*here, 0], counters=True)
+    second = two.kernels["work"].launch(
+        20, 64, [*there, 0], client=client, counters=True
+    )
+    assert first.counters.read == 20 * 64 * 4 + 96
+    assert first.counters.to_dict() == second.counters.to_dict()
     for a, b in zip(here, there, strict=True):
         assert np.array_equal(a, b)
     assert here[2][:8].sum() == 64 * 20

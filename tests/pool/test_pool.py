@@ -59,6 +59,7 @@ def outcome(launch: Any) -> tuple[Any, ...]:
         "complete",
     )
     about = [getattr(result, name) for name in (*fields, "problems", "hazards")]
+    about.append(result.counters)
     return *told, about, str(result)
 
 
@@ -79,6 +80,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "a limit that is none": ("twice", {"shared": -1}),
     "a size that no target has": ("large", {}),
     "another target": ("twice", {"target": "sm_90"}),
+    "counted": ("twice", {"counters": True}),
     "no target": ("twice", {"target": "sm_91x"}),
 }
 

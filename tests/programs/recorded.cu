@@ -13,6 +13,14 @@ constexpr int N = 64;
 struct Node { Node *next; int value; int pad; };
 struct Sums { const int *const *rows; int *out; int count; };
 
+#ifdef ELSEWHERE  // relocatable code: both are in elsewhere.cu
+extern __device__ int added[2];
+__device__ int shown(int value);
+#else
+__device__ int added[2] = {0, 0};
+static __device__ int shown(int value) { return value; }
+#endif
+
 __device__ int counter = 5;
 __constant__ int factor[4] = {1, 2, 3, 4};
 __device__ int *hidden;
@@ -21,7 +29,7 @@ __device__ int *hidden;
 __global__ void rows(Sums s) {
     int sum = 0;
     for (int row = 0; row < s.count; row++) sum += s.rows[row][threadIdx.x];
-    s.out[threadIdx.x] = sum;
+    s.out[threadIdx.x] = shown(sum) + added[threadIdx.x % 2];
 }
 
 // A linked list; the last node gets a pointer back to the first.

@@ -21,18 +21,21 @@ from fragmenta.launch.kernel import parse
 from fragmenta.programs.recording import Part, Record, Shape, Wanted
 from tests.clock import HANG
 from tests.programs.test_programs import COMMAND, driver, libraries, run, source
+from tests.thinning import some
 
 __all__ = ["driver", "libraries", "source"]  # fixtures
 HERE = Path(__file__).parent
 RECORD = (sys.executable, "-m", "fragmenta", "record")
+GOLDEN = HERE.parent / "golden" / "programs"
 MADE = {"gpu": "a card", "target": "sm_90a"}
 
 
-def replayed(folder):
+def replayed(folder, watch=True):
     """All recordings of a folder, each launched once, by the names of their files."""
     found = {}
     for path in sorted(folder.iterdir()):
-        (found[path.name],) = launches.replay(launches.load(path))
+        held = launches.load(path)
+        found[path.name] = launches.replay_one(held, *held.launches, watch=watch)
     return found
 
 
@@ -96,19 +99,46 @@ class TestBeforeADriver:
         assert not list(tmp_path.iterdir())
 
 
+def hashed(numbers):
+    """What the program shows of an array."""
+    made = 0
+    for each in numbers:
+        made = (made * 31 + each) % 2**32
+    return made
+
+
+@pytest.mark.parametrize(
+    "path", some(sorted(GOLDEN.iterdir()), 8), ids=lambda p: p.stem
+)
+def test_what_an_h200_recorded(path):
+    """The program of this test, run on a GPU with the static runtime."""
+    found = launches.load(path)
+    assert found.made["gpu"] == "NVIDIA H200"
+    (again,) = launches.replay(found)
+    assert again.same, again.lines
+    assert bool(again.ended) == (path.stem == "wild-1")
+
+
 @pytest.mark.xdist_group("programs")
 def test_launches_that_run_here(source, tmp_path):
-    """Structs, lists, variables, ends, clusters, grids, tensor maps: the same bytes."""
-    out = tmp_path / "out"
-    words = ("--replay", out, "--json", "--flags=-w", HERE / "recorded.cu")
-    told = json.loads(run(*words).stdout)
+    """Structs, lists, variables, ends, clusters, grids, tensor maps: the same bytes.
+
+    The program is relocatable code of two files.
+    """
+    out, elsewhere = tmp_path / "out", HERE / "elsewhere.cu"
+    flags = f"--flags=-w -rdc=true -DELSEWHERE {elsewhere}"
+    words = ("--no-watch", "--replay", out, "--json", flags, HERE / "recorded.cu")
+    done = run(*words)
+    # 3 * (1050 + 3 * i) + 1000 or 2000, which a hash of them shows.
+    numbers = [3 * (1050 + 3 * i) + 1000 * (1 + i % 2) for i in range(64)]
+    assert f"rows {hashed(numbers)}\n" in done.stderr
+    told = json.loads(done.stdout)
     names = "rows chain variables until hosts neighbours together tile"
     assert [each["kernel"] for each in told["recorded"]] == names.split()
-    found = replayed(out)
+    found = replayed(out, watch=False)
     assert sorted(found) == sorted(f"{name}-1.npz" for name in names.split())
     for name, each in found.items():
         assert each.same, (name, each.lines)
-        assert not each.hazards
     assert found["neighbours-1.npz"].launch.cluster == (2, 1, 1)
     assert found["together-1.npz"].launch.cooperative
     lists = found["chain-1.npz"].launch

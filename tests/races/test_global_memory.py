@@ -48,7 +48,7 @@ def test_a_warp_reads_what_another_wrote(
     assert machine.rules() == ([] if barrier else ["WRITE_READ"])
     for each in machine.watch.found():
         assert (each.now.site, each.before and each.before.site) == (3, 1)
-        assert each.count == max(8 * size, 32 // max(1, 4 // size))
+        assert each.count == max(8 * size, 32)
 
 
 @pytest.mark.parametrize("barrier", [True, False])

@@ -1,13 +1,13 @@
 """The compiled check agrees with a slow one that keeps everything.
 
-The reference keeps a record of each word in the same sense (the last write, the last
-read or "several groups"), but in plain Python, lane by lane and word by word.
+The reference keeps a record of each byte for writes, and of each word for reads (the
+last read or "several groups"), in plain Python, lane by lane.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -36,12 +36,23 @@ class Last:
     several: bool = False
 
 
+class Stored(NamedTuple):
+    """What lanes store by one instruction, and what was there before."""
+
+    where: Array
+    lanes: int
+    lane: int
+    values: Array
+    before: Array
+
+
 @dataclass
 class Reference:
     """Records of all words, and the problems as triples."""
 
     machine: Machine
     writes: dict[int, Last] = field(default_factory=dict)
+    """By byte."""
     reads: dict[int, Last] = field(default_factory=dict)
     found: set[tuple[str, int, int]] = field(default_factory=set)
 
@@ -73,49 +84,55 @@ class Reference:
                     kind not in ("read", "write"),
                     kind == "atomic",
                 )
-                equal = self._equal(word, now, where, lanes, lane, size, values, before)
-                self._word(block, word, now, kind, equal)
+                stored = Stored(where, lanes, lane, values, before)
+                self._word(block, word, now, kind, stored)
 
-    def _equal(
-        self,
-        word: int,
-        now: Last,
-        where: Array,
-        lanes: int,
-        lane: int,
-        size: int,
-        values: Array,
-        before: Array,
-    ) -> bool:
-        last = self.writes.get(word)
-        start = int(where[lane])
-        if last is not None and last.several is False:
-            other = last.lane
-            same = (last.block, last.warp, last.site) == (now.block, now.warp, now.site)
-            beside = lanes >> other & 1 and int(where[other]) == start
-            if same and last.epoch == now.epoch and beside:
-                return bool(values[other] == values[lane])
-        there = int.from_bytes(before[start : start + size].tobytes(), "little")
-        return there == int(values[lane])
+    def _equal(self, last: Last, now: Last, byte: int, stored: Stored) -> bool:
+        """Whether a byte gets the value that it has, or that another lane stores."""
+        where, lanes, lane, values, before = stored
+        start, other = int(where[lane]), last.lane
+        place = byte - start
+        mine = int(values[lane]) >> 8 * place & 0xFF
+        same = (last.block, last.warp, last.site) == (now.block, now.warp, now.site)
+        beside = lanes >> other & 1 and int(where[other]) == start and other < lane
+        if same and last.epoch == now.epoch and beside:
+            return int(values[other]) >> 8 * place & 0xFF == mine
+        return bool(before[byte] == mine)
 
-    def _word(self, block: Block, word: int, now: Last, kind: str, equal: bool) -> None:
-        wrote, read = self.writes.get(word), self.reads.get(word)
-        if kind.endswith("read"):
-            if wrote and not self._after(block, wrote, read, now):
-                name = "MIXED" if wrote.atomic else "WRITE_READ"
+    def _parts(self, word: int, mask: int) -> list[tuple[Last, list[int]]]:
+        """The last writes of some bytes of a word, with the bytes of each."""
+        found: dict[Any, tuple[Last, list[int]]] = {}
+        for byte in [4 * word + i for i in range(4) if mask >> i & 1]:
+            if byte in self.writes:
+                last = self.writes[byte]
+                key = last.block, last.warp, last.lane, last.epoch, last.site
+                found.setdefault(key, (last, []))[1].append(byte)
+        return list(found.values())
+
+    def _word(
+        self, block: Block, word: int, now: Last, kind: str, stored: Stored
+    ) -> None:
+        read, observed = self.reads.get(word), False
+        for last, bytes_ in self._parts(word, now.mask):
+            wrote = replace(last, mask=sum(1 << each % 4 for each in bytes_))
+            if not self._after(block, wrote, read, now):
+                equal = all(self._equal(last, now, each, stored) for each in bytes_)
+                if kind.endswith("read"):
+                    name = "MIXED" if wrote.atomic else "WRITE_READ"
+                else:
+                    same = equal and kind != "atomic"
+                    name = "GLOBAL_SAME_VALUE" if same else "WRITE_WRITE"
                 self.found.add((name, now.site, wrote.site))
-            elif wrote and not self._ordered(block, wrote, now):
-                return  # a strong read that orders it is worth more
-            self.reads[word] = self._second(block, read, now)
+            elif not self._ordered(block, wrote, now):
+                observed = True  # a strong read that orders it is worth more
+        if kind.endswith("read"):
+            if not observed:
+                self.reads[word] = self._second(block, read, now)
             return
-        if wrote and not self._after(block, wrote, read, now):
-            same = equal and kind != "atomic"
-            name = "GLOBAL_SAME_VALUE" if same else "WRITE_WRITE"
-            self.found.add((name, now.site, wrote.site))
         if read and not self._ordered(block, read, now):
             name = "MIXED" if now.atomic else "READ_WRITE"
             self.found.add((name, now.site, -1 if read.several else read.site))
-        self.writes[word] = now
+        self.writes |= {4 * word + i: now for i in range(4) if now.mask >> i & 1}
         if read:
             read.mask &= ~now.mask
             if not read.mask:
@@ -143,7 +160,10 @@ class Reference:
             return now
         if before.several or before.block != now.block:
             both = before.strong and now.strong
-            return Last(-1, -1, 0, 0, -1, 0b1111, both, several=True)
+            shared = before.mask & now.mask
+            if not shared:
+                return now
+            return Last(-1, -1, 0, 0, -1, shared, both, several=True)
         row = block._clock(now.warp, False)
         thread = (before.warp, before.lane) == (now.warp, now.lane)
         known = thread or before.epoch < row[0, 0, before.warp]

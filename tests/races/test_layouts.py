@@ -207,6 +207,44 @@ def test_what_is_legal_is_silent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_a_legal_descriptor_is_not_odd(name: str) -> None:
+    """No part of an operand is another, and all parts begin at the same byte."""
+    reading = CASES[name].reading
+    assert reading.twice() is None
+    assert not reading.uneven()
+
+
+def test_odd_descriptors() -> None:
+    """Offsets that are too small, or no whole lines of the swizzle."""
+    found = {"twice": 0, "uneven": 0}
+    for case in LEGAL:
+        right = case.reading.addresses()
+        for name, reading in wrong_readings(case):
+            where = reading.addresses()
+            of = reading.descriptor
+            again = len(np.unique(where)) < where.size and 0 not in (
+                of.leading,
+                of.stride,
+            )
+            if again:
+                one, other = reading.twice() or ((0, 0), (0, 0))
+                assert one != other
+                assert where[one] == where[other]
+                found["twice"] += 1
+            offset = getattr(reading.descriptor, name, 0)
+            odd = name in ("stride", "leading") and bool(reading.descriptor.swizzle)
+            odd = odd and not np.array_equal(where, right)
+            line = {32: 32, 64: 64, 128: 128}.get(reading.descriptor.swizzle, 1)
+            if odd and offset % line:
+                assert reading.uneven() == name
+                found["uneven"] += 1
+        for name in ("stride", "leading"):  # parts are repeated on purpose
+            same = replace(case.descriptor, **{name: 0})
+            assert case.reading._replace(descriptor=same).twice() is None
+    assert min(found.values()) > 20
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_stages_and_neighbours_change_nothing(name: str) -> None:
     """The same boxes elsewhere, between others."""
     case = CASES[name]

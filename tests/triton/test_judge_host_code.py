@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fragmenta.judge.libraries.host_code import Data, Dim3, Host, NotRun
-from fragmenta.judge.libraries.load_inline import split
+from fragmenta.judge.libraries.load_inline import constants, split
 
 LAUNCHES: list[Any] = []
 
@@ -17,8 +17,9 @@ def run(body: str, *given: Any, before: str = "", head: str = "torch::Tensor x")
     """What a function returns."""
     LAUNCHES.clear()
     text = f"{before}\ntorch::Tensor f({head}) {{ {body} }}"
-    _, functions = split(text)
-    return Host(functions, lambda *launch: LAUNCHES.append(launch)).call("f", given)
+    code, functions = split(text)
+    host = Host(functions, lambda *launch: LAUNCHES.append(launch), constants(code))
+    return host.call("f", given)
 
 
 X = torch.arange(12.0).view(3, 4)
@@ -42,6 +43,14 @@ VALUES: dict[str, Any] = {
     "return std::min(3, 4) + std::max(1, 2);": 5,
     "return static_cast<int>(2.9f) + (int)3.9;": 5,
     "return sizeof(float) * 3;": 12,
+    "return reinterpret_cast<const float4*>(x.data_ptr<float>());": Data(X, 16),
+    "return (const float2 *)x.data_ptr<float>() + 1;": Data(X, 8, 8),
+    "return (float*)(x.data_ptr<float>() + 2);": Data(X, 4, 8),
+    "return 1 + x.data_ptr<float>() - 3;": Data(X, 4, -8),
+    "float4* p = reinterpret_cast<float4*>(x.data_ptr<float>()); return p + 2;": Data(
+        X, 16, 32
+    ),
+    "return (x.size(0)) * 2;": 6,
     "dim3 b(4, 5); return b.x * b.y * b.z;": 20,
     'TORCH_CHECK(x.is_cuda(), "on the GPU"); return 1;': 1,
     "cudaDeviceSynchronize(); return 1;": 1,
@@ -116,6 +125,18 @@ def test_an_int_that_overflows_is_refused() -> None:
 def test_functions_call_one_another() -> None:
     before = "torch::Tensor g(torch::Tensor x, int n) { return x.size(0) + n; }"
     assert run("return g(x, 4);", X, before=before) == 7
+
+
+def test_constants_of_the_file_are_known() -> None:
+    before = (
+        "#define T 16\n#define TWICE (2 * T)\n#define MAX(a, b) a\n"
+        "constexpr int WIDE = 8;\nstatic const float EPS = 1e-5f;\n"
+        "__constant__ float table[3];"
+    )
+    assert run("return TWICE + WIDE;", X, before=before) == 40
+    assert run("return EPS;", X, before=before) == 1e-5
+    with pytest.raises(NotRun, match="table"):
+        run("return table;", X, before=before)
 
 
 def test_sources_are_divided() -> None:

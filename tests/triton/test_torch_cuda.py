@@ -16,6 +16,7 @@ from torch.utils._device import DeviceContext
 import fragmenta as fm
 from fragmenta.errors import BadCall, KernelFault
 from fragmenta.triton import install, on_cpu, uninstall
+from fragmenta.triton.torch_cuda import STREAMS
 from tests.clock import HANG
 
 pytestmark = pytest.mark.triton
@@ -211,6 +212,33 @@ def test_streams_and_events() -> None:
         assert stream.query()
         assert start.elapsed_time(end) > 0
         assert out.sum() == 200
+
+
+def test_streams_know_who_waits_for_them() -> None:
+    def launch(stream: torch.cuda.Stream) -> None:
+        with torch.cuda.stream(stream):
+            assert torch.cuda.current_stream() == stream
+            STREAMS.launched()
+        assert torch.cuda.current_stream() == torch.cuda.default_stream() != stream
+
+    waits: list[Callable[[Any, Any], object]] = [
+        lambda one, event: one.synchronize(),
+        lambda one, event: event.synchronize(),
+        lambda one, event: event.wait(),
+        lambda one, event: torch.cuda.synchronize(),
+        lambda one, event: torch.cuda.current_stream().wait_stream(one),
+        lambda one, event: torch.cuda.current_stream().wait_event(event),
+    ]
+    with on_cpu("sm_90a", torch=True):
+        STREAMS.launched()
+        assert not STREAMS.waiting  # the default one needs nobody
+        for wait in waits:
+            one, other = torch.cuda.Stream(), torch.cuda.Stream()
+            launch(one)
+            other.wait_stream(one)  # now the other one has to be waited for
+            assert STREAMS.waiting == {other.number}
+            wait(other, other.record_event())
+            assert not STREAMS.waiting
 
 
 def test_what_only_a_gpu_can_is_refused() -> None:

@@ -11,7 +11,11 @@ import numpy as np
 from fragmenta.arithmetic.blocks import Block, scratch
 from fragmenta.arithmetic.constants import fused_constants
 from fragmenta.arithmetic.floor_steps import COLUMNS, LINE, FloorVariant, work_bytes
-from fragmenta.arithmetic.floors import floor_kernel, ordinary_adder
+from fragmenta.arithmetic.floors import (
+    copy_and_compute,
+    floor_kernel,
+    ordinary_adder,
+)
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.packing import (
@@ -215,14 +219,16 @@ def products(given: Operands) -> tuple[Array, list[Block]]:
     several = (int(len(each) > 1) for each in own)
     items = given.a.itemsize, given.b.itemsize
     numbers = _numbers(model, kernels, sizes, several, items)
-    steps = kernels.steps.bind(*operands, *extra, status, *numbers)
-
-    if blocks > 1:
-        _copy_accumulators(given, d, slice(None))
+    arguments = (*operands, *extra, status, *numbers)
+    if blocks == 1 and model.c == "f32":
+        c, size = given.c.view(np.float32), d[0].nbytes
+        copied = c, size, int(len(c) > 1), kernels.steps.address
+        steps = copy_and_compute.bind(*copied, *arguments)
+    else:
+        _copy_accumulators(given, d)
+        steps = kernels.steps.bind(*arguments)
 
     def run(first: int, last: int) -> None:
-        if blocks == 1:  # those of this thread, so that they are in its cache
-            _copy_accumulators(given, d, slice(first, last))
         work = scratch("floors", (kernels.work + LINE,), np.uint8)
         start = work.ctypes.data
         steps(start + -start % LINE, first, last)
@@ -243,11 +249,11 @@ def products(given: Operands) -> tuple[Array, list[Block]]:
     return d, left
 
 
-def _copy_accumulators(given: Operands, d: Array, some: slice) -> None:
-    """Copy c to the accumulators of some matrices."""
+def _copy_accumulators(given: Operands, d: Array) -> None:
+    """Copy c to the accumulators."""
     c = given.c.view(np.float16 if given.model.c == "f16" else np.float32)
     with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
-        d[some] = c if len(c) < given.batches else c[some]
+        d[...] = c
 
 
 def _in_order(given: Operands) -> tuple[Bits, Bits, Bits | None]:

@@ -37,12 +37,16 @@ from fragmenta.jit.trace import (
     Value,
     call_address,
     convert,
+    copy_bytes,
     larger,
     prefetch,
     select,
     size_of,
     smaller,
 )
+
+# How many matrices are copied before they are computed: they stay in the cache.
+_COPIED = 16
 
 # The most bytes of a matrix that are brought into the cache before they are needed.
 _MOST_FETCHED = 2048
@@ -84,6 +88,22 @@ class FloorOperands(NamedTuple):
     scale_b: Memory
 
 
+_PARAMETERS = {
+    "a": pointer(I8),
+    "b": pointer(I8),
+    "d": pointer(F32),
+    "index": pointer(I8),
+    "scale_a": pointer(I8),
+    "scale_b": pointer(I8),
+    "status": pointer(I8),
+    **dict.fromkeys(FloorNumbers._fields, I32),
+    **dict.fromkeys(FloorSizes._fields, I64),
+    "work": pointer(I8),
+    "first": I64,
+    "last": I64,
+}
+
+
 @once
 def floor_kernel(variant: FloorVariant) -> Traced:
     """The kernel that computes some blocks of a product.
@@ -92,20 +112,7 @@ def floor_kernel(variant: FloorVariant) -> Traced:
     another way; then its part of ``d`` is arbitrary.
     """
 
-    @kernel(
-        a=pointer(I8),
-        b=pointer(I8),
-        d=pointer(F32),
-        index=pointer(I8),
-        scale_a=pointer(I8),
-        scale_b=pointer(I8),
-        status=pointer(I8),
-        **dict.fromkeys(FloorNumbers._fields, I32),
-        **dict.fromkeys(FloorSizes._fields, I64),
-        work=pointer(I8),
-        first=I64,
-        last=I64,
-    )
+    @kernel(**_PARAMETERS)
     def floor_steps(code: Code, *given: Any) -> None:
         *operands, status = given[:7]
         *numbers, work, start, stop = given[7:]
@@ -121,6 +128,25 @@ def floor_kernel(variant: FloorVariant) -> Traced:
         set_rounding(code, code.constant(MODES["rn"], I32))
 
     return floor_steps
+
+
+@kernel(c=pointer(F32), size=I64, own=I64, steps=I64, **_PARAMETERS)
+def copy_and_compute(
+    code: Code, c: Memory, size: Value, own: Value, steps: Value, *given: Any
+) -> None:
+    """Copy c to d and compute, for a few small matrices at a time.
+
+    ``size`` is that of a matrix in bytes, ``own`` is 0 if all have the same c, and
+    ``steps`` the address of a :func:`floor_kernel`.
+    """
+    *others, start, stop = given
+    d = given[2].view(I8)
+    with code.loop(stop, start=start, step=_COPIED) as first:
+        last = smaller(stop, first + _COPIED)
+        with code.loop(last, start=first) as tile:
+            source = starting_at(c.view(I8), tile * own * size)
+            copy_bytes(starting_at(d, tile * size), source, size)
+        call_address(steps, [*others, first, last])
 
 
 def _prefetch(code: Code, p: FloorSizes, of: FloorOperands, tile: Value) -> None:

@@ -335,8 +335,11 @@ def column_packer(of: Packing) -> Traced:
             with code.when(left >= LANES):
                 found.value = memory.lanes(start)
             with code.when(left < LANES):  # the last column is repeated
-                lanes = (smaller(left - 1, lane) for lane in range(LANES))
-                found.value = memory.gather(start + lane for lane in lanes)
+                few = code.scratch(memory.of, LANES)
+                few[0] = memory[start + (left - 1)].in_all_lanes()
+                with code.loop(left) as lane:
+                    few[lane] = memory[start + lane]
+                found.value = few.lanes(0)
             return found.value
 
         def elements(k: Value) -> Element:

@@ -34,8 +34,8 @@ _PORTIONS = 4
 _PORTION = 1 << 27
 
 # The fewest products of a thread, and below how many it has only one portion: waking a
-# thread and handing it a portion take as long as some hundred thousand products.
-_OF_A_THREAD, _ONE_PORTION = 1 << 19, 1 << 22
+# thread and handing it a portion take as long as half a million products.
+_OF_A_THREAD, _ONE_PORTION = 1 << 21, 1 << 22
 
 # Bytes of a matrix handled at once.  A thread needs the GIL between two blocks, so
 # a block must be large enough to keep it busy; but its temporaries are as large.

@@ -14,11 +14,11 @@ from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile, complete_file
 from fragmenta.commands.launch_arguments import Flags, read_files, split_flags
 from fragmenta.commands.options import AsJson
-from fragmenta.commands.output import emit_json, write
+from fragmenta.commands.output import complain, emit_json, write
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
 from fragmenta.commands.targets import complete_target, target_of
 from fragmenta.cuda.tools import fatbin
-from fragmenta.cuda.tools.files import is_source
+from fragmenta.cuda.tools.files import NO_KERNEL, is_source
 from fragmenta.ptx.checking.mnemonics import is_opcode
 from fragmenta.ptx.checking.problem import Problem, counts
 from fragmenta.ptx.checking.texts import check_line, check_text
@@ -97,6 +97,8 @@ def _compiled(
 ) -> list[tuple[str, Problem]]:
     """The problems of the PTX of a source, or in a binary."""
     read = read_files([file], target, options).files[0]
+    if not read.kernels(target):
+        complain(f"{file}: note: it has no kernel; {NO_KERNEL}")
     return [
         (loaded.module.name or file, each)
         for loaded in read.modules

@@ -248,7 +248,7 @@ def launch(
     head = _Head(found, where, *sizes, wanted=not as_json and sarif_file != "-")
     check = partial(_check, found, values, shared, where)
     try:
-        with patience(f"launching {found.name}") as progress:
+        with patience(f"launching {found.function.shown}") as progress:
             if isolated:
                 from fragmenta.commands.isolated import launch as ask
 

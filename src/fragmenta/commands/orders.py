@@ -100,7 +100,7 @@ def orders(
     }
     values = for_kernel([each.value for each in given])
     try:
-        with patience(f"exploring {found.name}") as progress:
+        with patience(f"exploring {found.function.shown}") as progress:
             result = found.launch(
                 *sizes, values, orders=limit, progress=progress, **options
             )

@@ -33,6 +33,9 @@ _RATES = {
     "s4": "s4",
     "u4": "s4",
     "b1": "b1",
+    "i8": "s8",
+    "mxf4": "f4",
+    "mxf4nvf4": "f4",
 }
 
 
@@ -40,8 +43,9 @@ class Unit(NamedTuple):
     """What computes products: an instruction, and the type of A."""
 
     instruction: str
-    """``mma``, ``wgmma``, ``wmma``."""
+    """``mma``, ``wgmma``, ``wmma``, ``tcgen05``."""
     a: str
+    """The type of A; of ``tcgen05`` the kind, since only a descriptor has the type."""
     d: str
     sparse: bool
 
@@ -53,7 +57,7 @@ class Unit(NamedTuple):
     @property
     def metric(self) -> str | None:
         """The metric that counts its operations."""
-        name = OPERATIONS.get(self.a)
+        name = None if self.instruction == "tcgen05" else OPERATIONS.get(self.a)
         return None if name is None else f"sm__ops_path_tensor_src_{name}.sum"
 
     @property
@@ -63,7 +67,7 @@ class Unit(NamedTuple):
 
     def __str__(self) -> str:
         sparse = " sparse" if self.sparse else ""
-        return f"{self.instruction} {self.a} {self.d}{sparse}"
+        return " ".join(filter(None, (self.instruction, self.a, self.d))) + sparse
 
 
 @cache
@@ -86,6 +90,19 @@ def multiplies(mnemonic: str) -> tuple[Unit, int] | None:
     unit = Unit(opcode, op.a.dtype.name, op.d.dtype.name, op.sparse)
     kept = k // 2 if op.sparse else k
     return unit, m * n * kept // WARPS.get(opcode, 1)
+
+
+def tensor_kind(mnemonic: str) -> str:
+    """The kind of a ``tcgen05.mma``.
+
+    >>> tensor_kind("tcgen05.mma.cta_group::1.kind::f16")
+    'f16'
+    """
+    return next(
+        each.removeprefix("kind::")
+        for each in mnemonic.split(".")
+        if each.startswith("kind::")
+    )
 
 
 def products(counts: Mapping[str, int]) -> dict[Unit, int]:

@@ -18,7 +18,7 @@ from fragmenta.cards import (
 )
 from fragmenta.counters.code.layout import FIELDS, SECTOR
 from fragmenta.counters.metrics import EVERY
-from fragmenta.counters.products import Unit, lane_products, products
+from fragmenta.counters.products import Unit, lane_products, products, tensor_kind
 from fragmenta.counters.tally import Footprint, Sums
 from fragmenta.errors import BadCall
 from fragmenta.ptx.module import Instruction, Module, Register, Sink
@@ -167,6 +167,41 @@ class Counters:
         }
 
 
+def counters_json(counted: Counters) -> dict[str, Any]:
+    """Counts as a process sends them."""
+    return {
+        "metrics": counted.metrics,
+        "products": [[*unit, n] for unit, n in counted.products.items()],
+        "lane_products": counted.lane_products,
+        "tma": counted.tma,
+        "footprints": [[*each] for each in counted.footprints],
+        "lines": [[*each] for each in counted.lines],
+        "shape": [*counted.shape],
+        "shared": counted.shared,
+    }
+
+
+def counters_of(given: Mapping[str, Any]) -> Counters:
+    """The inverse of :func:`counters_json`."""
+
+    def numbers(of: Mapping[str, Any]) -> dict[str, int]:
+        return {str(name): int(n) for name, n in of.items()}
+
+    return Counters(
+        numbers(given["metrics"]),
+        {
+            Unit(str(instruction), str(a), str(d), bool(sparse)): int(n)
+            for instruction, a, d, sparse, n in given["products"]
+        },
+        numbers(given["lane_products"]),
+        numbers(given["tma"]),
+        [Footprint(str(x), int(r), int(w)) for x, r, w in given["footprints"]],
+        [Line(int(n), str(what), numbers(each)) for n, what, each in given["lines"]],
+        Shape(*(tuple(map(int, each)) for each in given["shape"])),  # type: ignore[arg-type]
+        int(given["shared"]),
+    )
+
+
 # ── from what was counted ───────────────────────────────────────────────────
 
 
@@ -184,6 +219,7 @@ def counters(
     """
     found: Counter[str] = Counter()
     tma: Counter[str] = Counter()
+    tensor: Counter[Unit] = Counter()
     lines: dict[tuple[str, int], Counter[str]] = {}
     for (name, index), row in zip(compiled.places, sums.sites.tolist(), strict=True):
         if any(row):
@@ -192,6 +228,12 @@ def counters(
     for (name, index), each in lines.items():
         function = module.functions[name]
         instruction = function.instructions[index]
+        if each["products"]:
+            sparse = "sp" in instruction.qualifiers
+            kind = tensor_kind(instruction.mnemonic)
+            unit = Unit("tcgen05", kind, "", sparse)
+            tensor[unit] += each["products"]
+            continue
         _traffic(instruction, function.instructions, each, found, tma)
     executed: Counter[str] = Counter()
     for names, lanes in zip(compiled.counted, sums.lanes.tolist(), strict=True):
@@ -205,7 +247,7 @@ def counters(
         times for each, times in counts.items() if each.partition(".")[0] == "bra"
     )
     found["ptx__branches_divergent.sum"] = sums.divergent
-    made = products(counts)
+    made = products(counts) | tensor
     for unit, many in made.items():
         if unit.metric is not None:
             found[unit.metric] += unit.operations * many
@@ -263,7 +305,12 @@ def operation(instruction: Instruction, every: Sequence[Instruction]) -> str:
         return "bulk" if "bulk" in words else "ld"
     if opcode in ("st", "stmatrix") or "store" in words:
         return "st"
-    if opcode == "red" or (opcode == "atom" and not _used(instruction, every)):
+    if opcode == "red":
+        return "red"
+    # The assembler makes a reduction of an atomic whose result nobody reads, unless it
+    # orders what comes after it.
+    orders = {"acquire", "acq_rel"} & set(words)
+    if opcode == "atom" and not orders and not _used(instruction, every):
         return "red"
     return "atom" if opcode == "atom" else "ld"
 

@@ -35,12 +35,22 @@ class Sums(NamedTuple):
     footprints: list[Footprint]
 
 
+class Taken(NamedTuple):
+    """What a part of a launch counted, elsewhere."""
+
+    total: NDArray[np.int64]
+    """The sum of all contexts."""
+    marks: dict[int, NDArray[np.uint8]]
+    """For each segment, bits of the sectors that were read, and that were written."""
+
+
 class Tally:
     """The counters of a launch."""
 
     def __init__(self, compiled: Compiled, places: Sequence[Segment]) -> None:
         self._blocks, self._sites = len(compiled.counted), len(compiled.places)
         self._memories: list[NDArray[np.int64]] = []
+        self._elsewhere: list[NDArray[np.int64]] = []
         self._places = list(places)
         self._table = aligned(layout.SLOTS * at.FOOTPRINT_BYTES).view(np.int64)
         self._marks: dict[int, NDArray[np.uint8]] = {}
@@ -60,12 +70,27 @@ class Tally:
         self._memories.append(memory)
         context.point(layout.BLOCK_COUNTERS, address_of(memory))
 
-    def sums(self) -> Sums:
-        """The counts of all contexts together."""
+    def _total(self) -> NDArray[np.int64]:
         words = len(at.FIELDS) * self._sites
         none = np.zeros(at.HEAD // 8 + self._blocks + words, np.int64)
-        total = sum(self._memories, none)
-        start = at.HEAD // 8
+        total: NDArray[np.int64] = sum([*self._memories, *self._elsewhere], none)
+        return total
+
+    def taken(self) -> Taken:
+        """What was counted, for a launch on another machine that this is a part of."""
+        marks = {slot: np.packbits(each, axis=1) for slot, each in self._marks.items()}
+        return Taken(self._total(), marks)
+
+    def add(self, part: Taken) -> None:
+        """Add what a part of the launch counted elsewhere."""
+        self._elsewhere.append(part.total)
+        for slot, bits in part.marks.items():
+            own = self._marks[slot]
+            own |= np.unpackbits(bits, axis=1, count=own.shape[1])
+
+    def sums(self) -> Sums:
+        """The counts of all contexts together."""
+        total, start = self._total(), at.HEAD // 8
         lanes = total[start : start + self._blocks]
         sites = total[start + self._blocks :].reshape(-1, len(at.FIELDS))
         footprints = [

@@ -56,8 +56,9 @@ def accumulators(part: Fragment) -> Accumulators | None:
     """Where the tiles of a fragment are; None if they are not in such an order.
 
     >>> import fragmenta as fm
-    >>> accumulators(fm.mma("m16n8k16", a="f16", d="f32").d)
-    Accumulators(tops=(0, 16, 64, 80), panels=1, panel_step=0, odd_step=32)
+    >>> found = accumulators(fm.mma("m16n8k16", a="f16", d="f32").d)
+    >>> found.panels, found.panel_step, found.odd_step
+    (1, 0, 32)
     """
     if part.dtype.name not in ("f32", "f16") or len(part.shape) > 2:
         return None

@@ -5,7 +5,8 @@ warp      NVIDIA Warp
 tilelang  TileLang
 cupy      CuPy's RawKernel and RawModule, for programs that ``import cupy``
 
-Triton, Gluon, Helion and Inductor are in :mod:`fragmenta.triton`.  In a block
+Triton, Gluon, Helion and Inductor are in :mod:`fragmenta.triton`.  Programs of
+cuda.core, PyCUDA, cuTile and the CuTe DSL run in ``fragmenta run``.  In a block
 ``with on_cpu(...)``, launches that the program writes for a GPU run here, with the bits
 of the target, and are watched.  What a front end has to bring is in
 :mod:`fragmenta.frontends.protocol`.

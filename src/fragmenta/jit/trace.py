@@ -429,6 +429,14 @@ def prefetch(memory: Memory, place: Number) -> None:
     intrinsic(b, "llvm.prefetch.p0i8", ir.VoidType(), [at, *numbers])
 
 
+def copy_bytes(to: Memory, source: Memory, count: Value) -> None:
+    """Copy bytes between memories that do not overlap."""
+    b = to._builder
+    name = "llvm.memcpy.p0i8.p0i8.i64"
+    raws = [to.view(I8).raw, source.view(I8).raw, count.raw, ir.Constant(I1, 0)]
+    intrinsic(b, name, ir.VoidType(), raws)
+
+
 class Memory:
     """Consecutive numbers in memory."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ from fragmenta.simt.arguments import Received, Segment
 from fragmenta.simt.context import Shape
 from fragmenta.simt.mode import Mode
 from fragmenta.units.schedule import EAGER, Given
+
+if TYPE_CHECKING:
+    from fragmenta.counters.tally import Taken
 
 _PORTIONS = 4
 """Portions of the grid for each worker."""
@@ -87,6 +90,7 @@ class Recipe(TypedDict):
     schedule: Given
     defined: int | None
     goes_on: bool
+    counted: bool
     language: Words
 
 
@@ -172,6 +176,8 @@ class Spread:
         """Add what came of a portion to the launch."""
         merger.add(part)
         self._counts += part.counts
+        if launch.tally is not None:
+            launch.tally.add(cast("Taken", part.counted))
         self.output += part.output
         if launch.machine is not None:
             for each in part.problems:
@@ -212,6 +218,7 @@ class Spread:
             "schedule": EAGER if machine is None else machine.schedule.spelled,
             "defined": getattr(watching, "seed", None),
             "goes_on": launch.goes_on,
+            "counted": launch.tally is not None,
             "language": launch.language,
         }
 
@@ -272,6 +279,7 @@ def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Por
         [] if machine is None else list(machine.problems),
         None if watching is None else watching.told(),
         fault,
+        None if launch.tally is None else launch.tally.taken(),
     )
     launch.close()
     return made
@@ -336,6 +344,7 @@ def _again(recipe: Recipe) -> Launch:
         schedule=recipe["schedule"],
         defined=recipe["defined"],
         goes_on=recipe["goes_on"],
+        counted=recipe["counted"],
         language=recipe["language"],
         **recipe["options"],
     )

@@ -25,7 +25,6 @@ from fragmenta.launch.options import (
     Watch,
     check_cluster,
     check_cooperative,
-    check_counters,
     check_dynamic,
     check_orders,
     check_schedules,
@@ -176,8 +175,7 @@ class Kernel:
         shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
         check_dynamic(shared)
         check_cooperative(cooperative, client)
-        check_flags(contract=contract)
-        check_counters(counters, client)
+        check_flags(contract=contract, counters=counters)
         how = check_watch(watch)
         several = check_schedules(schedule)
         states = check_orders(orders, how, client)

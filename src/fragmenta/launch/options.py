@@ -86,18 +86,6 @@ def check_dynamic(shared: int) -> None:
         raise BadCall(f"shared is the bytes of dynamic shared memory; given {shared!r}")
 
 
-def check_counters(counters: bool, client: object) -> None:
-    """Refuse to count on the workers of a Dask cluster.
-
-    >>> check_counters(True, client=object())
-    Traceback (most recent call last):
-    fragmenta.errors.BadCall: counters=True counts on one machine; leave out client
-    """
-    check_flags(counters=counters)
-    if counters and client is not None:
-        raise BadCall("counters=True counts on one machine; leave out client")
-
-
 def check_cooperative(cooperative: bool, client: object) -> None:
     """Refuse what is not a flag, and blocks that cannot run together."""
     if not isinstance(cooperative, bool | np.bool_):

@@ -51,6 +51,8 @@ class Portion(NamedTuple):
     """What its observer found, if it has one."""
     fault: KernelFault | None = None
     """Why it could not go on."""
+    counted: object = None
+    """What it counted, if it was to count: :class:`counters.tally.Taken`."""
 
 
 def portions(clusters: int, count: int) -> list[tuple[int, int]]:

@@ -325,6 +325,8 @@ class ClusterRunner:
         status = self.status
         self._clean = status == Status.ENDED
         if self._clean:
+            assert self.cluster.port.unattended is not None
+            self.cluster.port.unattended.leave()
             return False
         if status == Status.FAULT:
             self.cluster.touch()

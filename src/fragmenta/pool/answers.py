@@ -19,6 +19,7 @@ from fragmenta.pool.confining import crashed
 from fragmenta.ptx.module import Source
 
 if TYPE_CHECKING:
+    from fragmenta.counters.report import Counters
     from fragmenta.ptx.checking.problem import Problem
 
 Json: TypeAlias = dict[str, Any]
@@ -42,7 +43,25 @@ def result_json(result: records.Result) -> Json:
         "complete": result.complete,
         "hazards": [problem_json(each) for each in result.hazards],
         "problems": [problem_json(each) for each in result.problems],
+        "counters": _counters_json(result),
     }
+
+
+def _counters_json(result: records.Result) -> Json | None:
+    """What a launch counted; the pool itself needs it only if one did."""
+    if result.counters is None:
+        return None
+    from fragmenta.counters.report import counters_json
+
+    return counters_json(result.counters)
+
+
+def _counters_of(given: Json | None) -> Counters | None:
+    if given is None:
+        return None
+    from fragmenta.counters.report import counters_of
+
+    return counters_of(given)
 
 
 def result_of(given: Json) -> Result:
@@ -56,6 +75,7 @@ def result_of(given: Json) -> Result:
         str(given["written_for"]),
         bool(given["watched"]),
         complete=bool(given["complete"]),
+        counters=_counters_of(given["counters"]),
     )
     made.__dict__["schedule"] = given["schedule"]
     for name in ("hazards", "problems"):

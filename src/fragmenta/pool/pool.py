@@ -138,6 +138,7 @@ class Pool:
         watch: bool | str | Watch = True,
         limits: Limits | None = None,
         timeline: bool = False,
+        counters: bool = False,
     ) -> Job[Result]:
         """Launch a kernel in a process of the pool; see ``Kernel.launch``.
 
@@ -147,7 +148,7 @@ class Pool:
         ``timeline``, ``job.timeline`` is a picture of what a cluster did.
         """
         packed, memory = pack(arguments)
-        check_flags(timeline=timeline)
+        check_flags(timeline=timeline, counters=counters)
         limits = self._limits(limits)
         question = Launch(
             _text(ptx, kernel),
@@ -162,6 +163,7 @@ class Pool:
                 "contract": _sent("contract", contract),
                 "schedule": _sent("schedule", schedule),
                 "watch": watch if type(watch) is Watch else _sent("watch", watch),
+                "counters": bool(counters),
             },
             limits,
             bool(timeline),

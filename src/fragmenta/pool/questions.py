@@ -22,6 +22,7 @@ class LaunchOptions(TypedDict, total=False):
     contract: bool
     schedule: Given | Sequence[Given]
     watch: bool | str | Watch
+    counters: bool
 
 
 class Text(NamedTuple):

@@ -53,8 +53,19 @@ NUMBA = Words(
     "cuda.threadfence() and an atomic flag",
 )
 
+CUTE = Words(
+    "cute",
+    "cute.arch.sync_warp()",
+    "cute.arch.sync_threads()",
+    "cute.arch.atomic_add",
+    "cute.arch.fence_acq_rel_gpu() and an atomic flag",
+)
+
 _CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
-_NUMBA_PREFIX = "_ZN6cudapy"
+_BY_NAME = {"_ZN6cudapy": NUMBA, "kernel_cutlass_": CUTE}
+"""How the names of kernels begin that a front end makes."""
+_NVRTC = "default_program"
+"""What NVRTC calls a source that was given no name."""
 
 
 def told_from(kernel: str, file: str) -> Words:
@@ -62,7 +73,12 @@ def told_from(kernel: str, file: str) -> Words:
 
     >>> told_from("f", "f.cu").language, told_from("f", "f.py").language
     ('cuda', 'ptx')
+    >>> told_from("f", "default_program").language
+    'cuda'
     """
-    if kernel.startswith(_NUMBA_PREFIX):
-        return NUMBA
-    return CUDA if file.rpartition(".")[2].lower() in _CPP else PTX
+    for prefix, words in _BY_NAME.items():
+        if kernel.startswith(prefix):
+            return words
+    name = file.rpartition("/")[2]
+    cpp = name == _NVRTC or name.rpartition(".")[2].lower() in _CPP
+    return CUDA if cpp else PTX

@@ -352,6 +352,7 @@ LAYOUT_MISMATCH = Rule(
     ERROR,
     "A tile is read in another layout than it was copied in.",
     launch=True,
+    exception="warning if no layout explains a descriptor",
     other="the copy",
 )
 TENSOR_MEMORY = Rule(

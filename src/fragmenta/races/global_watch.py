@@ -24,10 +24,13 @@ from fragmenta.races.shadow.global_records import (
     ID_SHIFT,
     MASK_BITS,
     NARROW,
+    PAIR,
+    QUAD,
     SEVERAL,
     SEVERAL_STRONG,
     WORD,
     Flags,
+    composite,
 )
 from fragmenta.races.shadow.layout import Apart
 from fragmenta.races.shadow.problem_table import Moment, Noted, ProblemTable
@@ -87,11 +90,14 @@ class Ledger:
         self.narrow = self.memory.view(np.int32)
         self.wide = self.memory.view(np.int64)
         self.narrow[global_records.LIMIT // 4] = watch.limit
+        self.narrow[global_records.SPLIT_LIMIT // 4] = watch.split.limit
         self.wide[global_records.FOREIGN_OF // 8] = -1
         for place, memory in (
             (global_records.SHADOWS, watch.pointers),
             (global_records.TABLE, watch.table),
             (global_records.NEXT, watch.following),
+            (global_records.SPLITS, watch.split.records),
+            (global_records.NEXT_SPLIT, watch.split.following),
         ):
             self.wide[place // 8] = memory.ctypes.data
 
@@ -170,6 +176,56 @@ class _Shadow(NamedTuple):
     size: int
 
 
+class SplitWords:
+    """The table of words whose bytes were written by several lanes."""
+
+    def __init__(self, most: int = global_records.MOST_SPLIT) -> None:
+        # Memory that is never touched costs nothing.
+        self.records = np.zeros((most, WORD), np.int32)
+        self.following = np.zeros(1, np.int32)
+        # Machine code takes the first lines, Python the last ones.
+        self.limit = most - most // 8
+        self._last = most
+        self.full = False
+        """Whether Python found no line."""
+
+    def parts(self, records: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The record of each byte of some words, (words, 4); 0 if there is none."""
+        bytes_ = np.arange(WORD, dtype=np.int32)
+        masks = records[:, None] & 0b1111
+        pair, quad = masks == PAIR, masks == QUAD
+        back = np.where(quad, 3 - bytes_, np.where(pair & (bytes_ < 2), 1, 0))
+        bits = np.where(pair | quad, 0b1111, masks) & 1 << bytes_
+        made = records[:, None] - masks - (back << MASK_BITS) + bits
+        made = np.where(bits == 0, 0, made).astype(np.int32)
+        split = records < 0
+        lines = (records[split] & ~np.int32(global_records.SPLIT)) >> MASK_BITS
+        made[split] = self.records[lines]
+        return made
+
+    def joined(self, old: int, mine: int) -> int:
+        """The record of a word after some of its bytes were written."""
+        bytes_ = mine & 0b1111
+        before = np.array([old], np.int32)
+        if not composite(before)[0] and not old & 0b1111 & ~bytes_:
+            return mine
+        parts = self.parts(before)[0]
+        for byte in range(WORD):
+            if bytes_ >> byte & 1:
+                parts[byte] = mine - bytes_ + (1 << byte)
+        if old >= 0:
+            if self._last <= self.limit:
+                self.full = True
+                return mine  # the others are forgotten
+            self._last -= 1
+            line, old = self._last, self._last << MASK_BITS | 0b1111
+            old |= global_records.SPLIT
+        else:
+            line = (old & ~global_records.SPLIT) >> MASK_BITS
+        self.records[line] = parts
+        return old
+
+
 class GlobalWatch:
     """The records of a launch.
 
@@ -193,6 +249,7 @@ class GlobalWatch:
         self.limit = most - most // 8
         self._last = most
         self._lock = Lock()
+        self.split = SplitWords()
         self.pointers = np.zeros((layout.SLOTS, 3), np.int64)
         self._shadows: dict[int, _Shadow] = {}
         for each in segments:
@@ -234,8 +291,10 @@ class GlobalWatch:
     @property
     def full(self) -> bool:
         """Whether some accesses were left out, because there were too many."""
-        return self._full or any(
-            each.narrow[global_records.FULL // 4] for each in self._ledgers
+        return (
+            self._full
+            or self.split.full
+            or any(each.narrow[global_records.FULL // 4] for each in self._ledgers)
         )
 
     @property
@@ -383,7 +442,8 @@ class GlobalWatch:
             shadow.reads[words] = 0
         else:
             others = touch.second_read(reads)
-            shadow.reads[words] = np.where(others, others << ID_SHIFT | 0b1111, own)
+            several = others << ID_SHIFT | reads & 0b1111
+            shadow.reads[words] = np.where(others, several, own)
 
     def _id(self, who: Who) -> int:
         """The line of the table for an access; 0 if there is none."""
@@ -429,12 +489,16 @@ class GlobalWatch:
         if writing:
             touch.compare(reads, masks, Detected.READ_WRITE, base)
             self._note_update(touch.who, reads)
-            writes[:] = own | masks
+            writes[masks == 0b1111] = own | 0b1111
+            for each in np.flatnonzero(masks != 0b1111):  # at its ends
+                mine = int(own | masks[each])
+                writes[each] = self.split.joined(int(writes[each]), mine)
             reads &= ~masks
             reads[(reads & 0b1111) == 0] = 0
         else:
-            others = touch.second_read(reads)
-            reads[:] = np.where(others, others << ID_SHIFT | 0b1111, own | masks)
+            others, both = touch.second_read(reads), reads & masks
+            several = others << ID_SHIFT | both
+            reads[:] = np.where((others != 0) & (both != 0), several, own | masks)
 
     def _note_update(self, who: Who, reads: NDArray[np.int32]) -> None:
         if who.flags & Flags.ATOMIC and reads.any():
@@ -460,7 +524,8 @@ class GlobalWatch:
         if shadow is None:
             return None
         first = (address & (1 << layout.SLOT_BITS) - 1) // WORD
-        for record in shadow.writes[first : first + size // WORD].tolist():
+        some = self.split.parts(shadow.writes[first : first + size // WORD])
+        for record in some.ravel().tolist():
             lane = record >> MASK_BITS & 31
             found = self.who(record >> ID_SHIFT, lane) if record else None
             if found is not None:
@@ -518,6 +583,30 @@ class _Touch(NamedTuple):
 
         Without their numbers, the words are side by side.
         """
+        several = composite(records)
+        if case is Detected.READ_WRITE or not several.any():
+            self._compare(records, masks, case, address, words)
+            return
+        self._compare(np.where(several, 0, records), masks, case, address, words)
+        places = np.flatnonzero(several)
+        parts = self.watch.split.parts(records[places])
+        masks = np.broadcast_to(np.asarray(masks, np.int32), records.shape)[places]
+        numbers = places if words is None else words[places]
+        for byte in range(WORD):
+            one = np.where(masks >> byte & 1, parts[:, byte], 0)
+            for other in range(byte):  # a writer is looked at once
+                known = (masks >> other & 1) * parts[:, other] >> MASK_BITS
+                one = np.where(known == one >> MASK_BITS, 0, one)
+            self._compare(one, 0b1111, case, address, numbers)
+
+    def _compare(
+        self,
+        records: NDArray[np.int32],
+        masks: NDArray[np.int32] | int,
+        case: Detected,
+        address: int,
+        words: NDArray[np.int64] | None,
+    ) -> None:
         hit = (records & masks) != 0
         for record, places in _distinct(records, hit):
             number, lane = record >> ID_SHIFT, record >> MASK_BITS & 31

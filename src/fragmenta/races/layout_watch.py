@@ -128,6 +128,15 @@ def _lines(of: _Operand) -> NDArray[np.int64]:
     return np.unique(of.reading.addresses() // at.LINE)
 
 
+_Unit = tuple[int, int]
+
+
+@lru_cache(maxsize=4096)
+def _oddities(of: _Operand) -> tuple[tuple[_Unit, _Unit] | None, str]:
+    """Two parts of an operand that are the same bytes; an offset that is uneven."""
+    return of.reading.twice(), of.reading.uneven()
+
+
 class LayoutWatch:
     """The boxes in the shared memory of a cluster, and who reads them."""
 
@@ -333,7 +342,8 @@ class LayoutWatch:
         rank = warp.block.rank if rank is None else rank
         line = (given.word & _START) * UNIT // at.LINE
         if line >= self._lines.shape[1] or not self._lines[rank, line]:
-            return  # what begins in no box is not judged
+            self._odd(given, warp, site, lanes)
+            return  # what begins in no box is not judged otherwise
         near, first = given.near, given.start * (REPEAT // at.LINE)
         begins = self._begins(rank, _lines(near) + first)
         found = _judged(near, tuple((kind, line - first) for kind, line in begins))
@@ -350,6 +360,21 @@ class LayoutWatch:
         others = [each for each in self._alike(rank, begins) if each not in parts]
         message, repair = layout_words.of_product(reading, parts, found, places, others)
         self._report(warp, site, lanes, message, boxes[found.box].site, repair)
+
+    def _odd(self, given: _Operand, warp: Warp, site: int, lanes: int) -> None:
+        """Report a descriptor that no layout of a tile explains.
+
+        The manual does not forbid it, so it is a warning.
+        """
+        twice, uneven = _oddities(given.near)
+        if twice is None and not uneven:
+            return
+        reading = given.reading
+        if twice is not None:
+            message, repair = layout_words.of_overlap(reading, *twice)
+        else:
+            message, repair = layout_words.of_uneven(reading, uneven)
+        self._report(warp, site, lanes, message, None, repair, rules.WARNING)
 
     def _goes_on(self, found: Mismatch, boxes: list[Noted]) -> bool:
         """Whether the next box is the continuation of the one that was left."""
@@ -382,7 +407,14 @@ class LayoutWatch:
         return True
 
     def _report(
-        self, warp: Warp, site: int, lanes: int, message: str, other: int, repair: str
+        self,
+        warp: Warp,
+        site: int,
+        lanes: int,
+        message: str,
+        other: int | None,
+        repair: str,
+        severity: str = "",
     ) -> None:
         block = warp.block
         made = Finding(
@@ -392,6 +424,7 @@ class LayoutWatch:
             block.index,
             warp.number,
             lanes,
+            severity,
             other=other,
             repair=repair or None,
         )

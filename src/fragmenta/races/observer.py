@@ -50,7 +50,7 @@ from fragmenta.units.lane_copies import WarpCopy
 from fragmenta.units.machine import Block, Cluster, Machine, Warp
 from fragmenta.units.mbarrier_state import Mbarrier
 from fragmenta.units.mbarriers import reaches
-from fragmenta.units.port import ChangedMap, Columns, Step, Waited
+from fragmenta.units.port import ChangedMap, Columns, Step, Unattended, Waited
 from fragmenta.units.renewal import Renewal
 from fragmenta.units.tcgen05 import Commit, Queued
 from fragmenta.units.tmem_moves import Move
@@ -104,7 +104,7 @@ def _copy_epoch(warp: Warp) -> int:
     return found.epoch
 
 
-class Observer(TensorObserver):
+class Observer(TensorObserver, Unattended):
     """Observes a cluster for the race detectors."""
 
     def __init__(
@@ -237,14 +237,23 @@ class Observer(TensorObserver):
             for ledger in self.ledgers:
                 ledger.cluster(self.cluster.number)
 
+    @property
+    def unattended(self) -> Unattended:
+        """How clusters run without Python."""
+        return self
+
     def enter(self) -> None:
         """Python takes part in a cluster."""
         self.running, self._before = True, len(self.machine.problems)
 
+    def leave(self) -> None:
+        """The last cluster that began has ended without Python."""
+        self.running, self._before = False, len(self.machine.problems)
+
     def renewed(self, renewal: Renewal) -> bool:
         """Tell what :meth:`begin` does, and when :meth:`end` does nothing."""
         blocks = self.cluster.blocks
-        if self.functions is None or len(blocks) > 1 or not self.history.kept:
+        if len(blocks) > 1 or not self.history.kept:
             return False  # what the first cluster did is kept
         memory = self.launch_watch.memory
         self.order.renewed(renewal, self.numbers)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx.checking.register_effects import effects
 from fragmenta.ptx.rules import ERROR, INFO, UNINITIALISED
 from fragmenta.races.definedness_watch import DefinedWatch
+from fragmenta.races.global_watch import SplitWords
 from fragmenta.races.launch_watch import LaunchWatch
 from fragmenta.races.probes.undefined_flow import can_follow
 from fragmenta.races.racy_reads import (
@@ -65,6 +66,8 @@ class Writers(NamedTuple):
     """The records of writes, by slot."""
     threads: NDArray[np.int64]
     """The warp of each access in the table, in the grid; -1 if it is no warp."""
+    split: SplitWords
+    """The records of words that several lanes have written."""
 
     def racy(self, warp: int, address: NDArray[np.uint64], size: int) -> int:
         """The lanes of a warp that read words whose last writer is another thread."""
@@ -74,7 +77,10 @@ class Writers(NamedTuple):
             place = start & (1 << SLOT_BITS) - 1
             if records is None:
                 continue
-            some = records[place // WORD : (place + size - 1) // WORD + 1]
+            first = place // WORD
+            words = records[first : (place + size - 1) // WORD + 1]
+            begin = place - first * WORD
+            some = self.split.parts(words).ravel()[begin : begin + size]
             some = some[some != 0]
             own = self.threads[some >> ID_SHIFT] * LANES + (some >> MASK_BITS & 31)
             found |= int((own != warp * LANES + lane).any()) << lane
@@ -192,7 +198,7 @@ def _writers(launch: Run) -> Writers:
     threads = blocks[groups, safe] * shape.warps + numbers
     threads[ranks >= blocks.shape[1]] = -1
     threads[:FIRST_ID] = -1
-    return Writers(memory.records, threads)
+    return Writers(memory.records, threads, memory.split)
 
 
 # ── their use ───────────────────────────────────────────────────────────────

@@ -32,7 +32,7 @@ Words = NDArray[np.uint32] | NDArray[np.uint64]
 _WIDEST = 8
 
 # Moving a unit takes as long as so many exact products.
-_PRODUCTS = 4
+_PRODUCTS = 8
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,15 @@ class Fragment(Record):
         return whole_tiles(array, self.shape, self.name, pad)
 
     def checked(self, registers: ArrayLike, leading: int = 0) -> Words:
-        """Registers of the fragment as an array; others are refused."""
+        """Registers of the fragment as an array; others are refused.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> a = fm.mma("m16n8k16", a="f16", d="f32").a
+        >>> a.checked(np.zeros((32, 2), np.uint32))
+        Traceback (most recent call last):
+        fragmenta.errors.ShapeError: A is in registers of shape (…, 32 lanes, 4); \
+given shape (32, 2)
+        """
         words = as_array(registers)
         wanted = np.dtype(f"uint{self.register_bits}")
         tail = (self.lanes, self.registers)

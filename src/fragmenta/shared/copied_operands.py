@@ -81,6 +81,61 @@ class Reading(NamedTuple):
         found = of.address(*places, kind, self.major, self.op.kind)
         return np.asarray(found, np.int64)
 
+    def twice(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
+        """Two units of the operand that are the same bytes; None: there are none.
+
+        A stride or a leading offset of 0 repeats a part on purpose.
+
+        >>> import fragmenta as fm
+        >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+        >>> Reading(op, "A", Descriptor(0, 0, 512, 128), "k").twice()
+        ((4, 0), (8, 0))
+        >>> Reading(op, "A", Descriptor(0, 0, 1024, 128), "k").twice()
+        """
+        found = self.addresses()
+        order = np.argsort(found, axis=None, kind="stable")
+        again = np.flatnonzero(np.diff(found.ravel()[order]) == 0)
+        used = self._used() if again.size else []
+        if not again.size or any(not getattr(self.descriptor, each) for each in used):
+            return None
+        first = again[np.argmin(order[again + 1])]
+        one, other = (divmod(int(order[first + i]), found.shape[1]) for i in (0, 1))
+        return one, other
+
+    def _used(self) -> list[str]:
+        """The offsets of the descriptor that the addresses depend on."""
+        of, found = self.descriptor, self.addresses()
+        others = {
+            "leading": replace(of, leading=of.leading ^ UNIT),
+            "stride": replace(of, stride=of.stride ^ UNIT),
+        }
+        return [
+            name
+            for name, each in others.items()
+            if (self._replace(descriptor=each).addresses() != found).any()
+        ]
+
+    def uneven(self) -> str:
+        """An offset that does not step over whole lines of a swizzle; "": all do.
+
+        Then the operand takes other parts of each line.
+
+        >>> import fragmenta as fm
+        >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+        >>> Reading(op, "A", Descriptor(0, 16, 1040, 128), "k").uneven()
+        'stride'
+        >>> Reading(op, "A", Descriptor(0, 16, 1024, 128), "k").uneven()
+        ''
+        """
+        of = self.descriptor
+        if not of.swizzle or of.absolute:
+            return ""
+        line = span(of.swizzle)
+        for name in self._used():
+            if getattr(of, name) % line:
+                return name
+        return ""
+
     def element(self, across: int, along: int) -> str:
         """The first element of a unit, such as ``B[8, 0]``: k comes first in B."""
         mn, k = across, along * self.per

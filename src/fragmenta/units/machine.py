@@ -446,10 +446,11 @@ class Cluster(Record):
         Python has to begin and to end every cluster.
         """
         machine = self.machine
-        if self.schedule.random is not None or machine.tensor or machine.grants:
+        granted = machine.grants or machine.cancelled  # Python leaves clusters out
+        if self.schedule.random is not None or machine.tensor or granted:
             return None
-        made = Renewal(self)
-        if not self.port.renewed(made):
+        made, unattended = Renewal(self), self.port.unattended
+        if unattended is None or not unattended.renewed(made):
             return None
         first, last = fast.CLUSTER_TIME >> 3, fast.CLUSTER_IMPATIENT >> 3
         made.clear(self.longs[first:last])
@@ -466,7 +467,8 @@ class Cluster(Record):
         """Python takes part in what happens: it has to end the cluster, too."""
         if not self.touched:
             self.touched = 1
-            self.port.enter()
+            if self.port.unattended is not None:
+                self.port.unattended.enter()
 
     def again(self, warp: Warp, event: Event, lanes: int) -> int | None:
         """Let a fast path try again, of whose instruction Python knows more now.

@@ -226,11 +226,10 @@ class Mbarriers(Mapping[int, Mbarrier]):
         """Make an mbarrier, perhaps where one is."""
         old, words = self.get(offset), self._block.words
         if old is None:
-            slot = len(self)
-            self._offsets[slot] = offset
-            words[layout.STATE_MADE_COUNT >> 2] = slot + 1
-        else:
-            slot = old.slot
+            self._offsets[len(self)] = offset
+            words[layout.STATE_MADE_COUNT >> 2] += 1
+        slot = int(words[layout.STATE_MADE_EVER >> 2])
+        words[layout.STATE_MADE_EVER >> 2] += 1
         made = self._kept[offset] = Mbarrier(self._block, offset)
         made.make(count, slot, old is not None)
         return made
@@ -247,5 +246,6 @@ class Mbarriers(Mapping[int, Mbarrier]):
         """End all of them: another block begins."""
         for offset in self:
             self._alive[offset >> 3] = 0
-        self._block.words[layout.STATE_MADE_COUNT >> 2] = 0
+        for place in (layout.STATE_MADE_COUNT, layout.STATE_MADE_EVER):
+            self._block.words[place >> 2] = 0
         self._kept.clear()

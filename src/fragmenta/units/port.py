@@ -65,8 +65,33 @@ class ChangedMap(NamedTuple):
     address: int
 
 
+class Unattended:
+    """What an observer does if clusters begin and end without Python."""
+
+    def enter(self) -> None:
+        """Python takes part in a cluster that began without it."""
+
+    def leave(self) -> None:
+        """The last cluster that began has ended without Python."""
+
+    def renewed(self, renewal: Renewal) -> bool:
+        """Tell what is renewed when a cluster begins, and what is clean at its end.
+
+        Called when one has just begun.  False: Python has to begin the next one.
+        """
+        return True
+
+
+_IGNORED = Unattended()
+
+
 class Port:
     """An observer that ignores everything."""
+
+    @property
+    def unattended(self) -> Unattended | None:
+        """How clusters run without Python; None: they do not."""
+        return _IGNORED if self.functions == {} else None
 
     functions: Mapping[int, int] | None = {}
     """What it has in machine code: addresses of functions by ``PORT_...``.
@@ -83,16 +108,6 @@ class Port:
         A block that runs alone begins without Python: this is called at its first
         event.
         """
-
-    def enter(self) -> None:
-        """Python takes part in a cluster that began without it."""
-
-    def renewed(self, renewal: Renewal) -> bool:
-        """Tell what is renewed when a cluster begins, and what is clean at its end.
-
-        Called when one has just begun.  False: Python begins and ends all clusters.
-        """
-        return self.functions == {}
 
     def end(self, block: Block | None = None) -> None:
         """All threads of a block have ended; without one, all of the cluster."""

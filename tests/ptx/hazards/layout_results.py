@@ -20,6 +20,13 @@ def _rows(_: Any, __: Any, a: Array, b: Array, out: Array) -> None:
     out[:] = a.astype(np.float32) @ b.astype(np.float32).T
 
 
+def _packed(_: Any, a: Array, b: Array, out: Array) -> None:
+    """Units of 16 bytes are swizzled in each row of A."""
+    units, rows = a.reshape(64, 8, 8), np.arange(64)[:, None]
+    plain = units[rows, np.arange(8) ^ rows % 8].reshape(64, 64)
+    out[:] = plain.astype(np.float32) @ b.astype(np.float32).T
+
+
 def _columns(_: Any, __: Any, a: Array, b: Array, out: Array) -> None:
     out[:] = a.astype(np.float32).T @ b.astype(np.float32)
 
@@ -40,6 +47,7 @@ def _boxes(of: dict[str, Any], maps: Array, tensor: Array, out: Array) -> None:
 
 RESULTS: dict[str, Callable[..., None]] = {
     "k_major": _rows,
+    "prepacked": _packed,
     "mn_major": _columns,
     "plain_boxes": _rows,
     "rearranged": _rows,

@@ -19,7 +19,8 @@ SITE_PASSES = 24  #: the passes of these
 SITE_LEAST = 32  #: the passes that they need at least
 SITE_BYTES = 40  #: bytes of bulk copies
 SITE_THREADS = 48  #: lanes that took part
-SITE_BYTES_EACH = 56
+SITE_PRODUCTS = 56  #: products of tensor memory
+SITE_BYTES_EACH = 64
 """The size of a record."""
 FIELDS = (
     "requests",
@@ -29,6 +30,7 @@ FIELDS = (
     "least",
     "bytes",
     "threads",
+    "products",
 )
 """The names of the numbers of a record, in their order."""
 

@@ -6,10 +6,14 @@ from fragmenta.counters.code import layout as at
 from fragmenta.counters.code.routines import (
     counted_box,
     counted_global,
+    counted_goal,
+    counted_products,
     counted_shared,
     counted_size,
 )
+from fragmenta.counters.products import tensor_kind
 from fragmenta.isa.tables.moves import ROW_BYTES
+from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.module import Address, Instruction, Operand
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import MEMORY, Writer, Written, address_of
@@ -43,6 +47,8 @@ class CounterProbes(Probes):
             _add(writer, at.PREDICATED_OFF, _ones(writer, off))
             if instruction.opcode == "bra":
                 _divergence(writer, off)
+        if instruction.opcode == "tcgen05" and "mma" in instruction.qualifiers:
+            _tensor_products(writer, instruction)
         if instruction.opcode != "cp":
             return
         if is_lane_copy(instruction):
@@ -98,7 +104,11 @@ def _lane_copy(writer: Writer, instruction: Instruction) -> None:
     bits = 8 * given.size
     source = Access("global", bits, bits, address=given.of.bits)
     lanes = writer.value(f"and i32 {writer.lanes()}, {given.reading(writer)}")
-    _call(writer, counted_global(source, reads=True), given.of, given.of_offset, lanes)
+    past = "cg" in instruction.qualifiers
+    counts = counted_global(source, reads=True, past_l1=past)
+    _call(writer, counts, given.of, given.of_offset, lanes)
+    if past:
+        _call(writer, counted_goal(given.to.bits), given.to, given.to_offset, lanes)
 
 
 def _bulk_copy(writer: Writer, instruction: Instruction) -> None:
@@ -115,6 +125,17 @@ def _bulk_copy(writer: Writer, instruction: Instruction) -> None:
         assert isinstance(tensor, Address)
         at, offset = address_of(writer, tensor)
         _call(writer, counted_box(at.bits, of.rows), at, offset, writer.lanes())
+
+
+def _tensor_products(writer: Writer, instruction: Instruction) -> None:
+    """Count the products of a ``tcgen05.mma``, whose descriptor has their number."""
+    op = named(instruction.mnemonic)
+    if isinstance(op, Remark):
+        return
+    place = [each.name for each in op.operands].index("idesc")
+    given = writer.exact(instruction.operands[place], "u32")
+    counts = counted_products(given.bits, tensor_kind(instruction.mnemonic))
+    _call(writer, counts, given, 0, writer.lanes())
 
 
 def _moves(instruction: Instruction) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fragmenta.counters.code import layout as at
+from fragmenta.isa.instruction_descriptor import TABLES
+from fragmenta.isa.table import read
+from fragmenta.isa.tcgen05_shapes import OF_KIND, WIDE_K
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import (
     I8,
@@ -68,15 +71,16 @@ def _ones(code: Code, word: Value) -> Value:
 
 
 def counted_global(
-    access: Access, *, reads: bool = False, writes: bool = False
+    access: Access, *, reads: bool = False, writes: bool = False, past_l1: bool = False
 ) -> Routine:
     """The routine that counts an access by generic addresses; an atomic does both.
 
     Lanes whose address is in shared memory are counted there; those in local memory and
     among the parameters nowhere.  ``number`` is where the record of the site is.
+    ``past_l1``: its sectors are counted where it writes, by :func:`counted_goal`.
     """
     kind = "atom" if reads and writes else "ld" if reads else "st"
-    name = f"count.{kind}.{access.bytes}.a{access.address}"
+    name = f"count.{kind}.{access.bytes}.a{access.address}.{int(past_l1)}"
 
     def trace(
         code: Code,
@@ -93,7 +97,11 @@ def counted_global(
         distant = to_word(far) & lanes
         record = _site(code, block, number)
         with code.when(distant != 0):
-            _sectors(code, block, record, where, distant, reads, writes)
+            count = _sectors(code, block, where, distant, reads, writes)
+            _add(code, record, at.SITE_REQUESTS, lanes.lift(1))
+            _add(code, record, at.SITE_THREADS, _ones(code, distant))
+            if not past_l1:
+                _add(code, record, at.SITE_SECTORS, count)
         near = to_word(slots == layout.SHARED_SLOT) & lanes
         with code.when(near != 0):
             _passes(code, record, access, where, near)
@@ -104,13 +112,12 @@ def counted_global(
 def _sectors(
     code: Code,
     block: Raw,
-    record: Raw,
     where: Value,
     lanes: Value,
     reads: bool,
     writes: bool,
-) -> None:
-    """Count the sectors of an access: a lane that is the first in its sector counts.
+) -> Value:
+    """The sectors of an access: a lane that is the first in its sector counts.
 
     Atomics of one address are done one after the other.  So they take turns, and in
     each turn a sector counts again.
@@ -129,9 +136,39 @@ def _sectors(
             vector, memory = turns
             same = same & to_word(vector == vector.lift(lane_of(code, memory, lane)))
         count.value = count.value + convert(same == 0, I32, signed=False)
-    _add(code, record, at.SITE_REQUESTS, lanes.lift(1))
-    _add(code, record, at.SITE_SECTORS, count.value)
-    _add(code, record, at.SITE_THREADS, _ones(code, lanes))
+    value: Value = count.value
+    return value
+
+
+def counted_goal(bits: int) -> Routine:
+    """The routine that counts the sectors of shared memory that ``cp.async.cg`` fills.
+
+    It goes past the L1 cache: a GPU counts 32 bytes of its goal as a sector, wherever
+    they come from (seen on an H200).
+    """
+    name = f"count.goal.{bits}"
+
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
+        ids = shift_unsigned(
+            addresses(code, register, bits, offset), at.SECTOR.bit_length() - 1
+        )
+        spilled, count = spill(code, ids), code.variable(lanes.lift(0))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            place = convert(lane, I32)
+            earlier = lanes & ((place.lift(1) << place) - 1)
+            same = to_word(ids == ids.lift(lane_of(code, spilled, lane))) & earlier
+            count.value = count.value + convert(same == 0, I32, signed=False)
+        _add(code, _site(code, block, number), at.SITE_SECTORS, count.value)
+
+    return routine(name, trace, _GIVEN, None)
 
 
 def _turns(code: Code, where: Value, starts: Raw, lanes: Value) -> tuple[Value, Raw]:
@@ -270,6 +307,41 @@ def counted_size(bits: int) -> Routine:
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
             _add(code, record, at.SITE_BYTES, lane_of(code, sizes, lane))
             _add(code, record, at.SITE_THREADS, lanes.lift(1))
+
+    return routine(name, trace, _GIVEN, None)
+
+
+def counted_products(bits: int, kind: str) -> Routine:
+    """The routine that adds the products of ``tcgen05.mma`` of a kind.
+
+    Lanes give instruction descriptors of so many bits, which have M and N.
+    """
+    name = f"count.products.{bits}.{kind}"
+    rows = {row["field"]: row for row in read(TABLES[kind])}
+
+    def size(word: Value, axis: str) -> Value:
+        low, width, unit = (int(rows[axis][each]) for each in ("low", "bits", "unit"))
+        return (shift_unsigned(word, low) & ((1 << width) - 1)) * unit
+
+    def trace(
+        code: Code,
+        warp: Raw,
+        block: Raw,
+        register: Raw,
+        offset: Value,
+        lanes: Value,
+        number: Value,
+    ) -> None:
+        record = _site(code, block, number)
+        given = spill(code, addresses(code, register, bits, offset))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            word = lane_of(code, given, lane)
+            depth = word.lift(OF_KIND[kind].k[0])
+            if "wide" in rows:
+                is_wide = shift_unsigned(word, int(rows["wide"]["low"])) & 1
+                depth = select(is_wide != 0, word.lift(WIDE_K), depth)
+            made = size(word, "m") * size(word, "n") * depth
+            _add(code, record, at.SITE_PRODUCTS, made)
 
     return routine(name, trace, _GIVEN, None)
 

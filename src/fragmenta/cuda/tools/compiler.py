@@ -45,6 +45,14 @@ _NO_HEADER = (
     "\nCUDA's headers are in the wheels nvidia-cuda-runtime, nvidia-cuda-crt and, for "
     "<cuda/std/...> and <nv/target>, nvidia-cuda-cccl: pip install fragmenta[cuda]"
 )
+_NO_FOLDER = (
+    "\nThe option -IFOLDER names a folder of headers; for a command, --flags -IFOLDER"
+)
+_OF_CUDA = re.compile(
+    r"(?:\bcuda|\bcub/|\bthrust/|\bnv/|\bcrt/|\bmma\.h|\bcooperative_groups|"
+    r"\bvector_types|\bdevice_|\bsm_\d\d)[^\n]*",
+    re.ASCII,
+)
 UNNAMED = "source.cu"
 """What a source is called that has no file."""
 
@@ -267,7 +275,9 @@ def refusal(compiler: str, target: str, said: str) -> CompileError:
     """The error of a compiler that refuses a source."""
     text = f"{compiler} refuses the source for {target}:\n{messages.shown(said)}"
     if "open source file" in said or "No such file" in said:
-        text += _NO_HEADER
+        missing = re.findall(r'open source file "([^"]*)|error: (\S+): No such', said)
+        named = [a or b for a, b in missing]
+        text += _NO_HEADER if any(map(_OF_CUDA.match, named)) else _NO_FOLDER
     error = CompileError(text)
     error.log = said
     return error

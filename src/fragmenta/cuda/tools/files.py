@@ -39,6 +39,12 @@ def is_source(path: str | Path, data: bytes = b"") -> bool:
     )
 
 
+NO_KERNEL = (
+    "CUDA C++ marks one with __global__, PTX with .entry, and of a template those "
+    "instances are compiled that are launched or named, such as 'scale<float>'"
+)
+
+
 @dataclass(frozen=True)
 class File:
     """A file with kernels: its modules."""
@@ -65,8 +71,10 @@ class File:
         found = self.kernels(target)
         if name is not None:
             return found[name]
+        if not found:
+            raise BadCall(f"{self.path} has no kernel; {NO_KERNEL}")
         if len(found) != 1:
-            listed = one_of(map(signature, found), "and") or "none"
+            listed = one_of(map(signature, found), "and")
             raise BadCall(f"{self.path} has {len(found)} kernels, name one: {listed}")
         return next(iter(found.values()))
 

@@ -342,11 +342,17 @@ EXPORT int cuMemGetAddressRange_v2(uint64_t *p, size_t *n, uint64_t at) {
     if (!error && p) *p = base;
     return asked(error, base, n);
 }
-EXPORT int cuPointerGetAttribute(void *v, int which, uint64_t at) {
-    int error = real("cuPointerGetAttribute", v, which, at);
+enum { RANGE_START = 11, RANGE_SIZE = 12 };  // attributes of a pointer
+static int range_asked(int error, void *v, int which, uint64_t at) {
     uint64_t base = 0;
-    if (which != 12 || real("cuPointerGetAttribute", (void *)&base, 11, at)) return error;  // size and start of a range
+    if (error || which != RANGE_SIZE || real("cuPointerGetAttribute", (void *)&base, (int)RANGE_START, at)) return error;
     return asked(error, base, (size_t *)v);
+}
+EXPORT int cuPointerGetAttribute(void *v, int which, uint64_t at) { return range_asked(real("cuPointerGetAttribute", v, which, at), v, which, at); }
+EXPORT int cuPointerGetAttributes(unsigned n, int *which, void **v, uint64_t at) {
+    int error = real("cuPointerGetAttributes", n, which, v, at);
+    for (unsigned i = 0; !error && i < n; i++) range_asked(error, v[i], which[i], at);
+    return error;
 }
 
 EXPORT int cuModuleLoad(Handle *m, const char *f) { return loaded_file(real("cuModuleLoad", m, f), m, f); }
@@ -408,7 +414,7 @@ const Ours ours[] = {
     OURS(cuMemAllocAsync), OURS(cuMemAllocAsync_ptsz), OURS(cuMemAllocFromPoolAsync), OURS(cuMemAllocFromPoolAsync_ptsz),
     OURS(cuMemAllocPitch_v2), OURS(cuMemHostRegister_v2), OURS(cuMemFree_v2), OURS(cuMemFreeHost),
     OURS(cuMemHostUnregister), OURS(cuMemFreeAsync), OURS(cuMemFreeAsync_ptsz), OURS(cuMemMap), OURS(cuMemUnmap),
-    OURS(cuMemGetAddressRange_v2), OURS(cuPointerGetAttribute),
+    OURS(cuMemGetAddressRange_v2), OURS(cuPointerGetAttribute), OURS(cuPointerGetAttributes),
     OURS(cuModuleLoad), OURS(cuModuleLoadData), OURS(cuModuleLoadDataEx), OURS(cuModuleLoadFatBinary),
     OURS(cuModuleUnload), OURS(cuModuleGetFunction), OURS(cuLibraryLoadData), OURS(cuLibraryLoadFromFile),
     OURS(cuLibraryUnload), OURS(cuLibraryGetKernel), OURS(cuKernelGetFunction),

@@ -17,6 +17,7 @@ from fragmenta.shared.copied_operands import (
     mismatch,
     repaired,
 )
+from fragmenta.shared.descriptor import span
 from fragmenta.shared.swizzles import Swizzle, pattern
 
 _FIELDS = {
@@ -29,6 +30,10 @@ _FIELDS = {
 _ANY = (
     "Let the descriptor and the tensor map agree: their swizzles, and the offsets with "
     "the box."
+)
+_OVERLAP = (
+    "Let the offsets be at least as large as the atoms that they step over, or 0 if a "
+    "part is to be repeated."
 )
 _TYPE = (
     "Give the tensor map the type of the elements, and count its sizes and its box in "
@@ -171,3 +176,30 @@ def of_rows(
     if not swizzle or layout.line <= pattern(swizzle).span:
         repair += f"; or make the tensor map with {pattern(swizzle).constant}"
     return message, f"{repair}."
+
+
+def of_overlap(
+    reading: Reading, one: tuple[int, int], other: tuple[int, int]
+) -> tuple[str, str]:
+    """The message and the repair of an operand whose parts are the same bytes."""
+    address = int(reading.addresses()[one])
+    first, second = (reading.element(*each) for each in (one, other))
+    message = (
+        f"the descriptor of {reading.name} takes {first} and {second} from the same 16 "
+        f"bytes, at shared {address:#x}: its atoms of 8 lines overlap, with a leading "
+        f"offset of {reading.descriptor.leading}, a stride offset of "
+        f"{reading.descriptor.stride} and {_with(reading.descriptor.swizzle)}"
+    )
+    return message, _OVERLAP
+
+
+def of_uneven(reading: Reading, name: str) -> tuple[str, str]:
+    """The same for an offset that does not step over whole lines of the swizzle."""
+    of = reading.descriptor
+    offset, line = getattr(of, name), span(of.swizzle)
+    message = (
+        f"the descriptor of {reading.name} has a {_FIELDS[name]} of {offset} bytes and "
+        f"{_with(of.swizzle)}, whose lines have {line} bytes: its parts begin at "
+        "different bytes of their lines"
+    )
+    return message, f"Let the {_FIELDS[name]} be a multiple of {line}."

@@ -10,7 +10,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, convert
+from fragmenta.jit.trace import I8, I32, I64, Code, Memory, Value, convert, select
 from fragmenta.races.shadow import box_layout as at
 from fragmenta.races.shadow import layout
 from fragmenta.races.shadow.barrier_clocks import watching
@@ -32,6 +32,8 @@ from fragmenta.units.fast.step import declared, shift
 
 _START = 0x3FFF
 """The bits of a descriptor that have the start address, in units of 16 bytes."""
+_REPEAT = 64
+"""A swizzle repeats after so many units."""
 MATRIX = 8
 """Rows of one matrix of ``ldmatrix``."""
 _ASK = ir.FunctionType(ir.VoidType(), [I64] * 5)
@@ -158,22 +160,24 @@ def _look(
     with code.when(_there(code, head.pointer(layout.HEAD_BOXES))):
         boxes = Boxes(code, head)
         signature = boxes.signature[0]
-        # What begins in no box is not judged.
         line = (word & _START) >> 3
         begins = code.variable(code.constant(0, I32))
         with code.when((signature != 0) & (line < boxes.count)):
             begins.value = boxes.lines[line]
-        with code.when(begins.value != 0):
-            judged = field(code, head.pointer(layout.HEAD_JUDGED), 0, I64)
-            hashed = _mixed(_mixed(word ^ (of << 48)) ^ signature)
-            place = shift(hashed, 52)
-            with code.when(judged[place] != hashed):
-                judged[place] = hashed
-                rank = convert(head.word(layout.HEAD_RANK), I64)
-                ask = head.pointer(layout.HEAD_ASK_LAYOUT)
-                given = [rank, of, word, convert(site, I64), convert(warp, I64)]
-                raws = [each.raw for each in given]
-                b.call(b.bitcast(ask, _ASK.as_pointer()), raws)
+        # What begins in no box is judged by itself, wherever it is.
+        alone = begins.value == 0
+        near = select(alone, word & ~(_START & -_REPEAT), word)
+        boxed = select(alone, signature.lift(0), signature)
+        judged = field(code, head.pointer(layout.HEAD_JUDGED), 0, I64)
+        hashed = _mixed(_mixed(near ^ (of << 48)) ^ boxed)
+        place = shift(hashed, 52)
+        with code.when(judged[place] != hashed):
+            judged[place] = hashed
+            rank = convert(head.word(layout.HEAD_RANK), I64)
+            ask = head.pointer(layout.HEAD_ASK_LAYOUT)
+            given = [rank, of, word, convert(site, I64), convert(warp, I64)]
+            raws = [each.raw for each in given]
+            b.call(b.bitcast(ask, _ASK.as_pointer()), raws)
 
 
 LOOK = routine("watch.look", _look, [P, I64, I64, I32, I32], None)

@@ -18,6 +18,9 @@ from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
 from fragmenta.races.shadow import global_records
 from fragmenta.races.shadow.global_records import (
     FIRST_ID,
+    MASK_BITS,
+    PAIR,
+    QUAD,
     SEVERAL,
     SEVERAL_STRONG,
     WORD,
@@ -433,6 +436,105 @@ def _second_read(here: Here, number: Value, match: Value, flags: Value) -> Value
     return _one_of_both(code, number < FIRST_ID, special, line)
 
 
+# ── bytes of a word ─────────────────────────────────────────────────────────
+
+
+def composite(record: Value) -> Value:
+    """Whether the record of a write is that of several lanes."""
+    mask = record & 0b1111
+    several: Value = (record < 0) | (mask == PAIR) | (mask == QUAD)
+    return several
+
+
+def _splits(here: Here, record: Value) -> Memory:
+    """The records of the bytes of a split word."""
+    table = pointer_at(here.code, here.ledger, global_records.SPLITS)
+    line = (record & ~global_records.SPLIT) >> MASK_BITS
+    place = convert(line, I64) * (WORD * WORD)
+    return field(here.code, here.code.builder.gep(table, [place.raw]), 0, I32)
+
+
+def _part(here: Here, record: Value, byte: Value) -> Value:
+    """The record of who wrote a byte of a word, with all its bytes there; 0: nobody."""
+    code = here.code
+    one = _byte(here, record, byte)
+    made = code.variable(one)
+    with code.when(one != 0), code.loop(WORD) as number:
+        other = _byte(here, record, convert(number, I32))
+        same = ((one ^ other) & ~0b1111) == 0
+        made.value = made.value | select(same, other & 0b1111, 0)
+    return made.value
+
+
+def _byte(here: Here, record: Value, byte: Value) -> Value:
+    """The record of one byte of a word; 0 if there is none."""
+    mask, bit = record & 0b1111, byte.lift(1) << byte
+
+    def split() -> Value:
+        return _splits(here, record)[convert(byte, I64)]
+
+    def simple() -> Value:
+        pair, quad = mask == PAIR, mask == QUAD
+        back = select(quad, 3 - byte, select(pair & (byte < 2), byte.lift(1), 0))
+        kept = select(pair | quad, bit, mask & bit)
+        one = ((record & ~0b1111) - (back << MASK_BITS)) | kept
+        return select(kept == 0, kept, one)
+
+    return _one_of_both(here.code, record < 0, split, simple)
+
+
+def _joined(here: Here, old: Value, mine: Value) -> Value:
+    """The record of a word after a lane has written some of its bytes."""
+    code = here.code
+    bytes_, before = mine & 0b1111, old & 0b1111
+    simple = ~composite(old)
+    covered = simple & ((before & ~bytes_) == 0)
+    beside = old - before + (1 << MASK_BITS) == mine - bytes_
+    pair = simple & beside & (before == 0b0011) & (bytes_ == 0b1100)
+
+    def alone() -> Value:
+        return select(pair, mine - bytes_ + PAIR, mine)
+
+    def several() -> Value:
+        split = old < 0
+        made = _one_of_both(code, split, lambda: old, lambda: _new_split(here, old))
+
+        def update() -> Value:
+            line = _splits(here, made)
+            with code.loop(WORD) as byte:
+                bit = convert(byte, I32).lift(1) << convert(byte, I32)
+                with code.when((bytes_ & bit) != 0):
+                    line[byte] = mine - bytes_ + bit
+            return made
+
+        return _one_of_both(code, made != 0, update, lambda: mine)
+
+    return _one_of_both(code, covered | pair, alone, several)
+
+
+def _new_split(here: Here, old: Value) -> Value:
+    """A record that names a new split word, with the bytes of a record; 0: no room."""
+    code, b = here.code, here.code.builder
+    following = b.bitcast(
+        pointer_at(code, here.ledger, global_records.NEXT_SPLIT), I32.as_pointer()
+    )
+    limit = field(code, here.ledger, global_records.SPLIT_LIMIT, I32)[0]
+    found = code.variable(limit)
+    with code.when(Value(b, b.load(following)) < limit):
+        one = ir.Constant(I32, 1)
+        found.value = Value(b, b.atomic_rmw("add", following, one, "monotonic"))
+    made = code.variable(old.lift(0))
+    full = found.value >= limit
+    with code.when(full):
+        field(code, here.ledger, global_records.FULL, I32)[0] = old.lift(1)
+    with code.when(~full):
+        made.value = found.value << MASK_BITS | global_records.SPLIT | 0b1111
+        line = _splits(here, made.value)
+        with code.loop(WORD) as byte:
+            line[byte] = _byte(here, old, convert(byte, I32))
+    return made.value
+
+
 # ── problems ────────────────────────────────────────────────────────────────
 
 
@@ -486,6 +588,8 @@ _CHECKS: dict[Check, list[Type]] = {
     _all_ordered: [I32] * 4,
     _second_read: [I32] * 3,
     _observed: [I32] * 5,
+    _part: [I32] * 2,
+    _joined: [I32] * 2,
     _report: [I32] * 5 + [I64],
 }
 """The functions, and the types of their numbers."""

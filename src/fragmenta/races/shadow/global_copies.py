@@ -27,7 +27,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.races.shadow import global_records as records
 from fragmenta.races.shadow import layout
-from fragmenta.races.shadow.global_check import Here, interned
+from fragmenta.races.shadow.global_check import Here, composite, interned
 from fragmenta.races.shadow.global_records import ID_SHIFT, MASK_BITS, WORD, Flags
 from fragmenta.races.shadow.observing import Seen
 from fragmenta.races.shadow.order import Plane
@@ -102,20 +102,24 @@ class Rows(NamedTuple):
         lane: Value = shift_unsigned(record, MASK_BITS) & 31
         return lane
 
-    def _before(self, record: Value) -> Value:
-        """Whether nothing is wrong with an earlier access: 1 if it is simple."""
+    def _before(self, record: Value, *, write: bool) -> Value:
+        """Whether nothing is wrong with an earlier access: 1 if it is simple.
+
+        A write of several lanes is left to Python.
+        """
         code = self.seen.code
         good = code.variable(code.constant(1, I32))
         with code.when(record != 0):
             good.value = code.constant(0, I32)
-            with code.when(shift_unsigned(record, ID_SHIFT) >= records.FIRST_ID):
+            one = shift_unsigned(record, ID_SHIFT) >= records.FIRST_ID
+            with code.when(one & ~composite(record) if write else one):
                 good.value = convert(self._ordered(record), I32, signed=False)
         return good.value
 
     def _after_read(self, record: Value, own: Value) -> Value:
         """The record of reads after this one; a group that knows nothing of others."""
         code, number = self.seen.code, shift_unsigned(record, ID_SHIFT)
-        several = own.lift(records.SEVERAL << ID_SHIFT | WHOLE)
+        several = (record & WHOLE) | (records.SEVERAL << ID_SHIFT)
         new = code.variable(select(record == 0, own, several))
         with code.when(number >= records.FIRST_ID):
             mine = self.here.entry(number).group == self.here.group()
@@ -142,9 +146,9 @@ class Rows(NamedTuple):
 
         def one(place: Value) -> None:
             before = writes[place], reads[place]
-            good = self._before(before[0])
+            good = self._before(before[0], write=True)
             if write:
-                good = good & self._before(before[1])
+                good = good & self._before(before[1], write=False)
             fine.value = fine.value & good
             new = before[1]
             if not write:

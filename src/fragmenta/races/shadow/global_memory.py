@@ -30,9 +30,12 @@ from fragmenta.jit.trace import (
 from fragmenta.ptx.ordering import Scope
 from fragmenta.races.shadow import global_check, global_records
 from fragmenta.races.shadow.detected import Detected
+from fragmenta.races.shadow.global_check import composite
 from fragmenta.races.shadow.global_records import (
     ID_SHIFT,
     MASK_BITS,
+    PAIR,
+    QUAD,
     SCOPES,
     WORD,
     Flags,
@@ -191,14 +194,13 @@ def _watch(
         site = site._replace(own=own)
         with code.when(own != 0):
             done = code.variable(code.constant(0, I32))
-            if access.bytes >= 2:
-                step = ir.VectorType(I64, LANES)
-                numbers = ir.Constant(step, [access.bytes * i for i in range(LANES)])
-                line = at == at.lift(one) + Value(code.builder, numbers)
-                aligned = (one & (WORD - 1)) == 0
-                dense = (to_word(line) == -1) & (lanes == -1) & together & aligned
-                with code.when(dense & (shadow.unwritten == 0)):
-                    _dense(site, shadow, where, one, done)
+            step = ir.VectorType(I64, LANES)
+            numbers = ir.Constant(step, [access.bytes * i for i in range(LANES)])
+            line = at == at.lift(one) + Value(code.builder, numbers)
+            aligned = (one & (WORD - 1)) == 0
+            dense = (to_word(line) == -1) & (lanes == -1) & together & aligned
+            with code.when(dense & (shadow.unwritten == 0)):
+                _dense(site, shadow, where, one, done)
             with (
                 code.when(done.value == 0),
                 code.loop(LANES) as lane,
@@ -226,13 +228,15 @@ def _dense(
     code, size = site.code, site.access.bytes
     start = one - where.start
     count = min(LANES, LANES * size // WORD)
-    patterns = _patterns(size, count)
+    patterns = list(
+        zip(_patterns(size, count, write=True), _patterns(size, count), strict=True)
+    )
     fine, known = (code.constant(each, ir.IntType(1)) for each in (1, 0))
     first = shift_unsigned(start, 2)
     kept: list[Value] = []
-    for number, pattern in enumerate(patterns):
+    for number, (written, pattern) in enumerate(patterns):
         place = first + count * number
-        write = _Records(site, shadow.writes, place, pattern)
+        write = _Records(site, shadow.writes, place, written)
         read = _Records(site, shadow.reads, place, pattern)
         fine = fine & write.harmless()
         if site.flags & Flags.WRITE:
@@ -246,11 +250,11 @@ def _dense(
         done.value = code.constant(1, I32)
         if site.flags & Flags.ATOMIC:
             _updated(site, known)
-        for number, pattern in enumerate(patterns):
+        for number, (written, _) in enumerate(patterns):
             place = first + count * number
             if site.flags & Flags.WRITE:
                 new = (site.own << ID_SHIFT).in_all_lanes(count) | constants(
-                    code, pattern
+                    code, written
                 )
                 _put(code, shadow.writes, place, new)
                 _put(code, shadow.reads, place, new ^ new)
@@ -258,14 +262,14 @@ def _dense(
                 _put(code, shadow.reads, place, kept[number])
 
 
-def _patterns(size: int, count: int) -> list[list[int]]:
+def _patterns(size: int, count: int, *, write: bool = False) -> list[list[int]]:
     """The lane and the mask of each record, for vectors of words one after the other.
 
-    Of two lanes in one word, the second is kept.
+    Of several lanes that read bytes of a word, the last is kept.
     """
+    masks = {1: QUAD, 2: PAIR} if write else {1: 0b1000, 2: 0b1100}
     words = [
-        ((number * WORD + WORD - 1) // size) << MASK_BITS
-        | (0b1111 if size >= WORD else 0b1100)
+        ((number * WORD + WORD - 1) // size) << MASK_BITS | masks.get(size, 0b1111)
         for number in range(LANES * size // WORD)
     ]
     return [words[i : i + count] for i in range(0, len(words), count)]
@@ -317,7 +321,7 @@ class _Records:
         """Whether all of them are ordered before this access."""
         site, code = self.site, self.site.code
         result = code.variable(convert(self.empty, I32, signed=False))
-        with code.when(~self.empty & self.one):
+        with code.when(~self.empty & self.one & (self.first >= 0)):
             result.value = site.call(
                 "all_ordered",
                 self.id,
@@ -343,7 +347,10 @@ class _Records:
                 site.own.lift(int(site.flags)),
             )
         now = state.value
-        several = (now << ID_SHIFT).in_all_lanes(count) | 0b1111
+        # Several groups have read the bytes that both records have.
+        shared = self.raw & self.pattern & 0b1111
+        several = (now << ID_SHIFT).in_all_lanes(count) | shared
+        several = select(shared == 0, mine, several)
         new = select(now == 0, mine, select(now == 3, self.raw, several))
         return self.empty | self.one, new
 
@@ -393,9 +400,9 @@ def _word(
     wrote, has_read = Value(b, b.load(write)), Value(b, b.load(read))
     own_lane = convert(lane, I32)
     mine = site.own << ID_SHIFT | own_lane << MASK_BITS | mask
+    at = (where.start + place * WORD) - address
     if not site.flags & Flags.WRITE:
-        case = Detected.WRITE_READ
-        seen = _compare(site, where, address, lane, wrote, mask, case, has_read)
+        seen = _compare_parts(site, where, address, lane, at, wrote, mask, has_read)
         # The strong read through which this one is ordered is worth more than it.
         state = code.variable(select(seen, code.constant(3, I32), 0))
         before = shift_unsigned(has_read, ID_SHIFT)
@@ -405,14 +412,18 @@ def _word(
                 "second_read", before, same, before.lift(int(site.flags))
             )
         now = state.value
-        several = now << ID_SHIFT | 0b1111
+        # Several groups have read the bytes that both records have.
+        shared = has_read & mask
+        several = select(shared == 0, mine, now << ID_SHIFT | shared)
         new = select(now == 0, mine, select(now == 3, has_read, several))
         b.store(new.raw, read)
         return
-    _compare(site, where, address, lane, wrote, mask, Detected.WRITE_WRITE, has_read)
-    _compare(site, where, address, lane, has_read, mask, Detected.READ_WRITE)
+    _compare_parts(site, where, address, lane, at, wrote, mask, has_read)
+    _compare(site, where, address, lane, at, has_read, mask, Detected.READ_WRITE)
     if site.flags & Flags.ATOMIC:
         _updated(site, has_read != 0)
+    if site.access.bytes < WORD:
+        mine = site.call("joined", wrote, mine)
     b.store(mine.raw, write)
     rest = has_read & ~mask
     b.store(select((rest & 0b1111) == 0, rest.lift(0), rest).raw, read)
@@ -431,11 +442,43 @@ def _lane_in(record: Value) -> Value:
     return lane
 
 
+def _compare_parts(
+    site: _Site,
+    where: Where,
+    address: Value,
+    lane: Value,
+    at: Value,
+    record: Value,
+    mask: Value,
+    has_read: Value,
+) -> Value:
+    """Compare with the last write of a word, or with each writer of its bytes."""
+    code, writes = site.code, site.flags & Flags.WRITE
+    case = Detected.WRITE_WRITE if writes else Detected.WRITE_READ
+    several = composite(record)
+    seen = code.variable(code.constant(0, I32))
+    with code.loop(convert(select(several, mask.lift(WORD), 1), I64)) as number:
+        byte = convert(number, I32)
+        part = code.variable(record)
+        with code.when(several):
+            found = site.call("part", record, byte)
+            # A writer is looked at with the first of its bytes.
+            before = (byte.lift(1) << byte) - 1
+            first = (((mask >> byte) & 1) != 0) & ((found & mask & before) == 0)
+            part.value = select(first, found, 0)
+        given = site, where, address, lane, at, part.value, mask, case, has_read
+        alone = convert(_compare(*given), I32, signed=False)
+        seen.value = seen.value | alone
+    any_seen: Value = seen.value != 0
+    return any_seen
+
+
 def _compare(
     site: _Site,
     where: Where,
     address: Value,
     lane: Value,
+    at: Value,
     record: Value,
     mask: Value,
     case: Detected,
@@ -443,6 +486,7 @@ def _compare(
 ) -> Value:
     """Report an access that is not ordered after the one in a record.
 
+    ``at`` is where the word begins, from the address on.
     ``has_read`` is the record of reads since then, if that is one of a write: who comes
     after a strong read of what was written comes after the write.  The answer is
     whether the access is ordered by that alone.
@@ -484,7 +528,9 @@ def _compare(
                 select(verdict == 2, verdict.lift(Detected.SCOPE), name)
             )
             if case is Detected.WRITE_WRITE and not site.flags & Flags.ATOMIC:
-                equal = _equal(site, where, address, lane, before, earlier)
+                bytes_ = record & mask
+                given = where, address, lane, at, bytes_, before, earlier
+                equal = _equal(site, *given)
                 plain = verdict == 0
                 found.value = select(
                     plain & equal, verdict.lift(Detected.GLOBAL_SAME_VALUE), found.value
@@ -507,25 +553,46 @@ def _equal(
     where: Where,
     address: Value,
     lane: Value,
+    at: Value,
+    bytes_: Value,
     before: Value,
     earlier: Value,
 ) -> Value:
-    """Whether a lane stores what is there, or what a lane beside it stores there."""
+    """Whether a lane stores what is there, or what a lane beside it stores there.
+
+    ``bytes_`` are those of the word that both have stored.
+    """
+    code = site.code
+    other = convert(earlier, I64, signed=False)
+    beside = (before == site.own) & has(site.lanes, other) & (other < lane)
+    beside = beside & (lane_of(code, site.spilled, other) == address)
+    mine, theirs = (_stored(site, each) for each in (lane, other))
+    memory = pointer(code, where, address, I8)
+    same = code.variable(code.constant(1, I32))
+    with code.loop(WORD) as byte, code.when(has(bytes_, byte)):
+        place = at + byte
+        there = code.variable(code.constant(0, I8))
+        with code.when(beside):
+            there.value = lane_of(code, theirs, place)
+        with code.when(~beside):
+            there.value = lane_of(code, memory, place)
+        equal = lane_of(code, mine, place) == there.value
+        same.value = select(equal, same.value, 0)
+    is_same: Value = same.value != 0
+    return is_same
+
+
+def _stored(site: _Site, lane: Value) -> Raw:
+    """The bytes that a lane stores, one after the other."""
     b, code, access = site.code.builder, site.code, site.access
     of, held = _INTEGERS[access.bits], _INTEGERS[access.register]
-    memory = pointer(code, where, address, of)
-    other = convert(earlier, I64, signed=False)
-    beside = (before == site.own) & has(site.lanes, other)
-    beside = beside & (lane_of(code, site.spilled, other) == address)
-    same = code.constant(1, ir.IntType(1))
+    made = code.array(I8, access.bytes)
+    goal = b.bitcast(made, of.as_pointer())
     for index, register in enumerate(site.registers):
         values = b.bitcast(register, held.as_pointer())
-        mine = convert(lane_of(code, values, lane), of)
-        theirs = convert(lane_of(code, values, other), of)
-        loaded = b.load(b.gep(memory, [ir.Constant(I32, index)]))
-        loaded.align = 1
-        same = same & (mine == select(beside, theirs, Value(b, loaded)))
-    return same
+        value = convert(lane_of(code, values, lane), of)
+        b.store(value.raw, b.gep(goal, [ir.Constant(I32, index)])).align = 1
+    return b.bitcast(made, I8.as_pointer())
 
 
 def _initialised(

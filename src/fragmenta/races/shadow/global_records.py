@@ -7,6 +7,12 @@ of blocks that share clocks (a cluster), the agent, its epoch, the instruction a
 kind.  A record is stored by one instruction of the host, so that two threads of the
 host never leave half of one.
 
+Bytes of one word may be written by several lanes.  Two or four lanes of one instruction
+side by side have one record: its mask is ``PAIR`` or ``QUAD``, no mask of adjacent
+bytes, and its lane is the last of them.  For all others the record is negative: it
+names a line of the *table of split words*, with a record for each byte.  Reads have
+none of these: of several lanes that read bytes of a word, the last is remembered.
+
 A *ledger* has the pointers to all of that; each block has one.
 """
 
@@ -15,6 +21,7 @@ from __future__ import annotations
 from enum import IntFlag
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx.ordering import Scope
 
@@ -26,8 +33,15 @@ MOST_ACCESSES = 1 << 22
 NumPy would take it for a sign."""
 
 NOTHING, SEVERAL, SEVERAL_STRONG, FIRST_ID = 0, 1, 2, 3
-"""Ids that are no line of the table: no access; several groups have read, at least one
-of them by a plain load; the same, all by strong loads."""
+"""Ids that are no line of the table: no access; several groups have read these bytes,
+at least one of them by a plain load; the same, all by strong loads."""
+
+PAIR, QUAD = 0b0101, 0b1010
+"""Masks of a write: two bytes or one byte of each of several lanes, up to this one."""
+SPLIT = -(1 << 31)
+"""The bit of a record whose other bits, from ``MASK_BITS`` up, are a split word."""
+MOST_SPLIT = 1 << 22
+"""How many lines the table of split words has."""
 
 # ── a ledger ────────────────────────────────────────────────────────────────
 
@@ -42,6 +56,9 @@ FOREIGN_OF = 48  #: i64: the group that this is true for; -1: none
 STAMPS = 56  #: pointer to when warps first acquired: their number, then stamps
 FULL = 64  #: i32: 1 after an access found no free line
 UPDATED = 68  #: i32: 1 after an atomic operation changed a word that was read before
+SPLITS = 72  #: pointer to the table of split words: four records each
+NEXT_SPLIT = 80  #: pointer to an i32: the first of its lines that is free
+SPLIT_LIMIT = 88  #: i32: how many lines it has
 CACHE = 128  #: lines that were used last: group and epoch, warp and site, id
 CACHE_LINES = 1024
 CACHE_BYTES = 16
@@ -81,6 +98,12 @@ SCOPES = {Scope.CTA: Flags.CTA, Scope.CLUSTER: Flags.CLUSTER}
 """The flag of a scope that does not include the whole GPU."""
 NARROW = Flags.CTA | Flags.CLUSTER
 """Both of them."""
+
+
+def composite(records: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which records of writes are those of several lanes."""
+    masks = records & 0b1111
+    return np.asarray((records < 0) | (masks == PAIR) | (masks == QUAD))
 
 
 def record(number: int, lane: int, mask: int) -> int:

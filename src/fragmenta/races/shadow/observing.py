@@ -151,7 +151,16 @@ def mark_used(code: Code, head: Head, record: Raw) -> None:
     """The mbarrier of this ``mbarrier.init`` is used."""
     site = convert(field(code, record, units.MBARRIER_BIRTH + 12, I32)[0], I64)
     used = field(code, head.pointer(layout.HEAD_USED), 0, I8)
-    used[site] = code.constant(1, I8)
+    mark(code, used, site)
+
+
+def mark(code: Code, marks: Memory, place: Value | int) -> None:
+    """Set a byte that all threads share, once.
+
+    A store makes the caches of all other cores fetch the line again.
+    """
+    with code.when(marks[place] == 0):
+        marks[place] = code.constant(1, I8)
 
 
 def _place(seen: Seen) -> Value:
@@ -269,7 +278,7 @@ def _proxy(seen: Seen) -> None:
     """Lanes execute ``fence.proxy.async``."""
     fence_async(seen.clocks, seen.lanes, seen.live)
     fenced = field(seen.code, seen.head.pointer(layout.HEAD_FENCED), 0, I8)
-    fenced[0] = seen.code.constant(1, I8)
+    mark(seen.code, fenced, 0)
 
 
 ROUTINES = {

@@ -100,6 +100,7 @@ STATE_STORES: Final = 72  #: pointer to i32 for each warp: Python's stores in fl
 STATE_THREADS: Final = 80  #: pointer to what each thread issued to the Tensor Cores
 STATE_MADE: Final = 88  #: pointer to i32: where its mbarriers are, in their order
 STATE_MADE_COUNT: Final = 96  #: i32: how many there are
+STATE_MADE_EVER: Final = 100  #: i32: how many were made so far
 STATE_QUEUES: Final = 200  #: pointer to the groups of bulk copies (``task_layout``)
 STATE_LANE_QUEUES: Final = 208  #: pointer to the groups of ``cp.async``
 STATE_BYTES: Final = 256

@@ -62,12 +62,14 @@ def _init(step: Step) -> Value:
     place = convert(address, I64)
     step.require(step.observe(layout.PORT_MAKE, mbarrier.record, place) != 0)
     made = step.word(step.state, layout.STATE_MADE_COUNT)
-    slot = select(old, mbarrier.word(layout.MBARRIER_SLOT)[0], made[0])
+    ever = step.word(step.state, layout.STATE_MADE_EVER)
+    slot = ever[0]
+    ever[0] = slot + 1
     with code.when(~old):
         offset = address & (1 << RANK_BITS) - 1
         list_ = pointer_at(code, step.state, layout.STATE_MADE)
-        field(code, list_, 0, I32)[convert(slot, I64)] = offset
-        made[0] = slot + 1
+        field(code, list_, 0, I32)[convert(made[0], I64)] = offset
+        made[0] = made[0] + 1
     again = convert(old, I32, signed=False)
     _begin(mbarrier, slot, again, convert(count, I32), address)
     step.observe(layout.PORT_MADE, mbarrier.record)

@@ -38,6 +38,36 @@ KERNEL k_major(const __grid_constant__ Map of_a, const __grid_constant__ Map of_
     put(out, d);
 }
 
+// A comes by a plain copy, as it was packed before: only the descriptor itself is judged.
+// Its parts overlap, or begin at different bytes of their lines.
+// row: "prepacked", 128, box_map(2, (8, 64), 128), integers("f16", 64, 64, low=-4, high=5),
+//      integers("f16", 8, 64, low=-4, high=5), D,
+//      wrong={1: Mistake((LAYOUT,), WARNING), 2: Mistake((LAYOUT,), WARNING), 3: Mistake((LAYOUT,), WARNING)}
+KERNEL prepacked(const __grid_constant__ Map of_b, const u16 *a, const u16 *b, float *out)
+{
+    __shared__ alignas(1024) u16 A[64 * 64 + 64], B[8 * 64];
+    __shared__ u64 full;
+    if (threadIdx.x < 64) A[64 * 64 + threadIdx.x] = 0;
+    fence_async();
+    if (threadIdx.x == 0) {
+        init(&full, 1);
+        fence_init();
+        arrive_expect(&full, 64 * 64 * 2 + sizeof B);
+        load(A, a, 64 * 64 * 2, &full);
+        load_box(B, &of_b, 0, 0, &full);
+    }
+    __syncthreads();
+    wait(&full, 0);
+    u32 stride = BUG == 1 ? 512 : BUG == 2 ? 1024 - 128 : BUG == 3 ? 1024 + 16 : 1024;
+    float d[4] = {0, 0, 0, 0};
+    wgmma_fence();
+    for (int k = 0; k < 4; k++)
+        wgmma(d, described(A + 16 * k, SWIZZLE_128, stride, 16), described(B + 16 * k, SWIZZLE_128, 1024, 16));
+    wgmma_commit();
+    wgmma_wait<0>();
+    put(out, d);
+}
+
 DEVICE void wgmma32(float (&d)[16], u64 a, u64 b)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
