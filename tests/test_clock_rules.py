@@ -41,6 +41,7 @@ ALLOWED = {
     "tests/fuzz/bounds/__main__.py": "a command dates its report and says how long it took",
     "tests/fuzz/engine.py": "says how long it took; whoever seems slow is judged by work",
     "tests/counters/gpu.py": "a command gives up what hangs on a GPU",
+    "tests/launch/ended_blocks.py": "a command gives up what hangs on a GPU",
     "tests/orders/compare.py": "a command dates its report",
     "tests/orders/mutated.py": "a command dates its report",
     "tests/orders/survey.py": "a command dates its report and says how long it took",

@@ -149,6 +149,7 @@ def test_modules_import_at_the_top() -> None:
         ("counters", "fragmenta.cuda.tools.resources"),
         ("files", "fragmenta.view.svg"),
         ("launch", "fragmenta.commands.isolated"),
+        ("launch", "fragmenta.commands.recorded_launches"),
         ("launch", "fragmenta.view.svg"),
         ("launch", "fragmenta.view.timeline"),
         ("output", "rich.console"),

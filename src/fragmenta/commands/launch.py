@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -67,7 +67,6 @@ from fragmenta.commands.problems import (
     result_fields,
     write_sarif,
 )
-from fragmenta.commands.recorded_launches import is_recorded, launch_recorded
 from fragmenta.commands.targets import target_of
 from fragmenta.errors import BadCall, KernelError, KernelHazard, one_of, shortened
 from fragmenta.evidence.arguments import for_kernel
@@ -82,6 +81,9 @@ from fragmenta.ptx.demangling import signature
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.rules import ERROR
 from fragmenta.simt.arguments import Arguments
+
+if TYPE_CHECKING:
+    from fragmenta.commands.recorded_launches import How
 
 MOST_OPCODES = 6
 """Opcodes in the table; JSON has all of them."""
@@ -218,8 +220,8 @@ def launch(
     A recording of launches, a .npz file, is launched as it was recorded, and compared.
     """
     target = target_of(target)
-    if is_recorded(words):
-        launch_recorded(
+    if _is_recorded(words):
+        _launch_recorded(
             words,
             {
                 "--arg": arg,
@@ -310,6 +312,23 @@ def launch(
             emit(f"\n{problem_text(file, each, with_rule=True)}")
     if any(each.severity == ERROR for each in done.shown):
         raise typer.Exit(NOTHING)
+
+
+def _is_recorded(words: Sequence[str]) -> bool:
+    """Whether a recording is given; a kernel's file loads nothing for it."""
+    if not words or not words[0].endswith(".npz"):
+        return False
+    from fragmenta.commands.recorded_launches import is_recorded
+
+    return is_recorded(words)
+
+
+def _launch_recorded(
+    words: Sequence[str], refused: Mapping[str, object], how: How, as_json: bool
+) -> None:
+    from fragmenta.commands.recorded_launches import launch_recorded
+
+    launch_recorded(words, refused, how, as_json)
 
 
 def _check_isolated(isolated: bool, alone: dict[str, bool]) -> None:

@@ -107,8 +107,8 @@ def replayed_launches(path: Path, how: How | None = None) -> FileRecord:
 
 def is_recorded(words: Sequence[str]) -> bool:
     """Whether a recording is given in the place of a kernel's file."""
-    first = Path(words[0]) if words else Path()
-    return first.suffix == ".npz" and first.is_file() and launches.is_recording(first)
+    first = Path(words[0])
+    return first.is_file() and launches.is_recording(first)
 
 
 def launch_recorded(

@@ -128,11 +128,10 @@ def _lines(of: _Operand) -> NDArray[np.int64]:
     return np.unique(of.reading.addresses() // at.LINE)
 
 
-_Unit = tuple[int, int]
-
-
 @lru_cache(maxsize=4096)
-def _oddities(of: _Operand) -> tuple[tuple[_Unit, _Unit] | None, str]:
+def _oddities(
+    of: _Operand,
+) -> tuple[tuple[tuple[int, int], tuple[int, int]] | None, str]:
     """Two parts of an operand that are the same bytes; an offset that is uneven."""
     return of.reading.twice(), of.reading.uneven()
 
