@@ -216,7 +216,7 @@ $(VENV)-frontends/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-frontends
 	$(VENV)-frontends/bin/python $(INSTALL) --only-binary z3-solver --editable '.[cuda]' \
 	  $(NUMBA) $(WARP) '$(TORCH)' $(TILELANG) $(CUDA_CORE) $(CUTILE) \
-	  nvidia-cuda-nvcc==13.4.92 nvidia-cuda-profiler-api 'pytest>=8,<9.2' pytest-xdist
+	  nvidia-cuda-nvcc==13.4.92 nvidia-cuda-profiler-api==13.4.92 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 # PyCUDA is a source archive, and is linked with CUDA's driver.  The client of fragmenta run

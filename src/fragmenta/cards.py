@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from math import log2
-from typing import Any
 
 from fragmenta.errors import BadCall, nearest, one_of
 from fragmenta.isa.table import read
@@ -155,18 +154,21 @@ def cards() -> dict[str, Card]:
     peaks = {each["card"]: each for each in read(PEAKS)}
     found = {}
     for row in read(CARDS):
-        known: dict[str, Any] = {k: _KINDS.get(k, int)(v) for k, v in row.items()}
-        said = peaks[row["card"]]
+        card, name, target = row["card"], row["name"], row["target"]
+        sizes = {k: int(v) for k, v in row.items() if k not in _OTHERS}
+        said = peaks[card]
         rates = {
-            kind: rate(float(said[kind]), known["processors"], float(said["at"]))
+            kind: rate(float(said[kind]), sizes["processors"], float(said["at"]))
             for kind in KINDS
             if said[kind] != "-"
         }
-        found[row["card"]] = Card(**known, rates=rates)
+        sheet = float(row["sheet"])
+        found[card] = Card(card, name, target, **sizes, sheet=sheet, rates=rates)
     return found
 
 
-_KINDS: dict[str, type] = {"card": str, "name": str, "target": str, "sheet": float}
+_OTHERS = ("card", "name", "target", "sheet")
+"""Columns that are not whole numbers."""
 
 
 def card(name: str) -> Card:

@@ -412,7 +412,7 @@ class _Runner:
                 words.append(self.angles())
             made = "".join(words)
         else:
-            while self.peek() in _TYPES or self.peek() in self.types:
+            while self.peek() in _TYPES | _SIZES.keys() | self.types.keys():
                 words.append(self.types.get(self.peek(), self.peek()))
                 self.take()
             made = " ".join(words)

@@ -457,15 +457,16 @@ def _compare_parts(
     case = Detected.WRITE_WRITE if writes else Detected.WRITE_READ
     several = composite(record)
     seen = code.variable(code.constant(0, I32))
-    with code.loop(convert(select(several, mask.lift(WORD), 1), I64)) as number:
-        byte = convert(number, I32)
+    size = min(site.access.bytes, WORD)
+    first_byte = convert(at.lift(0) - at if size < WORD else at.lift(0), I32)
+    with code.loop(convert(select(several, mask.lift(size), 1), I64)) as number:
+        byte = first_byte + convert(number, I32)
         part = code.variable(record)
         with code.when(several):
             found = site.call("part", record, byte)
             # A writer is looked at with the first of its bytes.
             before = (byte.lift(1) << byte) - 1
-            first = (((mask >> byte) & 1) != 0) & ((found & mask & before) == 0)
-            part.value = select(first, found, 0)
+            part.value = select((found & mask & before) == 0, found, 0)
         given = site, where, address, lane, at, part.value, mask, case, has_read
         alone = convert(_compare(*given), I32, signed=False)
         seen.value = seen.value | alone
