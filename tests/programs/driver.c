@@ -333,11 +333,11 @@ static void fork_part(void) {
     DO(cuMemAlloc_v2(&a, 4));
 }
 
-/* The process that serves this one: a later child of the same parent. */
+/* The process that serves this one: another child of the same parent. */
 static int server(void) {
     char path[64], line[512];
-    for (int pid = getpid() + 1; pid < 1 << 22; pid++) {
-        int parent;
+    for (int pid = 1; pid < 1 << 22; pid++) {
+        int parent, group, session;  // what removes the folder has a session of its own
         char state;
         sprintf(path, "/proc/%d/stat", pid);
         FILE *file = fopen(path, "r");
@@ -345,7 +345,7 @@ static int server(void) {
         int got = fgets(line, sizeof line, file) != 0;
         fclose(file);
         char *end = got ? strrchr(line, ')') : 0;
-        if (end && sscanf(end + 1, " %c %d", &state, &parent) == 2 && parent == getppid() && pid != getpid()) return pid;
+        if (end && sscanf(end + 1, " %c %d %d %d", &state, &parent, &group, &session) == 4 && parent == getppid() && session == getsid(0) && pid != getpid()) return pid;
     }
     return 0;
 }

@@ -114,6 +114,7 @@ def _folder(what: str) -> Iterator[Path]:
     finally:
         os.close(writing)
         os.waitpid(child, 0)
+        shutil.rmtree(folder, ignore_errors=True)  # if somebody ended the child
 
 
 def _remove_at_the_end(reading: int, folder: Path) -> None:
