@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import struct
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from fragmenta.cuda.tools import assembler, fatbin, unpacking
 from fragmenta.errors import BadFile
+from tests.fuzz import binaries
 
 HEAD = ".version 8.0\n.target {}\n.address_size 64\n"
 MODES = ("size", "speed", "balance", "default")
@@ -96,6 +98,54 @@ def test_hostile_bytes_are_refused(data, size):
     for unpack in (unpacking.lz4, unpacking.zstd):
         with contextlib.suppress(unpacking.Damaged):
             assert len(unpack(data, size)) == size
+
+
+def fat(*entries):
+    whole = b"".join(entries)
+    return fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(whole)) + whole
+
+
+def overlapping(count):
+    """A cubin whose sections all are the whole file."""
+    rows = {f".s{number}": b"" for number in range(count)}
+    made = bytearray(binaries.elf(rows, 190))
+    for number in range(count):
+        struct.pack_into("<QQ", made, 64 + 64 * number + 24, 0, 1 << 40)
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (fatbin.MAGIC + bytes(12), "header of a fat binary has 0 bytes"),
+        (overlapping(500), "its sections overlap"),
+        (
+            fat(*[binaries.entry(1, b"", 0x8000, unpacking.MOST)] * 2),
+            "frame|more than",
+        ),
+    ],
+)
+def test_files_that_grow_without_end_are_refused(data, said):
+    with pytest.raises(BadFile, match=said):
+        fatbin.images(data)
+
+
+def test_a_file_unpacks_to_a_limited_size(monkeypatch):
+    """All its entries together: each of them alone is small."""
+    text = b"a" * 1000
+    frame = bytes.fromhex("28b52ffd60") + struct.pack("<H", 1000 - 256)
+    frame += struct.pack("<I", 1000 << 3 | 1)[:3] + text
+    packed = binaries.entry(1, frame, 0x8000, 1000)
+    assert len(fatbin.images(fat(*[packed] * 5))) == 5
+    monkeypatch.setattr(unpacking, "MOST", 4500)
+    with pytest.raises(BadFile, match="more than 4,500 bytes are packed"):
+        fatbin.images(fat(*[packed] * 5))
+
+
+def test_empty_lines_are_read_once():
+    """The line of the target was looked for from each of them: it took minutes."""
+    (image,) = fatbin.images(fat(binaries.entry(1, b"\n" * 300_000)))
+    assert image.target == "sm_90"
 
 
 def test_other_files_are_named():

@@ -7,6 +7,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler, fatbin
 from fragmenta.cuda.tools.line_tables import with_lines
+from tests.fuzz.binaries import line_table
 
 TEXT = """
 .version 8.7
@@ -128,3 +129,41 @@ def test_damaged_tables_give_no_lines():
                 text.split("{")[0].replace("\n", "")
             )
         assert with_lines(text, parts | {name: b"\xff" * 40}) == text
+
+
+def _repeated(step, times):
+    """A table whose rows come from a step, and one that asks for all of them."""
+    start, end = b"\0\x09\x02" + bytes(8), b"\0\x01\x01"
+    program = b"".join(step(number) for number in range(1, times))
+    return {
+        ".debug_line": line_table(start + program + end),
+        ".nv_debug_line_sass": line_table(start + b"\x01" * 9 + end),
+    }
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda number: b"\x01\0\x03\x90" + bytes((number & 127 | 128, number >> 7)),
+        lambda number: b"\x03" + b"\xff" * 3000,
+        lambda number: b"\0\xff\xff\x03\x02" + b"\xff" * 65534 + b"\x20",
+    ],
+    ids=["calls in calls", "long numbers", "long addresses"],
+)
+def test_tables_that_grow_without_end_give_no_lines(step):
+    text = "{\n\nadd;\n}"
+    assert with_lines(text, _repeated(step, 3000 if step(1)[0] == 1 else 40)) == text
+
+
+@pytest.mark.parametrize("name", [b'a".cu', b"a\n.cu", b"a\x1b[2J.cu"])
+def test_a_name_that_cannot_be_written_is_left_out(name):
+    start = b"\0\x09\x02" + bytes(8)
+    table = line_table(start + b"\x01\0\x01\x01")
+    sass = line_table(start + b"\x03\x02\x01\0\x01\x01")
+    text = "{\n\nadd;\n}"
+    assert '"folder/first.cu"' in with_lines(
+        text, {".debug_line": table, ".nv_debug_line_sass": sass}
+    )
+    name = name.ljust(8, b"x")[:8]
+    hostile = {".debug_line": table.replace(b"first.cu", name)}
+    assert with_lines(text, hostile | {".nv_debug_line_sass": sass}) == text

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.fuzz import (
+    binaries,
     commands,
     descriptors,
     execution,
@@ -29,3 +32,5 @@ SURFACES: dict[str, Surface] = {
         ptx_texts,
     )
 }
+_FILES = SURFACES["files"]
+SURFACES["files"] = replace(_FILES, games={**_FILES.games, **binaries.GAMES})

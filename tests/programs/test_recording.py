@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,11 @@ import pytest
 import fragmenta as fm
 from fragmenta.evidence import arguments, launches
 from fragmenta.evidence.card_memory import Addresses, Memory
+from fragmenta.evidence.launch_fields import bytes_to_make
 from fragmenta.launch.kernel import parse
+from fragmenta.launch.limits import Limits
 from fragmenta.programs.recording import Part, Record, Shape, Wanted
+from fragmenta.simt.arguments import Received
 from tests.asking import answer, complaint
 from tests.clock import HANG
 from tests.programs.test_programs import COMMAND, driver, libraries, run, source
@@ -278,7 +282,13 @@ def test_only_addresses_of_memory_move():
         (lambda row: row.update(cluster=[1]), "cluster is three whole numbers"),
         (lambda row: row.update(cooperative=0), "cooperative is true or false"),
         (lambda row: row.update(fault=700), "fault is text"),
-        (lambda row: row["arguments"].clear(), "argument|parameters"),
+        (lambda row: row["arguments"].clear(), "argument"),
+        (lambda row: _given(row, 0), "8 and 4 bytes; given none"),
+        (lambda row: _given(row, 1), "8 and 4 bytes; given 8"),
+        (lambda row: row["arguments"][0].update(bytes=""), "given 0 and 4"),
+        (lambda row: row["arguments"][1].update(bytes="00" * 3), "given 8 and 3"),
+        (lambda row: row["arguments"][1].update(bytes="00" * 9), "given 8 and 9"),
+        (lambda row: row["memory"][0].update(array=_bits(2**31)), "the arrays of"),
         (lambda row: row["memory"].clear(), "changed|changes|argument"),
         (
             lambda row: row["memory"][2].update(name="nothing", variable=True),
@@ -292,11 +302,43 @@ def test_a_changed_recording_is_refused(change, said, tmp_path):
     with np.load(path) as stored:
         parts = dict(stored)
     index = json.loads(parts["index"].tobytes())
-    change(index["launches"][0])
+    row = index["launches"][0]
+    change(row)
+    with suppress(Exception):  # otherwise its fields are refused before
+        specs = [*row["arguments"], *(each["array"] for each in row["memory"])]
+        if sum(map(bytes_to_make, specs)) < 1000:
+            data = launches.load(path).data
+            row["digest"] = launches.digest(launches.make_arguments(specs, 0, data))
     parts["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
     np.savez(path, **parts)
     with pytest.raises(fm.Error, match=said):
-        list(launches.replay(launches.load(path)))
+        list(launches.replay(launches.load(path), limits=Limits(memory=1 << 30)))
+
+
+def _given(row, count):
+    """Only so many arguments."""
+    row.update(arguments=row["arguments"][:count], changes=[])
+
+
+def _bits(size):
+    return {"kind": "bits", "type": "u8", "shape": [size]}
+
+
+def test_parameters_of_other_processes_are_as_long_as_the_kernel_reads():
+    kernel = parse(TEXT).kernels["follow"]
+    for size in (0, 8, 11):
+        with pytest.raises(fm.Error, match=f"12 bytes of parameters; given {size}"):
+            kernel.launch(1, 1, Received([], bytes(size)))
+
+
+def test_a_part_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    """The size that the archive says is enough: nothing is unpacked."""
+    path = tmp_path / "bomb.npz"
+    every = dict.fromkeys((*launches.PARTS, "data"), np.zeros(1 << 20, np.uint8))
+    np.savez_compressed(path, **every)
+    monkeypatch.setattr(launches, "_MOST_PACKED", 1 << 19)
+    with pytest.raises(fm.Error, match="'index' has more than 524,288 bytes"):
+        launches.load(path)
 
 
 def test_memory_is_described_by_plain_values():

@@ -96,11 +96,22 @@ def test_one_text_stays_what_it_is():
             "twice is defined by text 1 and by text 2",
         ),
         (".func f() { } }", "text 2 has a brace too many"),
+        (".file 1", "text 2 has .file 1; .file has a number and a name"),
+        (".version", "a version is two numbers, such as 8.0"),
+        (".version 8", "two numbers, such as 8.0; given 8"),
+        ("/* " * 20_000, "text 2 has a comment without an end"),
+        ("/*/", "text 2 has a comment without an end"),
     ],
 )
 def test_what_cannot_be_linked_is_refused(other, said):
     with pytest.raises(fm.Error, match=said):
         link([f"{HEAD}.visible .func twice() {{ ret; }}", HEAD + other])
+
+
+def test_the_time_is_that_of_the_length():
+    """Spaces and lines are read once; each of these took minutes."""
+    for long in ("\n", " ", "/**/", "// x\n", ";"):
+        link([HEAD + long * 100_000 + ".visible .func f() { ret; }"])
 
 
 def test_targets_must_be_one():

@@ -90,6 +90,10 @@ class Archive(Mapping[str, Array]):
         ):
             return _in_memory(content, member.file_size)
 
+    def bytes_of(self, name: str) -> int:
+        """The bytes that an array has in memory, before any of them is read."""
+        return self._members[name].file_size
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
 

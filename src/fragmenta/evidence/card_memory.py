@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import BadFile, ValueRangeError
+from fragmenta.errors import BadFile, ValueRangeError, one_of
 from fragmenta.evidence.arguments import Spec
 from fragmenta.launch.kernel import Kernel
 from fragmenta.simt import layout
@@ -116,6 +116,7 @@ class Placed:
     def given(self, parameters: Sequence[bytes]) -> Received:
         """What ``kernel.launch`` takes; the variables of the module are set, too."""
         offsets = list(parameter_offsets(self.kernel.function).values())
+        _check_sizes(self.kernel, parameters)
         whole = bytearray(8)
         for offset, data in zip(offsets, parameters, strict=True):
             whole += bytes(max(0, offset + len(data) - len(whole)))
@@ -144,6 +145,17 @@ class Placed:
             np.frombuffer(kept[each.name], np.uint8) if each.variable else data
             for each, data in zip(self.memory, self.arrays, strict=True)
         ]
+
+
+def _check_sizes(kernel: Kernel, parameters: Sequence[bytes]) -> None:
+    """Refuse parameters that are not as many bytes as the kernel's."""
+    has = [each.size for each in kernel.function.parameters]
+    given = [len(each) for each in parameters]
+    if given != has:
+        raise BadFile(
+            f"{kernel.function.shown} has parameters of {one_of(has, 'and') or 'no'} "
+            f"bytes; given {one_of(given, 'and') or 'none'}"
+        )
 
 
 def _here(kernel: Kernel, memory: Sequence[Memory]) -> list[int]:

@@ -123,6 +123,21 @@ def array_bytes(spec: Spec) -> int | None:
     return prod(spec["shape"]) * np.dtype(TYPES[spec["type"]]).itemsize
 
 
+def bytes_to_make(spec: Spec) -> int:
+    """The memory that it takes to make an argument and to compare it.
+
+    Random and counted elements are made from several words of eight bytes each.
+
+    >>> bytes_to_make({"kind": "bits", "type": "u8", "shape": [100]})
+    3200
+    """
+    size = array_bytes(spec)
+    if size is None:
+        return 0
+    kept = spec["kind"] in ("stored", "values", "full", "output")
+    return 3 * size if kept else 32 * prod(spec["shape"])
+
+
 def _checked_argument(given: object, data: int) -> Spec:
     kind = str(given.get("kind")) if isinstance(given, dict) else ""
     if isinstance(given, dict) and kind not in _MORE:

@@ -38,11 +38,17 @@ from fragmenta.evidence.arguments import (
 )
 from fragmenta.evidence.card_memory import Memory, Placed
 from fragmenta.evidence.kernels import Difference, Extent, Prepared
-from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
+from fragmenta.evidence.launch_fields import (
+    Change,
+    Sizes,
+    bytes_to_make,
+    check_launch,
+    check_texts,
+)
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target_name
 from fragmenta.launch.kernel import Kernel, Loaded, parse
-from fragmenta.launch.limits import Limits
+from fragmenta.launch.limits import Limits, Meter, check_limits
 from fragmenta.launch.options import Watch
 from fragmenta.ptx.checking.problem import Problem, problems_of
 from fragmenta.ptx.rules import ERROR
@@ -51,6 +57,8 @@ from fragmenta.units.schedule import EAGER, Given
 
 PARTS = ("index", "texts", "changes")
 """The parts of a recording's archive; ``data`` may be missing."""
+_MOST_PACKED = 1 << 31
+"""The most bytes of a part, as it is kept."""
 _MEMORY = 1 << 28
 """The most bytes of memory for xz."""
 
@@ -163,6 +171,9 @@ def load(path: Path) -> Launches:
         found = read(path)
         if not isinstance(found, Archive) or not set(PARTS) <= set(found):
             raise BadFile(f"it is an archive of {', '.join(PARTS)} and data")
+        for name in found:
+            if found.bytes_of(name) > _MOST_PACKED:
+                raise BadFile(f"{short(name)} has more than {_MOST_PACKED:,} bytes")
         index = json_of(found["index"], "index")
         made = check_made(index.get("made"))
         check_target_name(made.get("target", ""))
@@ -450,6 +461,7 @@ def replay_one(
     ``target`` is another arithmetic than that of the GPU.
     """
     kernel = found.kernel(launch)
+    check_room(launch, limits)
     started = Started(found, launch, kernel)
     fault, output, hazards = "", "", []
     try:
@@ -477,6 +489,15 @@ def replay_one(
     compared, wrong = started.differences()
     same = launch.printed is None or kernels.same_lines(output, launch.printed)
     return Replayed(launch, compared, wrong, fault, bool(fault) or same, hazards)
+
+
+def check_room(launch: RecordedLaunch, limits: Limits) -> None:
+    """Refuse arrays that need more memory than the launch may have.
+
+    A few words describe an array of any size.
+    """
+    needed = sum(map(bytes_to_make, launch.specs))
+    Meter(check_limits(limits)).room(needed, "the arrays of the recording")
 
 
 def _both_ended(

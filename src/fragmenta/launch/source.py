@@ -205,6 +205,8 @@ class Source:
         if self.before_running is not None:
             self.before_running()
         check_shared(ready.shared - SHARED_START, shared, target)
+        if isinstance(arguments, Received):
+            arguments.check(self.module.functions[name])
         launch = Launch(
             partial(self.changed, contract),
             ready,

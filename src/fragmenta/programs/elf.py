@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from fragmenta.cuda.tools import fatbin
@@ -24,7 +25,9 @@ LIBRARIES = {
     "cutensor": "cuTENSOR",
 }
 """Libraries of machine code, which have no PTX that could be run."""
-_NEEDED, _STRINGS = 1, 5
+_NEEDED = 1
+_LONGEST_NAME = 4096
+"""The most bytes of a library's name."""
 
 
 def find(program: str) -> Path:
@@ -43,21 +46,21 @@ def needed(path: Path) -> list[str]:
     """The libraries that a program needs, if it is an ELF file."""
     with path.open("rb") as file:
         head = file.read(4)
-        return _needed(head + file.read()) if head == fatbin.ELF else []
+        if head != fatbin.ELF:
+            return []
+        return _needed(fatbin.sections(head + file.read(), str(path)))
 
 
-def _needed(data: bytes) -> list[str]:
-    """The libraries that an ELF file needs."""
-    if data[:4] != fatbin.ELF:
-        return []
-    parts = dict(fatbin.sections(data))
+def _needed(parts: Mapping[str, bytes]) -> list[str]:
+    """The libraries that an ELF file needs, by its sections."""
     dynamic, strings = parts.get(".dynamic", b""), parts.get(".dynstr", b"")
     found = []
     for at in range(0, len(dynamic) - 15, 16):
         tag = int.from_bytes(dynamic[at : at + 8], "little")
         place = int.from_bytes(dynamic[at + 8 : at + 16], "little")
         if tag == _NEEDED:
-            found.append(strings[place : strings.index(b"\0", place)].decode())
+            name, _, _ = strings[place : place + _LONGEST_NAME].partition(b"\0")
+            found.append(name.decode("utf-8", "replace"))
     return found
 
 
@@ -67,18 +70,14 @@ def check(program: str) -> list[str]:
         data = file.read(4)
         if data != fatbin.ELF:
             return []
-        data += file.read()
-    libraries = _needed(data)
+        parts = fatbin.sections(data + file.read(), program)
+    libraries = _needed(parts)
     _refuse_libraries(program, libraries)
     runtime = [each for each in libraries if each.startswith("libcudart.so")]
-    if not runtime and _has_kernels(data):
+    if not runtime and parts.get(".nv_fatbin"):
         raise Error(f"{program}: {STATIC}")
     driver = [each for each in libraries if each.startswith("libcuda.so")]
     return [*runtime, *driver]
-
-
-def _has_kernels(data: bytes) -> bool:
-    return any(name == ".nv_fatbin" and part for name, part in fatbin.sections(data))
 
 
 def _refuse_libraries(program: str, libraries: list[str]) -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from fragmenta.errors import PtxSyntaxError, one_of
 
 _TOKEN = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<text>"[^"\n]*")"""
+    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<text>"[^"\n]*")"""
     r"""|(?P<name>[A-Za-z_$%][\w$]*)|(?P<directive>\.[A-Za-z_][\w$]*(?:::[\w$]+)*)"""
     r"""|(?P<number>\d[\w.]*)|(?P<line>\n)|(?P<other>.)""",
     re.DOTALL | re.VERBOSE,
@@ -61,8 +61,7 @@ def link(texts: Sequence[str]) -> str:
     files = _Files()
     for item in items:
         if str(item).startswith(".file"):
-            _, number, file = str(item).split(maxsplit=2)
-            files.add(item.text, number, file)
+            files.add(item)
     defined = _definitions(items)
     local = _renamed(items, defined)
     head: list[_Item] = []
@@ -97,26 +96,28 @@ def link(texts: Sequence[str]) -> str:
 def _items(number: int, text: str) -> Iterator[_Item]:
     """The items of a text, in their order."""
     words: list[str] = []
-    depth, ends_with_line = 0, False
+    depth, started, ends_with_line = 0, False, False
     for found in _TOKEN.finditer(text):
         word, kind = found[0], found.lastgroup
         if kind == "comment":
+            if word.startswith("/*") and (len(word) < 4 or not word.endswith("*/")):
+                raise PtxSyntaxError(f"text {number + 1} has a comment without an end")
             continue
-        started = any(not each.isspace() for each in words)
-        if ends_with_line and started and kind in ("line", "directive"):
+        if ends_with_line and kind in ("line", "directive"):
             yield _item(number, words)
-            words, ends_with_line = [], False
-            started = False
+            words, started, ends_with_line = [], False, False
         if not started:
-            ends_with_line = word in _LINES
+            if word.isspace():
+                continue
+            started, ends_with_line = True, word in _LINES
         words.append(word)
         depth += (word == "{") - (word == "}")
         if depth < 0:
             raise PtxSyntaxError(f"text {number + 1} has a brace too many")
         if depth == 0 and (word == ";" or (word == "}" and _has_body(words))):
             yield _item(number, words)
-            words = []
-    if any(not each.isspace() for each in words):
+            words, started, ends_with_line = [], False, False
+    if started:
         yield _item(number, words)
 
 
@@ -211,12 +212,17 @@ class _Files:
         self._numbers: dict[str, int] = {}
         self._known: dict[tuple[int, str], str] = {}
 
-    def add(self, text: int, number: str, rest: str) -> None:
-        """A directive of a text: its number, and what follows."""
+    def add(self, item: _Item) -> None:
+        """Take a directive of a text: its number, and what follows."""
+        _, number, rest = (*str(item).split(maxsplit=2), "", "")[:3]
+        if not rest:
+            raise PtxSyntaxError(
+                f"text {item.text + 1} has {item!s:.60}; .file has a number and a name"
+            )
         made = self._numbers.setdefault(rest, len(self._numbers) + 1)
         if made > len(self.lines):
             self.lines.append(f".file {made} {rest}")
-        self._known[text, number] = str(made)
+        self._known[item.text, number] = str(made)
 
     def number(self, text: int, number: str) -> str:
         """The new number of a file of a text; 0 is no file."""
@@ -243,14 +249,23 @@ def _head(lines: list[_Item]) -> list[str]:
     """The newest version, and the target, which must be one."""
     found: dict[str, list[str]] = {}
     for each in lines:
-        directive, _, rest = str(each).partition(" ")
-        directive, rest = (directive + " " + rest).split(maxsplit=1)
-        found.setdefault(directive, []).append(" ".join(rest.split()))
+        directive, *rest = str(each).split()
+        found.setdefault(directive, []).append(" ".join(rest))
     targets = list(dict.fromkeys(found.get(".target", [])))
     if len(targets) != 1:
         raise PtxSyntaxError(
             "texts that are linked have one target; given "
             f"{one_of(targets, 'and') or 'none'}"
         )
-    version = max(found[".version"], key=lambda v: tuple(map(int, v.split("."))))
+    version = max(found.get(".version", ["none"]), key=_version)
     return [f".version {version}", f".target {targets[0]}", ".address_size 64"]
+
+
+def _version(given: str) -> tuple[int, int]:
+    """The two numbers of a version."""
+    numbers = re.fullmatch(r"(\d{1,4})\.(\d{1,4})", given)
+    if numbers is None:
+        raise PtxSyntaxError(
+            f"a version is two numbers, such as 8.0; given {given:.40}"
+        )
+    return int(numbers[1]), int(numbers[2])

@@ -268,6 +268,18 @@ class Received:
         self.parameters = aligned(len(parameters))
         self.parameters[:] = np.frombuffer(parameters, np.uint8)
 
+    def check(self, kernel: Function) -> None:
+        """Refuse parameters that end before those of the kernel, which reads all."""
+        from fragmenta.simt.program import parameter_offsets
+
+        last = kernel.parameters[-1:]
+        needed = sum(parameter_offsets(kernel)[each.name] + each.size for each in last)
+        if self.parameters.size < needed:
+            raise ShapeError(
+                f"{kernel.shown} has {needed:,} bytes of parameters; given "
+                f"{self.parameters.size:,}"
+            )
+
     def write_back(self) -> None:
         """Nothing is a copy here: what was written is sent back."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from fragmenta.cuda.tools import unpacking
@@ -26,7 +27,9 @@ _PTX, _CUBIN, _SEVERAL = 1, 2, 256
 _LZ4, _ZSTD = 0x2000, 0x8000
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _EMBEDDED = ".nv_debug_ptx_txt"
-_TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
+_TARGET = re.compile(r"^[ \t]*\.target[ \t]+(\w+)", re.MULTILINE)
+_LONGEST_NAME = 4096
+"""The most bytes of a section's name that are read."""
 
 
 class Image(NamedTuple):
@@ -74,17 +77,24 @@ def _instead(every: list[Image]) -> str:
 
 def images(data: bytes, what: str = "the file") -> list[Image]:
     """All modules of a fat binary, a cubin, an object file or a program."""
-    try:
+    with _whole(what):
         if data[:4] == MAGIC:
             return list(_fat(data))
         if data[:4] == ELF:
             return list(_elf(data))
-    except (IndexError, unpacking.Damaged) as why:
-        raise BadFile(f"{what} is damaged: {why or 'it ends too early'}") from why
     first = repr(data[:8])
     raise BadFile(
         f"{what} is no fat binary, cubin, object file or program; it begins {first}"
     )
+
+
+@contextmanager
+def _whole(what: str) -> Iterator[None]:
+    """Refuse a file that ends too early or is damaged otherwise."""
+    try:
+        yield
+    except (IndexError, unpacking.Damaged) as why:
+        raise BadFile(f"{what} is damaged: {why or 'it ends too early'}") from why
 
 
 def _number(data: bytes, at: int, size: int) -> int:
@@ -96,6 +106,21 @@ def _number(data: bytes, at: int, size: int) -> int:
 # ── fat binaries ────────────────────────────────────────────────────────────
 
 
+class _Room:
+    """How many bytes of a file may still be unpacked, whatever its entries say."""
+
+    def __init__(self) -> None:
+        self.left = unpacking.MOST
+
+    def take(self, size: int) -> None:
+        """Unpack so many more."""
+        self.left -= size
+        if self.left < 0:
+            raise unpacking.Damaged(
+                f"it says that more than {unpacking.MOST:,} bytes are packed in it"
+            )
+
+
 def size_of(data: bytes, at: int = 0) -> int:
     """The bytes of a fat binary, its header included."""
     return _number(data, at + 6, 2) + _number(data, at + 8, 8)
@@ -103,32 +128,34 @@ def size_of(data: bytes, at: int = 0) -> int:
 
 def _fat(data: bytes) -> Iterator[Image]:
     """The modules of fat binaries, one after the other."""
-    at = 0
+    at, room = 0, _Room()
     while (at := data.find(MAGIC, at)) >= 0:
-        end = at + size_of(data, at)
+        header, end = _number(data, at + 6, 2), at + size_of(data, at)
+        if header < 16:
+            raise IndexError(f"the header of a fat binary has {header} bytes, not 16")
         if end > len(data):
             raise IndexError("it ends too early")
-        yield from _entries(data[at + _number(data, at + 6, 2) : end])
+        yield from _entries(data[at + header : end], room)
         at = end
 
 
-def _entries(data: bytes) -> Iterator[Image]:
+def _entries(data: bytes, room: _Room) -> Iterator[Image]:
     at = 0
     while at + 64 <= len(data):
         header, size = _number(data, at + 4, 4), _number(data, at + 8, 8)
         if header < 64 or at + header + size > len(data):
             raise IndexError("an entry of a fat binary ends behind it")
-        yield from _entry(
-            data[at : at + header], data[at + header : at + header + size]
-        )
-        at += header + size
+        begin, at = at, at + header + size
+        yield from _entry(data[begin : begin + header], data[begin + header : at], room)
 
 
-def _entry(header: bytes, payload: bytes) -> Iterator[Image]:
+def _entry(header: bytes, payload: bytes, room: _Room) -> Iterator[Image]:
     kind, flags = _number(header, 0, 2), _number(header, 40, 8)
     packed, whole = _number(header, 16, 4), _number(header, 56, 8)
     if kind not in (_PTX, _CUBIN, _SEVERAL):
         return
+    if flags & (_ZSTD | _LZ4):
+        room.take(whole)
     if flags & _ZSTD:
         payload = unpacking.zstd(payload[:packed], whole)
     elif flags & _LZ4:
@@ -136,8 +163,9 @@ def _entry(header: bytes, payload: bytes) -> Iterator[Image]:
     if kind == _SEVERAL:
         for at in range(72, 72 + 80 * _number(header, 64, 4), 80):
             begin, size = _number(header, at + 4, 4), _number(header, at + 8, 8)
-            part = header[at : at + 80]
-            yield from _module(part, payload[begin : begin + size], "")
+            part = payload[begin : begin + size]
+            room.take(len(part))
+            yield from _module(header[at : at + 80], part, "")
         return
     at, length = _number(header, 32, 4), _number(header, 36, 4)
     name = header[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
@@ -169,7 +197,7 @@ def _elf(data: bytes) -> Iterator[Image]:
         found = list(_embedded(data))
         yield from found or [Image(_cubin_target(data), None)]
         return
-    for name, section in sections(data):
+    for name, section in _sections(data):
         if name in _SECTIONS:
             yield from _fat(section)
 
@@ -182,25 +210,34 @@ def _cubin_target(data: bytes) -> str:
 
 def _embedded(data: bytes) -> Iterator[Image]:
     """The PTX that a cubin was made from; its lines end with a zero."""
-    parts = dict(sections(data))
+    parts = dict(_sections(data))
     if _EMBEDDED in parts:
         made = _text(parts[_EMBEDDED].replace(b"\0", b"\n"), _cubin_target(data))
         yield made._replace(text=with_lines(made.text or "", parts))
 
 
-def sections(data: bytes) -> Iterator[tuple[str, bytes]]:
+def sections(data: bytes, what: str = "the file") -> dict[str, bytes]:
+    """The sections of a 64-bit ELF file, by their names."""
+    with _whole(what):
+        return dict(_sections(data))
+
+
+def _sections(data: bytes) -> Iterator[tuple[str, bytes]]:
     """The sections of a 64-bit ELF file: name and bytes."""
     start, size = _number(data, 40, 8), _number(data, 58, 2)
     count, strings = _number(data, 60, 2), _number(data, 62, 2)
-    rows = []
+    rows, left = [], 2 * len(data)
     for at in range(start, start + size * count, size or 1):
         name, kind = _number(data, at, 4), _number(data, at + 4, 4)
         begin, length = _number(data, at + 24, 8), _number(data, at + 32, 8)
         # A section of kind 8 has no bytes in the file.
         rows.append((name, b"" if kind == 8 else data[begin : begin + length]))
+        left -= len(rows[-1][1])
+        if left < 0:
+            raise IndexError("its sections overlap")
     if strings >= len(rows):
         return
     names = rows[strings][1]
     for place, section in rows:
-        end = names.find(b"\0", place)
-        yield names[place:end].decode("utf-8", "replace"), section
+        text, _, _ = names[place : place + _LONGEST_NAME].partition(b"\0")
+        yield text.decode("utf-8", "replace"), section

@@ -19,6 +19,10 @@ from typing import NamedTuple, TypeAlias
 _SOURCE, _PTX = ".debug_line", ".nv_debug_line_sass"
 _RELOCATIONS = {".rel": 16, ".rela": 24}
 """Where it is written which function a part of a table is about; bytes of an entry."""
+_MOST_CALLS = 100
+"""The most calls that a row is inlined in."""
+_MOST_BITS = 64
+"""The most bits of a number: DWARF has none that is larger."""
 
 
 class Row(NamedTuple):
@@ -29,14 +33,13 @@ class Row(NamedTuple):
     address: int
     file: str
     line: int
-    caller: Row | None = None
-    """Where the function is called that this is a part of, if it is inlined."""
+    callers: Places = ()
+    """Where the functions are called that it is inlined from, the outermost first."""
 
     @property
     def places(self) -> Places:
         """The places, from the outermost call to the place itself."""
-        outer = self.caller.places if self.caller else ()
-        return (*outer, (self.file, self.line))
+        return (*self.callers, (self.file, self.line))
 
 
 Places: TypeAlias = tuple[tuple[str, int], ...]
@@ -45,7 +48,8 @@ Places: TypeAlias = tuple[tuple[str, int], ...]
 def with_lines(text: str, sections: Mapping[str, bytes]) -> str:
     """The PTX of a cubin with ``.loc`` and ``.file`` where the tables know them.
 
-    No line moves: the directives stand in empty lines, those of files at the end.
+    No line moves: the directives stand in empty lines, those of files at the end.  A
+    table that is damaged tells nothing.
     """
     known = _known(sections)
     lines = text.split("\n")
@@ -81,9 +85,14 @@ def _known(sections: Mapping[str, bytes]) -> dict[int, list[Places]]:
         at = bisect_right(addresses.get(row.function, ()), row.address) - 1
         if at >= 0:
             places = rows[row.function][at].places
-            if all(file and line > 0 for file, line in places):
+            if all(line > 0 and _can_be_written(file) for file, line in places):
                 found[row.line].append(places)
     return found
+
+
+def _can_be_written(file: str) -> bool:
+    """Whether a name can stand in quotation marks in one line of PTX."""
+    return bool(file) and file.isprintable() and '"' not in file
 
 
 def _parts(lines: list[str]) -> Iterator[tuple[int, int]]:
@@ -114,9 +123,9 @@ def _rows(sections: Mapping[str, bytes], name: str) -> list[Row]:
     try:
         while at < len(data):
             end = at + 4 + int.from_bytes(data[at : at + 4], "little")
-            found += _Program(data, at, min(end, len(data)), functions).rows()
+            found += _Program(data[at:end], at, functions).rows()
             at = end
-    except (IndexError, struct.error, ValueError):
+    except (IndexError, struct.error, ValueError, ZeroDivisionError):
         return []
     return sorted(found, key=lambda row: (row.function, row.address))
 
@@ -131,24 +140,23 @@ def _entries(data: bytes, size: int) -> Iterator[tuple[int, int]]:
 class _Program:
     """The instructions that make the rows of one part of a table."""
 
-    def __init__(self, data: bytes, at: int, end: int, functions: dict[int, int]):
-        self.data, self.at, self.end, self.functions = data, at, end, functions
+    def __init__(self, data: bytes, offset: int, functions: dict[int, int]) -> None:
+        self.data, self.offset, self.functions = data, offset, functions
+        """The part, where it begins in the table, and functions by places there."""
+        self.at = 0
 
     def rows(self) -> Iterator[Row]:
         """All rows."""
-        version, length = struct.unpack_from("<HI", self.data, self.at + 4)
+        version, length = struct.unpack_from("<HI", self.data, 4)
         if version != 2:
             return
-        begin = self.at + 10 + length
-        step, _, base, wide, first = struct.unpack_from(
-            "<BBbBB", self.data, self.at + 10
-        )
-        self.at += 15
+        step, _, base, wide, first = struct.unpack_from("<BBbBB", self.data, 10)
+        self.at = 15
         counts = [self._byte() for _ in range(first - 1)]
         self.files = self._files()
-        self.at = begin
+        self.at = 10 + length
         self._reset()
-        while self.at < self.end:
+        while self.at < len(self.data):
             code = self._byte()
             if code >= first:
                 code -= first
@@ -163,12 +171,12 @@ class _Program:
 
     def _reset(self) -> None:
         self.function, self.address, self.file, self.line = -1, 0, 1, 1
-        self.caller: Row | None = None
+        self.callers: Places = ()
         self.made: list[Row] = []
 
     def _row(self) -> None:
         file = self.files.get(self.file, "")
-        made = Row(self.function, self.address, file, self.line, self.caller)
+        made = Row(self.function, self.address, file, self.line, self.callers)
         self.made.append(made)
 
     def _standard(self, code: int, count: int, step: int, advance: int) -> bool:
@@ -203,10 +211,13 @@ class _Program:
             self._reset()
         elif code == 0x90:
             number = self._unsigned()
-            self.caller = self.made[number - 1] if number else None
+            self.callers = self.made[number - 1].places if number else ()
+            if len(self.callers) > _MOST_CALLS:
+                raise ValueError("calls are inlined in too many others")
         elif code == 2:
-            self.function = self.functions.get(self.at, -1)
-            self.address = int.from_bytes(self.data[self.at : begin + length], "little")
+            self.function = self.functions.get(self.offset + self.at, -1)
+            address = self.data[self.at : min(begin + length, self.at + 8)]
+            self.address = int.from_bytes(address, "little")
         self.at = begin + length
 
     def _files(self) -> dict[int, str]:
@@ -234,12 +245,13 @@ class _Program:
     def _number(self) -> tuple[int, int, bool]:
         """A number in parts of seven bits: its value, its bits, and the last one."""
         value = bits = 0
-        while True:
+        while bits < _MOST_BITS:
             byte = self._byte()
             value |= (byte & 127) << bits
             bits += 7
             if byte < 128:
                 return value, bits, bool(byte & 64)
+        raise ValueError("a number has too many bits")
 
     def _unsigned(self) -> int:
         return self._number()[0]

@@ -84,7 +84,7 @@ def zstd(data: bytes, size: int) -> bytes:
     _check_size(size)
     try:
         made = _Frame(data, size).made
-    except (IndexError, KeyError) as why:
+    except (IndexError, KeyError, ValueError) as why:  # such as a negative shift
         raise Damaged("a Zstandard frame is damaged") from why
     if len(made) != size:
         raise Damaged(f"a Zstandard frame of {size:,} bytes has {len(made):,}")
