@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,15 @@ from pathlib import Path
 import pytest
 
 from fragmenta import ptx
+from fragmenta.commands.run import _Report
 from fragmenta.cuda.tools import assembler, fatbin
 from fragmenta.errors import Error, MissingPackage
-from fragmenta.programs import building
+from fragmenta.programs import building, compiling, elf
+from fragmenta.programs.device import Options
 from fragmenta.programs.modules import Program, Skipped, chosen
+from fragmenta.programs.running import Outcome
+from fragmenta.programs.told import Launched
+from tests.asking import complaint
 from tests.clock import HANG
 
 HERE = Path(__file__).parent
@@ -251,6 +257,65 @@ def test_libraries_of_machine_code_are_named(libraries, tmp_path):
 )
 def test_refused_in_words(words, said):
     assert said in " ".join(run(*words, status=2).stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("ad.cu", "ad.cu: there is no such file (did you mean add.cu?)"),
+        ("folder.cu", "it is a folder, not a source"),
+        ("folder", "it is a folder; name the program in it"),
+        ("./progrm", "there is no such program (did you mean ./program?)"),
+        ("progrm", "there is no such program (did you mean ./program?)"),
+        ("none/progrm", "none/progrm: there is no such program"),
+        ("program", "it is not on PATH; did you mean ./program?"),
+        ("f.ptx", "fragmenta launch f.ptx launches one"),
+        ("text", "it is no program that can be run; chmod +x"),
+        ("./program", "./program is damaged: it ends too early"),
+    ],
+)
+def test_what_is_no_program_is_refused_with_what_is_meant(
+    word, said, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("folder", "folder.cu"):
+        (tmp_path / name).mkdir()
+    for name in ("add.cu", "f.ptx", "text"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "program").write_bytes(fatbin.ELF + b"\xff" * 100)
+    (tmp_path / "program").chmod(0o700)
+    assert said in " ".join(complaint("run", word).split())
+
+
+def test_any_bytes_of_an_elf_file_are_read_or_refused():
+    """Its dynamic section may say anything about the names of libraries."""
+    dynamic = struct.pack("<8Q", 1, 1, 1, 9, 1, 2**63, 0, 0)
+    parts = {".dynamic": dynamic, ".dynstr": b"\0liba.so\0\xff\xfe"}
+    assert elf._needed(parts) == ["liba.so", "\N{REPLACEMENT CHARACTER}" * 2, ""]
+
+
+def test_what_compilers_print_may_be_any_bytes():
+    """They print lines of the source."""
+    code = "import os; os.write(1, b'a'); os.write(2, bytes([255, 10]))"
+    said = compiling._run([sys.executable, "-c", code])
+    assert (said.stdout, said.stderr) == ("a", "\N{REPLACEMENT CHARACTER}\n")
+
+
+def test_a_source_without_main_is_no_program(monkeypatch, tmp_path):
+    said = "/usr/bin/ld: x.o: in function `_start':\nundefined reference to `main'"
+    done = subprocess.CompletedProcess([], 1, "", said)
+    monkeypatch.setattr(compiling, "_run", lambda words: done)
+    with pytest.raises(Error, match=r"x.cu has no function main.*launch x.cu"):
+        compiling._compile(Path("nvcc"), "13.0", Path("x.cu"), [], tmp_path / "x")
+
+
+def test_the_report_fits_80_columns():
+    why = "the launch took longer than 60 s; launch(..., limits=...) allows more"
+    one = (1, 1, 1)
+    launched = Launched("k" * 30, one, one, 10**12, 1.0, False, True, [], why)
+    found = Outcome(-2, [launched] * 3, refused=["cuFunction, " * 12])
+    text = _Report("x", Options(), found).to_text()
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_variables_with_addresses_of_functions():

@@ -356,6 +356,7 @@ def test_memory_is_described_by_plain_values():
         (("record", "--family", "mma", "--", "true"), "are not for a program"),
         (("record", "--launches", "2", "mine"), "are for a program"),
         (("record", "one", "two"), "a program stands behind --"),
+        (("record", sys.executable), "record -- ./program records launches"),
         (("run", "--replay", "/", "true"), "is no empty folder"),
     ],
 )

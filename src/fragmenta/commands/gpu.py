@@ -198,6 +198,12 @@ def record(
     if len(words or ()) > 1:
         raise BadCall("name one folder or kernel; a program stands behind --")
     folder = words[0] if words else None
+    if launch is None and folder is not None and Path(folder).is_file():
+        raise BadCall(
+            f"{folder} is a file, not a folder to write to; fragmenta record -- "
+            "./program records launches of a program, and --launch FILE those of a "
+            "kernel"
+        )
     if launch is not None:
         if family:
             raise BadCall("--family is for instructions; --launch records a kernel")

@@ -212,7 +212,8 @@ def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:
     needed = kernel.function.directives.get("reqntid")
     if needed is None:
         raise BadCall(
-            f"--block is missing: how many threads does a block of {kernel.name} have?"
+            "--block is missing: how many threads does a block of "
+            f"{kernel.function.shown} have?"
         )
     return tuple(int(each) for each in needed)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Annotated, NamedTuple
 
 import typer
@@ -19,7 +20,7 @@ from fragmenta.commands.launch_arguments import (
     split_flags,
 )
 from fragmenta.commands.options import AsJson, Limit, Seconds
-from fragmenta.commands.output import complain, emit_json
+from fragmenta.commands.output import complain, emit_json, width
 from fragmenta.commands.problems import check_sarif, problem_text, write_sarif
 from fragmenta.commands.recorded_programs import (
     Chosen,
@@ -33,7 +34,7 @@ from fragmenta.errors import BadCall, one_of, shortened
 from fragmenta.isa.searching import search
 from fragmenta.launch.limits import SECONDS, Limits
 from fragmenta.launch.options import check_schedules
-from fragmenta.programs.cards import USUAL, card
+from fragmenta.programs.cards import USUAL, card, cards
 from fragmenta.programs.device import Options
 from fragmenta.programs.running import Outcome
 from fragmenta.programs.running import run as run_program
@@ -67,8 +68,7 @@ def run(
         typer.Option(
             "--card",
             metavar="CARD",
-            help="The card that the program sees: t4, a100, rtx3090, rtx4090, l40s, "
-            "h100, h200, b200 or rtx5090.",
+            help=f"The card that the program sees: {one_of(cards())}.",
         ),
     ] = USUAL,
     target: Annotated[
@@ -229,6 +229,7 @@ class _Report:
             if each.fault
         ):
             lines.append(fault)
+        lines = [fill(line, width(), subsequent_indent="  ") for line in lines]
         for each in self.found[:MOST_SHOWN]:
             often = f" (in {each.launches:,} launches)" if each.launches > 1 else ""
             shown = problem_text(each.kernel, each.problem, with_rule=True)

@@ -202,7 +202,12 @@ def _recorder_parts() -> list[_Part]:
 
 def _run(words: list[str], folder: Path) -> None:
     done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=False
+        words,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()

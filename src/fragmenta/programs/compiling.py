@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fragmenta.cuda.tools import assembler, compiler
-from fragmenta.errors import BadFile, CompileError, MissingPackage
+from fragmenta.errors import BadFile, CompileError, MissingPackage, nearest
 from fragmenta.jit.cache import Cache
 from fragmenta.programs.building import CORE, RUNTIMES
 from fragmenta.progress import notice
@@ -33,14 +33,21 @@ def is_source(word: str) -> bool:
     return word.endswith(SUFFIXES)
 
 
+def check_source(word: str) -> None:
+    """Refuse a source that is not there."""
+    path = Path(word)
+    if not path.is_file():
+        if path.is_dir():
+            raise BadFile(f"{word}: it is a folder, not a source")
+        near = nearest(word, map(str, path.parent.glob("*.cu")))
+        raise BadFile(f"{word}: there is no such file{near}")
+
+
 def compile_program(
     source: str, target: str, flags: Sequence[str], folder: Path
 ) -> Path:
     """The program of a source, in a folder that has the client's libraries."""
-    path = Path(source)
-    if not path.is_file():
-        raise BadFile(f"{source}: there is no such file")
-    nvcc = _nvcc()
+    path, nvcc = Path(source), _nvcc()
     words = [
         _architecture(target, flags),
         "-lineinfo",
@@ -61,6 +68,7 @@ def compile_program(
     return made
 
 
+_NO_MAIN = re.compile(r"undefined (reference to|symbol:) [`']?main\b")
 _RELOCATABLE = re.compile(r"(^|\s)(-rdc|--relocatable-device-code)[= ]true\b")
 
 
@@ -101,7 +109,10 @@ def _version(nvcc: Path) -> str:
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    # nvcc prints lines of sources, which may be any bytes.
+    return subprocess.run(
+        words, capture_output=True, text=True, errors="replace", check=False
+    )
 
 
 def _compile(
@@ -126,6 +137,11 @@ def _compile(
     done = _run(command)
     if done.returncode:
         said = (done.stderr + done.stdout).strip()
+        if _NO_MAIN.search(said):
+            raise CompileError(
+                f"{source} has no function main, so it is no program: fragmenta launch "
+                f"{source} launches its kernels"
+            )
         raise CompileError(f"nvcc cannot compile {source}:\n{said}")
     text = listed.read_text().partition(":")[2].replace("\\\n", " ")
     # Of several sources, only one is listed with what it includes.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from fragmenta.cuda.tools import fatbin
-from fragmenta.errors import BadCall, Error, one_of
+from fragmenta.errors import BadCall, BadFile, Error, nearest, one_of
 from fragmenta.programs.functions import STATIC
 
 LIBRARIES = {
@@ -34,21 +35,53 @@ def find(program: str) -> Path:
     """The file of a program."""
     path = shutil.which(program)
     if path is None:
-        there = Path(program).exists()
-        why = (
-            "it is no program that can be run" if there else "there is no such program"
-        )
-        raise BadCall(f"{program}: {why}")
+        raise BadCall(f"{program}: {_why_not(program)}")
     return Path(path)
+
+
+def _why_not(program: str) -> str:
+    """Why a word is no program, and what may be meant."""
+    path = Path(program)
+    if path.is_dir():
+        return "it is a folder; name the program in it"
+    if not path.exists():
+        return f"there is no such program{nearest(program, _programs(program))}"
+    if path.suffix in (".ptx", ".cubin", ".fatbin", ".npz"):
+        return f"it has kernels and no program: fragmenta launch {program} launches one"
+    if os.access(path, os.X_OK):
+        return f"it is not on PATH; did you mean ./{program}?"
+    return "it is no program that can be run; chmod +x makes one of a file"
+
+
+def _programs(word: str) -> list[str]:
+    """Programs and sources in the folder of a word, written as it is."""
+    begin = word[: word.rfind("/") + 1]
+    try:
+        return [
+            f"{begin or './' * (each.suffix != '.cu')}{each.name}"
+            for each in Path(begin).iterdir()
+            if each.is_file() and (os.access(each, os.X_OK) or each.suffix == ".cu")
+        ]
+    except OSError:
+        return []
 
 
 def needed(path: Path) -> list[str]:
     """The libraries that a program needs, if it is an ELF file."""
-    with path.open("rb") as file:
-        head = file.read(4)
-        if head != fatbin.ELF:
-            return []
-        return _needed(fatbin.sections(head + file.read(), str(path)))
+    return _needed(_sections(path, str(path)) or {})
+
+
+def _sections(path: Path, program: str) -> dict[str, bytes] | None:
+    """The sections of a program; None if it is no ELF file."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            if head != fatbin.ELF:
+                return None
+            data = head + file.read()
+    except OSError as why:
+        raise BadFile(f"{program} cannot be read: {why.strerror}") from why
+    return fatbin.sections(data, program)
 
 
 def _needed(parts: Mapping[str, bytes]) -> list[str]:
@@ -66,11 +99,9 @@ def _needed(parts: Mapping[str, bytes]) -> list[str]:
 
 def check(program: str) -> list[str]:
     """The libraries of CUDA that a program needs; what cannot run here is refused."""
-    with find(program).open("rb") as file:
-        data = file.read(4)
-        if data != fatbin.ELF:
-            return []
-        parts = fatbin.sections(data + file.read(), program)
+    parts = _sections(find(program), program)
+    if parts is None:
+        return []
     libraries = _needed(parts)
     _refuse_libraries(program, libraries)
     runtime = [each for each in libraries if each.startswith("libcudart.so")]

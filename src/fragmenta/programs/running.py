@@ -67,7 +67,9 @@ def run(
     ``output`` is the file that gets what the program prints.
     """
     source = compiling.is_source(words[0])
-    if not source:
+    if source:
+        compiling.check_source(words[0])
+    else:
         elf.check(words[0])
     with _folder("run") as folder:
         building.build(folder)
