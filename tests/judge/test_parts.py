@@ -104,6 +104,27 @@ def test_wrong_arguments_are_refused(given: Any) -> None:
         arguments_of(given)
 
 
+def test_wrong_arguments_are_refused_without_assertions() -> None:
+    """``python -O`` leaves them out."""
+    code = f"""
+from fragmenta.judge.wire import arguments_of
+for given in {WRONG_ARGUMENTS!r}:
+    try:
+        print(arguments_of(given))
+    except ValueError:
+        pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.stdout == ""
+
+
 # ── inputs ──────────────────────────────────────────────────────────────────
 
 
@@ -414,11 +435,18 @@ def test_an_output_must_be_what_a_launch_left() -> None:
 # ── confinement ─────────────────────────────────────────────────────────────
 
 CONFINED = """
-import os, socket, subprocess, sys, threading
+import ctypes, os, platform, resource, signal, socket, subprocess, sys, threading
 from pathlib import Path
+from fragmenta.judge import confine as of
 from fragmenta.judge.confine import confine
 from fragmenta.launch.limits import Limits
 folder, secret = Path(sys.argv[1]), Path(sys.argv[2])
+def called(name, *words):
+    machine = platform.machine()
+    number = {**of._CALLS[machine], **of._OF_ITSELF[machine]}[name]
+    system = ctypes.CDLL(None, use_errno=True).syscall
+    if system(number, *words) < 0:
+        raise OSError(ctypes.get_errno(), name)
 taken = confine(folder, Limits(seconds=100, memory=1 << 32))
 (folder / "own").write_text("mine")
 threading.Thread(target=int).start()
@@ -435,8 +463,16 @@ tries = {
         os.fork,
         lambda: subprocess.run([sys.executable, "-c", ""]),
         lambda: os.kill(os.getppid(), 0),
+        lambda: called("tkill", os.getppid(), 0),
+        lambda: called("tgkill", os.getppid(), os.getppid(), 0),
+        lambda: called("rt_sigqueueinfo", os.getppid(), 0, 0),
+        lambda: called("rt_tgsigqueueinfo", os.getppid(), os.getppid(), 0, 0),
+        lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE),
     ],
 }
+signal.raise_signal(0)  # but itself it can reach
+resource.prlimit(0, resource.RLIMIT_NOFILE)
+resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE)
 for what in taken:
     for each in tries[what]:
         try:

@@ -118,10 +118,13 @@ _CALLS = {
         "execve": 59,
         "kill": 62,
         "ptrace": 101,
+        "rt_sigqueueinfo": 129,
         "mount": 165,
         "umount2": 166,
+        "tkill": 200,
         "keyctl": 250,
         "unshare": 272,
+        "rt_tgsigqueueinfo": 297,
         "perf_event_open": 298,
         "setns": 308,
         "process_vm_readv": 310,
@@ -139,12 +142,15 @@ _CALLS = {
         "unshare": 97,
         "ptrace": 117,
         "kill": 129,
+        "tkill": 130,
+        "rt_sigqueueinfo": 138,
         "socket": 198,
         "bind": 200,
         "listen": 201,
         "connect": 203,
         "keyctl": 219,
         "execve": 221,
+        "rt_tgsigqueueinfo": 240,
         "perf_event_open": 241,
         "setns": 268,
         "process_vm_readv": 270,
@@ -158,6 +164,12 @@ _CALLS = {
     },
 }
 """The system calls that are refused, and their numbers."""
+_OF_ITSELF = {
+    "x86_64": {"tgkill": 234, "prlimit64": 302},
+    "aarch64": {"tgkill": 131, "prlimit64": 261},
+}
+"""The system calls that a process may use on itself only: ``abort`` needs the first,
+``setrlimit`` the second.  Their first argument is a process; 0 is the own one."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
 _THREAD = 0x00010000
@@ -182,6 +194,15 @@ def _seccomp() -> bool:
     ]
     for each in numbers:
         rows += [(_EQUAL, 0, 1, each), (_RETURN, 0, 0, _REFUSE)]
+    for each in _OF_ITSELF[machine].values():
+        rows += [
+            (_EQUAL, 0, 5, each),
+            (_LOAD, 0, 0, 16),
+            (_EQUAL, 2, 0, 0),
+            (_EQUAL, 1, 0, os.getpid()),
+            (_RETURN, 0, 0, _REFUSE),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
     rows += [
         (_EQUAL, 0, 1, _CLONE3),
         (_RETURN, 0, 0, _UNKNOWN),

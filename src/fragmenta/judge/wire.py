@@ -171,56 +171,66 @@ def _plain_type(dtype: np.dtype[np.generic]) -> str:
 def arguments_of(given: Json) -> Packed:
     """The inverse of :func:`arguments_json`, of somebody who may send anything."""
     try:
-        assert isinstance(given, dict)
-        values, regions = given["values"], given["regions"]
-        assert isinstance(values, list)
-        assert isinstance(regions, list)
-        made = [_region(each) for each in regions]
-        return Packed([_value_of(each, len(made)) for each in values], made)
-    except (AssertionError, KeyError, TypeError, IndexError) as why:
+        if not isinstance(given, dict):
+            raise TypeError(f"{given!r:.80} has no names")
+        made = [_region(each) for each in _list(given["regions"])]
+        values = [_value_of(each, len(made)) for each in _list(given["values"])]
+        return Packed(values, made)
+    except (KeyError, TypeError, IndexError, RecursionError) as why:
         raise ValueError(f"these are no arguments: {why!r}") from why
 
 
+def _list(given: Json) -> list[Json]:
+    if not isinstance(given, list):
+        raise TypeError(f"{given!r:.80} is no list")
+    return given
+
+
+def _demand(right: bool, what: str) -> None:
+    """Refuse what is not right; unlike ``assert``, also if Python optimises."""
+    if not right:
+        raise TypeError(what)
+
+
 def _region(given: Json) -> Region:
-    assert isinstance(given, list)
-    size, writable, empty = given
-    assert isinstance(empty, list)
+    size, writable, empty = _list(given)
     parts = []
-    for each in empty:
+    for each in _list(empty):
         first, last = _numbers(each)
-        assert 0 <= first < last <= _whole(size)
+        _demand(0 <= first < last <= _whole(size), f"no part from {first} to {last}")
         parts.append((first, last))
-    assert _whole(size) >= 0
+    _demand(_whole(size) >= 0, f"no region of {size} bytes")
     return Region(_whole(size), bool(writable), tuple(parts))
 
 
 def _value_of(given: Json, regions: int) -> object:
-    assert isinstance(given, list)
-    kind, *rest = given
+    kind, *rest = _list(given)
     if kind == "number":
         (value,) = rest
-        assert value is None or isinstance(value, bool | int | float)
+        plain = value is None or isinstance(value, bool | int | float)
+        _demand(plain, f"{value!r:.80} is no number")
         return value
     if kind == "bytes":
         return bytes.fromhex(cast("str", rest[0]))
     if kind == "pointer":
         inner = _value_of(rest[0], regions)
-        assert isinstance(inner, PackedArray)
+        if not isinstance(inner, PackedArray):
+            raise TypeError("a pointer points into an array")
         return PackedPointer(inner, _whole(rest[1]))
     if kind == "struct":
         data, inside, align = rest
-        assert isinstance(inside, list)
         pointers: list[tuple[int, PackedPointer]] = []
-        for at, to in cast("Sequence[tuple[Json, Json]]", inside):
+        for at, to in cast("Sequence[tuple[Json, Json]]", _list(inside)):
             found = _value_of(to, regions)
-            assert isinstance(found, PackedPointer)
+            if not isinstance(found, PackedPointer):
+                raise TypeError("a struct has pointers")
             pointers.append((_whole(at), found))
         return PackedStruct(
             bytes.fromhex(cast("str", data)), tuple(pointers), _whole(align)
         )
-    assert kind == "array"
+    _demand(kind == "array", f"no kind of argument {kind!r:.80}")
     region, offset, dtype, shape, strides = rest
-    assert 0 <= _whole(region) < regions
+    _demand(0 <= _whole(region) < regions, f"there is no region {region}")
     return PackedArray(
         _whole(region), _whole(offset), _type(dtype), _shape(shape), _numbers(strides)
     )
