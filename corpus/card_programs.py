@@ -22,7 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from corpus.cuda_programs import FLAGS, HEADERS, Row, rows
+from corpus.cuda_programs import Row, rows
 
 TARGETS = ("code=sm_90a", "code=compute_90a")
 SECONDS = 300
@@ -32,13 +32,11 @@ FRAGMENTA = (sys.executable, "-m", "fragmenta")
 
 def build(row: Row, place: Path, made: Path) -> subprocess.CompletedProcess[str]:
     """Build a program."""
-    folder, root = place / row.folder, place / row.folder.split("/")[0]
-    headers = [f"-I{root / each}" for each in HEADERS if (root / each).is_dir()]
     targets = [w for each in TARGETS for w in ("-gencode", f"arch=compute_90a,{each}")]
     kind = ["-x", "cu"]  # also a .cpp file, which may use CUDA's types
     sources = [*kind, *row.sources]
-    words = ["nvcc", *FLAGS, *targets, *headers, *row.flags, *sources, "-o", str(made)]
-    return _run(words, folder)
+    words = ["nvcc", *row.words(place), *targets, *sources, "-o", str(made)]
+    return _run(words, place / row.folder)
 
 
 def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -66,11 +66,12 @@ def result_table() -> str:
             f"`{each['program']}`",
             each["result"],
             str(each["launches"]) if each["launches"] else "",
+            each.get("date", ""),
             each["said"],
         ]
         for each in found["programs"]
     ]
-    listing = table(["program", "result", "launches", "what was said"], body)
+    listing = table(["program", "result", "launches", "run on", "what was said"], body)
     return f"{len(found['programs'])} programs: {said}.\n\n{listing}"
 
 

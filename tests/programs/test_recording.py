@@ -15,13 +15,22 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.errors import NoDevice
 from fragmenta.evidence import arguments, launches
 from fragmenta.evidence.card_memory import Addresses, Memory
 from fragmenta.launch.kernel import parse
+from fragmenta.programs import building
 from fragmenta.programs.recording import Part, Record, Shape, Wanted
 from tests.asking import answer, complaint
 from tests.clock import HANG
-from tests.programs.test_programs import COMMAND, driver, libraries, run, source
+from tests.programs.test_programs import (
+    COMMAND,
+    driver,
+    left_behind,
+    libraries,
+    run,
+    source,
+)
 from tests.thinning import some
 
 __all__ = ["driver", "libraries", "source"]  # fixtures
@@ -72,32 +81,48 @@ class TestBeforeADriver:
         assert not found.same
         assert "ended with CUDA_ERROR_ILLEGAL_ADDRESS, and not here" in found.lines[0]
 
-    def test_no_driver(self, tmp_path):
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-        done = subprocess.run(
-            [*RECORD, "-o", tmp_path / "out", "--", "true"],
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            check=False,
-            env=environment,
-        )
-        if not done.returncode:
-            pytest.skip("there is a driver")
-        assert "needs a machine with a GPU" in " ".join(done.stderr.split())
+    def test_no_driver(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+        with pytest.raises(NoDevice, match="needs a machine with a GPU"):
+            pytest.skip(f"there is a driver: {building.real_driver()}")
 
-    def test_killed(self, driver, tmp_path):
-        """Nothing is left after SIGKILL: the streams end with the last process."""
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
-        words = [*COMMAND, str(driver), "waits"]
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+    def test_ended(self, driver, how, tmp_path):
+        """Whatever ends the command: its launches are kept, and nothing else is.
+
+        The streams end with the last process.
+        """
+        out = tmp_path / "out"
+        words = [*RECORD, "-o", str(out), "--", str(driver), "launches and waits"]
         with subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+            [*COMMAND, "--no-watch", "--", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
         ) as process:
             assert process.stdout.readline() == b"started\n"
-            process.kill()
-            process.communicate(timeout=HANG)
-        assert process.returncode == -signal.SIGKILL
-        assert not list(tmp_path.iterdir())
+            assert process.stdout.readline() == b"launched\n"
+            os.kill(recorder(process.pid), how)
+            _, said = process.communicate(timeout=HANG)
+        assert process.returncode == 128 + how, said
+        assert list(tmp_path.iterdir()) == [out]
+        assert not left_behind(tmp_path)
+        (again,) = replayed(out, watch=False).values()
+        assert again.same
+        assert (b"1 launch recorded in out" in said) == (how == signal.SIGINT)
+
+
+def recorder(parent):
+    """The process that is ``fragmenta record``, by its parent."""
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (each / "cmdline").read_bytes().split(b"\0")
+            above = (each / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:  # it has ended
+            continue
+        if words[1:4] == [b"-m", b"fragmenta", b"record"] and int(above) == parent:
+            return int(each.name)
+    raise AssertionError("nobody records")
 
 
 def hashed(numbers):

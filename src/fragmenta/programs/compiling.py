@@ -41,12 +41,9 @@ def compile_program(
     if not path.is_file():
         raise BadFile(f"{source}: there is no such file")
     nvcc = _nvcc()
-    words = [
-        _architecture(target, flags),
-        "-lineinfo",
-        *(f"-I{each}" for each in compiler.includes()[1:]),
-        *flags,
-    ]
+    # Headers that the flags bring come before ours, as they may be a newer library.
+    ours = [f"-I{each}" for each in compiler.includes()[1:]]
+    words = [_architecture(target, flags), "-lineinfo", *flags, *ours]
     version = _version(nvcc)
     about = [version, str(path.resolve()), *words]
     kept, made = Cache.present(), folder / path.stem
