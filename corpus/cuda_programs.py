@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 from fragmenta.cuda.tools import assembler
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "programs.json"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "programs.json"
 
 #: The folder, the sources, and arguments or flags: ``-- arguments``, then ``++ flags``.
 PROGRAMS = """
@@ -105,6 +106,7 @@ cutlass/test/unit/cute/hopper | stsm.cu bulk_load.cu bulk_store.cu | ++ unit-tes
 cutlass/test/unit/gemm/thread | gemm_sm60.cu | ++ unit-test
 cccl/cub/examples/device | example_device_radix_sort_custom.cu |
 cccl/cub/examples/device | example_device_decoupled_look_back.cu |
+fragmenta/tests/programs | cub.cu | ++ cub
 cccl/thrust/examples | saxpy.cu |
 cccl/thrust/examples | histogram.cu |
 cccl/thrust/examples | sort.cu |
@@ -129,7 +131,7 @@ llm.c/dev/cuda | permute.cu |
 """
 SECONDS = 300
 FLAGS = ["-std=c++17", "-w", "--expt-relaxed-constexpr"]
-SEVERAL = ("tutorial", "hopper", "ampere", "thread", "cuda", "examples", "device")
+SEVERAL = ("tutorial", "hopper", "cuda", "examples", "device", "programs")
 """Folders with several programs, which are called by their sources."""
 FAILED = re.compile(r"Test failed|TEST FAILED|FAILED|Result = FAIL|[Mm]ismatch")
 STAND_INS = Path(__file__).with_name("stand_ins")
@@ -137,14 +139,19 @@ STAND_INS = Path(__file__).with_name("stand_ins")
 
 
 UNIT_TEST = "unit-test"
-"""A flag of programs that need googletest, and what it stands for."""
-GTEST = (
+"""A flag of programs that need googletest."""
+CUB = " ".join(f"-I{{place}}/cccl/{each}" for each in ("thrust", "cub"))
+CUB += " -I{place}/cccl/libcudacxx/include"
+STANDS_FOR = {
+    "cub": CUB,
+    # As the project builds them: without assertions.
+    UNIT_TEST: f"{CUB} -DNDEBUG "
     "-I{place}/googletest/googletest/include -I{place}/googletest/googletest "
-    "-I{place}/cccl/thrust -I{place}/cccl/cub -I{place}/cccl/libcudacxx/include "
     "{place}/cutlass/test/unit/test_unit.cpp "
     "{place}/cutlass/test/unit/common/filter_architecture.cpp "
-    "{place}/googletest/googletest/src/gtest-all.cc"
-)
+    "{place}/googletest/googletest/src/gtest-all.cc",
+}
+"""Flags of rows, and what nvcc gets for them."""
 
 
 class Project(NamedTuple):
@@ -159,6 +166,8 @@ class Project(NamedTuple):
     with thousands of launches.  It is then interrupted."""
 
 
+OURS = "fragmenta"
+"""Programs of our own."""
 PROJECTS = {
     "cuda-samples": Project("NVIDIA/cuda-samples", "c94ff366", ("Common",)),
     "cutlass": Project(
@@ -179,6 +188,7 @@ PROJECTS = {
         until="All results match.",
     ),
     "googletest": Project("google/googletest", "72606823"),
+    OURS: Project("", ""),
 }
 
 
@@ -206,13 +216,20 @@ class Row(NamedTuple):
         """The folder that the programs of its project are in."""
         return self.folder.partition("/")[0]
 
+    def at(self, place: Path) -> Path:
+        """Its folder."""
+        if self.project == OURS:
+            return ROOT / self.folder.partition("/")[2]
+        return place / self.folder
+
     def words(self, place: Path) -> list[str]:
         """The flags for nvcc."""
         project = PROJECTS[self.project]
         root = place / self.project
         headers = [f"-I{root / each}" for each in project.headers]
-        words = " ".join([*FLAGS, *headers, project.flags, *self.flags])
-        return words.replace(UNIT_TEST, GTEST).format(place=place).split()
+        own = [STANDS_FOR.get(each, each) for each in self.flags]
+        words = " ".join([*FLAGS, *headers, project.flags, *own])
+        return words.format(place=place).split()
 
 
 def rows() -> list[Row]:
@@ -227,7 +244,7 @@ def rows() -> list[Row]:
 
 def run(row: Row, place: Path, given: list[str]) -> dict[str, object]:
     """Run a program; what came of it."""
-    folder = place / row.folder
+    folder = row.at(place)
     first, *rest = row.sources
     source = first
     if not first.endswith(".cu"):  # a .cu file of the same text, beside it
@@ -348,7 +365,7 @@ def main() -> None:
         short = row.name.split("/")[-1]
         if asked.names and short not in asked.names:
             continue
-        if not (asked.folder / row.folder).is_dir():
+        if not row.at(asked.folder).is_dir():
             continue
         made = run(row, asked.folder.resolve(), asked.flag)
         print(
@@ -359,7 +376,7 @@ def main() -> None:
             known[row.name] = made
             order = [each.name for each in rows()]
             listed = sorted(known.values(), key=lambda e: order.index(e["program"]))
-            sources = {each.home: each.commit for each in PROJECTS.values()}
+            sources = {p.home: p.commit for p in PROJECTS.values() if p.home}
             whole = {"sources": sources, "nvcc": _nvcc(), "programs": listed}
             RESULTS.write_text(json.dumps(whole, indent=1) + "\n")
 

@@ -72,7 +72,9 @@ def result_table() -> str:
         for each in found["programs"]
     ]
     listing = table(["program", "result", "launches", "run on", "what was said"], body)
-    return f"{len(found['programs'])} programs: {said}.\n\n{listing}"
+    sources = ", ".join(f"{home} {commit}" for home, commit in found["sources"].items())
+    made = f"Built by nvcc {found['nvcc']} from {sources}."
+    return f"{len(found['programs'])} programs: {said}. {made}\n\n{listing}"
 
 
 def recorded_table() -> str:

@@ -13,7 +13,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.cuda.tools import assembler, fatbin
 from fragmenta.errors import Error, MissingPackage
-from fragmenta.programs import building
+from fragmenta.programs import building, compiling
 from fragmenta.programs.modules import Program, Skipped, chosen
 from tests.clock import HANG
 
@@ -222,6 +222,27 @@ class TestRuntime:
         subprocess.run([nvcc, *words, *more], check=True)
         said = " ".join(run(made, status=2).stderr.split())
         assert "link the program with nvcc -cudart shared" in said
+
+
+def test_headers_of_the_flags_come_first(monkeypatch, tmp_path):
+    """A program may bring a newer CUB than the toolkit's."""
+    given = []
+
+    def compiled(nvcc, version, source, words, made):
+        given.extend(words)
+        made.write_bytes(b"")
+        return []
+
+    ours = [tmp_path / "runtime", tmp_path / "cccl"]
+    monkeypatch.setattr(compiling, "_nvcc", lambda: Path("nvcc"))
+    monkeypatch.setattr(compiling, "_version", lambda nvcc: "13.0")
+    monkeypatch.setattr(compiling, "_compile", compiled)
+    monkeypatch.setattr(compiling.compiler, "includes", lambda: ours)
+    source = tmp_path / "program.cu"
+    source.write_text("")
+    compiling.compile_program(str(source), "sm_90a", ["-Imine"], tmp_path)
+    found = [each for each in given if each.startswith("-I")]
+    assert found == ["-Imine", f"-I{ours[1]}"]
 
 
 def test_libraries_of_machine_code_are_named(libraries, tmp_path):
