@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -33,39 +32,6 @@ def run(*words, status=0, **options):
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    try:
-        building.find_compiler()
-    except MissingPackage as why:
-        pytest.skip(str(why))
-    folder = tmp_path_factory.mktemp("client")
-    building.build(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def driver(libraries):
-    """The program for the driver, made by the system's compiler alone."""
-    cc = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if cc is None:
-        pytest.skip("no C compiler")
-    made = libraries / "driver"
-    words = [cc, "-Wall", "-Werror", HERE / "driver.c", "-o", made, "-pthread"]
-    words += [libraries / building.DRIVER, f"-Wl,-rpath-link,{libraries}"]
-    subprocess.run(list(map(str, words)), check=True)
-    return made
-
-
-@pytest.fixture(scope="module")
-def source(libraries):
-    try:
-        assembler.tool("nvcc")
-    except MissingPackage as why:
-        pytest.skip(str(why))
-    return libraries
 
 
 def parts(text):
