@@ -113,7 +113,9 @@ def test_cells_in_words() -> None:
 def test_another_cta_group_is_reported() -> None:
     said: list[str] = []
     machine = SimpleNamespace(
-        strict=False, launch=SimpleNamespace(compiled=SimpleNamespace(dirty=0))
+        strict=False,
+        tensor=True,
+        launch=SimpleNamespace(compiled=SimpleNamespace(dirty=0)),
     )
     observer = TensorObserver(
         machine, SimpleNamespace(blocks=[SimpleNamespace(warps=[None])])
