@@ -47,7 +47,10 @@ int main() {
     with_memory([&](void *m, size_t &n) { return cub::DeviceScan::ExclusiveSum(m, n, in, out, N); });
     fetch(N);
     sum = 0;
-    for (int i = 0; i < N; i++) HOLDS((unsigned)got[i] == sum), sum += numbers[i];
+    for (int i = 0; i < N; i++) {
+        HOLDS((unsigned)got[i] == sum);
+        sum += numbers[i];
+    }
     puts("right DeviceScan");
 
     with_memory([&](void *m, size_t &n) { return cub::DeviceRadixSort::SortKeys(m, n, in, out, N); });
