@@ -22,7 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from corpus.cuda_programs import FLAGS, HEADERS, Row, rows
+from corpus.cuda_programs import Row, rows
 
 TARGETS = ("code=sm_90a", "code=compute_90a")
 SECONDS = 300
@@ -32,13 +32,11 @@ FRAGMENTA = (sys.executable, "-m", "fragmenta")
 
 def build(row: Row, place: Path, made: Path) -> subprocess.CompletedProcess[str]:
     """Build a program."""
-    folder, root = place / row.folder, place / row.folder.split("/")[0]
-    headers = [f"-I{root / each}" for each in HEADERS if (root / each).is_dir()]
     targets = [w for each in TARGETS for w in ("-gencode", f"arch=compute_90a,{each}")]
     kind = ["-x", "cu"]  # also a .cpp file, which may use CUDA's types
     sources = [*kind, *row.sources]
-    words = ["nvcc", *FLAGS, *targets, *headers, *row.flags, *sources, "-o", str(made)]
-    return _run(words, folder)
+    words = ["nvcc", *row.words(place), *targets, *sources, "-o", str(made)]
+    return _run(words, row.at(place))
 
 
 def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -66,7 +64,7 @@ def judge(row: Row, place: Path) -> dict[str, Any]:
         if built.returncode:
             return summary(row.name, "not built", [])
         words = [*FRAGMENTA, "record", "--launches", str(LAUNCHES), "-o", str(kept)]
-        done = _run([*words, "--", str(program), *row.arguments], place / row.folder)
+        done = _run([*words, "--", str(program), *row.arguments], row.at(place))
         if not kept.is_dir():
             return summary(row.name, f"status {done.returncode}", [])
         back = _run([*FRAGMENTA, "replay", "--json", str(kept)], place)
@@ -116,7 +114,7 @@ def main() -> None:
         row
         for row in rows()
         if (not asked.names or row.name.split("/")[-1] in asked.names)
-        and (place / row.folder).is_dir()
+        and row.at(place).is_dir()
     ]
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda row: judge(row, place), chosen))

@@ -66,12 +66,15 @@ def result_table() -> str:
             f"`{each['program']}`",
             each["result"],
             str(each["launches"]) if each["launches"] else "",
+            each.get("date", ""),
             each["said"],
         ]
         for each in found["programs"]
     ]
-    listing = table(["program", "result", "launches", "what was said"], body)
-    return f"{len(found['programs'])} programs: {said}.\n\n{listing}"
+    listing = table(["program", "result", "launches", "run on", "what was said"], body)
+    sources = ", ".join(f"{home} {commit}" for home, commit in found["sources"].items())
+    made = f"Built by nvcc {found['nvcc']} from {sources}."
+    return f"{len(found['programs'])} programs: {said}. {made}\n\n{listing}"
 
 
 def recorded_table() -> str:

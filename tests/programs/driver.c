@@ -368,6 +368,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "status")) return 42;
     if (!strcmp(what, "reads device memory")) return *(volatile int *)filled();
     if (!strcmp(what, "waits")) { pause(); return 5; }
+    if (!strcmp(what, "launches and waits")) { threaded(&(int){1}); puts("launched"); fflush(stdout); pause(); return 5; }
     if (!strcmp(what, "endless")) { P k; DO(cuModuleGetFunction(&k, module, "forever")); int code = cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0); return code ? code : cuCtxSynchronize() == 702 ? 0 : 9; }
     if (!strcmp(what, "faults")) {
         P a = (P)0x123456789000, b;

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -41,54 +40,20 @@ def run(*words, status=0, **options):
     return done
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    try:
-        building.find_compiler()
-    except MissingPackage as why:
-        pytest.skip(str(why))
-    folder = tmp_path_factory.mktemp("client")
-    building.build(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def driver(libraries):
-    """The program for the driver, made by the system's compiler alone."""
-    cc = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if cc is None:
-        pytest.skip("no C compiler")
-    made = libraries / "driver"
-    words = [cc, "-Wall", "-Werror", HERE / "driver.c", "-o", made, "-pthread"]
-    words += [libraries / building.DRIVER, f"-Wl,-rpath-link,{libraries}"]
-    subprocess.run(list(map(str, words)), check=True)
-    return made
-
-
-@pytest.fixture(scope="module")
-def source(libraries):
-    try:
-        assembler.tool("nvcc")
-    except MissingPackage as why:
-        pytest.skip(str(why))
-    return libraries
-
-
 def parts(text):
     return [line[6:] for line in text.splitlines() if line.startswith("right ")]
 
 
-def left_behind():
-    """Folders, and processes with the name of a socket in their environment."""
-    folders = list(Path("/tmp").glob("fragmenta-run-*"))
-    processes = []
-    for each in Path("/proc").glob("[0-9]*/environ"):
+def left_behind(folder):
+    """Processes that were started with a folder for temporary files."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
         try:
-            if b"FRAGMENTA_RUN=" in each.read_bytes():
-                processes.append(each)
-        except OSError:
+            if f"TMPDIR={folder}\0".encode() in (each / "environ").read_bytes():
+                found.append((each / "cmdline").read_bytes())
+        except OSError:  # it is another user's, or has ended
             continue
-    return [*folders, *processes]
+    return found
 
 
 @pytest.mark.xdist_group("programs")
@@ -130,7 +95,7 @@ class TestDriver:
             done.stderr.split()
         )
 
-    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
     def test_interrupted(self, driver, how, tmp_path):
         """A program that waits is ended with the command, and nothing is left."""
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -141,9 +106,10 @@ class TestDriver:
             assert process.stdout.readline() == b"started\n"
             process.send_signal(how)
             _, said = process.communicate(timeout=HANG)
-        assert process.returncode == 128 + how, said
+        ended = -how if how == signal.SIGKILL else 128 + how
+        assert process.returncode == ended, said
         assert not list(tmp_path.iterdir())
-        assert not [p for p in left_behind() if str(tmp_path) in p.name]
+        assert not left_behind(tmp_path)
 
     def test_arguments_are_passed_on(self, tmp_path):
         """Also those that look like options and numbers of this command."""
@@ -228,6 +194,27 @@ class TestRuntime:
         subprocess.run([nvcc, *words, *more], check=True)
         said = " ".join(run(made, status=2).stderr.split())
         assert "link the program with nvcc -cudart shared" in said
+
+
+def test_headers_of_the_flags_come_first(monkeypatch, tmp_path):
+    """A program may bring a newer CUB than the toolkit's."""
+    given = []
+
+    def compiled(nvcc, version, source, words, made):
+        given.extend(words)
+        made.write_bytes(b"")
+        return []
+
+    ours = [tmp_path / "runtime", tmp_path / "cccl"]
+    monkeypatch.setattr(compiling, "_nvcc", lambda: Path("nvcc"))
+    monkeypatch.setattr(compiling, "_version", lambda nvcc: "13.0")
+    monkeypatch.setattr(compiling, "_compile", compiled)
+    monkeypatch.setattr(compiling.compiler, "includes", lambda: ours)
+    source = tmp_path / "program.cu"
+    source.write_text("")
+    compiling.compile_program(str(source), "sm_90a", ["-Imine"], tmp_path)
+    found = [each for each in given if each.startswith("-I")]
+    assert found == ["-Imine", f"-I{ours[1]}"]
 
 
 def test_libraries_of_machine_code_are_named(libraries, tmp_path):

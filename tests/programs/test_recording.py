@@ -16,31 +16,35 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.errors import NoDevice
 from fragmenta.evidence import arguments, launches
 from fragmenta.evidence.card_memory import Addresses, Memory
 from fragmenta.evidence.launch_fields import bytes_to_make
 from fragmenta.launch.kernel import parse
 from fragmenta.launch.limits import Limits
+from fragmenta.programs import building
 from fragmenta.programs.recording import Part, Record, Shape, Wanted
 from fragmenta.simt.arguments import Received
 from tests.asking import answer, complaint
 from tests.clock import HANG
-from tests.programs.test_programs import COMMAND, driver, libraries, run, source
+from tests.programs.test_programs import COMMAND, left_behind, run
 from tests.thinning import some
 
-__all__ = ["driver", "libraries", "source"]  # fixtures
 HERE = Path(__file__).parent
 RECORD = (sys.executable, "-m", "fragmenta", "record")
 GOLDEN = HERE.parent / "golden" / "programs"
 MADE = {"gpu": "a card", "target": "sm_90a"}
 
 
-def replayed(folder, watch=True):
-    """All recordings of a folder, each launched once, by the names of their files."""
+def replayed(folder):
+    """All recordings of a folder, each launched once, by the names of their files.
+
+    Nobody watches, here and while they are made, so that both use the same code.
+    """
     found = {}
     for path in sorted(folder.iterdir()):
         held = launches.load(path)
-        found[path.name] = launches.replay_one(held, *held.launches, watch=watch)
+        found[path.name] = launches.replay_one(held, *held.launches, watch=False)
     return found
 
 
@@ -50,7 +54,8 @@ class TestBeforeADriver:
         """The program runs as without it; its first launches are kept."""
         out = tmp_path / "out"
         words = (*RECORD, "--launches", "3", "-o", out, "--", driver)
-        done = run("--", *words, env={**os.environ, "TMPDIR": str(tmp_path)})
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        done = run("--no-watch", "--", *words, env=environment)
         assert "right memory\n" in done.stdout
         assert done.stdout.endswith("right fork\nright reset\n")
         assert "3 launches recorded in out" in done.stderr
@@ -65,43 +70,54 @@ class TestBeforeADriver:
         """What a launch began with is kept if an error ends it."""
         out = tmp_path / "out"
         words = (*RECORD, "-o", out, "--", driver, "faults")
-        done = run("--", *words, status=1)
+        done = run("--no-watch", "--", *words, status=1)
         assert "twice-1.npz  twice, ended by CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
         (again,) = replayed(out).values()
         assert again.same
         assert "out of bounds" in again.ended
 
-    def test_a_fault_that_does_not_happen_again(self, driver, tmp_path):
-        found = recorded(tmp_path, fault="CUDA_ERROR_ILLEGAL_ADDRESS")
-        assert not found.same
-        assert "ended with CUDA_ERROR_ILLEGAL_ADDRESS, and not here" in found.lines[0]
+    def test_no_driver(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+        with pytest.raises(NoDevice, match="needs a machine with a GPU"):
+            pytest.skip(f"there is a driver: {building.real_driver()}")
 
-    def test_no_driver(self, tmp_path):
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-        done = subprocess.run(
-            [*RECORD, "-o", tmp_path / "out", "--", "true"],
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            check=False,
-            env=environment,
-        )
-        if not done.returncode:
-            pytest.skip("there is a driver")
-        assert "needs a machine with a GPU" in " ".join(done.stderr.split())
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+    def test_ended(self, driver, how, tmp_path):
+        """Whatever ends the command: its launches are kept, and nothing else is.
 
-    def test_killed(self, driver, tmp_path):
-        """Nothing is left after SIGKILL: the streams end with the last process."""
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
-        words = [*COMMAND, str(driver), "waits"]
+        The streams end with the last process.
+        """
+        out = tmp_path / "out"
+        words = [*RECORD, "-o", str(out), "--", str(driver), "launches and waits"]
         with subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+            [*COMMAND, "--no-watch", "--", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
         ) as process:
             assert process.stdout.readline() == b"started\n"
-            process.kill()
-            process.communicate(timeout=HANG)
-        assert process.returncode == -signal.SIGKILL
-        assert not list(tmp_path.iterdir())
+            assert process.stdout.readline() == b"launched\n"
+            os.kill(recorder(process.pid), how)
+            _, said = process.communicate(timeout=HANG)
+        assert process.returncode == 128 + how, said
+        assert list(tmp_path.iterdir()) == [out]
+        assert not left_behind(tmp_path)
+        (again,) = replayed(out).values()
+        assert again.same
+        assert (b"1 launch recorded in out" in said) == (how == signal.SIGINT)
+
+
+def recorder(parent):
+    """The process that is ``fragmenta record``, by its parent."""
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (each / "cmdline").read_bytes().split(b"\0")
+            above = (each / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:  # it has ended
+            continue
+        if words[1:4] == [b"-m", b"fragmenta", b"record"] and int(above) == parent:
+            return int(each.name)
+    raise AssertionError("nobody records")
 
 
 def hashed(numbers):
@@ -140,7 +156,7 @@ def test_launches_that_run_here(source, tmp_path):
     told = json.loads(done.stdout)
     names = "rows chain variables until hosts neighbours together tile"
     assert [each["kernel"] for each in told["recorded"]] == names.split()
-    found = replayed(out, watch=False)
+    found = replayed(out)
     assert sorted(found) == sorted(f"{name}-1.npz" for name in names.split())
     for name, each in found.items():
         assert each.same, (name, each.lines)
@@ -148,7 +164,6 @@ def test_launches_that_run_here(source, tmp_path):
     assert found["together-1.npz"].launch.cooperative
     lists = found["chain-1.npz"].launch
     assert len([each for each in lists.memory if not each.variable]) > 5
-    assert "is no empty folder" in run(*words, status=2).stderr
 
 
 # ── memory of a card ────────────────────────────────────────────────────────
@@ -219,6 +234,12 @@ def test_the_card_is_the_judge(change, tmp_path):
     """One other bit in any memory, and of a variable, is told."""
     found = recorded(tmp_path, change)
     assert [each.name for each in found.differences] == [change]
+
+
+def test_a_fault_that_does_not_happen_again(tmp_path):
+    found = recorded(tmp_path, fault="CUDA_ERROR_ILLEGAL_ADDRESS")
+    assert not found.same
+    assert "ended with CUDA_ERROR_ILLEGAL_ADDRESS, and not here" in found.lines[0]
 
 
 def test_a_recording_is_launched(tmp_path, monkeypatch):

@@ -180,7 +180,7 @@ def _parts() -> list[_Part]:
 
     shared = ["-fvisibility=default", "-pthread", "-ldl", f"-Wl,-soname,{CORE}"]
     return [
-        _Part(CORE, list(_CORE), shared),
+        _Part(CORE, [_CLIENT], shared),
         part(DRIVER, "cuda", "driver.cpp"),
         *(
             part(name, f"cudart{number}", f"runtime{number}.cpp")
@@ -196,7 +196,7 @@ def _recorder_parts() -> list[_Part]:
     words += ["-Wl,--no-as-needed", stands_in, "-ldl"]
     return [
         _Part(stands_in, ["-x", "c++", os.devnull], [f"-Wl,-soname,{_PATH}"]),
-        _Part(DRIVER, ["recorder.cpp", "server.cpp"], words),
+        _Part(DRIVER, [_RECORDER], words),
     ]
 
 
@@ -216,7 +216,12 @@ def _run(words: list[str], folder: Path) -> None:
 
 # ── sources ─────────────────────────────────────────────────────────────────
 
-_CORE = ("server.cpp", "memory.cpp", "kernels.cpp", "graphs.cpp", "names.cpp")
+_CLIENT, _RECORDER = "client.cpp", "whole_recorder.cpp"
+_UNITS = {
+    _CLIENT: ("server.cpp", "memory.cpp", "kernels.cpp", "graphs.cpp", "names.cpp"),
+    _RECORDER: ("recorder.cpp", "server.cpp"),
+}
+"""Files that are compiled as one, so that headers are read once."""
 _EXPORT = '#define EXPORT extern "C" __attribute__((visibility("default")))\n'
 
 
@@ -229,6 +234,8 @@ def sources() -> dict[str, str]:
     }
     made["names.cpp"] = _names()
     made["verbs.h"] = verbs.header()
+    for name, files in _UNITS.items():
+        made[name] = "".join(f'#include "{each}"\n' for each in files)
     made["driver.cpp"] = _facade(
         functions.DRIVER, "driver", "", functions.DRIVER_VERSION
     )

@@ -48,12 +48,9 @@ def compile_program(
 ) -> Path:
     """The program of a source, in a folder that has the client's libraries."""
     path, nvcc = Path(source), _nvcc()
-    words = [
-        _architecture(target, flags),
-        "-lineinfo",
-        *(f"-I{each}" for each in compiler.includes()[1:]),
-        *flags,
-    ]
+    # Headers that the flags bring come before ours, as they may be a newer library.
+    ours = [f"-I{each}" for each in compiler.includes()[1:]]
+    words = [_architecture(target, flags), "-lineinfo", *flags, *ours]
     version = _version(nvcc)
     about = [version, str(path.resolve()), *words]
     kept, made = Cache.present(), folder / path.stem
@@ -79,15 +76,17 @@ def _is_relocatable(flags: Sequence[str]) -> bool:
 def _architecture(target: str, flags: Sequence[str]) -> str:
     """The flag that keeps PTX for a target.
 
+    For ``-arch=compute_90a``, nvcc compiles everything for compute_90, too.
     Relocatable code gets machine code, too: without it, nvcc does not link it.
 
-    >>> _architecture("sm_90a", ["-O2"]), _architecture("sm_80", ["-rdc=true"])
-    ('-arch=compute_90a', '-gencode=arch=compute_80,code=[compute_80,sm_80]')
+    >>> _architecture("sm_90a", ["-O2"])
+    '-gencode=arch=compute_90a,code=compute_90a'
+    >>> _architecture("sm_80", ["-rdc=true"])
+    '-gencode=arch=compute_80,code=[compute_80,sm_80]'
     """
     virtual = target.replace("sm_", "compute_")
-    if not _is_relocatable(flags):
-        return f"-arch={virtual}"
-    return f"-gencode=arch={virtual},code=[{virtual},{target}]"
+    code = f"[{virtual},{target}]" if _is_relocatable(flags) else virtual
+    return f"-gencode=arch={virtual},code={code}"
 
 
 def _nvcc() -> Path:
