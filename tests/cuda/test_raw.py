@@ -55,9 +55,13 @@ def test_headers_are_found():
     assert x.tolist() == [2 * i for i in range(32)]
 
 
-def test_a_missing_header_names_the_wheel():
-    kernel = ptx.RawKernel("#include <not_there.h>\n", "f")
-    with pytest.raises(fm.errors.CompileError, match="nvidia-cuda-runtime"):
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [("cuda_not_there.h", "nvidia-cuda-runtime"), ("not_there.h", "--flags -IFOLDER")],
+)
+def test_a_missing_header_names_the_wheel_or_the_option(header, said):
+    kernel = ptx.RawKernel(f"#include <{header}>\n", "f")
+    with pytest.raises(fm.errors.CompileError, match=said):
         kernel.compile()
 
 

@@ -104,7 +104,9 @@ def test_threads_that_compile_while_another_collects(closed, monkeypatch):
 
     def collect() -> None:
         while not over.is_set():
-            gc.collect()
+            gc.collect(
+                1
+            )  # what is new: all of it takes long in a process of many tests
 
     collector = threading.Thread(target=collect)
     threads = [threading.Thread(target=compiles, args=(10 * n,)) for n in range(3)]

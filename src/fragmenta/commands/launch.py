@@ -99,7 +99,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
-    "fragmenta launch recorded/gemm-1.npz --schedules adversarial",
+    "fragmenta launch tile-1.npz --schedules adversarial",
 )
 def launch(
     words: KernelFiles,
