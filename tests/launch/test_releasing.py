@@ -108,14 +108,18 @@ def outcome(launch: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def by_hand() -> Iterator[None]:
-    """Python's collector does not run by itself."""
-    gc.collect()
+    """Python's collector does not run by itself, and looks at what is new alone.
+
+    In a process of many tests, all that there is takes more than a second.
+    """
+    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
 
 
