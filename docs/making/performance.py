@@ -68,9 +68,12 @@ def threads() -> str:
     """How many times as fast several cores are as one."""
     read = json.loads(THREADS.read_text("utf-8"))
     about = read["about"]
-    numbers = list(read["rows"][0]["times"])
+    numbers = sorted({n for each in read["rows"] for n in each["times"]}, key=int)
     rows = [
-        [each["case"], *[f"{each['times'][n]:.1f}" for n in numbers]]
+        [
+            each["case"],
+            *[f"{each['times'][n]:.1f}" if n in each["times"] else "" for n in numbers],
+        ]
         for each in read["rows"]
     ]
     head = ["", *[f"{each} core{'s' * (each != '1')}" for each in numbers]]
