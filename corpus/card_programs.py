@@ -83,12 +83,14 @@ def summary(
         "launches": len(launches),
         "same": sum(each["same"] for each in launches),
         "bytes": sum(each["bytes"] for each in launches),
-        "different": [
-            f"{each['name'].partition('(')[0]}: {' '.join(each['told'][:1]):.120}"
-            for each in launches
-            if not each["same"]
-        ],
+        "different": [_told(each) for each in launches if not each["same"]],
     }
+
+
+def _told(launch: dict[str, Any]) -> str:
+    """The kernel and the first line; further ones name files of the machine."""
+    first = " ".join(launch["told"][:1]).partition("\n")[0]
+    return f"{launch['name'].partition('(')[0]}: {first:.120}"
 
 
 def versions() -> dict[str, str]:

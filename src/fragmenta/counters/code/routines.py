@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llvmlite import ir
 
 from fragmenta.counters.code import layout as at
@@ -127,9 +129,7 @@ def _sectors(
     turns = _turns(code, where, starts, lanes) if reads and writes else None
     count = code.variable(lanes.lift(0))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        place = convert(lane, I32)
-        earlier = lanes & ((place.lift(1) << place) - 1)
-        same = to_word(ids == ids.lift(lane_of(code, spilled, lane))) & earlier
+        same = _same_before(code, ids, spilled, lanes, lane)
         with code.when(same == 0):
             _mark(code, block, lane_of(code, starts, lane), reads, writes)
         if turns is not None:
@@ -138,6 +138,15 @@ def _sectors(
         count.value = count.value + convert(same == 0, I32, signed=False)
     value: Value = count.value
     return value
+
+
+def _same_before(
+    code: Code, numbers: Value, spilled: Raw, lanes: Value, lane: Value
+) -> Value:
+    """The lanes before one that have the same number, which is spilled, too."""
+    place = convert(lane, I32)
+    earlier = lanes & ((place.lift(1) << place) - 1)
+    return to_word(numbers == numbers.lift(lane_of(code, spilled, lane))) & earlier
 
 
 def counted_goal(bits: int) -> Routine:
@@ -162,9 +171,7 @@ def counted_goal(bits: int) -> Routine:
         )
         spilled, count = spill(code, ids), code.variable(lanes.lift(0))
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            place = convert(lane, I32)
-            earlier = lanes & ((place.lift(1) << place) - 1)
-            same = to_word(ids == ids.lift(lane_of(code, spilled, lane))) & earlier
+            same = _same_before(code, ids, spilled, lanes, lane)
             count.value = count.value + convert(same == 0, I32, signed=False)
         _add(code, _site(code, block, number), at.SITE_SECTORS, count.value)
 
@@ -179,9 +186,7 @@ def _turns(code: Code, where: Value, starts: Raw, lanes: Value) -> tuple[Value, 
     b.store(ir.Constant(vector, [0] * LANES), place)
     memory = b.bitcast(place, I32.as_pointer())
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        number = convert(lane, I32)
-        earlier = lanes & ((number.lift(1) << number) - 1)
-        same = to_word(where == where.lift(lane_of(code, starts, lane))) & earlier
+        same = _same_before(code, where, starts, lanes, lane)
         b.store(_ones(code, same).raw, b.gep(memory, [lane.raw]))
     return Value(b, b.load(place)), memory
 
@@ -289,39 +294,12 @@ def _paired(code: Code, words: Raw, lanes: Value) -> tuple[Raw, Value]:
 # ── bulk copies ─────────────────────────────────────────────────────────────
 
 
-def counted_size(bits: int) -> Routine:
-    """The routine that adds the sizes that lanes give, of so many bits."""
-    name = f"count.size.{bits}"
-
-    def trace(
-        code: Code,
-        warp: Raw,
-        block: Raw,
-        register: Raw,
-        offset: Value,
-        lanes: Value,
-        number: Value,
-    ) -> None:
-        record = _site(code, block, number)
-        sizes = spill(code, addresses(code, register, bits, offset))
-        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            _add(code, record, at.SITE_BYTES, lane_of(code, sizes, lane))
-            _add(code, record, at.SITE_THREADS, lanes.lift(1))
-
-    return routine(name, trace, _GIVEN, None)
+_Lane = Callable[[Code, Raw, Raw, Value], None]
+"""Counts what one lane gives: of the code, the block, the record and the number."""
 
 
-def counted_products(bits: int, kind: str) -> Routine:
-    """The routine that adds the products of ``tcgen05.mma`` of a kind.
-
-    Lanes give instruction descriptors of so many bits, which have M and N.
-    """
-    name = f"count.products.{bits}.{kind}"
-    rows = {row["field"]: row for row in read(TABLES[kind])}
-
-    def size(word: Value, axis: str) -> Value:
-        low, width, unit = (int(rows[axis][each]) for each in ("low", "bits", "unit"))
-        return (shift_unsigned(word, low) & ((1 << width) - 1)) * unit
+def _of_each_lane(name: str, bits: int, count: _Lane) -> Routine:
+    """A routine that counts the numbers that lanes give, of so many bits."""
 
     def trace(
         code: Code,
@@ -335,15 +313,41 @@ def counted_products(bits: int, kind: str) -> Routine:
         record = _site(code, block, number)
         given = spill(code, addresses(code, register, bits, offset))
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            word = lane_of(code, given, lane)
-            depth = word.lift(OF_KIND[kind].k[0])
-            if "wide" in rows:
-                is_wide = shift_unsigned(word, int(rows["wide"]["low"])) & 1
-                depth = select(is_wide != 0, word.lift(WIDE_K), depth)
-            made = size(word, "m") * size(word, "n") * depth
-            _add(code, record, at.SITE_PRODUCTS, made)
+            count(code, block, record, lane_of(code, given, lane))
 
     return routine(name, trace, _GIVEN, None)
+
+
+def counted_size(bits: int) -> Routine:
+    """The routine that adds the sizes that lanes give, of so many bits."""
+
+    def count(code: Code, block: Raw, record: Raw, size: Value) -> None:
+        _add(code, record, at.SITE_BYTES, size)
+        _add(code, record, at.SITE_THREADS, code.constant(1, I32))
+
+    return _of_each_lane(f"count.size.{bits}", bits, count)
+
+
+def counted_products(bits: int, kind: str) -> Routine:
+    """The routine that adds the products of ``tcgen05.mma`` of a kind.
+
+    Lanes give instruction descriptors of so many bits, which have M and N.
+    """
+    rows = {row["field"]: row for row in read(TABLES[kind])}
+
+    def size(word: Value, axis: str) -> Value:
+        low, width, unit = (int(rows[axis][each]) for each in ("low", "bits", "unit"))
+        return (shift_unsigned(word, low) & ((1 << width) - 1)) * unit
+
+    def count(code: Code, block: Raw, record: Raw, word: Value) -> None:
+        depth = word.lift(OF_KIND[kind].k[0])
+        if "wide" in rows:
+            is_wide = shift_unsigned(word, int(rows["wide"]["low"])) & 1
+            depth = select(is_wide != 0, word.lift(WIDE_K), depth)
+        made = size(word, "m") * size(word, "n") * depth
+        _add(code, record, at.SITE_PRODUCTS, made)
+
+    return _of_each_lane(f"count.products.{bits}.{kind}", bits, count)
 
 
 def counted_box(bits: int, rows: bool) -> Routine:
@@ -351,28 +355,15 @@ def counted_box(bits: int, rows: bool) -> Routine:
 
     ``rows``: it moves four rows of a tensor, not a box.
     """
-    name = f"count.box.{bits}.{int(rows)}"
 
-    def trace(
-        code: Code,
-        warp: Raw,
-        block: Raw,
-        register: Raw,
-        offset: Value,
-        lanes: Value,
-        number: Value,
-    ) -> None:
-        record = _site(code, block, number)
-        maps = spill(code, addresses(code, register, bits, offset))
-        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            address = lane_of(code, maps, lane)
-            where = segment(code, block, address)
-            with code.when(inside(where, address, 128)):
-                given = pointer(code, where, address, I8)
-                _add(code, record, at.SITE_BYTES, _box_bytes(code, given, rows))
-            _add(code, record, at.SITE_THREADS, lanes.lift(1))
+    def count(code: Code, block: Raw, record: Raw, address: Value) -> None:
+        where = segment(code, block, address)
+        with code.when(inside(where, address, 128)):
+            given = pointer(code, where, address, I8)
+            _add(code, record, at.SITE_BYTES, _box_bytes(code, given, rows))
+        _add(code, record, at.SITE_THREADS, code.constant(1, I32))
 
-    return routine(name, trace, _GIVEN, None)
+    return _of_each_lane(f"count.box.{bits}.{int(rows)}", bits, count)
 
 
 def _bits(code: Code, given: Raw, name: str, index: int = 0) -> Value:
