@@ -431,10 +431,13 @@ def prefetch(memory: Memory, place: Number) -> None:
 
 def copy_bytes(to: Memory, source: Memory, count: Value) -> None:
     """Copy bytes between memories that do not overlap."""
-    b = to._builder
-    name = "llvm.memcpy.p0i8.p0i8.i64"
-    raws = [to.view(I8).raw, source.view(I8).raw, count.raw, ir.Constant(I1, 0)]
-    intrinsic(b, name, ir.VoidType(), raws)
+    copy_memory(to._builder, to.view(I8).raw, source.view(I8).raw, count.raw)
+
+
+def copy_memory(b: Builder, goal: Raw, source: Raw, size: Raw) -> None:
+    """Copy so many bytes from one pointer to another."""
+    raws = [goal, source, size, ir.Constant(I1, 0)]
+    intrinsic(b, "llvm.memcpy.p0.p0.i64", ir.VoidType(), raws)
 
 
 class Memory:

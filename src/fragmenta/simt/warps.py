@@ -29,6 +29,7 @@ from fragmenta.jit.trace import (
     Value,
     compare_unsigned,
     convert,
+    copy_memory,
     intrinsic,
     select,
 )
@@ -445,29 +446,15 @@ def _place_block(code: Code, block: Raw, warp: Raw) -> None:
             put_lanes(code, place(code, warp, offset), lanes)
 
 
-def copy_memory(b: Builder, goal: Raw, source: Raw, size: Raw) -> None:
-    """Copy memory."""
-    kind = [POINTER, POINTER, I64, I1]
-    _void(b, "llvm.memcpy.p0.p0.i64", kind, [goal, source, size, ir.Constant(I1, 0)])
-
-
 def fill_memory(b: Builder, goal: Raw, byte: Raw, size: Raw) -> None:
     """Fill memory with a byte."""
-    kind = [POINTER, I8, I64, I1]
     given = [goal, byte, size, ir.Constant(I1, 0)]
-    _void(b, "llvm.memset.p0.i64", kind, given)
+    intrinsic(b, "llvm.memset.p0.i64", ir.VoidType(), given)
 
 
 def clear_memory(b: Builder, goal: Raw, size: Raw) -> None:
     """Fill memory with zeros."""
     fill_memory(b, goal, ir.Constant(I8, 0), size)
-
-
-def _void(b: Builder, name: str, kinds: list[Type], given: list[Raw]) -> None:
-    function = b.module.globals.get(name)
-    if function is None:
-        function = ir.Function(b.module, ir.FunctionType(ir.VoidType(), kinds), name)
-    b.call(function, given)
 
 
 class repeat:

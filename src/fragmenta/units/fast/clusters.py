@@ -11,12 +11,21 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw, Type
-from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert, select
+from fragmenta.jit.trace import (
+    I32,
+    I64,
+    Code,
+    Memory,
+    Value,
+    convert,
+    copy_memory,
+    select,
+)
 from fragmenta.simt import layout as engine
 from fragmenta.simt import turns, warps
 from fragmenta.simt.layout import Status
 from fragmenta.simt.library import POINTER, field, pointer_at
-from fragmenta.simt.warps import P, clear_memory, copy_memory, repeat, routine
+from fragmenta.simt.warps import P, clear_memory, repeat, routine
 from fragmenta.units.fast import layout
 
 
