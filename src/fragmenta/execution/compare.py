@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.arrays.record import Record
 from fragmenta.errors import BadCall, Error, UnsupportedTarget, one_of
 from fragmenta.execution.matmul import matmul

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 from fragmenta.isa.target import ARCHITECTURES
 

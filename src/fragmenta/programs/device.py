@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import __version__
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error, KernelError, LimitReached
 from fragmenta.isa.table import read
 from fragmenta.launch.kernel import Kernel

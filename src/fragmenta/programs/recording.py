@@ -13,7 +13,6 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import __version__
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 from fragmenta.evidence import arguments
 from fragmenta.evidence.card_memory import Addresses, Memory

@@ -18,10 +18,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import FrameType
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, MissingPackage
 from fragmenta.pool.confining import die_with_parent
