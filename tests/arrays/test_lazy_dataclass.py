@@ -79,7 +79,11 @@ def described(cls: type[Any]) -> list[object]:
     """What can be seen of a class and its objects."""
     one, same, other = cls(a=1), cls(a=1), cls(a=2)
     shown = [str(inspect.signature(cls)), cls.__match_args__, one == same, one == other]
-    shown += [one != 1, cls.__doc__, [(f.name, f.type) for f in dataclasses.fields(cls)]]
+    shown += [
+        one != 1,
+        cls.__doc__,
+        [(f.name, f.type) for f in dataclasses.fields(cls)],
+    ]
     if "object at" not in repr(one):
         shown.append(repr(dataclasses.replace(one, a=5)))
     shown.append(cls.__hash__ is None)

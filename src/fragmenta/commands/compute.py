@@ -116,6 +116,8 @@ def multiply(
     if output is not None:
         check_output(output, force, ".npy")
     task = _Task.load(op, (a, b, c), {"scale_a": scale_a, "scale_b": scale_b}, target)
+    if not as_json:
+        emit("\n".join([str(op), *task.given_lines()]))  # before the engine is loaded
     result = task.result()
     if output is not None:  # first of all, so that nothing can lose it
         with bar("writing") as progress:
@@ -124,7 +126,7 @@ def multiply(
     if as_json:
         emit_json(task.about(result, output, judged))
         return
-    lines = [str(op), *task.described(result, output)]
+    lines = [task.result_line(result, output)]
     if judged:
         lines.append(str(judged))
     elif output is None:
@@ -261,7 +263,8 @@ class _Task:
         of = self.op.types["d"]
         return of if result.dtype == of.storage else dtype("f32")
 
-    def described(self, result: Array, output: str | None) -> list[str]:
+    def given_lines(self) -> list[str]:
+        """What is multiplied, and for which target."""
         rows = [("target", self.target)]
         for name, (matrix, of) in self._operands().items():
             text = f"{described(matrix, of)} from {self.files[name]}"
@@ -269,9 +272,12 @@ class _Task:
             many = "s" * (ignored > 1)
             more = f", low bits of {ignored} element{many} ignored" if ignored else ""
             rows.append((name, text + more))
-        kept = f" to {output}" if output else ""
-        rows.append(("D", f"{described(result, self._type(result))}{kept}"))
         return [f"{label:<8}{text}" for label, text in rows]
+
+    def result_line(self, result: Array, output: str | None) -> str:
+        """What came of it, and where it was written."""
+        kept = f" to {output}" if output else ""
+        return f"{'D':<8}{described(result, self._type(result))}{kept}"
 
     def about(
         self,

@@ -10,6 +10,13 @@ from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.files import Force, SarifFile
 from fragmenta.commands.launch import patience, report_fault
 from fragmenta.commands.launch_arguments import (
+    LaunchOptions,
+    block_of,
+    check_parameters,
+    read_arguments,
+    read_files,
+)
+from fragmenta.commands.launch_options import (
     Args,
     Block,
     Cluster,
@@ -17,13 +24,8 @@ from fragmenta.commands.launch_arguments import (
     Flags,
     Grid,
     KernelFiles,
-    LaunchOptions,
     Shared,
     Target,
-    block_of,
-    check_parameters,
-    read_arguments,
-    read_files,
     sides,
     split_flags,
 )

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import __version__
-from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.errors import Error
 from fragmenta.evidence import arguments
 from fragmenta.evidence.card_memory import Addresses, Memory
@@ -31,6 +30,7 @@ from fragmenta.evidence.launches import Writer
 from fragmenta.isa.target import TARGETS
 from fragmenta.launch.kernel import Kernel, parse
 from fragmenta.programs import functions
+from fragmenta.programs.asked import Wanted
 from fragmenta.programs.modules import chosen, facts
 from fragmenta.programs.told import Recorded, Refused, Tell
 from fragmenta.programs.verbs import ATTRIBUTES, Answer, Request, Verb
@@ -41,21 +41,6 @@ MOST_BYTES = 1 << 30
 MOST_NAME = 60
 """Characters of a kernel's name in the name of its file."""
 Bytes = NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which launches are recorded, and where."""
-
-    folder: Path
-    kernels: str = ""
-    """An expression that the names of kernels have a match of."""
-    launches: int = 1
-    """How many of each kernel, in each process."""
-
-    def has(self, name: str) -> bool:
-        """Whether a kernel is wanted, by its name in the PTX."""
-        return any(re.search(self.kernels, each) for each in (name, demangled(name)))
 
 
 class Shape(NamedTuple):
