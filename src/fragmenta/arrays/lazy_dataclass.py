@@ -15,12 +15,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING
 
 __all__ = ["dataclass"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
+
+    from _typeshed import DataclassInstance
 else:
 
     def dataclass(
@@ -69,7 +72,7 @@ _FACTORY = _Factory()
 
 
 def _methods(
-    cls: type, frozen: bool, slots: bool, eq: bool, shown: bool
+    cls: type[DataclassInstance], frozen: bool, slots: bool, eq: bool, shown: bool
 ) -> Iterable[tuple[str, object]]:
     """The methods of a class, by name."""
     yield "__init__", _Later(cls, "__init__", lambda: _init(cls, frozen))
@@ -91,10 +94,10 @@ def _methods(
 class _Later:
     """A method that is written when it is first looked up."""
 
-    def __init__(self, cls: type, name: str, write: Callable[[], Any]) -> None:
+    def __init__(self, cls: type, name: str, write: Callable[[], FunctionType]) -> None:
         self.cls, self.name, self.write = cls, name, write
 
-    def __get__(self, instance: object, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> object:
         method = self.write()
         method.__qualname__ = f"{self.cls.__qualname__}.{self.name}"
         method.__module__ = self.cls.__module__
@@ -102,15 +105,17 @@ class _Later:
         return method.__get__(instance, owner)
 
 
-def _written(text: str, scope: dict[str, Any]) -> Any:
+def _written(text: str, scope: dict[str, object]) -> FunctionType:
     """The function ``f`` of a text."""
     exec(text, scope)  # names of fields are all that it is made of
-    return scope["f"]
+    made = scope["f"]
+    assert isinstance(made, FunctionType)
+    return made
 
 
-def _init(cls: type, frozen: bool) -> Any:
+def _init(cls: type[DataclassInstance], frozen: bool) -> FunctionType:
     """The constructor."""
-    scope = {"_put_": object.__setattr__, "_missing_": _FACTORY}
+    scope: dict[str, object] = {"_put_": object.__setattr__, "_missing_": _FACTORY}
     plain: list[str] = []
     named: list[str] = []
     lines: list[str] = []
@@ -132,7 +137,7 @@ def _init(cls: type, frozen: bool) -> Any:
 
 
 def _parameter(
-    each: dataclasses.Field[Any], scope: dict[str, Any], slots: bool
+    each: dataclasses.Field[object], scope: dict[str, object], slots: bool
 ) -> tuple[str, str]:
     """How a field stands among the parameters, and its value; empty: it has none."""
     name, default = each.name, f"_default_{each.name}_"
@@ -152,7 +157,7 @@ def _values(names: Iterable[str], of: str) -> str:
     return "(" + "".join(f"{of}.{name}, " for name in names) + ")"
 
 
-def _eq(cls: type) -> Any:
+def _eq(cls: type[DataclassInstance]) -> FunctionType:
     """Equality: of the same class, and of equal fields."""
     names = [each.name for each in dataclasses.fields(cls) if each.compare]
     return _written(
@@ -164,7 +169,7 @@ def _eq(cls: type) -> Any:
     )
 
 
-def _hash(cls: type) -> Any:
+def _hash(cls: type[DataclassInstance]) -> FunctionType:
     """The hash of the fields that are compared."""
     names = [
         each.name
@@ -175,7 +180,7 @@ def _hash(cls: type) -> Any:
 
 
 @recursive_repr()
-def _repr(self: Any) -> str:
+def _repr(self: DataclassInstance) -> str:
     shown = ", ".join(
         f"{each.name}={getattr(self, each.name)!r}"
         for each in dataclasses.fields(self)
@@ -195,10 +200,10 @@ def _refusing(cls: type, names: frozenset[str], method: str, what: str) -> objec
     return refuse
 
 
-def _getstate(self: Any) -> list[object]:
+def _getstate(self: DataclassInstance) -> list[object]:
     return [getattr(self, each.name) for each in dataclasses.fields(self)]
 
 
-def _setstate(self: Any, state: list[object]) -> None:
+def _setstate(self: DataclassInstance, state: list[object]) -> None:
     for each, value in zip(dataclasses.fields(self), state, strict=True):
         object.__setattr__(self, each.name, value)
