@@ -60,7 +60,7 @@ class Algebra:
     def context_table(
         self, watch: PlaneWatch, context: Context
     ) -> NDArray[np.uint8] | None:
-        """The table that the code of a context writes to, as bytes at any time.
+        """The table that the code of a context writes to, in bytes.
 
         Contexts are in several threads: each has a table of its own.
         """
