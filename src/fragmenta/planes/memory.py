@@ -83,6 +83,20 @@ def unseen() -> dict[int, int]:
     return dict.fromkeys(UNSEEN, _quiet())
 
 
+class Summed(NamedTuple):
+    """What a copy combines: bytes of memory and of its source, and their planes."""
+
+    operation: str
+    """``add``, ``min``, …"""
+    type: str
+    """The type of the elements."""
+    old: Bytes
+    new: Bytes
+    old_planes: Bytes
+    """Those of what memory holds: (planes, bytes)."""
+    new_planes: Bytes
+
+
 class PlaneWatch:
     """The second values of a launch."""
 
@@ -323,9 +337,35 @@ class PlaneObserver(Port):
             given = event.operands[1]
             items = given.items if given.kind == "v" else (given,)
         lane = copy.thread.lane
-        for plane, shadows in enumerate(self.planes):
-            values = [self._value(warp, each, plane, lane) for each in items]
-            copy.follow(shadows[warp.block.rank], values)
+        values = [
+            [self._value(warp, each, plane, lane) for each in items]
+            for plane in range(self.watch.planes)
+        ]
+        if isinstance(copy, Copy) and copy.combines:
+            self._combine(copy, warp, values)
+            return
+        for shadows, own in zip(self.planes, values, strict=True):
+            shadow = shadows[warp.block.rank]
+            if isinstance(copy, Copy):
+                copy.carry(shadow, own)
+            else:
+                copy.follow(shadow, own)
+
+    def _combine(self, copy: Copy, warp: Warp, values: list[list[int]]) -> None:
+        """A copy combines with what memory holds: the algebra does it to planes."""
+        rank = warp.block.rank
+        blocks = [shadows[rank] for shadows in self.planes]
+        given = zip(blocks, values, strict=True)
+        parts = [copy.summands(block, own) for block, own in given]
+        every = []
+        for number, (old, new) in enumerate(copy.summands(warp.block)):
+            olds, news = (
+                np.stack([each[number][side] for each in parts]) for side in (0, 1)
+            )
+            summed = Summed(*copy.sum, old, new, olds, news)
+            every.append(self.watch.algebra.combine(self, summed, copy, warp))
+        for plane, block in enumerate(blocks):
+            copy.put_sums(block, [each[plane] for each in every])
 
     def _value(self, warp: Warp, operand: Operand, plane: int, lane: int) -> int:
         """What a lane has in a plane of a register."""

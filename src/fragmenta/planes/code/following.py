@@ -384,38 +384,82 @@ class Step:
 
     def forget(self) -> None:
         """No second value in memory where an atomic operation is about to write."""
-        kind = element_type(self.instruction)
-        bits = min(type_bits(kind), 64)
+        data = self.instruction.operands[-1]
+        items = data.items if isinstance(data, Vector) else (data,)
+        kind = type_bits(element_type(self.instruction))
+        zero = self.twins.nothing[min(kind, 64)]
+        count = len(items) * (kind // min(kind, 64))
+        source = zero if count == 1 else Vector((zero,) * count)
+        for plane in range(self.planes):
+            self.execute(self._access("st", source), plane)
+
+    def _access(self, opcode: str, data: Operand) -> Instruction:
+        """A load or a store where an atomic operation is."""
         given = self.instruction.operands
         address = next(each for each in given if isinstance(each, Address))
-        data = given[-1]
-        items = data.items if isinstance(data, Vector) else (data,)
-        count = len(items) * (type_bits(kind) // bits)
-        zero = self.twins.nothing[bits]
-        source = zero if count == 1 else Vector((zero,) * count)
-        space = [e for e in self.instruction.qualifiers if _names_space(e)]
-        several = [] if count == 1 else [f"v{count}"]
-        words = (*space, *several, f"b{bits}")
-        twin = replace(
+        bits = min(type_bits(element_type(self.instruction)), 64)
+        words = [e for e in self.instruction.qualifiers if _names_space(e)]
+        if isinstance(data, Vector):
+            words.append(f"v{len(data.items)}")
+        return replace(
             self.instruction,
-            opcode="st",
-            qualifiers=words,
-            operands=(address, source),
+            opcode=opcode,
+            qualifiers=(*words, f"b{bits}"),
+            operands=(data, address) if opcode == "ld" else (address, data),
             guard=None,
         )
-        for plane in range(self.planes):
-            self.execute(twin, plane)
 
     def atomic(self) -> None:
-        """``atom`` and ``red``: an exchange moves, others compute."""
+        """``atom`` and ``red``: exchanges move, others compute."""
         words = self.instruction.qualifiers
         if "async" in words:
             return  # a copy
         if "exch" in words:
-            results = 1
-            self.in_planes(results, controls=(1,))
+            self.in_planes(controls=(1,))
+        elif self._swaps():
+            self._load_old()
+        elif "cas" in words:
+            self.forget()
+            self.clear()
         else:
             self.reduction()
+
+    def _swaps(self) -> bool:
+        """Whether it is a ``cas`` after which one can see which lanes stored."""
+        if self.instruction.opcode != "atom":
+            return False
+        bits = type_bits(element_type(self.instruction))
+        goal, _, *sources = self.instruction.operands
+        free = isinstance(goal, Register) and goal not in registers(sources)
+        return "cas" in self.instruction.qualifiers and free and bits <= 64
+
+    def _load_old(self) -> None:
+        """The planes of what memory holds."""
+        goal = self.instruction.operands[0]
+        for plane in range(self.planes):
+            twin = self.twin(goal, plane, True)
+            if not isinstance(twin, Sink):
+                self.execute(self._access("ld", twin), plane)
+
+    def swapped(self) -> None:
+        """After a ``cas``: lanes that found what they expected have stored."""
+        writer = self.writer
+        goal, _, expected, new = self.instruction.operands
+        kind = f"b{type_bits(element_type(self.instruction))}"
+        same = writer.scratch(1)
+        writer.compute(f"setp.eq.{kind}", same, goal, expected)
+        word = writer.load("i32", writer.address(same), 0)
+        mask, lanes = writer.mask, writer.lanes()
+        writer.mask = writer.value(f"and i32 {word}, {lanes}")
+        for plane in range(self.planes):
+            self.execute(self._access("st", self.twin(new, plane)), plane)
+        writer.mask = mask
+
+    def finish(self) -> None:
+        """Write what is done after the instruction."""
+        if self._swaps():
+            self.swapped()
+        self.after()
 
     def copy(self) -> None:
         """``cp.async``; bulk copies are done in planes when they are issued."""
@@ -462,6 +506,12 @@ def follow(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> Non
     except Error:  # the instruction is refused, too
         writer.take_back(before)
         step.clear()
+
+
+def follow_on(probes: PlaneProbes, writer: Writer, instruction: Instruction) -> None:
+    """Write the code after an instruction."""
+    if instruction.opcode == "atom" or probes.step.after is not Step.after:
+        probes.step(probes, writer, instruction).finish()
 
 
 RULES = {
