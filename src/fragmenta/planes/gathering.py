@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from fragmenta.execution.warp_operands import Given, Side, each_scale, metadata_index
-from fragmenta.execution.warp_registers import Panels, items_of
+from fragmenta.execution.warp_registers import Items, Panels, items_of
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import (
     I8,
@@ -18,7 +19,6 @@ from fragmenta.jit.trace import (
     Value,
     any_lane,
     convert,
-    select,
     shift_unsigned,
 )
 from fragmenta.planes.products import Product, fields
@@ -95,84 +95,148 @@ def scales_of(code: Code, given: Given, side: Side) -> Memory | None:
     return goal
 
 
+class Held(NamedTuple):
+    """Memory for one round of planes of an operand, and how it is read in panels."""
+
+    memory: Memory
+    """(planes of a round, words of 32 bits)"""
+    size: int
+    """Words of one plane."""
+    items: Items
+
+    def plane(self, number: Value) -> Memory:
+        """The memory of one plane of the round."""
+        return self.memory.after(number * self.size)
+
+
+def held_by(code: Code, how: Product, name: str, size: int, items: Items) -> Held:
+    """Memory for the planes of an operand that make one word."""
+    count = min(how.planes, fields(how.bits(name)).per)
+    return Held(code.scratch(I32, count * size), size, items)
+
+
+def rounds(how: Product, name: str) -> list[range]:
+    """The planes that make each word, as far as the algebra uses them."""
+    part = fields(how.bits(name))
+    used = -(-how.words(name) // len(part.quarters))
+    starts = range(0, min(how.planes, used * part.per), part.per)
+    return [range(each, min(each + part.per, how.planes)) for each in starts]
+
+
 def gather(
     code: Code,
     how: Product,
     name: str,
-    read: Callable[[Value], Panels],
-    memory: Memory,
-    size: int,
+    held: Held,
+    read: Callable[[Value, Memory], None],
     goal: Memory,
 ) -> Value:
     """Fill ``goal`` with second values; whether there are any: an I1.
 
-    ``read`` copies one plane of the operand to ``memory``, which has so many words of 32
-    bits.  Nothing is filled if there are none.
+    ``read`` copies one plane of the operand to memory.  Nothing is filled if there are
+    none.
     """
-    part, count = fields(how.bits(name)), how.sizes[name]
-    total = how.words(name) * count
-    mask = (1 << part.bits) - 1
     has = code.variable(code.constant(0, I32))
-    with code.loop(how.planes) as plane:
-        panels = read(plane)
-        turn, place = plane // part.per, plane % part.per
-        some = any_of(code, memory, size)
-        with code.when(some & (has.value == 0)):
-            zero = code.constant(0, I64).in_all_lanes()
-            with code.loop(total, step=LANES) as at:
-                goal[at] = zero
+    for number, planes in enumerate(rounds(how, name)):
+        with code.loop(len(planes)) as plane:
+            read(plane + planes.start, held.plane(plane))
+        some = any_of(code, held.memory, len(planes) * held.size)
+        # Later words are filled if any round has something, or an earlier one had.
+        if number:
+            some = some | (has.value != 0)
         with code.when(some):
+            if number:
+                _cleared_before(code, how, name, goal, number, has.value == 0)
             has.value = code.constant(1, I32)
-            shift = place * part.bits
-            first = turn * (len(part.quarters) * count)
-
-            def put(bits: Value, row: Value) -> None:
-                wide = convert(bits, I64, signed=False)
-                for number, quarter in enumerate(part.quarters):
-                    field = shift_unsigned(wide, part.bits * quarter) & mask
-                    at = first + number * count + row * LANES  # noqa: B023
-                    goal[at] = goal.lanes(at) | (field << shift)  # noqa: B023
-
-            panels.each(put)
+            _joined(code, how, name, held, len(planes), goal, number)
     return has.value != 0
+
+
+def _cleared_before(
+    code: Code, how: Product, name: str, goal: Memory, number: int, first: Value
+) -> None:
+    """Clear the words of earlier rounds, which had no bits."""
+    count = number * len(fields(how.bits(name)).quarters) * how.sizes[name]
+    zero = code.constant(0, I64).in_all_lanes()
+    with code.when(first), code.loop(count, step=LANES) as at:
+        goal[at] = zero
+
+
+def _joined(
+    code: Code,
+    how: Product,
+    name: str,
+    held: Held,
+    planes: int,
+    goal: Memory,
+    number: int,
+) -> None:
+    """Make words of the planes of one round."""
+    bits, count = how.bits(name), how.sizes[name]
+    part = fields(bits)
+    every = [
+        Panels(code, held.memory.after(plane * held.size), held.items, whole(bits))
+        for plane in range(planes)
+    ]
+    many, deep, _ = held.items.places.shape
+    per, mask = held.items.per, (1 << part.bits) - 1
+    first = number * len(part.quarters) * count
+    with code.loop(many) as panel, code.loop(deep) as row:
+        found = [convert(e.read(panel, row), I64, signed=False) for e in every]
+        for element in range(per):
+            place = ((panel * deep + row) * per + element) * LANES
+            for goal_number, quarter in enumerate(part.quarters):
+                low = element * bits + part.bits * quarter
+                word = found[0].lift(0)
+                for plane, each in enumerate(found):
+                    field = shift_unsigned(each, low) & mask
+                    word = word | (field << (part.bits * plane))
+                goal[place + (first + goal_number * count)] = word
 
 
 def scatter(
     code: Code,
     how: Product,
     source: Memory,
-    memory: Memory,
-    write: Callable[[Value], None],
+    held: Held,
+    write: Callable[[Value, Memory], None],
 ) -> None:
     """Put the second values of D into planes.
 
-    One plane after the other is put into ``memory``, in the order (register, lane);
-    then ``write`` copies it.
+    A round of planes is put into memory, in the order (register, lane); then ``write``
+    copies each of them.
     """
-    part, bits = how.op.fragment("D"), how.bits("d")
-    field, count = fields(bits), how.sizes["d"]
-    mask, of = (1 << field.bits) - 1, _ITEMS[bits]
-    panels = Panels(code, memory, items_of(part, "col", single=True), whole(bits))
-    many, deep, _ = panels.items.places.shape
-    with code.loop(how.planes) as plane:
-        turn, place = plane // field.per, plane % field.per
-        shift, first = place * field.bits, turn * (len(field.quarters) * count)
+    bits, count = how.bits("d"), how.sizes["d"]
+    part, of = fields(bits), _ITEMS[bits]
+    mask = (1 << part.bits) - 1
+    many, deep, _ = held.items.places.shape
+    for number, planes in enumerate(rounds(how, "d")):
+        every = [
+            Panels(code, held.memory.after(place * held.size), held.items, whole(bits))
+            for place in range(len(planes))
+        ]
+        first = number * len(part.quarters) * count
         with code.loop(many) as panel, code.loop(deep) as row:
-            at = first + (panel * deep + row) * LANES
-            found = code.constant(0, I64).in_all_lanes()
-            for number, quarter in enumerate(field.quarters):
-                word = source.lanes(at + number * count)
-                bits_ = shift_unsigned(word, word.lift(shift)) & mask
-                found = found | (bits_ << (field.bits * quarter))
-            panels.write(panel, row, convert(found, of))
-        write(plane)
+            at = (panel * deep + row) * LANES + first
+            words = [
+                source.lanes(at + place * count) for place in range(len(part.quarters))
+            ]
+            for place, panels in enumerate(every):
+                found = words[0].lift(0)
+                for word, quarter in zip(words, part.quarters, strict=True):
+                    field = shift_unsigned(word, part.bits * place) & mask
+                    found = found | (field << (part.bits * quarter))
+                panels.write(panel, row, convert(found, of))
+        with code.loop(len(planes)) as plane:
+            write(plane + planes.start, held.plane(plane))
 
 
-def scratch_side(side: Side, bits: int) -> Side:
-    """The same side, of which all bits of an element count as they are."""
-    return side._replace(slot=whole(bits), flipped=0)
-
-
-def chosen(code: Code, condition: Value, yes: int, no: int) -> Value:
-    """One of two numbers of 64 bits."""
-    return select(condition, code.constant(yes, I64), no)
+def clear(
+    code: Code, how: Product, held: Held, write: Callable[[Value, Memory], None]
+) -> None:
+    """Clear the planes of D."""
+    zero = code.constant(0, I32).in_all_lanes()
+    with code.loop(held.size, step=LANES) as at:
+        held.memory[at] = zero
+    with code.loop(how.planes) as plane:
+        write(plane, held.memory)

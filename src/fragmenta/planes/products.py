@@ -10,7 +10,7 @@ back into the planes.
 An algebra writes its code once, for all of these instructions (:class:`Algebra`)::
 
     class Sums:
-        name, planes = "sums", 4
+        name, planes, most = "sums", 4, 2
 
         def product(self, code, how, tiles):
             with each_eight(code, how) as at:        # eight neighbours of a row of D
@@ -68,6 +68,7 @@ from fragmenta.isa.target import chosen_target
 from fragmenta.jit.compiler import Traced, pointer
 from fragmenta.jit.llvm import Type
 from fragmenta.jit.trace import I8, I32, I64, LANES, Code, Memory, Value, convert
+from fragmenta.registers.fragment import Fragment
 
 QUARTER = 16
 """Bits of an element that four planes make a word of."""
@@ -82,6 +83,8 @@ class Product(NamedTuple):
     negated: tuple[bool, bool] = (False, False)
     """Whether ``imm-scale-a`` or ``imm-scale-b`` is -1: ``a`` and ``b`` are negated
     already, their second values are not."""
+    most: int = 4
+    """How many words of a second value the algebra uses, at most."""
 
     @property
     def matrices(self) -> int:
@@ -112,12 +115,14 @@ class Product(NamedTuple):
 
     def bits(self, name: str) -> int:
         """The bits of an element of an operand where it is stored."""
-        found: int = self.op.fragment(name.upper()).container.bits
-        return found
+        part = self.op.fragments.get(name.upper())
+        if isinstance(part, Fragment):
+            return part.container.bits
+        return self.op.types[name].bits  # in shared or tensor memory
 
     def words(self, name: str) -> int:
-        """The words of the second value of an element."""
-        return words(self.bits(name), self.planes)
+        """The words of the second value of an element that the algebra uses."""
+        return min(self.most, words(self.bits(name), self.planes))
 
     @property
     def raw(self) -> Type:
@@ -169,6 +174,10 @@ class Algebra(Protocol):
     @property
     def planes(self) -> int:
         """How many planes there are."""
+
+    @property
+    def most(self) -> int:
+        """How many words of a second value it uses, at most; the others are 0."""
 
     def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
         """Write the code that fills ``tiles.d2``; 1 if it did (I1 or I32).
@@ -294,7 +303,7 @@ _ARRAYS = ("a", "b", "c", "d", "index", "scale_a", "scale_b", "a2", "b2", "c2", 
 def _matrix_function(
     op: Instruction, target: str, algebra: Algebra, negated: tuple[bool, bool]
 ) -> Traced:
-    how = Product(op, product_model(op, target), algebra.planes, negated)
+    how = Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
     kinds = {**dict.fromkeys("abcd", how.raw), "index": I32}
     kinds |= {"scale_a": I8, "scale_b": I8}
     kinds |= dict.fromkeys(("a2", "b2", "c2", "d2"), I64)
@@ -361,7 +370,7 @@ def on_matrices(
     None if no element has one.
     """
     function = _matrix_function(op, target, algebra, negated)
-    how = Product(op, product_model(op, target), algebra.planes, negated)
+    how = Product(op, product_model(op, target), algebra.planes, negated, algebra.most)
     raw = np.uint64 if how.raw == I64 else np.uint32
     none = np.zeros(LANES, np.uint64)
     arrays: dict[str, NDArray[np.generic]] = {

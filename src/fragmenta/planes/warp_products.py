@@ -23,19 +23,20 @@ from llvmlite import ir
 from fragmenta.arrays.once import once
 from fragmenta.execution.warp import SELECTORS
 from fragmenta.execution.warp_operands import Given, Side, from_registers
-from fragmenta.execution.warp_registers import Panels, items_of
+from fragmenta.execution.warp_registers import items_of
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.jit.compiler import Traced, pointer
 from fragmenta.jit.llvm import Raw
 from fragmenta.jit.trace import I32, I64, Code, Memory, Value, convert
 from fragmenta.planes.gathering import (
+    clear,
     columns_of,
     end_bits,
     gather,
+    held_by,
     raw_bits,
     scales_of,
     scatter,
-    whole,
 )
 from fragmenta.planes.products import Algebra, Product, Tiles, product_model
 from fragmenta.ptx.module import Instruction, Operand, Register, Vector
@@ -131,7 +132,7 @@ CALL = routine("plane product", _call, [P, P, P, P, I64, I64, P, I64], None)
 @once
 def warp_product(op: Op, target: str, algebra: Algebra) -> Traced:
     """The function of an instruction on a target, for an algebra."""
-    how = Product(op, product_model(op, target), algebra.planes)
+    how = Product(op, product_model(op, target), algebra.planes, most=algebra.most)
     parameters = {
         "warp": pointer(I32),
         "table": pointer(I64),
@@ -214,37 +215,25 @@ class _Registers:
 
     def gathered(self, name: str, side: Side | None, goal: Memory) -> Value:
         """Fill ``goal`` with the second values of A, B or C; whether there are any."""
-        code, how = self._code, self._how
         part, size = self._shape(name)
-        held = code.scratch(I32, part.registers * size)
         items = side.items if side else items_of(part, "col", single=True)
-        slot = whole(part.container.bits)
-
-        def read(plane: Value) -> Panels:
-            self._copy(name, plane, held, out=False)
-            return Panels(code, held, items, slot)
-
-        return gather(code, how, name, read, held, part.registers * size, goal)
+        held = held_by(self._code, self._how, name, part.registers * size, items)
+        read = partial(self._copy, name, out=False)
+        return gather(self._code, self._how, name, held, read, goal)
 
     def scattered(self, source: Memory, made: Value) -> None:
         """Put second values into the planes of D, or clear them."""
         code, how = self._code, self._how
         part, size = self._shape("d")
-        held = code.scratch(I32, part.registers * size)
-
-        def write(plane: Value) -> None:
-            self._copy("d", plane, held, out=True)
-
+        items = items_of(part, "col", single=True)
+        held = held_by(code, how, "d", part.registers * size, items)
+        write = partial(self._copy, "d", out=True)
         with code.when(made):
             scatter(code, how, source, held, write)
         with code.when(~made):
-            zero = code.constant(0, I32).in_all_lanes(LANES)
-            with code.loop(part.registers * size, step=LANES) as at:
-                held[at] = zero
-            with code.loop(how.planes) as plane:
-                write(plane)
+            clear(code, how, held, write)
 
-    def _copy(self, name: str, plane: Value, held: Memory, out: bool) -> None:
+    def _copy(self, name: str, plane: Value, held: Memory, *, out: bool) -> None:
         """Copy one plane of all registers, into the warp or out of it."""
         code = self._code
         part, size = self._shape(name)
