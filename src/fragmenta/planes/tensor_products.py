@@ -17,8 +17,9 @@ from fragmenta.arithmetic import multiply
 from fragmenta.execution import tcgen05
 from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.products import (
-    Algebra,
+    ProductAlgebra,
     Matrices,
+    Where,
     combined,
     on_matrices,
     product_model,
@@ -34,14 +35,11 @@ Memories = tuple[Image, NDArray[np.uint8]]
 def tensor_product(
     op: Instruction,
     target: str,
-    algebra: Algebra,
+    algebra: ProductAlgebra,
     hardware: Memories,
     planes: Sequence[Memories],
     given: dict[str, Any],
-    *,
-    data: int = 0,
-    site: int = 0,
-    chain: int = 0,
+    where: Where = Where(),
 ) -> list[Image]:
     """Tensor memory in each plane after a ``tcgen05.mma``.
 
@@ -59,16 +57,7 @@ def tensor_product(
     )
     word = op.descriptor
     negated = (bool(word and word.negate_a), bool(word and word.negate_b))
-    made = on_matrices(
-        op,
-        target,
-        algebra,
-        matrices,
-        negated=negated,
-        data=data,
-        site=site,
-        chain=chain,
-    )
+    made = on_matrices(op, target, algebra, matrices, negated=negated, where=where)
     if made is None:
         parts = np.zeros((count, *found.c.shape), np.uint64)
     else:
