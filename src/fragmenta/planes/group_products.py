@@ -57,6 +57,7 @@ from fragmenta.planes.products import (
     Product,
     ProductAlgebra,
     Tiles,
+    NOWHERE,
     Where,
     product_model,
 )
@@ -96,7 +97,7 @@ class GroupProducts:
         warps: Sequence[Warp],
         shared: NDArray[np.uint8],
         shadows: Sequence[NDArray[np.uint8]],
-        where: Where = Where(),
+        where: Where = NOWHERE,
     ) -> int:
         """Make the second values of D of a product that all warps have issued.
 

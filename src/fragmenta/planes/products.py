@@ -314,6 +314,9 @@ class Where(NamedTuple):
     warp: int = 0
 
 
+NOWHERE = Where()
+
+
 @once
 def _matrix_function(
     op: Instruction, target: str, algebra: ProductAlgebra, negated: tuple[bool, bool]
@@ -376,7 +379,7 @@ def on_matrices(
     given: Matrices,
     *,
     negated: tuple[bool, bool] = (False, False),
-    where: Where = Where(),
+    where: Where = NOWHERE,
 ) -> NDArray[np.uint64] | None:
     """The second values of D, (words, m, n), as an algebra computes them.
 
