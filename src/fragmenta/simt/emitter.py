@@ -302,7 +302,7 @@ class Writer:
         """A pointer to an operand."""
         return self.at(at.base, at.offset)
 
-    def _from_warp(self, at: Written) -> str:
+    def from_warp(self, at: Written) -> str:
         """How far an operand is behind the start of the warp: a number of 64 bits."""
         if at.base == "%warp":
             return str(at.offset)
@@ -519,7 +519,7 @@ class Writer:
 
     def _call(self, made: _Call) -> None:
         routine = self._elementwise[made.name]
-        arguments = ["ptr %warp", *(f"i64 {self._from_warp(at)}" for at in made.places)]
+        arguments = ["ptr %warp", *(f"i64 {self.from_warp(at)}" for at in made.places)]
         if self.mask:
             self.call(routine.masked, *arguments, f"i32 {self.mask}")
         else:
