@@ -21,6 +21,7 @@ from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import chosen_target
 from fragmenta.jit.trace import LANES
+from fragmenta.numerics.code import layout
 from fragmenta.numerics.code import product_layout as at
 from fragmenta.registers.dtype import dtype
 from fragmenta.simt.compiled import address_of, aligned
@@ -285,13 +286,10 @@ def _merged(
     )
 
 
-def _curve(
-    op: Instruction, records: list[NDArray[np.uint8]]
-) -> tuple[CurvePoint, ...]:
+def _curve(op: Instruction, records: list[NDArray[np.uint8]]) -> tuple[CurvePoint, ...]:
     shape = at.BINS, len(at.BIN_FIELDS)
-    every = np.stack(
-        [each[at.CURVE : at.OPERANDS].view(np.float64).reshape(shape) for each in records]
-    )
+    parts = [each[at.CURVE : at.OPERANDS].view(np.float64) for each in records]
+    every = np.stack([each.reshape(shape) for each in parts])
     sums, tops = every.sum(axis=0), every.max(axis=0)
     points = []
     for number in np.flatnonzero(sums[:, 0]).tolist():
@@ -326,13 +324,15 @@ def _worst(
     index = kept["index"][: model.stored].astype(np.uint8) if model.sparse else None
     scales: list[NDArray[np.generic] | None] = [None, None]
     if model.scale:
-        scales = [bits(each, model.scale_vec, model.scale) for each in ("scale_a", "scale_b")]
+        names = ("scale_a", "scale_b")
+        scales = [bits(each, model.scale_vec, model.scale) for each in names]
+    places = ("row", "column", "depth", "block", "warp")
     return WorstElement(
         op,
         target,
         of["worst"],
         of["worst_exact"],
-        *(int(of[f"worst_{name}"]) for name in ("row", "column", "depth", "block", "warp")),
+        *(int(of[f"worst_{name}"]) for name in places),
         bits("a", model.stored, model.a),
         bits("b", model.k, model.b),
         int(of["worst_c"]),
@@ -340,6 +340,27 @@ def _worst(
         index,
         *scales,
     )
+
+
+def record_of(found: ProductStatistics) -> dict[str, float]:
+    """The same as the record of a site of any instruction."""
+    record = dict.fromkeys(layout.FIELDS, 0.0)
+    record |= {"executions": found.executions, "elements": found.elements}
+    record |= {"added": found.size, "worst_added": found.worst_added}
+    record |= {"worst_total": found.worst_total, "absorbed": found.vanished}
+    worst = found.worst
+    if worst is not None:
+        of = found.op.types["d"]
+        value = float(of.to_float64(np.array([worst.d], of.bits_dtype))[0])
+        record |= {"value": value, "exact": worst.exact, "local": worst.error}
+        record |= {"block": worst.block, "thread": worst.warp * 32}
+        if worst.exact:
+            relative = abs(value - worst.exact) / abs(worst.exact)
+            record["worst_relative"] = relative
+            _, power = np.frexp(worst.exact)
+            unit = 2.0 ** (int(power) - 1 - of.fraction_bits)
+            record["worst_ulp"] = worst.error / unit
+    return record
 
 
 # ── chains ──────────────────────────────────────────────────────────────────

@@ -17,9 +17,9 @@ from fragmenta.arithmetic import multiply
 from fragmenta.execution import tcgen05
 from fragmenta.isa.instruction import Instruction
 from fragmenta.planes.products import (
+    NOWHERE,
     Matrices,
     ProductAlgebra,
-    NOWHERE,
     Where,
     combined,
     on_matrices,

@@ -56,8 +56,8 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code import product_layout as at
 from fragmenta.numerics.code.double import Double, plus, quick_sum, two_sum
-from fragmenta.planes.gathering import any_of, memory_at
-from fragmenta.planes.products import Eight, Product, Tiles, each_eight
+from fragmenta.planes.code.gathering import any_of, memory_at
+from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
 LEAST_BITS = 1
@@ -773,5 +773,3 @@ class _Sums:
         for number in range(1, LANES):
             value = select(lane == number, found[number], value)
         return value
-
-

@@ -22,7 +22,7 @@ from fragmenta.numerics.code.routines import (
     Place,
     beside,
 )
-from fragmenta.planes.code.following import Step
+from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.module import (
     Immediate,
@@ -51,7 +51,7 @@ class _Operand(NamedTuple):
     twin: Written | None
 
 
-class NumericsStep(Step):
+class NumericsStep(ProductStep):
     """Computes nearly exact values beside those of the hardware."""
 
     stops: ClassVar[bool] = False
