@@ -235,6 +235,11 @@ class Way:
         return next(found, self.moments[0])
 
     @property
+    def cause(self) -> Moment:
+        """The first place that is known of its way: the same, or what led to it."""
+        return self.moments[0]
+
+    @property
     def line(self) -> int:
         """The line of the PTX where it was born."""
         return self.born.line
