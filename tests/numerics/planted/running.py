@@ -1,0 +1,125 @@
+"""Compiles and launches the planted kernels, and finds the lines that rows quote."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta import ptx
+from fragmenta.cuda.tools import compiler
+from tests.numerics.planted.cases import CASES, Arguments, Case
+
+SOURCES = Path(__file__).parent / "sources"
+HEADER = "planted.cuh"
+
+
+class Line(NamedTuple):
+    """A line of a source."""
+
+    file: str
+    number: int
+
+
+@cache
+def text(source: str, wrong: bool, target: str = "sm_90a", entry: str = "") -> str:
+    """The PTX of a source: compiled, written by hand, or kept from Triton."""
+    if source == "triton":
+        return (SOURCES / f"triton_{entry}.ptx").read_text("utf-8")
+    if source.endswith(".ptx"):
+        return (SOURCES / source).read_text("utf-8")
+    path = SOURCES / f"{source}.cu"
+    options = f"-DBUG={int(wrong)}", "-lineinfo"
+    return compiler.to_ptx(path.read_text(), target, *options, path=str(path))
+
+
+@cache
+def loaded(source: str, wrong: bool, target: str, entry: str) -> Any:
+    """The same, read."""
+    return ptx.parse(text(source, wrong, target, entry), source)
+
+
+def kernel_of(case: Case, wrong: bool) -> Any:
+    """The kernel of a case, or of its twin."""
+    entry = (case.wrong if wrong else case.right) or case.name
+    name = entry if case.source == "triton" else ""
+    bug = wrong and "." not in case.source and case.source != "triton"
+    return loaded(case.source, bug, case.target, name).kernels[entry]
+
+
+def launched(
+    case: Case, wrong: bool, **options: Any
+) -> tuple[Any, Arguments, Arguments]:
+    """The result of a launch, and the arguments before and after it."""
+    before, after = case.arguments(wrong), case.arguments(wrong)
+    kernel = kernel_of(case, wrong)
+    more: dict[str, Any] = {}
+    passed = [each if _array(each) else _scalar(each) for each in after]
+    if case.source == "triton":
+        kept = text(case.source, wrong, case.target, kernel.name)
+        more["shared"] = int(re.findall(r"// (\d+) bytes", kept)[0])
+        passed += [bytes(8), bytes(8)]
+    options.setdefault("watch", False)
+    result = kernel.launch(case.grid, case.block, passed, **more, **options)
+    return result, before, after
+
+
+def _array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _scalar(value: Any) -> bytes:
+    kind = np.int32 if isinstance(value, int) else np.float32
+    return kind(value).tobytes()
+
+
+def lines(case: Case, quoted: str) -> list[Line]:
+    """Where a line of the source, or of its header, stands."""
+    name = case.source if "." in case.source else f"{case.source}.cu"
+    name = "triton_kernels.py" if case.source == "triton" else name
+    found = [
+        Line(file, number)
+        for file in (name, HEADER)
+        for number, line in enumerate((SOURCES / file).read_text().splitlines(), 1)
+        if line.strip().startswith(quoted)
+    ]
+    return _within(case, found) if len(found) > 1 else found
+
+
+def _within(case: Case, found: list[Line]) -> list[Line]:
+    """Those of them that are in the kernel, if several have the same words."""
+    entry = case.wrong or case.name
+    starts = re.compile(r"(?:KERNEL|\.visible \.entry|def) (\w+)")
+    kept = []
+    for line in found:
+        above = (SOURCES / line.file).read_text().splitlines()[: line.number]
+        names = [m[1] for each in above if (m := starts.match(each))]
+        if line.file == HEADER or names[-1:] == [entry]:
+            kept.append(line)
+    return kept
+
+
+def wanted(case: Case) -> set[tuple[str, Line]]:
+    """All findings that would name the bug."""
+    return {
+        (kind, line)
+        for found in case.found
+        for quoted in found.lines
+        for line in lines(case, quoted)
+        for kind in found.kinds
+    }
+
+
+def errors(case: Case, before: Arguments, after: Arguments) -> NDArray[np.float64]:
+    """What each element is off the exact result."""
+    exact = case.meant(before)
+    return np.abs(case.left(after).reshape(exact.shape) - exact)
+
+
+def named(name: str) -> Case:
+    """A case by its name."""
+    return next(case for case in CASES if case.name == name)
