@@ -13,7 +13,6 @@ decides otherwise), ``unwritten`` (a byte that nobody had written).
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -52,13 +51,20 @@ class Case(NamedTuple):
     left: Callable[[Arguments], Array]
     """What it left, from its arguments after the launch."""
     bad: Any = None
-    """Which elements are not finite, as an index; none if the bug is an error only."""
+    """Which elements are not finite: an index, or a function of the arguments.
+
+    None if the bug is an error only."""
     lost: float = 0.0
     """The least error of the wrong kernel, as a part of the largest value."""
     kept: float = 0.0
     """The largest error of its twin."""
-    output: int | None = -1
-    """The argument whose error map is compared with the exact result; None: no float array has it."""
+    output: bool = True
+    """Whether what is left is the last array itself, and ``meant`` its exact value.
+
+    It is not if the program computes another formula, or leaves codes of numbers.
+    """
+    unit: Callable[[Array], Any] = lambda meant: np.abs(meant).max()
+    """What errors are parts of: the largest value."""
     wrong: str = ""
     right: str = ""
     """The entries, if they are not the name in two sources."""
@@ -172,7 +178,7 @@ def workspace(wrong: bool) -> Arguments:
     return [room, zeros(1), 100]
 
 case("workspace_tail", "softmax", (1, 128), report="the issue: an uninitialised tail", arguments=workspace,
-     meant=lambda a: exact.log_products(a[0][:100]), bad=0, kept=1e-6,
+     meant=lambda a: exact.log_products(a[0][:100]), bad=0, kept=1e-6, output=False,
      found=[("unwritten", "weight = workspace[threadIdx.x];"), ("nan unwritten", "float share = log2f(weight);")])
 
 def logits(wrong: bool) -> Arguments:
@@ -223,7 +229,7 @@ def parabolas(wrong: bool) -> Arguments:
 
 case("meets", "sums", (1, 32), arguments=parabolas,
      meant=lambda a: np.array([2.0 if y * y > x * z else 0.0 for x, y, z in zip(*map(exact.fractions, a[:3]), strict=True)]),
-     lost=0.9, kept=0, output=None,
+     lost=0.9, kept=0, output=False,
      found=[("branch", ("if (found > 0)", "y[i] = 2;")),
             ("cancellation", "float found = __fsub_rn(square, __fmul_rn(a[i], c[i]));")])
 
@@ -267,30 +273,30 @@ case("detour", "layers", (2, 128),
      found=("error", "__nv_bfloat16 narrow = __float2bfloat16_rn(value);"))
 
 case("bf16_step", "layers", (1, 32),
-     arguments=lambda wrong: [np.ones(32, ml_dtypes.bfloat16).view(np.uint16), zeros(32),
-                              spread(32, low=0.5, high=1), 2.0**-10, 40],
-     meant=lambda a: 1 - 40 * 2.0**-10 * a[2].astype(np.float64), left=lambda a: np.asarray(a[1], np.float64),
-     output=1, lost=1e-2, kept=1e-5,
+     arguments=lambda wrong: [np.ones(32, ml_dtypes.bfloat16).view(np.uint16), spread(32, low=0.5, high=1),
+                              zeros(32), 2.0**-10, 40],
+     meant=lambda a: 1 - 40 * 2.0**-10 * a[1].astype(np.float64),
+     lost=1e-2, kept=1e-5,
      found=("error absorption", ("w = __float2bfloat16_rn(moved);",)))
 
 # ── quantisation ────────────────────────────────────────────────────────────
 
 case("zero_row", "quantised", (4, 32), report="the issue: a division by a zero row maximum",
      arguments=lambda wrong: [placed(spread(4, 64), 2, 0), zeros(4, 32, dtype=np.uint16), zeros(4)],
-     meant=given, left=dequantised(column), bad=2, kept=0.04, output=None,
+     meant=given, left=dequantised(column), bad=2, kept=0.04, output=False,
      found=[("inf", "float inverse = 1.0f / scale;"),
             ("nan", "float first = low * inverse, second = high * inverse;")])
 
 case("cut_scale", "quantised", (4, 32), report="vLLM 38083, sglang 12878: UE8M0 scales",
      arguments=lambda wrong: [spread(4, 64), zeros(4, 32, dtype=np.uint16), zeros(4, dtype=np.uint8)],
-     meant=given, left=dequantised(powers), lost=0.05, kept=0.04, output=None,
+     meant=given, left=dequantised(powers), lost=0.05, kept=0.04, output=False,
      found=("saturation", ("uint16_t both = e4m3x2(low * inverse, high * inverse);",
                            'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"')))
 
 case("other_row", "quantised", (1, 256),
      arguments=lambda wrong: [spread(8, 64) * np.float32([[1], [2], [1], [4], [1], [1], [3], [1]]),
                               zeros(8, 32, dtype=np.uint16), zeros(8), 8],
-     meant=given, left=dequantised(column), lost=0.2, kept=0.04, output=None,
+     meant=given, left=dequantised(column), lost=0.2, kept=0.04, output=False,
      found=("saturation", ("uint16_t both = e4m3x2(low / scale, high / scale);",
                            'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"')))
 
@@ -299,15 +305,13 @@ def wrong_limit(wrong: bool) -> Arguments:
 
 case("wrong_limit", "quantised", (2, 64), arguments=wrong_limit,
      meant=lambda a: given(a) * (448 / 8), left=lambda a: a[1].view(E4M3).astype(np.float64).reshape(2, 128),
-     lost=0.5, kept=0.04, output=None,
+     lost=0.5, kept=0.04, output=False,
      found=("saturation", ("q[i] = e4m3x2(low, high);", 'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"')))
 
 case("one_scale", "quantised", (1, 128), report="DeepGEMM 37: one scale for all",
      arguments=lambda wrong: [spread(4, 64) * np.float32([[3e4], [0.01], [1], [0.02]]),
                               zeros(4, 32, dtype=np.uint16), zeros(4, 64), 64],
-     # As parts of the largest value of each row.
-     meant=lambda a: given(a) / np.abs(a[0]).max(1, keepdims=True),
-     left=lambda a: last(a) / np.abs(a[0]).max(1, keepdims=True), lost=0.9, kept=0.04,
+     meant=given, unit=lambda meant: np.abs(meant).max(1, keepdims=True), lost=0.9, kept=0.04,
      found=("underflow error", ("uint16_t both = e4m3x2(low / scale, high / scale);",
                                 'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"')))
 
@@ -428,4 +432,21 @@ def half_factors(wrong: bool) -> Arguments:
 case("half_matmul", "triton", (1, 128), wrong="half_matmul_wrong", right="half_matmul", target="sm_80",
      arguments=half_factors, meant=lambda a: exact.dots(a[0], a[1].T), lost=1e-3, kept=5e-6,
      found=("error absorption", "total = tl.dot(left, right, total, out_dtype=tl.float16)"))
+
+# ── nothing is wrong ────────────────────────────────────────────────────────
+
+
+class Quiet(NamedTuple):
+    """A right kernel of ``sources/quiet.cu``: what is not finite is never stored."""
+
+    name: str
+    arguments: Callable[[], Arguments]
+
+
+QUIET = [
+    Quiet("masked_lanes", lambda: [spread(32, low=1, high=2), zeros(32), 20]),
+    Quiet("gelu", lambda: [np.linspace(-60, 60, 32).astype(np.float16), zeros(32)]),
+    Quiet("masked_keys", lambda: [spread(32), (np.arange(32) < 20).astype(np.int32), zeros(32)]),
+    Quiet("chosen", lambda: [spread(32), zeros(32)]),
+]
 # fmt: on

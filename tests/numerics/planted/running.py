@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
-from tests.numerics.planted.cases import CASES, Arguments, Case
+from tests.numerics.planted.cases import CASES, Arguments, Case, Quiet
 
 SOURCES = Path(__file__).parent / "sources"
 HEADER = "planted.cuh"
@@ -52,19 +52,23 @@ def kernel_of(case: Case, wrong: bool) -> Any:
 
 
 def launched(
-    case: Case, wrong: bool, **options: Any
+    case: Case | Quiet, wrong: bool = False, **options: Any
 ) -> tuple[Any, Arguments, Arguments]:
     """The result of a launch, and the arguments before and after it."""
+    options.setdefault("watch", False)
+    if isinstance(case, Quiet):
+        before, after = case.arguments(), case.arguments()
+        kernel = loaded("quiet", False, "sm_90a", "").kernels[case.name]
+        passed = [each if _array(each) else _scalar(each) for each in after]
+        return kernel.launch(1, 32, passed, **options), before, after
     before, after = case.arguments(wrong), case.arguments(wrong)
     kernel = kernel_of(case, wrong)
-    more: dict[str, Any] = {}
     passed = [each if _array(each) else _scalar(each) for each in after]
     if case.source == "triton":
         kept = text(case.source, wrong, case.target, kernel.name)
-        more["shared"] = int(re.findall(r"// (\d+) bytes", kept)[0])
+        options["shared"] = int(re.findall(r"// (\d+) bytes", kept)[0])
         passed += [bytes(8), bytes(8)]
-    options.setdefault("watch", False)
-    result = kernel.launch(case.grid, case.block, passed, **more, **options)
+    result = kernel.launch(case.grid, case.block, passed, **options)
     return result, before, after
 
 
@@ -114,10 +118,21 @@ def wanted(case: Case) -> set[tuple[str, Line]]:
     }
 
 
-def errors(case: Case, before: Arguments, after: Arguments) -> NDArray[np.float64]:
-    """What each element is off the exact result."""
-    exact = case.meant(before)
-    return np.abs(case.left(after).reshape(exact.shape) - exact)
+def located(case: Case, found: Iterable[tuple[str, Line]]) -> bool:
+    """Whether one of the findings names the bug."""
+    return bool(wanted(case) & {*found})
+
+
+def in_table(case: Case) -> set[Line]:
+    """The lines of the wrong kernel that its PTX knows; all of them if it is PTX."""
+    entry = case.wrong or case.name
+    if case.source.endswith(".ptx"):
+        return {line for _, line in wanted(case)}
+    kept = text(case.source, True, case.target, entry)
+    names = dict(re.findall(r'\.file\s+(\d+)\s+"(?:[^"]*/)?([^"]+)"', kept))
+    body = kept[kept.index(f".entry {entry}(") :].partition("\n.visible .entry")[0]
+    places = re.findall(r"(?:\.loc\s+|inlined_at )(\d+) (\d+)", body)
+    return {Line(names[file], int(number)) for file, number in places}
 
 
 def named(name: str) -> Case:

@@ -79,7 +79,7 @@ KERNEL detour(const float *x, half *y)
 }
 
 // The weights of an optimiser in bf16: a small step vanishes.
-KERNEL bf16_step(__nv_bfloat16 *weight, float *master, const float *gradient, float rate, int steps)
+KERNEL bf16_step(__nv_bfloat16 *weight, const float *gradient, float *master, float rate, int steps)
 {
     int i = threadIdx.x;
 #if BUG
