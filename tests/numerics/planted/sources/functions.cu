@@ -29,20 +29,16 @@ KERNEL distance(const int *start, float *y, int first)
     y[threadIdx.x] = far * 0.125f;
 }
 
-// A rotary embedding: the angle is a position times a frequency, in turns of 2 pi.
+// A rotary embedding: the angle is a position times a frequency, less turns of 2 pi.
 KERNEL rotary(const float *frequency, float *y, float position)
 {
     int i = threadIdx.x;
-#if BUG
     float angle = position * frequency[i];
-#else
-    float high = position * frequency[i];
-    float low = fmaf(position, frequency[i], -high);
-    float turns = rintf(high * 0x1.45f306p-3f);
-    float angle = fmaf(turns, -0x1.921fb6p+2f, high);
-    angle = fmaf(turns, 0x1.777a5cp-23f, angle) + low;
-#endif
-    y[i] = __sinf(angle);
+    float low = BUG ? 0.0f : fmaf(position, frequency[i], -angle);
+    float turns = rintf(angle * 0x1.45f306p-3f);
+    angle = fmaf(turns, -0x1.921fb6p+2f, angle);
+    angle = fmaf(turns, 0x1.777a5cp-23f, angle);
+    y[i] = __sinf(angle + low);
 }
 
 // A large argument of the hardware's own sine; the angle itself is exact.
