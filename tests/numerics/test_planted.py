@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.cuda.tools import assembler
+from fragmenta.isa.target import number as target_number
 from fragmenta.launch.kernel import Kernel
 from tests.numerics.planted import reading, running
 from tests.numerics.planted.cases import CASES, QUIET, Case, Quiet
@@ -74,6 +76,12 @@ def test_every_quoted_line_is_in_the_line_table(case: Case) -> None:
         places = [running.lines(case, quoted) for quoted in found.lines]
         assert all(len(each) == 1 for each in places), found
         assert known & {each[0] for each in places}, found
+
+
+@pytest.mark.parametrize("text", running.texts(), ids=running.texts().index)
+def test_the_assembler_takes_every_kernel(text: Any) -> None:
+    target = max(text.target, "sm_90a", key=target_number)
+    assert assembler.assemble(running.text(*text), target, "-O0")
 
 
 def test_the_table_is_long_enough() -> None:

@@ -30,14 +30,19 @@ BLOCKS = {"masked_softmax": 128, "row_norm": 256, "half_matmul": 32}
 
 def compiled(function: Any, types: tuple[str, ...], block: int) -> str:
     """The PTX of a kernel with its line information, without folders."""
-    names = [*function.arg_names[:-1]]
-    signature = {**dict(zip(names, types, strict=True)), "BLOCK": "constexpr"}
-    source = ASTSource(function, signature, {(len(names),): block})
+    given = [*function.arg_names[:-1]]
+    signature = {**dict(zip(given, types, strict=True)), "BLOCK": "constexpr"}
+    source = ASTSource(function, signature, {(len(given),): block})
     made = triton.compile(source, target=TARGET, options={"num_warps": 4})
     text = re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', made.asm["ptx"])
-    # What follows the code is for debuggers, and names folders of this machine.
+    # What follows the code is for debuggers, and names folders of this machine.  Line
+    # information refers to names in it: each becomes the name of the kernel.
     text = re.sub(r"(?s)\t\.section\t\.debug_.*", "", text)
     text = re.sub(r", debug\b", "", text)
+    labels = sorted(set(re.findall(r"function_name (\$\w+)", text)))
+    bytes_of = ", ".join(map(str, [*function.__name__.encode(), 0]))
+    names = "".join(f"{label}:\n.b8 {bytes_of}\n" for label in labels)
+    text += f".section .debug_str\n{{\n{names}}}\n" if names else ""
     return f"// {made.metadata.shared} bytes of shared memory\n{text}"
 
 

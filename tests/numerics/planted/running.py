@@ -25,6 +25,19 @@ class Line(NamedTuple):
     number: int
 
 
+class Text(NamedTuple):
+    """Names a PTX text."""
+
+    source: str
+    wrong: bool = False
+    target: str = "sm_90a"
+    entry: str = ""
+    """The kernel, if each has a text of its own."""
+
+
+QUIET = Text("quiet")
+
+
 @cache
 def text(source: str, wrong: bool, target: str = "sm_90a", entry: str = "") -> str:
     """The PTX of a source: compiled, written by hand, or kept from Triton."""
@@ -38,17 +51,26 @@ def text(source: str, wrong: bool, target: str = "sm_90a", entry: str = "") -> s
 
 
 @cache
-def loaded(source: str, wrong: bool, target: str, entry: str) -> Any:
+def loaded(of: Text) -> Any:
     """The same, read."""
-    return ptx.parse(text(source, wrong, target, entry), source)
+    return ptx.parse(text(*of), of.source)
 
 
-def kernel_of(case: Case, wrong: bool) -> Any:
-    """The kernel of a case, or of its twin."""
-    entry = (case.wrong if wrong else case.right) or case.name
-    name = entry if case.source == "triton" else ""
-    bug = wrong and "." not in case.source and case.source != "triton"
-    return loaded(case.source, bug, case.target, name).kernels[entry]
+def text_of(case: Case, wrong: bool) -> Text:
+    """Where the kernel of a case is, or of its twin."""
+    if case.source == "triton":
+        return Text(case.source, False, case.target, entry_of(case, wrong))
+    return Text(case.source, wrong and "." not in case.source, case.target)
+
+
+def entry_of(case: Case, wrong: bool) -> str:
+    return (case.wrong if wrong else case.right) or case.name
+
+
+def texts() -> list[Text]:
+    """All of them."""
+    both = (text_of(case, wrong) for case in CASES for wrong in (True, False))
+    return [*dict.fromkeys(both), QUIET]
 
 
 def launched(
@@ -58,14 +80,14 @@ def launched(
     options.setdefault("watch", False)
     if isinstance(case, Quiet):
         before, after = case.arguments(), case.arguments()
-        kernel = loaded("quiet", False, "sm_90a", "").kernels[case.name]
+        kernel = loaded(QUIET).kernels[case.name]
         passed = [each if _array(each) else _scalar(each) for each in after]
         return kernel.launch(1, 32, passed, **options), before, after
     before, after = case.arguments(wrong), case.arguments(wrong)
-    kernel = kernel_of(case, wrong)
+    kernel = loaded(text_of(case, wrong)).kernels[entry_of(case, wrong)]
     passed = [each if _array(each) else _scalar(each) for each in after]
     if case.source == "triton":
-        kept = text(case.source, wrong, case.target, kernel.name)
+        kept = text(*text_of(case, wrong))
         options["shared"] = int(re.findall(r"// (\d+) bytes", kept)[0])
         passed += [bytes(8), bytes(8)]
     result = kernel.launch(case.grid, case.block, passed, **options)
@@ -128,7 +150,7 @@ def in_table(case: Case) -> set[Line]:
     entry = case.wrong or case.name
     if case.source.endswith(".ptx"):
         return {line for _, line in wanted(case)}
-    kept = text(case.source, True, case.target, entry)
+    kept = text(*text_of(case, True))
     names = dict(re.findall(r'\.file\s+(\d+)\s+"(?:[^"]*/)?([^"]+)"', kept))
     body = kept[kept.index(f".entry {entry}(") :].partition("\n.visible .entry")[0]
     places = re.findall(r"(?:\.loc\s+|inlined_at )(\d+) (\d+)", body)
