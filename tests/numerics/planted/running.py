@@ -19,7 +19,7 @@ HEADER = "planted.cuh"
 
 
 class Line(NamedTuple):
-    """A line of a source."""
+    """A line of a source; PTX that is written by hand has no name."""
 
     file: str
     number: int
@@ -108,21 +108,21 @@ def lines(case: Case, quoted: str) -> list[Line]:
     name = case.source if "." in case.source else f"{case.source}.cu"
     name = "triton_kernels.py" if case.source == "triton" else name
     found = [
-        Line(file, number)
+        Line("" if file.endswith(".ptx") else file, number)
         for file in (name, HEADER)
         for number, line in enumerate((SOURCES / file).read_text().splitlines(), 1)
         if line.strip().startswith(quoted)
     ]
-    return _within(case, found) if len(found) > 1 else found
+    return _within(case, name, found) if len(found) > 1 else found
 
 
-def _within(case: Case, found: list[Line]) -> list[Line]:
+def _within(case: Case, name: str, found: list[Line]) -> list[Line]:
     """Those of them that are in the kernel, if several have the same words."""
     entry = case.wrong or case.name
     starts = re.compile(r"(?:KERNEL|\.visible \.entry|def) (\w+)")
     kept = []
     for line in found:
-        above = (SOURCES / line.file).read_text().splitlines()[: line.number]
+        above = (SOURCES / (line.file or name)).read_text().splitlines()[: line.number]
         names = [m[1] for each in above if (m := starts.match(each))]
         if line.file == HEADER or names[-1:] == [entry]:
             kept.append(line)
