@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fragmenta.numerics.code import layout as at
 from fragmenta.numerics.code.nodes import CONTEXT_BITS
-from fragmenta.numerics.code.steps import NumericsStep, StoppingStep
+from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
 from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
@@ -98,6 +98,11 @@ class NumericsAlgebra(Algebra):
         self._times: list[NDArray[np.uint8]] = []
         self._directory = np.zeros(MOST_CONTEXTS, np.int64)
         self._sums: list[int] = []
+
+    def probes(self) -> NumericsProbes:
+        """A new instrument for the code of a kernel."""
+        given = self.step, self.planes, self.granule, self.counts_losses
+        return NumericsProbes(*given)
 
     @classmethod
     def of(cls, module: Module, planes: int = 0) -> NumericsAlgebra:
