@@ -107,6 +107,9 @@ class NumericsAlgebra(Algebra):
     @classmethod
     def of(cls, module: Module, planes: int = 0) -> NumericsAlgebra:
         """The algebra for the kernels of a module."""
+        from fragmenta.numerics import births  # it registers an event
+
+        assert births
         return cls(planes or planes_for(module.functions.values()))
 
     def begin(self, watch: PlaneWatch) -> None:
@@ -138,6 +141,17 @@ class NumericsAlgebra(Algebra):
         self._nodes.append(nodes)
         self._times.append(times)
         return table
+
+    def births_at(self, site: int) -> list[Node]:
+        """The births at a site so far, while the launch runs."""
+        found = []
+        for number, (table, nodes) in enumerate(
+            zip(self._tables, self._nodes, strict=True)
+        ):
+            count = int(table.view(np.int64)[at.NODE_COUNT // 8])
+            found += _nodes(number, nodes, count).values()
+        born = (at.Birth.OVERFLOW, at.Birth.DIVISION, at.Birth.INVALID)
+        return [each for each in found if each.site == site and each.kind in born]
 
     def finish(self, watch: PlaneWatch) -> None:
         """The launch has ended: keep what was found."""

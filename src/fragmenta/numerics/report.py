@@ -18,7 +18,7 @@ from fragmenta.errors import BadCall, nearest
 from fragmenta.numerics.code.layout import Birth
 from fragmenta.numerics.engine import Found, Node
 from fragmenta.numerics.seconds import Seconds, kind_of
-from fragmenta.numerics.words import COUNTED, formula, number
+from fragmenta.numerics.words import COUNTED, formula, number, operand_count
 from fragmenta.ptx.module import Instruction, Module, Source
 from fragmenta.simt.arguments import Elements
 from fragmenta.simt.context import Shape
@@ -571,7 +571,7 @@ def numerics(found: Found, module: Module, shape: Shape, kernel: str) -> Numeric
 
 def _site(places: _Places, number: int, record: Mapping[str, float]) -> Site:
     function, index, instruction = places.instruction(number)
-    count = min(3, max(1, len(instruction.operands) - 1))
+    count = operand_count(instruction)
     names = "abc"[:count]
     worst = Worst(
         tuple(record[each] for each in names),

@@ -36,6 +36,13 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
+def operand_count(instruction: Instruction) -> int:
+    """How many numbers it computes with, at most three."""
+    if instruction.opcode in ("atom", "red"):
+        return 2  # the old value, and another
+    return min(3, max(1, len(instruction.operands) - 1))
+
+
 def formula(
     instruction: Instruction, operands: Sequence[float], value: float
 ) -> str:
@@ -46,10 +53,12 @@ def formula(
     >>> formula(made, (1.0, 0.5), 0.5)
     '1 - 0.5 = 0.5'
     """
-    count = len(instruction.operands) - 1
+    count = operand_count(instruction)
     shown = [number(each) for each in operands[:count]]
     result = number(value)
     opcode = instruction.opcode
+    if opcode in ("atom", "red"):
+        opcode = next(e for e in instruction.qualifiers if e in ("add", "min", "max"))
     if opcode in _SIGNS and len(shown) == 2:
         return f"{shown[0]} {_SIGNS[opcode]} {shown[1]} = {result}"
     if opcode in ("fma", "mad") and len(shown) == 3:
