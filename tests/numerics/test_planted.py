@@ -125,9 +125,7 @@ def _compare_bits(case: Case, wrong: bool, after: list[Any]) -> None:
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
-def _compare_errors(
-    case: Case, result: Any, before: list[Any], after: list[Any]
-) -> None:
+def _compare_errors(case: Case, result: Any, after: list[Any]) -> None:
     """The reported errors are those of the exact computation, to 1%."""
     if not case.output:
         return
