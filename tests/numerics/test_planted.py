@@ -98,7 +98,8 @@ def test_the_bug_is_located(case: Case) -> None:
     result, _, after = running.launched(case, True, numerics=True)
     assert running.located(case, reading.findings(result)), reading.findings(result)
     _compare_bits(case, True, after)
-    _compare_errors(case, result, after)
+    if case.formula:
+        _compare_errors(case, result, after)
 
 
 @NEEDS
