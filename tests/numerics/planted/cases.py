@@ -63,6 +63,8 @@ class Case(NamedTuple):
 
     It is not if the program computes another formula, or leaves codes of numbers.
     """
+    formula: bool = True
+    """Whether the wrong kernel has the formula of its twin, but for roundings."""
     unit: Callable[[Array], Any] = lambda meant: np.abs(meant).max()
     """What errors are parts of: the largest value."""
     wrong: str = ""
@@ -253,7 +255,7 @@ case("tiny_norm", "layers", (3, 32),
 
 case("layer_norm", "layers", (4, 32),
      arguments=lambda wrong: [placed(spread(4, 64), 2, 3.0), zeros(4, 64), 1e-5],
-     meant=lambda a: exact.norms(a[0], np.float32(1e-5)), bad=2, kept=1e-6,
+     meant=lambda a: exact.norms(a[0], np.float32(1e-5)), bad=2, kept=1e-6, formula=False,
      found=[("inf", "float inverse = rsqrtf(spread) + epsilon;"), ("nan", "y[i] = one * inverse;")])
 
 case("half_epsilon", "layers", (4, 32),
@@ -422,7 +424,7 @@ case("masked_softmax", "triton", (4, 128), wrong="masked_softmax_wrong", right="
 
 case("row_norm", "triton", (3, 128), wrong="row_norm_wrong", right="row_norm", target="sm_80",
      arguments=lambda wrong: [spread(3, 256) + np.float32([[3000], [0], [700]]), zeros(3, 256), 256],
-     meant=lambda a: exact.norms(a[0], 1.0), lost=1e-2, kept=1e-3,
+     meant=lambda a: exact.norms(a[0], 1.0), lost=1e-2, kept=1e-6,
      found=("cancellation", "spread = squares - mean * mean"))
 
 def half_factors(wrong: bool) -> Arguments:

@@ -49,6 +49,7 @@ def row_norm(x, out, columns, BLOCK: tl.constexpr):
     value = tl.load(x + at)
     mean = tl.sum(value, 0) / columns
     centred = value - mean
+    centred -= tl.sum(centred, 0) / columns  # what the rounded mean has left
     spread = tl.sum(centred * centred, 0) / columns
     tl.store(out + at, centred * tl.rsqrt(spread + 1.0))
 
