@@ -66,6 +66,8 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     replay: Wanted | None = None
     """Which launches are recorded."""
+    numerics: bool = False
+    """Whether it is found out where bits are lost."""
 
     @property
     def arithmetic(self) -> str:
@@ -238,6 +240,7 @@ class Device:
                 schedule=self.options.schedules,
                 watch=Watch("report", self.options.strict) if watched else False,
                 limits=self.options.limits,
+                numerics=self.options.numerics and watched,
                 progress=self.progress,
             )
         except KernelError as why:
@@ -376,6 +379,8 @@ def _launched(
         for each in result.problems
         if each.severity == "error" or id(each) in hazards
     ]
+    if result.numerics is not None:
+        shown += [e for e in result.numerics.problems if e.severity != "info"]
     return Launched(
         name,
         grid,
