@@ -32,6 +32,8 @@ SLICE = 0.02
 """For about so many seconds machine code runs before Python has its turn."""
 LONG_SLICE = 0.1
 """The same in a thread beside others, which would wait for each other in Python."""
+ROUNDS = 16
+"""How many rounds such a thread begins with: it is halted in any of them."""
 RAMP = 0.001
 """So many seconds pass before the number of threads is doubled.
 
@@ -72,8 +74,8 @@ class _Pace:
     A round is a turn of each warp, or less if the block ends.
     """
 
-    def __init__(self, seconds: float = SLICE) -> None:
-        self.rounds, self._seconds = 1, seconds
+    def __init__(self, seconds: float = SLICE, rounds: int = 1) -> None:
+        self.rounds, self._seconds = rounds, seconds
         self._start = time.perf_counter()
 
     def begin(self) -> None:
@@ -261,7 +263,8 @@ class _Workers:
 
     def _slices(self, context: Runner) -> Iterator[None]:
         """Run blocks until there are no more; Python has its turn now and then."""
-        pace = _Pace(SLICE if self.most == 1 else LONG_SLICE)
+        alone = self.most == 1
+        pace = _Pace(SLICE) if alone else _Pace(LONG_SLICE, ROUNDS)
         while not context.halt[0] and not context.finished:
             context.allow(pace.rounds, True)
             pace.begin()

@@ -291,8 +291,7 @@ class ClusterRunner:
             context.begin(member, member + 1)
             code.reset(context.address)
             context.status = Status.READY
-        # Most kernels need Python in the first cluster of a thread, and then no more.
-        known = self._begun == 1 or (self._begun > 1 and not self.cluster.touched)
+        known = self._is_known()
         self._begun += 1
         self.cluster.begin(index)
         self._fruitless = 0
@@ -301,6 +300,24 @@ class ClusterRunner:
         self._renewal = self._renewed() if known else None
         if self._renewal is not None:
             self._renewal.write(self._run.longs)
+
+    def _is_known(self) -> bool:
+        """Whether machine code may know all that it needs for the next clusters.
+
+        Most kernels need Python in the first cluster, and then no more.  Other threads
+        know what was found there.
+        """
+        if self._begun:
+            return self._begun == 1 or not self.cluster.touched
+        table = self.cluster.machine.present_table
+        if not self.index or table is None or not table.settled:
+            return False
+        if self.cluster.machine.warpgroups:
+            # What has products has loaded it.
+            from fragmenta.units import wgmma
+
+            wgmma.prepare(self.cluster)
+        return True
 
     def _prepare(self) -> None:
         """Make ready what else a cluster needs."""
@@ -327,6 +344,9 @@ class ClusterRunner:
         if self._clean:
             assert self.cluster.port.unattended is not None
             self.cluster.port.unattended.leave()
+            table = self.cluster.machine.present_table
+            if table is not None:
+                table.settled = True
             return False
         if status == Status.FAULT:
             self.cluster.touch()

@@ -248,12 +248,14 @@ class Observer(TensorObserver, Unattended):
 
     def leave(self) -> None:
         """The last cluster that began has ended without Python."""
+        if self.layouts is not None:
+            self.layouts.leave()
         self.running, self._before = False, len(self.machine.problems)
 
     def renewed(self, renewal: Renewal) -> bool:
         """Tell what :meth:`begin` does, and when :meth:`end` does nothing."""
         blocks = self.cluster.blocks
-        if len(blocks) > 1 or not self.history.kept:
+        if len(blocks) > 1 or not self.cluster.number:
             return False  # what the first cluster did is kept
         memory = self.launch_watch.memory
         self.order.renewed(renewal, self.numbers)

@@ -28,6 +28,7 @@ from fragmenta.ptx import rules
 from fragmenta.ptx.effects import in_order
 from fragmenta.ptx.rules import ERROR, Rule
 from fragmenta.races.probes.register_roles import REGISTER_BYTES, Role
+from fragmenta.races.product_units import KnownUnits
 from fragmenta.races.shadow import product_layout as layout
 from fragmenta.races.shadow.product_layout import COMPUTED, MOVED, READ
 from fragmenta.simt.compiled import address_of, aligned
@@ -131,6 +132,8 @@ class Kins:
         self._made: dict[Located, Kin] = {}
         self.all: list[Kin] = []
         self.pointers = np.zeros(most + 1, np.int64)
+        self.units = KnownUnits()
+        """The units of shared memory that their descriptors name."""
 
     def of(self, located: Located) -> Kin:
         """The kin of an instruction."""

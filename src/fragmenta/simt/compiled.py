@@ -12,6 +12,7 @@ import json
 import mmap
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,8 @@ def aligned(size: int) -> NDArray[np.uint8]:
 
 LARGE = 1 << 18
 """Bytes that are worth pages of their own."""
+HUGE = 1 << 22
+"""Bytes that are worth large pages."""
 
 
 def sparse(size: int) -> NDArray[np.uint8]:
@@ -146,8 +149,25 @@ def sparse(size: int) -> NDArray[np.uint8]:
     """
     if size < LARGE or sys.platform == "win32":
         return aligned(size)
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(_pages(size), np.uint8)
+
+
+def fresh(size: int) -> NDArray[np.uint8]:
+    """The same, if much of it will be used, by several threads.
+
+    Each thread clears the pages that it uses first, while others go on.
+    """
+    if size < LARGE or sys.platform == "win32":
+        return aligned(size)
+    pages = _pages(size)
+    if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # the host may have none
+            pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
+
+
+def _pages(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def packed(about: dict[str, Any], parts: list[bytes]) -> bytes:

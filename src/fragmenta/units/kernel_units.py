@@ -49,6 +49,8 @@ class Sized:
         self._tables: dict[frozenset[int] | None, EventTable] = {}
         self._known: dict[int, int] = {}
         """Where the forms of events are that were used, by the number of the event."""
+        self.warpgroups: set[tuple[int, int]] = set()
+        """The warpgroups that have issued products: rank of the block, and number."""
 
     @once_property
     def forms(self) -> Forms:

@@ -715,6 +715,11 @@ class Machine:
         """The loads and stores of tensor memory."""
         return self._sized.tensor_moves
 
+    @property
+    def warpgroups(self) -> set[tuple[int, int]]:
+        """The warpgroups that issue products in any launch: rank, and number."""
+        return self._sized.warpgroups
+
     def know_form(self, event: Event, form: int) -> None:
         """Let fast paths find the form of an event."""
         self._sized.know_form(event, form)

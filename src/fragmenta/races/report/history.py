@@ -199,7 +199,7 @@ class History:
 
     def keep(self, cluster: int, problem: bool) -> None:
         """Keep the notes, if there is a problem in the cluster or it is the first."""
-        if (problem and len(self.kept) < MOST_KEPT) or not self.kept:
+        if (problem and len(self.kept) < MOST_KEPT) or not cluster:
             self.kept[cluster] = self.notes
 
     def add(self, note: Note) -> None:
