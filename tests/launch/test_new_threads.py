@@ -26,8 +26,8 @@ BLOCKS = 24
 CORES = 6
 LAUNCHES = some(range(320), 8)
 
-#: All blocks read the same words of ``given``, and each writes words of its own.  With
-#: ``odd``, that block also writes a word of the next one.
+#: All blocks read the same words of ``given``, and each writes words of its own.  Block
+#: ``odd`` does not wait before it reads what its other warp has stored.
 SCALAR = """
     .shared .align 4 .b8 tile[256];
     ld.param.u64 %rd1, [given]; ld.param.u32 %r1, [odd];
@@ -40,10 +40,10 @@ AGAIN:
     xor.b32 %r6, %t, 33; mov.u32 %r7, tile; mad.lo.u32 %r7, %r6, 4, %r7;
     ld.shared.u32 %r8, [%r7]; add.u32 %r2, %r2, %r8; bar.sync 0;
     add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 6; @%p1 bra AGAIN;
-    st.global.u32 [%mine], %r2;
     setp.ne.u32 %p2, %cta, %r1; @%p2 bra OVER;
-    st.global.u32 [%mine+256], %r2;
+    st.shared.u32 [%r7], %t; ld.shared.u32 %r9, [%r5];
 OVER:
+    st.global.u32 [%mine], %r2;
     ret;
 """
 
@@ -63,9 +63,9 @@ class Case:
 
 
 def scalar(odd: int) -> Case:
-    """Ordinary instructions; block ``odd`` races with the next one."""
+    """Ordinary instructions; there is a race in block ``odd``."""
     made = kernel(SCALAR, ".param .u64 given, .param .u32 odd")
-    out = np.zeros(BLOCKS * 64 + 64, np.uint32)
+    out = np.zeros(BLOCKS * 64, np.uint32)
     given = [out, np.arange(64, dtype=np.uint32), np.uint32(odd)]
     return Case(lambda: made.launch(BLOCKS, 64, given, watch="report"), out)
 

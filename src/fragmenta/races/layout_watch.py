@@ -36,7 +36,7 @@ from fragmenta.shared.descriptor import (
 )
 from fragmenta.shared.operands import major_of
 from fragmenta.shared.swizzles import REPEAT, WGMMA_SWIZZLES, pattern
-from fragmenta.simt.compiled import address_of, aligned, callback_address
+from fragmenta.simt.compiled import address_of, aligned, callback_address, copied, zeros
 from fragmenta.simt.layout import LANES
 from fragmenta.simt.loaded import Loaded
 from fragmenta.units.events import Described, once_per_kernel
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from fragmenta.races.observer import Observer
 
 _LONG, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
-_ASK = ctypes.CFUNCTYPE(None, *5 * (_LONG,))
-_ASK_ROWS = ctypes.CFUNCTYPE(None, *3 * (_LONG,), _POINTER)
+ASK_LAYOUT = ctypes.CFUNCTYPE(None, *5 * (_LONG,))
+ASK_ROWS = ctypes.CFUNCTYPE(None, *3 * (_LONG,), _POINTER)
 _MATRIX = 8
 """Rows of one matrix of ``ldmatrix``."""
 ALL = 0xFFFFFFFF
@@ -151,7 +151,7 @@ class KnownLayouts:
     def begun(self) -> NDArray[np.int64]:
         """What a new observer knows."""
         with self._lock:
-            return self._judged.copy()
+            return copied(self._judged)
 
     def add(self, judged: NDArray[np.int64]) -> None:
         """Let later observers know what one has judged."""
@@ -169,13 +169,14 @@ def layouts_of(compiled: Described) -> KnownLayouts:
 class LayoutWatch:
     """The boxes in the shared memory of a cluster, and who reads them."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, asks: tuple[int, int] | None = None) -> None:
+        """``asks`` are functions that call :meth:`asked` and :meth:`rows`."""
         self._observer = observer
         order, blocks = observer.order, observer.cluster.blocks
         count = -(-blocks[0].shared.size // at.LINE)
         shape = len(blocks), count
-        self._lines = np.zeros(shape, np.int32)
-        self._records = np.zeros((*shape, at.BOX_BYTES), np.uint8)
+        self._lines = zeros(shape, np.int32)
+        self._records = zeros((*shape, at.BOX_BYTES), np.uint8)
         self._states = aligned(len(blocks) * at.BOXES_BYTES).view(np.int64)
         self._states = self._states.reshape(len(blocks), -1)
         self._known = layouts_of(observer.machine.launch.compiled)
@@ -183,10 +184,13 @@ class LayoutWatch:
         self._right, self._told = True, False
         """Whether all that was judged is right; whether others know of it."""
         sites = len(observer.machine.launch.compiled.places)
-        self._looked = np.zeros(max(sites, 1), np.uint8)
-        self._functions = _ASK(self._asked), _ASK_ROWS(self._rows)
+        self._looked = zeros(max(sites, 1), np.uint8)
         self._written, self._look = functions()
-        ask, rows = (callback_address(each) for each in self._functions)
+        if asks is None:
+            self._functions = ASK_LAYOUT(self.asked), ASK_ROWS(self.rows)
+            first, second = self._functions
+            asks = callback_address(first), callback_address(second)
+        ask, rows = asks
         for rank in range(len(blocks)):
             state, head = self._states[rank], order.head(rank, np.int64)
             state[at.BOXES_LINES >> 3] = address_of(self._lines[rank])
@@ -315,7 +319,7 @@ class LayoutWatch:
 
     # ── products ────────────────────────────────────────────────────────────
 
-    def _asked(self, rank: int, of: int, word: int, site: int, number: int) -> None:
+    def asked(self, rank: int, of: int, word: int, site: int, number: int) -> None:
         """Machine code asks about an operand of a product.
 
         ``of`` is the number of an operand of ``wgmma``, or the address of a source of
@@ -473,7 +477,7 @@ class LayoutWatch:
 
     # ── ldmatrix ────────────────────────────────────────────────────────────
 
-    def _rows(self, rank: int, number: int, site: int, where: int) -> None:
+    def rows(self, rank: int, number: int, site: int, where: int) -> None:
         """Machine code asks about rows of ``ldmatrix`` that are not below each other.
 
         It is a mistake only if another swizzle explains the addresses.

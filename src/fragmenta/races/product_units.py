@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _KNOWN = 256
 """How many descriptors new observers know; a full table would be slow to look in."""
-_ASK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
+ASK_UNITS = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 
 
 def _put(
@@ -80,11 +80,12 @@ def _new_table() -> NDArray[np.int64]:
 class UnitTable:
     """The table of an observer; compiled code asks for what is missing there."""
 
-    def __init__(self, kins: Kins) -> None:
-        self._kins = kins
+    def __init__(self, kins: Kins, ask: int = 0) -> None:
+        """``ask`` is a function that calls :meth:`add` of the right table."""
+        self._kins, self._ask = kins, ask
         self._table = kins.units.begun()
         self._kept: dict[tuple[int, int], NDArray[np.uint32]] = {}
-        self._function = _ASK(self._add)
+        self._function = None if ask else ASK_UNITS(self.add)
 
     @property
     def address(self) -> int:
@@ -94,13 +95,16 @@ class UnitTable:
     @property
     def ask(self) -> int:
         """The function that adds units: twice the kin plus 2, plus 1 for B; the key."""
+        if self._function is None:
+            return self._ask
         return callback_address(self._function)
 
     def close(self) -> None:
         """Free everything: the function and the table refer to one another."""
         vars(self).clear()
 
-    def _add(self, of: int, key: int) -> None:
+    def add(self, of: int, key: int) -> None:
+        """Add the units of an operand."""
         word = key & (1 << 64) - 1
         found = self._kept.get((of, word))
         if found is None:

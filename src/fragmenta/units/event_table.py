@@ -53,8 +53,6 @@ class EventTable:
         self.memory = aligned(max(1, len(events)) * layout.EVENT_BYTES)
         self.records = self.memory.reshape(-1, layout.EVENT_BYTES)
         self.address = address_of(self.memory)
-        self.settled = False
-        """Whether clusters have run without Python: it knows all that they use."""
         self._write(events, observed)
 
     def _write(self, events: Sequence[Event], observed: Collection[int] | None) -> None:

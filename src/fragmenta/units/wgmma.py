@@ -27,6 +27,7 @@ def group(warp: Warp) -> Warpgroup:
             late=late,
             forms=machine.forms,
             memory=block.warpgroup_memory(number),
+            plan=None if machine.prepared is None else machine.prepared.plan,
         )
         found.started = partial(_started, block)
         block.warpgroups[number] = found
@@ -38,7 +39,7 @@ def prepare(cluster: Cluster) -> None:
     """Make the warpgroups that other clusters of the kernel have, so that machine code
     finds them.
     """
-    for rank, number in sorted(cluster.machine.warpgroups):
+    for rank, number in cluster.machine.prepare().warpgroups:
         block = cluster.blocks[rank] if rank < len(cluster.blocks) else None
         if block is not None and WARPS * number < len(block.warps):
             group(block.warps[WARPS * number])

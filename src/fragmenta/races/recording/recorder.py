@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import type_bits
@@ -135,6 +136,12 @@ class OrdersWatch:
 
     def collect(self, problems: Problems) -> None:
         """Add nothing: the launch was watched before."""
+
+    def results(self, cluster: Cluster) -> None:
+        """Each cluster has to be observed in Python."""
+
+    def add(self, counts: list[NDArray[np.uint8]]) -> None:
+        """There are no counts."""
 
     def told(self) -> Any:
         """What was recorded."""

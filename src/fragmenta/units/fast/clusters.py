@@ -151,7 +151,8 @@ def _forget_mbarriers(run: _Run, state: Raw) -> None:
         record = _mbarrier(run, state, place)
         alive = field(code, record, layout.MBARRIER_ALIVE, I32)
         alive[0] = made[0].lift(0)
-    made[0] = made[0].lift(0)
+    for each in (made, field(code, state, layout.STATE_MADE_EVER, I32)):
+        each[0] = made[0].lift(0)
 
 
 def _mbarrier(run: _Run, state: Raw, place: Value) -> Raw:
@@ -319,6 +320,8 @@ def _end(run: _Run) -> None:
     with code.loop(run.long(layout.RUN_END_COUNT)[0]) as number:
         at = code.builder.gep(entries, [(number * layout.CLEAN_BYTES).raw])
         left.value = left.value | _unclean(run, at)
+    with code.when(run.index[0] == 0):
+        left.value = left.value | run.word(layout.RUN_FIRST)[0]
     with (
         code.when(run.word(layout.RUN_LEAKS)[0] != 0),
         code.loop(run.blocks) as rank,
