@@ -61,6 +61,10 @@ class Case:
         said = sorted(str(each) for each in result.problems)
         return self._out.tobytes(), said, result.counts
 
+    def history(self) -> list[tuple[int, list[Any]]]:
+        """What happened in the clusters whose history a launch keeps."""
+        return [(each.cluster, list(each.notes)) for each in self._launch().recorded]
+
 
 def scalar(odd: int) -> Case:
     """Ordinary instructions; there is a race in block ``odd``."""

@@ -12,6 +12,7 @@ launch of a kernel: :meth:`Clones.take`.
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.launch.runners import BlockRunner, ClusterRunner, Runner, RunRecord
+from fragmenta.ptx.module import demangled
 from fragmenta.simt import layout
 from fragmenta.simt.arena import PAGE, Arena, ArenaFull
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
 from fragmenta.units.events import Described, once_per_kernel
+from fragmenta.units.fast import layout as fast
 from fragmenta.units.machine import Cluster, Results, Watching
 from fragmenta.units.renewal import routines
 
@@ -81,6 +84,7 @@ class _Template:
             return _Place(offset, memory.nbytes)
 
         contexts = runner.contexts
+        self.room = sum(e.size for each in contexts for e in each.parts.values())
         self.blocks = [place(each.parts["block"]) for each in contexts]
         self.counts = [place(each.parts["counts"]) for each in contexts]
         self.halt = place(runner.halt)
@@ -90,10 +94,12 @@ class _Template:
         self.flags: list[_Place] = []
         """Words that are 0, unless Python has to know of something."""
         self.found: list[_Place] = []
+        self.log: _Place | None = None
         results = _results(runner)
         if results is not None:
             self.flags = [place(each) for each in results.flags]
             self.found = [place(each) for each in results.counts]
+            self.log = place(results.log)
 
     def copy(self) -> Arena:
         """Other memory with the same contents."""
@@ -111,7 +117,7 @@ class Clones:
         self.launch, self.queue = launch, queue
         self.template: _Template | None = None
         self._lock = threading.Lock()
-        self._may = launch.tally is None
+        self._may = launch.tally is None and sys.platform != "win32"
         machine = launch.machine
         if machine is not None:
             stepped = machine.schedule.plan.stepped
@@ -222,13 +228,35 @@ def _alike(template: _Template, other: Arena) -> bool:
     return same and not untouched.any()
 
 
+class _Saved:
+    """The contents of an arena, which is empty then."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._pages = arena.memory.reshape(-1, PAGE)
+        self._used = self._clear()
+
+    def _clear(self) -> tuple[NDArray[np.int64], Bytes]:
+        """Clear the pages that are used; what was there."""
+        # Pages that are only read cost no memory.
+        numbers = np.flatnonzero(self._pages.any(axis=1))
+        found = self._pages[numbers]
+        self._pages[numbers] = 0
+        return numbers, found
+
+    def put_back(self) -> None:
+        """Let the arena be as it was."""
+        self._clear()
+        numbers, found = self._used
+        self._pages[numbers] = found
+
+
 class Clone:
     """A runner whose memory is a copy; Python makes its part when it is needed."""
 
     def __init__(self, clones: Clones, template: _Template) -> None:
         self.launch, self._clones, self._template = clones.launch, clones, template
-        blocks = "the blocks of a kernel"
-        clones.launch.meter.room(template.dense + template.sparse, blocks)
+        blocks = f"the blocks of {demangled(self.launch.compiled.kernel)}"
+        self.launch.meter.room(template.room, blocks)
         self._arena = template.copy()
         self._made: BlockRunner | ClusterRunner | None = None
         self._queue = clones.queue
@@ -249,14 +277,12 @@ class Clone:
     def made(self) -> BlockRunner | ClusterRunner:
         """The runner that Python has; its memory stays as it is."""
         if self._made is None:
-            arena = self._arena
-            saved = arena.memory.copy()
-            arena.memory[:] = 0
-            arena.restart()
-            made = self._clones.settled(arena)
+            saved = _Saved(self._arena)
+            self._arena.restart()
+            made = self._clones.settled(self._arena)
             assert made is not None
-            assert arena.pieces == self._pieces()
-            arena.memory[:] = saved
+            assert self._arena.pieces == self._pieces()
+            saved.put_back()
             self._made = made[1]
         return self._made
 
@@ -343,12 +369,24 @@ class Clone:
             return
         self._call(*self._given, turn)
         run = self._run
-        if run is None or run.status == Status.ENDED:
+        if run is None or run.status == Status.ENDED or self._keep_first(run):
             return
         if run.status != Status.SPENT or not run.changed or self._made is not None:
             made = self.made
             assert isinstance(made, ClusterRunner)
             made.returned(turn)
+
+    def _keep_first(self, run: RunRecord) -> bool:
+        """Keep what the first cluster did, if it has just ended and all was well."""
+        log, ready = self._template.log, run.status == Status.READY
+        clean = ready and run.first == fast.CLEAN_FIRST and not run.index
+        if not clean or log is None or self._made is not None:
+            return False
+        assert self.launch.machine is not None
+        assert self.launch.machine.watching is not None
+        self.launch.machine.watching.keep_first(log.of(self._arena))
+        run.status = Status.ENDED
+        return True
 
     def close(self) -> None:
         """All has run: tell the launch what it has to know."""

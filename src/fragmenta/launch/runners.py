@@ -146,6 +146,8 @@ class BlockRunner:
 
     def run(self, turn: int) -> None:
         """Run until the blocks have ended, or something else has to happen first."""
+        if self.launch.machine is not None:
+            self.launch.machine.local.runner = self
         code = self.launch.compiled.code
         code.grid(self.failed.address, code.kernel, turn)
 
@@ -171,6 +173,7 @@ class RunRecord(Record):
     ended = Word(fast.RUN_ENDED)
     traced = Word(fast.RUN_TRACED)
     room = Long(fast.RUN_ROOM)
+    first = Word(fast.RUN_FIRST)
 
     @property
     def status(self) -> Status:
@@ -278,6 +281,7 @@ class ClusterRunner:
         self._go_on(turn, returned=True)
 
     def _go_on(self, turn: int, returned: bool) -> None:
+        self.cluster.machine.local.runner = self
         while returned or not self.halt[0]:
             if self.status == Status.ENDED and not self._clean and not returned:
                 if not self._take():

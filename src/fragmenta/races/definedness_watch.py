@@ -166,6 +166,9 @@ class DefinedWatch:
     def add(self, counts: list[NDArray[np.uint8]]) -> None:
         """There are no counts."""
 
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Nothing is kept."""
+
     def told(self) -> ToldBits:
         """What was stored here, and which bits of memory are undefined now."""
         changed = []

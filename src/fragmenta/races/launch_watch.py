@@ -20,7 +20,7 @@ from fragmenta.races.observer import Observer
 from fragmenta.races.product_units import ASK_UNITS
 from fragmenta.races.racy_reads import ReadLog
 from fragmenta.races.register_watch import kins_of
-from fragmenta.races.report.history import Note, Recorded
+from fragmenta.races.report.history import Note, Notes, Recorded
 from fragmenta.races.report.stories import Agent, Collision, Narrow, Story
 from fragmenta.races.rounded_copies import butterfly
 from fragmenta.races.shadow import global_records
@@ -140,6 +140,8 @@ class LaunchWatch:
         """Whether the mbarrier of an ``mbarrier.init`` is used, by its site."""
         self.kins = kins_of(compiled)
         self.lock = Lock()
+        self._first: dict[int, Notes] = {}
+        """The notes of the first cluster, if a copy of an observer has them."""
         self._told: list[Told] = []
         """What other processes found, which ran some of the clusters."""
         self.reads: ReadLog | None = None
@@ -200,11 +202,17 @@ class LaunchWatch:
         first = global_records.FULL // 4
         flags += [each.narrow[first : first + 2] for each in observer.ledgers]
         blocks = [each.context.parts["block"] for each in cluster.blocks]
-        return Results(flags, list(self.banks.of(blocks)))
+        return Results(flags, list(self.banks.of(blocks)), observer.history.memory)
 
     def add(self, counts: list[NDArray[np.uint8]]) -> None:
         """Add the counts of a copy of a cluster in which nothing was found."""
         self.banks.add(counts)
+
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Keep what happened in the first cluster, which a copy has run."""
+        notes = Notes(log)
+        notes.freeze()
+        self._first[0] = notes
 
     def told(self) -> Told:
         """What was found here."""
@@ -246,11 +254,10 @@ class LaunchWatch:
 
     def _kept(self) -> dict[int, Sequence[Note]]:
         """The notes of some clusters that ran here; they are read when needed."""
-        return {
-            number: notes
-            for observer in self.observers
-            for number, notes in observer.history.kept.items()
-        }
+        found: dict[int, Sequence[Note]] = dict(self._first)
+        for observer in self.observers:
+            found |= observer.history.kept
+        return found
 
     def recorded(self) -> list[Recorded]:
         """The histories of some clusters, with the problems that were found there."""

@@ -648,6 +648,8 @@ class Results(NamedTuple):
     """Numbers that are 0 if nothing was found."""
     counts: list[NDArray[Any]]
     """What was counted; see :meth:`Watching.add`."""
+    log: NDArray[np.uint8]
+    """What happened in the present cluster."""
 
 
 class Watching(Protocol):
@@ -667,6 +669,9 @@ class Watching(Protocol):
 
     def add(self, counts: list[NDArray[np.uint8]]) -> None:
         """Add the counts of a copy of a cluster in which nothing was found."""
+
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Keep what happened in the first cluster, which a copy has run."""
 
     def told(self) -> Any:
         """What it found, in plain types, for one in another process."""

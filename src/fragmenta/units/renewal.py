@@ -56,7 +56,7 @@ class Renewal:
         self.leaks = False
         """Whether copies matter that nobody has waited for."""
         self.first = False
-        """Whether Python has to end the first cluster of the grid."""
+        """Whether Python has to keep what the first cluster of the grid did."""
 
     def clear(self, *memories: Numbers, when: Numbers | None = None) -> None:
         """Memory that is 0 when a cluster begins.

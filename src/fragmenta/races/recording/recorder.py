@@ -143,6 +143,9 @@ class OrdersWatch:
     def add(self, counts: list[NDArray[np.uint8]]) -> None:
         """There are no counts."""
 
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Nothing is kept."""
+
     def told(self) -> Any:
         """What was recorded."""
         return self.logs

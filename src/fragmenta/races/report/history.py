@@ -176,7 +176,7 @@ class History:
     """The notes of the cluster that runs, and those that are kept."""
 
     def __init__(self) -> None:
-        self._memory = sparse(log.LOG_BYTES)
+        self.memory = self._memory = sparse(log.LOG_BYTES)
         self.notes = Notes(self._memory)
         self.kept: dict[int, Notes] = {}
         """The notes of clusters with a problem, and of the first one, by number."""

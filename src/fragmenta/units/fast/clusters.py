@@ -320,13 +320,15 @@ def _end(run: _Run) -> None:
     with code.loop(run.long(layout.RUN_END_COUNT)[0]) as number:
         at = code.builder.gep(entries, [(number * layout.CLEAN_BYTES).raw])
         left.value = left.value | _unclean(run, at)
-    with code.when(run.index[0] == 0):
-        left.value = left.value | run.word(layout.RUN_FIRST)[0]
     with (
         code.when(run.word(layout.RUN_LEAKS)[0] != 0),
         code.loop(run.blocks) as rank,
     ):
         left.value = left.value | _leaks(run, run.state(rank))
+    first = run.word(layout.RUN_FIRST)
+    with code.when((run.index[0] == 0) & (first[0] != 0) & (left.value == 0)):
+        left.value = left.value.lift(1)
+        first[0] = left.value.lift(layout.CLEAN_FIRST)
     over = left.value.lift(Status.ENDED)
     run.status[0] = select(left.value == 0, over, left.value.lift(Status.READY))
 
