@@ -7,7 +7,8 @@ import { asksSparse, nearby, search } from "../records/searching.js";
 import { grouped, type Group, type Row } from "../records/short.js";
 
 const MOST = 60; // rows that are drawn at once; more follow where one goes on
-const WIDTHS = 8; // chips of a row; a wgmma has 32 widths
+const WIDTHS = 3; // of a row; a wgmma has 32 of them, and the powers of two are listed
+const NARROW = 32; // of a tcgen05.mma, whose rows are long, not even these
 
 /** Words to begin with, each of which can be typed, too. */
 const WORDS = [
@@ -181,7 +182,7 @@ export class Picker {
       this.option(number, index + 1, row.ops[at], [row.chips[at].join(" ") || "plain"]),
     );
     const left = row.ops.length - options.length;
-    const title = "For the other widths, search for a shape, such as 64x40";
+    const title = "For the other widths, search for a shape, such as 64x40, or pick one and choose";
     if (left) variants.push(h("small", { role: "none", title }, `+${left}`));
     const texts = [row.shape, row.types, ...row.common, ...row.chips[first]];
     return h(
@@ -303,7 +304,8 @@ function chosen(row: Row, current: Instruction): number[] {
   const all = row.ops.map((_, at) => at);
   const widths = new Set(row.ops.map((op) => op.shape[1]));
   if (widths.size <= WIDTHS) return all;
-  const even = (op: Instruction) => Number.isInteger(Math.log2(op.shape[1]));
+  const even = ({ shape: [, n], tensor }: Instruction) =>
+    Number.isInteger(Math.log2(n)) && (!tensor || n > NARROW);
   return all.filter((at) => even(row.ops[at]) || row.ops[at] === current);
 }
 
