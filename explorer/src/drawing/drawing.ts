@@ -2,9 +2,9 @@
 // there is room for; colours alone where there is none.
 
 import type { Panel } from "./arrange.js";
-import { drawWarps } from "./axes.js";
 import { LEAST, LETTER, width, writing, type Writing } from "./labels.js";
 import type { Painter } from "./painter.js";
+import { drawCuts } from "./parts.js";
 import type { Theme } from "./palette.js";
 import type { Track } from "./tracks.js";
 
@@ -89,7 +89,7 @@ export function saysAll(panel: Panel): boolean {
   const { form } = writingOf(panel);
   const { across, down } = panel.sheet;
   if (form === "range" || form === "line") return across * down === 1;
-  const cells = form === "elements" || form === "beside" || form === "cells";
+  const cells = form === "full" || form === "elements" || form === "beside" || form === "cells";
   return cells && alike(panel.columns, across) && alike(panel.rows, down);
 }
 
@@ -114,7 +114,7 @@ export function drawPanel(
   else drawBlocks(to, panel, look, theme, range);
   if (block < FRAMED) to.frame(panel.x, panel.y, columns.end, rows.end, theme.hair, 1);
   drawChunks(to, panel, look, theme);
-  drawWarps(to, panel, theme);
+  drawCuts(to, panel.parts, panel, theme);
 }
 
 /** The colours alone. */
@@ -226,7 +226,10 @@ export function relabel(to: Painter, panel: Panel, row: number, column: number, 
   const style = writingOf(panel);
   const { x, y, height } = box;
   const head = panel.names.head(sheet.index(row, column));
-  if (style.form === "elements") {
+  if (style.form === "full") {
+    const upper = y + height / 2 - style.size * 1.14;
+    to.text(x + box.width / 2, upper, head, style.size, theme.ink, "middle", true);
+  } else if (style.form === "elements") {
     const upper = y + height / 2 - style.size * 0.56;
     to.text(x + box.width / 2, upper, head, style.size, theme.ink, "middle", true);
   } else if (style.form === "beside") {
@@ -256,7 +259,14 @@ function label(
   const [middle, centre] = [box.x + box.width / 2, box.y + box.height / 2];
   const upper = centre - size * 0.56;
   const lower = centre + size * 0.56;
-  if (form === "elements") {
+  if (form === "full") {
+    const line = size * 1.14;
+    to.text(middle, centre - line, names.head(first), size, theme.ink, "middle", true);
+    eachElement(panel, row, column, (index, text, x) => {
+      if (text !== "…") to.text(x, centre, names.place!(index), size, theme.ink, "middle");
+      to.text(x, centre + line, text, size, theme.ink, "middle");
+    });
+  } else if (form === "elements") {
     to.text(middle, upper, names.head(first), size, theme.ink, "middle", true);
     eachElement(panel, row, column, (_, text, x) =>
       to.text(x, lower, text, size, theme.ink, "middle"),

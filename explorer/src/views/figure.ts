@@ -1,6 +1,6 @@
 // The picture: B above D, A beside it, metadata and scales beside A.
 
-import { arrange, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
+import { arrange, BAND, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
 import { drawAxes } from "../drawing/axes.js";
 import { listenToMoves } from "../drawing/camera.js";
 import { announce, byId, download, h, toast } from "../page/dom.js";
@@ -31,6 +31,7 @@ import {
 } from "../drawing/palette.js";
 import { logicalSheet, sheetOf, type Sheet } from "../drawing/sheet.js";
 import { CLOSEST } from "../page/state.js";
+import { Minimap } from "./minimap.js";
 import { showWiring, type Corner } from "./wiring.js";
 
 const STEP = 1.5; // how much closer one press of a button comes
@@ -53,9 +54,11 @@ export class Figure {
   private touched = false;
   /** A timer that waits until nobody moves any more. */
   private settling = 0;
+  private minimap = new Minimap((x, y) => this.moveTo(x, y));
 
   constructor(private explorer: Explorer) {
     this.host.append(this.base, this.over);
+    this.host.parentElement!.append(this.minimap.canvas);
     explorer.listen((change) => this.changed(change));
     byId("export").addEventListener("click", () => this.save());
     const centre = () => [this.size.width / 2, this.size.height / 2] as const;
@@ -221,7 +224,8 @@ export class Figure {
     drawAxes(painter, panel, theme, window);
     // The caption stays beside what is seen of a matrix that is larger than the window.
     const seen = !window || window.top < panel.y + panel.rows.end - 40;
-    const moved = window && window.left > panel.x ? window.left + STUCK - panel.x : 0;
+    const stuck = STUCK + (panel.bands.length ? BAND : 0);
+    const moved = window && window.left > panel.x ? window.left + stuck - panel.x : 0;
     const [x, y] = [panel.x + moved, Math.max(panel.y - 22, (window?.top ?? -Infinity) + 8)];
     const [name, about] = this.caption(panel, panel.caption - moved);
     const wide = (name.length + 1) * TITLE * 0.605;
@@ -287,6 +291,7 @@ export class Figure {
       if (own) drawMarks(painter, panel, own, theme, this.window);
     }
     for (const panel of this.arrangement.panels) this.drawAround(painter, panel, this.window);
+    if (!this.explorer.framing) this.minimap.show(this.arrangement, this.window, theme);
     const panel = hover && this.panelOf(hover);
     const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
     const { x, y } = this.origin;
@@ -322,6 +327,12 @@ export class Figure {
     this.mark();
     clearTimeout(this.settling);
     this.settling = window.setTimeout(() => this.settle(), SETTLED);
+  }
+
+  /** A point of the picture comes into the middle. */
+  private moveTo(x: number, y: number): void {
+    const { width, height } = this.size;
+    this.move(this.pan.x - x + width / 2, this.pan.y - y + height / 2);
   }
 
   /** Nobody moves any more: the address says what is in the middle. */
