@@ -3,7 +3,7 @@
 import { unpack, type Catalogue } from "./records/catalogue.js";
 import { announce, byId, h } from "./page/dom.js";
 import { Explorer, type Change } from "./page/explorer.js";
-import { FILL_NAMES, showResult, targetSelect } from "./views/explain.js";
+import { FILL_NAMES, showFill, showResult, targetSelect } from "./views/explain.js";
 import { showFacts } from "./views/facts.js";
 import { Figure } from "./views/figure.js";
 import { keepAddress, writeAddress } from "./page/history.js";
@@ -85,7 +85,8 @@ function listenToTools(explorer: Explorer): void {
     select.addEventListener("change", () => explorer.update(change(select.value)));
   };
   byId("values").addEventListener("change", () => {
-    explorer.own.begin(byId<HTMLSelectElement>("values").value as State["fill"]);
+    const { value } = byId<HTMLSelectElement>("values");
+    if (value !== "own") explorer.own.begin(value as State["fill"]);
   });
   // A link holds few values of one's own: the others would be gone without a word.
   window.addEventListener("beforeunload", (event) => {
@@ -98,7 +99,7 @@ function listenToTools(explorer: Explorer): void {
 
 function showTools(explorer: Explorer): void {
   const { state } = explorer;
-  byId<HTMLSelectElement>("values").value = state.fill;
+  showFill(explorer, byId<HTMLSelectElement>("values"));
   byId<HTMLSelectElement>("show").value = state.accumulator;
   byId<HTMLSelectElement>("colour").value = state.colour;
   byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;

@@ -1,7 +1,7 @@
 // Marks what is pointed at: frames around it, and a veil over the rest.
 
 import type { Panel } from "./arrange.js";
-import { boxOf, cellBox, named, relabel, visible, type Window } from "./drawing.js";
+import { boxOf, cellBox, named, visible, type Window } from "./drawing.js";
 import type { Marks } from "./highlight.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
@@ -125,5 +125,4 @@ function outline(
     if (w * h < 40) to.rect(x, y, w, h, theme.accent, 0.85);
     else if (least >= 6) to.frame(x + 0.5, y + 0.5, w - 1, h - 1, theme.ink, whole && !part ? 1.6 : 1);
   }
-  if (part && !open) relabel(to, panel, row, column, theme);
 }

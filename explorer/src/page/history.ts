@@ -3,7 +3,6 @@
 
 import { byId } from "./dom.js";
 import type { Explorer } from "./explorer.js";
-import { toHash } from "./state.js";
 
 /** The address that the page wrote last; another is a link that is about to open. */
 let last = "";
@@ -23,7 +22,7 @@ export function keepAddress(explorer: Explorer): void {
 }
 
 export function writeAddress(explorer: Explorer): void {
-  const hash = toHash(explorer.state);
+  const hash = explorer.hash;
   const { picked } = explorer;
   explorer.picked = false;
   if (location.hash === hash || location.hash !== last) return;

@@ -7,6 +7,7 @@ import { announce, byId, download, h, toast } from "../page/dom.js";
 import {
   boxOf,
   caption,
+  drawNames,
   drawPanel,
   hit,
   saysAll,
@@ -44,6 +45,8 @@ export class Figure {
   private host = byId("figure");
   private base = h("canvas", { "aria-hidden": "true" });
   private over = h("canvas", { class: "over", "aria-hidden": "true" });
+  /** Names, numbers and captions, above what is marked: no veil hides them. */
+  private letters = h("canvas", { class: "letters", "aria-hidden": "true" });
   private stages = new Map<string, HTMLElement>();
   private arrangement!: Arrangement;
   private looks = new Map<string, Look>();
@@ -57,7 +60,7 @@ export class Figure {
   private minimap = new Minimap((x, y) => this.moveTo(x, y));
 
   constructor(private explorer: Explorer) {
-    this.host.append(this.base, this.over);
+    this.host.append(this.base, this.over, this.letters);
     this.host.parentElement!.append(this.minimap.canvas);
     explorer.listen((change) => this.changed(change));
     byId("export").addEventListener("click", () => this.save());
@@ -206,10 +209,13 @@ export class Figure {
   }
 
   private paint(): void {
-    const painter = this.canvas(this.base);
+    const [painter, letters] = [this.canvas(this.base), this.canvas(this.letters)];
     for (const panel of this.arrangement.panels) {
       this.drawOne(painter, panel, this.window);
+      drawNames(letters, panel, this.explorer.theme, this.window);
     }
+    for (const panel of this.arrangement.panels) this.drawAround(letters, panel, this.window);
+    this.minimap.show(this.arrangement, this.window, this.explorer.theme);
   }
 
   private drawOne(painter: Painter, panel: Panel, window: Window | null): void {
@@ -217,7 +223,7 @@ export class Figure {
     drawPanel(painter, panel, look, this.explorer.theme, window);
   }
 
-  /** Numbers and captions, above what is marked: a veil does not hide them. */
+  /** Numbers and captions. */
   private drawAround(painter: Painter, panel: Panel, window: Window | null): void {
     const { theme } = this.explorer;
     if (window && !inside(window, panel, TOP)) return;
@@ -244,7 +250,8 @@ export class Figure {
     const stored = (matrix.part?.stored ?? 1) > 1 ? " as stored" : "";
     const where = open ? " as it multiplies" : `${stored}${this.placeOf(matrix)}`;
     const kind = matrix.name === "metadata" ? "" : `${matrix.type} `;
-    const texts = [`${kind}${size}${where}`, `${kind}${size}`, size, ""];
+    const example = !kind && this.explorer.exampleCodes ? ", example codes" : "";
+    const texts = [`${kind}${size}${where}${example}`, `${kind}${size}${where}`, `${kind}${size}`, size, ""];
     const left = room - (name.length + 1) * TITLE * 0.605;
     return [name, caption(texts, left, TITLE - 1)];
   }
@@ -290,8 +297,6 @@ export class Figure {
       const own = marks.get(panel.sheet.matrix.name);
       if (own) drawMarks(painter, panel, own, theme, this.window);
     }
-    for (const panel of this.arrangement.panels) this.drawAround(painter, panel, this.window);
-    if (!this.explorer.framing) this.minimap.show(this.arrangement, this.window, theme);
     const panel = hover && this.panelOf(hover);
     const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
     const { x, y } = this.origin;
@@ -545,6 +550,7 @@ export class Figure {
       this.drawOne(painter, panel, window);
       const own = this.explorer.marks.get(panel.sheet.matrix.name);
       if (own) drawMarks(painter, panel, own, theme, window);
+      drawNames(painter, panel, theme, window);
       this.drawAround(painter, panel, window);
     }
     const lines = [...explorer.scene.matrices.values()].flatMap(({ name, part }) =>
