@@ -79,4 +79,7 @@ COMMANDS = {
         "gpu", "Recompute recorded results on the CPU and compare every bit."
     ),
     "throughput": Listed("gpu", "Measure how fast the GPU issues instructions."),
+    "doctor": Listed(
+        "doctor", "Show versions, tools, card and cache, and what is missing."
+    ),
 }

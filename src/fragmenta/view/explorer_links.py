@@ -1,8 +1,8 @@
 """Finds what the explorer shows for an instruction that it does not have.
 
 A ``tcgen05.mma`` has matrices only with a descriptor, and the explorer has every shape
-with some of the types.  Qualifiers such as ``collector::a::fill`` change no layout, so it leaves them
-out.  A ``tcgen05.commit`` has no fragments, so there is nothing to draw.
+with some of the types.  Qualifiers such as ``collector::a::fill`` change no layout, so
+it leaves them out.  A ``tcgen05.commit`` has no fragments, so there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import extras
-
 
 # Without a descriptor, an instruction is drawn with this N: all of it can be seen.
 _USUAL_N = 64
@@ -40,7 +39,8 @@ class Held:
 
         def far(other: Instruction) -> tuple[bool, int, int]:
             types = sum(
-                other.values.get(name) != op.values.get(name) for name in ("a", "b", "d")
+                other.values.get(name) != op.values.get(name)
+                for name in ("a", "b", "d")
             )
             return other.shape.m != m, abs(other.shape.n - n), types
 
