@@ -9,7 +9,7 @@ import { Figure } from "./views/figure.js";
 import { keepAddress, writeAddress } from "./page/history.js";
 import { listenToLeaps } from "./views/leaps.js";
 import { listenToLane, showElement, showLane } from "./views/inspector.js";
-import { closeNotice, showNotice } from "./page/notice.js";
+import { closeNotice, closeRemarks, showNotice } from "./page/notice.js";
 import { Picker } from "./views/picker.js";
 import { Player } from "./views/player.js";
 import { listenToPrinting } from "./views/printing.js";
@@ -63,15 +63,26 @@ function keepHeight(): void {
 
 function showHead(explorer: Explorer, change: Change): void {
   if (change === "instruction") showFacts(explorer);
-  if (change !== "pointer") showTools(explorer);
+  if (change === "instruction" || change === "picture") showTools(explorer);
+}
+
+let pinned: State["pinned"] = null;
+
+/** Whether another element is pinned than the last time. */
+function pinnedAnew({ state }: Explorer): boolean {
+  const other = state.pinned !== pinned;
+  pinned = state.pinned;
+  return other && pinned !== null;
 }
 
 function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
+  if (change === "view") return;
   if (change === "instruction") {
     const wrongTab = tabs.settle();
     const linked = wrongTab && !explorer.picked ? [wrongTab] : [];
     showNotice([...explorer.complaints, ...linked], explorer.remarks);
   }
+  if (change === "picture" || (change === "pointer" && pinnedAnew(explorer))) closeRemarks();
   showElement(explorer);
   showResult(explorer, byId("result"));
   showLane(explorer);

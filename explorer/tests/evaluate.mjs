@@ -57,7 +57,7 @@ const ASKED = [
   "2:4", "1:2 wgmma", "binary", "int4 turing", "HMMA 16816", "IMMA.16832", "QGMMA",
   "UTCHMMA.2CTA", "UTCOMMA", "LDSM", "16x8x16 dense", "tcgen05 fp6", "sm_120a fp4",
   "HMMA.16816.F32", "HMMA.16816.F32 R4, R8, R12, R4 ;", "hmma.bf16", "IMMA.16832.S8.S8",
-  "HGMMA.64x256x16", "LDSM.16.MT88.4", "DMMA.RZ", "LDTM.16dp128bit",
+  "HGMMA.64x256x16", "HGMMA.64x64x16.F32 R24, gdesc[UR4], RZ, !UPT, gsb0 ;", "LDSM.16.MT88.4", "DMMA.RZ", "LDTM.16dp128bit",
 ];
 
 // Links in words: Python's fm.find must mean the same one instruction.

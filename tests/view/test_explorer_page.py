@@ -125,9 +125,7 @@ def fits(op, text):
     """Words that are said, or the name of a machine instruction."""
     if "." not in text.split()[0]:
         return matching.fits(op, text.lower().split())
-    found = origins(text)
-    own = {each.instruction.mnemonic for each in found if each.alone}
-    return op.mnemonic in (own or {each.instruction.mnemonic for each in found})
+    return op.mnemonic in {each.instruction.mnemonic for each in origins(text)}
 
 
 @cache

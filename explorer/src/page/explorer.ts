@@ -17,8 +17,8 @@ const FIRST =
   document.querySelector<HTMLMetaElement>('meta[name="first-instruction"]')?.content ||
   USUAL;
 
-/** What changed: everything, the picture, or only what is pointed at. */
-export type Change = "instruction" | "picture" | "pointer";
+/** What changed: everything, the picture, how near it is, or only what is pointed at. */
+export type Change = "instruction" | "picture" | "view" | "pointer";
 
 export class Explorer {
   state: State;
@@ -96,6 +96,12 @@ export class Explorer {
     this.state = { ...this.state, ...changes };
     this.derive();
     this.tell("picture");
+  }
+
+  /** Come nearer: nothing else changes, and the address follows when nobody moves. */
+  zoomTo(zoom: number): void {
+    this.state = { ...this.state, zoom };
+    this.tell("view");
   }
 
   /** Note what stands in the middle: nothing has to be drawn again. */

@@ -9,7 +9,8 @@ let last = "";
 
 export function keepAddress(explorer: Explorer): void {
   last = location.hash;
-  explorer.listen(() => writeAddress(explorer));
+  // To write an address takes a browser as long as to draw: not at every step of a zoom.
+  explorer.listen((change) => change !== "view" && writeAddress(explorer));
   window.addEventListener("hashchange", () => {
     last = location.hash;
     explorer.open(last);

@@ -39,6 +39,7 @@ const STEP = 1.5; // how much closer one press of a button comes
 const TITLE = 12; // the size of captions
 const STUCK = 28; // pixels beside the edge: the numbers of rows stand there
 const EDGE = { left: 12, top: 36 }; // around a picture that is saved
+const PHONE = 1000; // pixels: narrower pages have the answer in a sheet below
 const SETTLED = 250; // milliseconds without a move
 
 export class Figure {
@@ -57,6 +58,8 @@ export class Figure {
   private touched = false;
   /** A timer that waits until nobody moves any more. */
   private settling = 0;
+  /** Moves the window over a picture that is about to be drawn. */
+  private aim: ((to: Arrangement) => void) | null = null;
   private minimap = new Minimap((x, y) => this.moveTo(x, y));
 
   constructor(private explorer: Explorer) {
@@ -150,6 +153,7 @@ export class Figure {
     const sheets = this.arrangement.panels.map(({ sheet }) => sheet);
     this.looks = new Map(sheets.map((sheet) => [sheet.name, this.look(sheet)]));
     const { height } = this.size;
+    this.aim?.(this.arrangement);
     this.hold();
     this.host.classList.toggle("movable", this.movable);
     this.host.classList.toggle("tall", this.arrangement.height > height + 1);
@@ -323,13 +327,18 @@ export class Figure {
   // ── moving ────────────────────────────────────────────────────────────────
 
   private move(dx: number, dy: number): void {
-    this.touched = true;
     this.pan.x -= dx;
     this.pan.y -= dy;
     this.hold();
     this.prepareStages();
     this.paint();
     this.mark();
+    this.unsettled();
+  }
+
+  /** Somebody moves: the address waits. */
+  private unsettled(): void {
+    this.touched = true;
     clearTimeout(this.settling);
     this.settling = window.setTimeout(() => this.settle(), SETTLED);
   }
@@ -377,14 +386,16 @@ export class Figure {
       x: (at.x - nearest.x) / nearest.columns.end,
       y: (at.y - nearest.y) / nearest.rows.end,
     };
-    this.explorer.update({ zoom });
-    const now = this.arrangement.panels[panels.indexOf(nearest)];
-    const there = {
-      x: now.x + part.x * now.columns.end,
-      y: now.y + part.y * now.rows.end,
+    this.aim = ({ panels: now }) => {
+      const panel = now[panels.indexOf(nearest)];
+      this.pan = {
+        x: panel.x + part.x * panel.columns.end - x,
+        y: panel.y + part.y * panel.rows.end - y,
+      };
     };
-    this.pan = { x: there.x - x, y: there.y - y };
-    this.move(0, 0);
+    this.explorer.zoomTo(zoom);
+    this.aim = null;
+    this.unsettled();
   }
 
   /** Move as little as it takes to see an element. */
@@ -456,6 +467,9 @@ export class Figure {
     this.explorer.pin(spot);
     if (!spot) return;
     this.stages.get(spot.matrix)?.focus({ preventScroll: true });
+    // On a phone the answer covers the lower part of the screen.
+    const at = innerWidth < PHONE ? this.pointOf(spot) : null;
+    if (at && at.y > innerHeight / 2) scrollBy(0, at.y - innerHeight / 3);
     announce(this.explorer.describe(spot));
   }
 

@@ -3,7 +3,7 @@
 import type { Instruction } from "../records/catalogue.js";
 import { byId, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
-import { asksSparse, nearby, search } from "../records/searching.js";
+import { asksSparse, nearby, search, wholly } from "../records/searching.js";
 import { grouped, type Group, type Row } from "../records/short.js";
 
 const MOST = 60; // rows that are drawn at once; more follow where one goes on
@@ -138,7 +138,7 @@ export class Picker {
     let found = search(catalogue, text);
     this.said = `${found.length} instruction${found.length === 1 ? "" : "s"}`;
     if (!found.length) ({ said: this.said, found } = nearby(catalogue, text));
-    const groups = grouped(catalogue, found, asksSparse(text));
+    const groups = this.groups(found, text);
     this.listed = groups.flatMap((group) =>
       group.rows.map((row) => ({ group, row, options: chosen(row, op) })),
     );
@@ -146,6 +146,17 @@ export class Picker {
     this.active = [Math.max(0, current), 0];
     if (current >= 0) this.active[1] = this.optionOf(this.listed[current], op);
     this.show();
+  }
+
+  /** Of a machine instruction, what becomes it alone comes first. */
+  private groups(found: Instruction[], text: string): Group[] {
+    const { catalogue } = this.explorer;
+    const list = (some: Instruction[]) => grouped(catalogue, some, asksSparse(text));
+    const own = wholly(catalogue, text);
+    if (!own) return list(found);
+    const parts = list(found.filter((op) => !own.has(op)));
+    const said = (group: Group) => ({ ...group, about: `${group.about}, of which it is a part` });
+    return [...list(found.filter((op) => own.has(op))), ...parts.map(said)];
   }
 
   private optionOf({ row, options }: Listed, op: Instruction): number {

@@ -127,6 +127,7 @@ export class Tabs {
   }
 
   show(change: Change): void {
+    if (change === "view") return;
     const { current } = this;
     if (change !== "pointer") this.list(current);
     const { operand, state, spot } = this.explorer;
