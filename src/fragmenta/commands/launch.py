@@ -18,6 +18,7 @@ from fragmenta.cards import DEFAULT
 from fragmenta.cards import card as check_card
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.counters import counter_fields, counter_lines
+from fragmenta.commands.numerics import numerics_fields
 from fragmenta.commands.files import (
     Force,
     SarifFile,
@@ -101,6 +102,7 @@ MOST_OPCODES = 6
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --orders",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --counters",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --numerics",
     "fragmenta launch tile-1.npz --schedules adversarial",
 )
 def launch(
@@ -179,6 +181,13 @@ def launch(
             help="Count memory traffic, by the names of Nsight Compute.",
         ),
     ] = False,
+    numerics: Annotated[
+        bool,
+        typer.Option(
+            "--numerics",
+            help="Find out where bits are lost, and where NaN is born.",
+        ),
+    ] = False,
     card: Annotated[
         str,
         typer.Option(
@@ -234,6 +243,7 @@ def launch(
                 "--cooperative": cooperative,
                 "--orders": orders,
                 "--counters": counters,
+                "--numerics": numerics,
                 "--timeline": timeline,
                 "--isolated": isolated,
                 "--sarif": sarif_file,
@@ -258,7 +268,10 @@ def launch(
     places = _places(save or (), given, force)
     check_sarif(sarif_file, force, as_json)
     _check_timeline(timeline, no_check, force)
-    _check_isolated(isolated, {"--orders": orders, "--counters": counters})
+    _check_isolated(
+        isolated,
+        {"--orders": orders, "--counters": counters, "--numerics": numerics},
+    )
     check_card(card)
     _check_schedule_file(save_schedule, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
@@ -290,6 +303,7 @@ def launch(
                     values,
                     orders="all" if orders else None,
                     counters=counters,
+                    numerics=numerics,
                     progress=head.after(check, progress),
                     **options,
                 )
@@ -301,18 +315,23 @@ def launch(
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
-    write_sarif(sarif_file, ((file, each) for each in result.problems), force)
+    more = [] if result.numerics is None else result.numerics.problems
+    every = [*result.problems, *more]
+    write_sarif(sarif_file, ((file, each) for each in every), force)
     if timeline is not None:
         _draw(timeline, picture, result, force)
     done = _Done(file, found, *sizes, where, result, changes)
     if as_json:
-        emit_json({**done.to_json(), **counter_fields(found, result, card)})
+        fields = {**counter_fields(found, result, card), **numerics_fields(result)}
+        emit_json({**done.to_json(), **fields})
     elif sarif_file != "-":
         head.show()
         emit("\n".join([done.to_text(), *counter_lines(found, result, card)]))
         for each in done.shown:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
-    if any(each.severity == ERROR for each in done.shown):
+        if result.numerics is not None:
+            emit(f"\n{result.numerics}")
+    if any(each.severity == ERROR for each in [*done.shown, *more]):
         raise typer.Exit(NOTHING)
 
 

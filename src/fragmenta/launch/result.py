@@ -17,6 +17,7 @@ from fragmenta.errors import KernelHazard, one_of
 if TYPE_CHECKING:
     from fragmenta.counters.report import Counters
     from fragmenta.launch.orders.answer import Orders
+    from fragmenta.numerics.report import Numerics
     from fragmenta.ptx.checking.problem import Problem
     from fragmenta.races.report.history import Recorded
     from fragmenta.simt.compiled import Compiled
@@ -77,6 +78,8 @@ class Result:
     """The kind of the fault that stopped it; empty if it is complete."""
     counters: Counters | None = field(default=None, repr=False, compare=False)
     """Exact counts by the names of Nsight Compute, if the launch was asked for them."""
+    numerics: Numerics | None = field(default=None, repr=False, compare=False)
+    """Where bits were lost, if the launch was asked."""
 
     @once_property
     def schedule(self) -> dict[str, Any]:

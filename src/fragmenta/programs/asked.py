@@ -46,6 +46,8 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     replay: Wanted | None = None
     """Which launches are recorded."""
+    numerics: bool = False
+    """Whether it is found out where bits are lost."""
 
     @property
     def arithmetic(self) -> str:

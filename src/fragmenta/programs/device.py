@@ -214,6 +214,7 @@ class Device:
                 schedule=self.options.schedules,
                 watch=Watch("report", self.options.strict) if watched else False,
                 limits=self.options.limits,
+                numerics=self.options.numerics and watched,
                 progress=self.progress,
             )
         except KernelError as why:
@@ -352,6 +353,8 @@ def _launched(
         for each in result.problems
         if each.severity == "error" or id(each) in hazards
     ]
+    if result.numerics is not None:
+        shown += [e for e in result.numerics.problems if e.severity != "info"]
     return Launched(
         name,
         grid,
