@@ -424,9 +424,10 @@ def _put_lows(of: Packing, to: Memory, k: Value, low: list[Value]) -> None:
         return
     for pair in range(of.deep // 2):
         lanes = range(pair * 2 * LANES, (pair + 1) * 2 * LANES)
-        vectors = [picked(each, lanes) for each in low]
+        first_low, second_low = (picked(each, lanes) for each in low)
+        vectors = [first_low, second_low]
         if not of.beside:
-            vectors = _pairs(*vectors, of.sparse)
+            vectors = _pairs(first_low, second_low, of.sparse)
         first = (k + 2 * pair) * (len(vectors) * LANES)
         for number, vector in enumerate(vectors):
             to[first + number * 2 * LANES] = vector
