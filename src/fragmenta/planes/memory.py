@@ -301,7 +301,7 @@ class PlaneObserver(Port):
 
     def __init__(self, watch: PlaneWatch, cluster: Cluster) -> None:
         self.watch, self.cluster = watch, cluster
-        self.functions = unseen()
+        self.functions = {**unseen(), **watch.algebra.port_functions()}
         every = [(each, Memories.of(each, watch.planes)) for each in cluster.contexts]
         self.planes = [
             [Shadow(watch, each, plane, memory) for each, memory in every]
