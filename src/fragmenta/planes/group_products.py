@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.once import once
 from fragmenta.jit.compiler import Traced
+from fragmenta.jit.trace import Code, Value
+from fragmenta.planes.code.group_products import described, group_product, room
 from fragmenta.planes.code.product_port import MOST_FORMS, PRODUCT, TOUCH
 from fragmenta.planes.code.routines import QUIET
-from fragmenta.planes.code.group_products import described, group_product, room
-from fragmenta.planes.products import NOWHERE, ProductAlgebra, Where
+from fragmenta.planes.products import NOWHERE, Product, ProductAlgebra, Tiles, Where
 from fragmenta.simt.compiled import address_of
 from fragmenta.simt.loaded import Loaded
 from fragmenta.simt.wgmma_operands import Located
@@ -45,6 +47,29 @@ def port_functions() -> dict[int, int]:
 @once
 def _port() -> Loaded:
     return Loaded([TOUCH, PRODUCT, QUIET])
+
+
+@dataclass(frozen=True)
+class _WithoutPanels:
+    """An algebra whose products are computed all at once."""
+
+    of: ProductAlgebra
+    by_panel: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def planes(self) -> int:
+        return self.of.planes
+
+    @property
+    def most(self) -> int:
+        return self.of.most
+
+    def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
+        return self.of.product(code, how, tiles)
 
 
 class GroupProducts:
@@ -124,8 +149,11 @@ class GroupProducts:
         )
 
     def _made(self, located: Located) -> _Form:
-        call = group_product(located.op, self._target, self._algebra, located.ways)
-        how = described(located.op, self._target, self._algebra, located.ways)
+        algebra = self._algebra
+        if any(self._first(each) < 0 for each in located.d):  # some are not followed
+            algebra = _WithoutPanels(algebra)
+        call = group_product(located.op, self._target, algebra, located.ways)
+        how = described(located.op, self._target, algebra, located.ways)
         pairs = []
         for each in located.read:
             if each.offset < 0:

@@ -56,7 +56,7 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code import product_layout as at
 from fragmenta.numerics.code.double import Double, plus, quick_sum, two_sum
-from fragmenta.planes.code.gathering import any_of, memory_at
+from fragmenta.planes.code.gathering import memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
 from fragmenta.registers.dtype import dtype
 
@@ -73,6 +73,8 @@ class NumericProducts:
     planes: int
     name: str = "numerics"
     most: int = 2
+    by_panel: bool = True
+    """C and D of ``wgmma`` may be in memory panel by panel."""
 
     def product(self, code: Code, how: Product, tiles: Tiles) -> Value:
         """Write the code for an instruction: the exact D, and the site's record."""
@@ -118,16 +120,17 @@ class _Writer:
         self.a = self._side("a", tiles.has_a, tiles.a, tiles.a2)
         self.b = self._side("b", tiles.has_b, tiles.b, tiles.b2)
         self.before = self.record["executions"]
+        self.begun = code.variable(code.constant(0, how.raw).in_all_lanes())
 
     def write(self) -> Value:
         """All rows; then what the whole instruction adds to the record."""
         code, record = self.code, self.record
-        depth = self._depth()
         sums = _Sums(code)
         with each_eight(code, self.how) as here:
             self._row(here, sums)
         record["executions"] = self.before + 1
         sums.add(record)
+        depth = self._depth()
         self._curve(sums, depth)
         self._worst(sums, depth)
         self._log(depth)
@@ -256,8 +259,9 @@ class _Writer:
     def _row(self, here: Eight, sums: _Sums) -> None:
         """Eight elements of D."""
         code, tiles = self.code, self.tiles
-        c = self._end(tiles.c.lanes(here.c), "c")
-        d = self._end(tiles.d.lanes(here.c), "d")
+        raw_c, raw_d = tiles.c.lanes(here.c), tiles.d.lanes(here.c)
+        self.begun.value = self.begun.value | raw_c
+        c, d = self._end(raw_c, "c"), self._end(raw_d, "d")
         given = self._sum(here, self.a.given, self.b.given, self.a.tops, self.b.tops)
         upper, lower = code.variable(given.upper), code.variable(given.lower)
         with code.when(self.a.second | self.b.second):
@@ -272,6 +276,7 @@ class _Writer:
         total = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
         self._put(here, d, nearly, usual)
         sums.note(here, error, total, nearly.upper, usual)
+        sums.keep(raw_c, raw_d)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
             self._split(here, c, d, error, usual, sums)
@@ -417,8 +422,7 @@ class _Writer:
         """How many products its accumulator has, before this instruction."""
         code, tiles = self.code, self.tiles
         depths = memory_at(code, self.head[at.DEPTHS // 8], I64)
-        words = self.how.sizes["c"] * (2 if self.how.raw == I64 else 1)
-        begun = any_of(code, tiles.c, words) | tiles.has_c
+        begun = any_lane(self.begun.value != 0)
         count = self.head[at.CHAINS // 8]
         place = select(tiles.chain < count, tiles.chain, count - 1)
         before = select(begun, depths[place], depths[place].lift(0))
@@ -455,10 +459,9 @@ class _Writer:
             record["worst_column"] = column
             record["worst_depth"], record["worst_block"] = depth, self.tiles.block
             record["worst_warp"] = self.tiles.warp
-            record["worst_exact"] = sums.exact_of_worst(lane)
-            end = (panel * m + (row - matrix * m)) * LANES + lane
-            for name, memory in (("worst_c", self.tiles.c), ("worst_d", self.tiles.d)):
-                record[name] = convert(memory[end], I64, signed=False)
+            record["worst_exact"] = sums.of_worst("exact", lane)
+            record["worst_c"] = sums.of_worst("c", lane)
+            record["worst_d"] = sums.of_worst("d", lane)
             panel_a = matrix * (m // LANES) + ((row - matrix * m) >> 3)
             own = row & (LANES - 1)
             self._keep("a", self.tiles.a, panel_a, own, model.stored)
@@ -679,6 +682,8 @@ class _Sums:
         }
         whole = code.constant(0, I64).in_all_lanes()
         self._row, self._panel = code.variable(whole), code.variable(whole)
+        self._worst |= {name: code.variable(whole) for name in "cd"}
+        self._more = whole
 
     def _add(self, name: str, value: Value) -> None:
         self._of[name].value = self._of[name].value + value
@@ -702,8 +707,16 @@ class _Sums:
             (self._panel, here.panel_b.in_all_lanes()),
         ):
             variable.value = select(more, new, variable.value)
+        self._more = more
         most = self._worst["worst_total"]
         most.value = select(abs(total) > most.value, abs(total), most.value)
+
+    def keep(self, c: Value, d: Value) -> None:
+        """The bits of C and D of the same elements, where one is the worst so far."""
+        for name, bits in (("c", c), ("d", d)):
+            wide = convert(bits, I64, signed=False)
+            variable = self._worst[name]
+            variable.value = select(self._more, wide, variable.value)
 
     def split(self, keep: Value, last: Value, error: Value, usual: Value) -> None:
         """What eight elements lose, by cause."""
@@ -766,9 +779,9 @@ class _Sums:
             lane = select(here, lane.lift(number), lane)
         return row, panel, lane
 
-    def exact_of_worst(self, lane: Value) -> Value:
-        """The nearly exact value of the worst element."""
-        found = each_lane(self._worst["exact"].value)
+    def of_worst(self, name: str, lane: Value) -> Value:
+        """The nearly exact value of the worst element, or the bits of its C or D."""
+        found = each_lane(self._worst[name].value)
         value = found[0]
         for number in range(1, LANES):
             value = select(lane == number, found[number], value)

@@ -22,13 +22,14 @@ from typing import NamedTuple
 
 from fragmenta.arrays.once import once
 from fragmenta.execution.warp_operands import Given, Side, from_registers
-from fragmenta.execution.warp_registers import Items, items_of
+from fragmenta.execution.warp_registers import Items, Panels, items_of
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.execution.warpgroup_shared import Shared, from_shared
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.jit.compiler import Traced, address_of_call, pointer
 from fragmenta.jit.trace import (
+    I1,
     I8,
     I32,
     I64,
@@ -37,7 +38,9 @@ from fragmenta.jit.trace import (
     Value,
     call_address,
     convert,
+    picked,
     select,
+    shift_unsigned,
 )
 from fragmenta.planes.code.gathering import (
     clear,
@@ -50,6 +53,7 @@ from fragmenta.planes.code.gathering import (
     scatter,
 )
 from fragmenta.planes.code.products import (
+    Ends,
     Product,
     ProductAlgebra,
     Tiles,
@@ -62,6 +66,7 @@ from fragmenta.simt.layout import LANES
 WARPS = 4
 ROW = WARPS * LANES
 """Words of a register in all warps."""
+PANEL = 8
 _HARDWARE = "hardware"
 
 
@@ -156,8 +161,11 @@ def _trace(
     metadata = inputs.after((registers.inputs_count - op.sparse) * ROW)
     c = registers.hardware(registers.d_first, registers.d_count)
     _keep(code, c, registers.d_count, selectors[0])
-    d = code.scratch(I32, registers.d_count * ROW)
-    _copied(code, d, c, registers.d_count * ROW)
+    panels = _by_panel(how, algebra)
+    d = c
+    if not panels:
+        d = code.scratch(I32, registers.d_count * ROW)
+        _copied(code, d, c, registers.d_count * ROW)
     given = [d, inputs, descriptors, shared, size, metadata, selectors]
     steps = [code.constant(number, I64) for number in (ROW, LANES)]
     call_address(address_of_call(code, _HARDWARE), [*given, *steps])
@@ -166,13 +174,18 @@ def _trace(
     sides = reader.sides(shared, inputs, flipped=True)
     for name, side in sides.items():
         raw_bits(code, how, side, getattr(parts, name))
-    end_bits(code, how, "c", c, parts.c)
-    end_bits(code, how, "d", d, parts.d)
     has = [
-        _second_of_operand(code, how, reader, registers, shadows, "a", parts.a2),
-        _second_of_operand(code, how, reader, registers, shadows, "b", parts.b2),
-        registers.second_of_c(parts.c2, selectors[0]),
+        _second_of_operand(code, how, reader, registers, shadows, name, goal)
+        for name, goal in (("a", parts.a2), ("b", parts.b2))
     ]
+    if panels:
+        ends = _PanelEnds(code, how, registers, parts, d, selectors[0])
+        how = how._replace(ends=Ends(ends.begin, ends.end))
+        has.append(code.constant(1, I1))
+    else:
+        end_bits(code, how, "c", c, parts.c)
+        end_bits(code, how, "d", d, parts.d)
+        has.append(registers.second_of_c(parts.c2, selectors[0]))
     chosen = {"selector": selectors[1]} if op.sparse else {}
     all_given = Given(op, model, sides["a"], sides["b"], c, d, metadata, chosen)
     index, _ = columns_of(code, all_given)
@@ -192,8 +205,111 @@ def _trace(
         *numbers,
     )
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
-    registers.scattered(parts.d2, made != 0)
+    if not panels:
+        registers.scattered(parts.d2, made != 0)
     return made
+
+
+def _by_panel(how: Product, algebra: ProductAlgebra) -> bool:
+    """Whether C and D are read and written panel by panel.
+
+    Then their second values stay in the cache.  The algebra must fill every ``d2``.
+    """
+    able = getattr(algebra, "by_panel", False) and how.bits("d") == QUARTERS
+    places = items_of(how.op.d, "col", single=True).places
+    pairs = [0, ROW, 1, ROW + 1, 2, ROW + 2, 3, ROW + 3]
+    return bool(able and (places[0, 0] - places[0, 0, 0] == pairs).all())
+
+
+QUARTERS = 32
+"""Bits of an element of D whose second value is in halves of four planes."""
+
+
+class _PanelEnds:
+    """Eight columns of C and D at a time, straight from the registers of warps."""
+
+    def __init__(
+        self,
+        code: Code,
+        how: Product,
+        registers: _Registers,
+        parts: _Parts,
+        d: Memory,
+        scale_d: Value,
+    ) -> None:
+        self.code, self.how, self.registers, self.parts = code, how, registers, parts
+        places = items_of(how.op.d, "col", single=True).places
+        self.rows = how.op.shape[0]
+        rows = places[0, :, 0]
+        lanes = rows % ROW
+        self._register = code.table((rows // ROW).tolist(), I64)
+        self._warp = code.table((lanes // LANES).tolist(), I64)
+        self._lane = code.table((lanes % LANES).tolist(), I64)
+        self._panel = code.table((places[:, 0, 0] // ROW).tolist(), I64)
+        items = items_of(how.op.d, "col", single=True)
+        self._hardware = Panels(code, d, items, how.op.d.container)
+        kept = select(scale_d == 0, code.constant(0, I32), -1)
+        self._kept, self._kept_wide = kept, convert(kept, I64)
+
+    def _pair(self, panel: Value, row: Value, plane: bool) -> list[Memory]:
+        """Where four lanes of each of two registers are, or of their plane 0."""
+        registers = self.registers
+        first = self._panel[panel] + self._register[row] + registers.d_first
+        found = []
+        for step in (0, 1):
+            place = registers.table[(first + step) * 2 + int(plane)]
+            start = registers.addresses[self._warp[row]] + place
+            found.append(memory_at(self.code, start + self._lane[row] * 4, I32))
+        return found
+
+    def begin(self, panel: Value) -> None:
+        """Read C of eight columns, its second values, and the hardware's D."""
+        code, parts, count = self.code, self.parts, self.rows * PANEL
+        order = [each for lane in range(4) for each in (lane, 4 + lane)]
+        with code.loop(self.rows) as row:
+            at = row * PANEL
+            even, odd = self._pair(panel, row, False)
+            c = picked(even.lanes(0, 4), order, odd.lanes(0, 4)) & self._kept
+            parts.c[at] = c
+            parts.d[at] = self._hardware.read(panel, row)
+            even, odd = self._pair(panel, row, True)
+            words = [
+                picked(even.lanes(LANES * p, 4), order, odd.lanes(LANES * p, 4))
+                for p in range(4)
+            ]
+            upper = _joined(
+                shift_unsigned(words[0], 16) | (words[1] & -0x10000),
+                shift_unsigned(words[2], 16) | (words[3] & -0x10000),
+            )
+            lower = _joined(
+                (words[0] & 0xFFFF) | (words[1] << 16),
+                (words[2] & 0xFFFF) | (words[3] << 16),
+            )
+            parts.c2[at] = upper & self._kept_wide
+            parts.c2[at + count] = lower & self._kept_wide
+
+    def end(self, panel: Value) -> None:
+        """Write the second values of D of eight columns."""
+        code, parts, count = self.code, self.parts, self.rows * PANEL
+        with code.loop(self.rows) as row:
+            at = row * PANEL
+            upper, lower = parts.d2.lanes(at), parts.d2.lanes(at + count)
+            words = []
+            for shift in (0, 32):
+                top = convert(shift_unsigned(upper, shift), I32)
+                bottom = convert(shift_unsigned(lower, shift), I32)
+                words.append((top << 16) | (bottom & 0xFFFF))
+                words.append((top & -0x10000) | shift_unsigned(bottom, 16))
+            even, odd = self._pair(panel, row, True)
+            for plane in range(self.how.planes):
+                word = words[plane] if plane < 4 else words[0].lift(0)
+                even[plane * LANES] = picked(word, range(0, PANEL, 2))
+                odd[plane * LANES] = picked(word, range(1, PANEL, 2))
+
+
+def _joined(low: Value, high: Value) -> Value:
+    """Two words of 32 bits as one of 64."""
+    return convert(low, I64, signed=False) | (convert(high, I64, signed=False) << 32)
 
 
 def _parted(how: Product, work: Memory) -> _Parts:
@@ -290,6 +406,7 @@ class _Registers:
         self, code: Code, how: Product, ways: Ways, warps: Memory, table: Memory
     ) -> None:
         self._code, self._how, self._table = code, how, table
+        self.table, self.addresses = table, warps
         op = how.op
         self.a_count = op.a.registers if ways.a_from_registers else 0
         self.inputs_count = self.a_count + op.sparse
