@@ -456,14 +456,14 @@ class Promotion:
 
 INTERVALS = (512, 256, 128, 64)
 """Products between promotions that are tried."""
-_WORTH = 2.0
+_WORTH = 1.0
 """Bits that advice must save."""
 
 
 def promotion(chain: Chain | None) -> Promotion | None:
     """The longest interval between promotions that saves nearly all that can be saved.
 
-    It is computed on the operands of the launch.  None if it saves less than two bits.
+    It is computed on the operands of the launch.  None if it saves less than a bit.
     """
     if chain is None:
         return None

@@ -62,6 +62,8 @@ from fragmenta.registers.dtype import dtype
 
 LEAST_BITS = 1
 """The bits of a second value that is zero: the least f64, as no bits mean none."""
+_HIGH = 400
+"""An exponent above those of all elements."""
 _SPARE = 2
 """Bits between the largest sum of products and the power of two that splits them."""
 
@@ -97,6 +99,8 @@ class _Side(NamedTuple):
     tops: Memory
     """The largest absolute value of each row or column."""
     exact_tops: Memory
+    lows: Memory
+    """The last bit of any element of each row or column, as f64."""
     second: Value
     """Whether the nearly exact elements are others."""
 
@@ -165,7 +169,9 @@ class _Writer:
             with code.when(~has), code.loop(count, step=LANES) as place:
                 assert lower is not None
                 lower[place] = zero
-        made = _Side(given, upper, lower, powers, given, upper, second.value != 0)
+        made = _Side(
+            given, upper, lower, powers, given, upper, given, second.value != 0
+        )
         if how.model.scale:
             self._scale(name, made, depth)
         tops = self._tops(given, count // depth // LANES, depth)
@@ -174,7 +180,8 @@ class _Writer:
             found = self._tops(upper, count // depth // LANES, depth)
             with code.loop(count // depth, step=LANES) as place:
                 exact[place] = found.lanes(place)
-        return made._replace(tops=tops, exact_tops=exact)
+        lows = self._lows(name, powers, count // depth // LANES, depth)
+        return made._replace(tops=tops, exact_tops=exact, lows=lows)
 
     def _kind(self, name: str) -> str:
         return str(getattr(self.how.model, name))
@@ -254,6 +261,22 @@ class _Writer:
             goal[panel * LANES] = top.value
         return goal
 
+    def _lows(self, name: str, powers: Memory, panels: int, depth: int) -> Memory:
+        """The last bit that any element of each row or column has."""
+        code, model = self.code, self.how.model
+        goal = code.scratch(F64, panels * LANES)
+        below = dtype(self._kind(name)).fraction_bits
+        if model.scale:
+            below += dtype(model.scale).fraction_bits
+        with code.loop(panels) as panel:
+            least_ = code.variable(code.constant(_HIGH, I32).in_all_lanes())
+            with code.loop(depth) as row:
+                power = powers.lanes((panel * depth + row) * LANES)
+                power = select(power == ZERO, power.lift(_HIGH), power)
+                least_.value = smaller(least_.value, power)
+            goal[panel * LANES] = power_of_two(least_.value - below)
+        return goal
+
     # ── one row ─────────────────────────────────────────────────────────────
 
     def _row(self, here: Eight, sums: _Sums) -> None:
@@ -262,7 +285,7 @@ class _Writer:
         raw_c, raw_d = tiles.c.lanes(here.c), tiles.d.lanes(here.c)
         self.begun.value = self.begun.value | raw_c
         c, d = self._end(raw_c, "c"), self._end(raw_d, "d")
-        given = self._sum(here, self.a.given, self.b.given, self.a.tops, self.b.tops)
+        given = self._given_sum(here)
         upper, lower = code.variable(given.upper), code.variable(given.lower)
         with code.when(self.a.second | self.b.second):
             exact = self._exact_sum(here)
@@ -315,6 +338,27 @@ class _Writer:
             high = fma(x, y, split) - split
             upper.value = upper.value + high
             lower.value = lower.value + fma(x, y, 0.0 - high)
+        return _Sum(upper.value, lower.value)
+
+    def _given_sum(self, here: Eight) -> _Sum:
+        """The sum of the elements as they are: in f64, if that rounds nothing."""
+        code, a, b = self.code, self.a, self.b
+        if self._kind("a") == "f64":
+            return self._sum(here, a.given, b.given, a.tops, b.tops)
+        stored = self.how.model.stored
+        place, row = here.panel_b * LANES, here.panel_a * LANES + here.lane
+        most = b.tops.lanes(place) * (a.tops[row] * float(2 ** ceil(log2(stored))))
+        last = b.lows.lanes(place) * (a.lows[row] * 2.0**53)
+        exactly = ~any_lane(~(most <= last))
+        zero = most.lift(0.0)
+        upper, lower = code.variable(zero), code.variable(zero)
+        with code.when(exactly), code.loop(stored) as index:
+            x = a.given[here.a + index * LANES].in_all_lanes()
+            y = b.given.lanes(here.b + self._columns(here, index) * LANES)
+            upper.value = fma(x, y, upper.value)
+        with code.when(~exactly):
+            found = self._sum(here, a.given, b.given, a.tops, b.tops)
+            upper.value, lower.value = found.upper, found.lower
         return _Sum(upper.value, lower.value)
 
     def _exact_sum(self, here: Eight) -> _Sum:
