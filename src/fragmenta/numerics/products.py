@@ -26,7 +26,7 @@ from fragmenta.numerics.code import product_layout as at
 from fragmenta.registers.dtype import dtype
 from fragmenta.simt.compiled import address_of, aligned
 
-EVERY = 8
+EVERY = 16
 """Of so many rows, one is split into its losses."""
 LOG_WORDS = 1 << 20
 """Room for the operands of one accumulator."""

@@ -24,7 +24,7 @@ from fragmenta.arrays.once import once
 from fragmenta.execution.warp_operands import Given, Side, from_registers
 from fragmenta.execution.warp_registers import Items, Panels, items_of
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
-from fragmenta.execution.warpgroup_shared import Shared, from_shared
+from fragmenta.execution.warpgroup_shared import Shared, from_shared, steps_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import Ways
 from fragmenta.jit.compiler import Traced, address_of_call, pointer
@@ -36,11 +36,13 @@ from fragmenta.jit.trace import (
     Code,
     Memory,
     Value,
+    any_lane,
     call_address,
     convert,
     picked,
     select,
     shift_unsigned,
+    smaller,
 )
 from fragmenta.planes.code.gathering import (
     clear,
@@ -60,13 +62,15 @@ from fragmenta.planes.code.products import (
     Where,
     product_model,
 )
-from fragmenta.shared.descriptor import MAJORS
+from fragmenta.shared.descriptor import LINES, MAJORS, extent
 from fragmenta.simt.layout import LANES
 
 WARPS = 4
 ROW = WARPS * LANES
 """Words of a register in all warps."""
 PANEL = 8
+REPEAT = 1024
+"""Bytes after which every swizzle repeats."""
 _HARDWARE = "hardware"
 
 
@@ -358,6 +362,24 @@ class _Reader:
         major = MAJORS[trans]
         return from_shared(self.code, self.how.op, name, word, shared, major, flipped)
 
+    def window(self, name: str) -> tuple[Value, Value]:
+        """A part of shared memory that A or B is in: its first byte, and its end."""
+        code, op = self.code, self.how.op
+        rows, k = extent(op, name.upper())
+        trans = self.ways.trans_a if name == "a" else self.ways.trans_b
+        along, across = (rows, k) if trans else (k, rows)
+        last = 0 if self.ways.a_from_registers else 1
+        word = self._descriptors[0 if name == "a" else last]
+        steps = steps_of(code, word, MAJORS[trans], self._status)  # type: ignore[arg-type]
+        wide = code.constant(along * op.types[name].bits // 8 - 1, I64)
+        spans = wide >> steps.log_span
+        far = spans * steps.to_span + ((across - 1) // LINES) * steps.to_lines
+        end = steps.start + far + (code.constant(LINES, I64) << steps.log_span)
+        first = steps.start & -REPEAT
+        whole = (end + (REPEAT - 1)) & -REPEAT
+        most = self._size & -(4 * LANES)
+        return first, smaller(whole, most)
+
     def sides(
         self, shared: Memory, inputs: Memory, *, flipped: bool
     ) -> dict[str, Side]:
@@ -387,16 +409,27 @@ def _second_of_operand(
     if name == "a" and reader.ways.a_from_registers:
         return registers.second_of_a(goal)
     count = how.sizes[name] * how.bits(name) // 32
-    # Where a side has its elements does not depend on the memory that it is read from.
-    items = reader.in_shared(name, memory_at(code, shadows[0], I8)).items
-    held = held_by(code, how, name, count, items)
+    first, last = reader.window(name)
+    some = code.variable(code.constant(0, I32).in_all_lanes(LANES))
+    with code.loop(how.planes) as plane:
+        memory = memory_at(code, shadows[plane], I8)
+        with code.loop(last, start=first, step=4 * LANES) as place:
+            words = memory.after(place).view(I32).lanes(0, LANES)
+            some.value = some.value | words
+    has = code.variable(code.constant(0, I32))
+    with code.when(any_lane(some.value != 0)):
+        # Where a side has its elements does not depend on the memory that it is in.
+        items = reader.in_shared(name, memory_at(code, shadows[0], I8)).items
+        held = held_by(code, how, name, count, items)
 
-    def read(plane: Value, goal: Memory) -> None:
-        side = reader.in_shared(name, memory_at(code, shadows[plane], I8))
-        with code.loop(count, step=8) as at:
-            goal[at] = side.memory.lanes(at)
+        def read(plane: Value, goal: Memory) -> None:
+            side = reader.in_shared(name, memory_at(code, shadows[plane], I8))
+            with code.loop(count, step=8) as at:
+                goal[at] = side.memory.lanes(at)
 
-    return gather(code, how, name, held, read, goal)
+        found = gather(code, how, name, held, read, goal)
+        has.value = convert(found, I32, signed=False)
+    return has.value != 0
 
 
 class _Registers:
