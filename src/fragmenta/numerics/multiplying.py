@@ -111,10 +111,11 @@ class LaunchProducts:
         shadows = [every[rank].shared for every in observer.planes]
         where = Where(own.data, number, chain, warp.block.index, warps[0].number)
         own.groups.multiply(work, warps, warp.block.shared, shadows, where)
-        forms = warp.block.cluster.machine.forms
+        cluster = warp.block.cluster
+        forms, eager = cluster.machine.forms, cluster.schedule.eager
         known = remembered["products"][str(number)], remembered["chains"]
         own.groups.make_known(
-            work.located, forms.of(work.located).number, shadows, where, known
+            work.located, forms.of(work.located).number, shadows, where, known, eager
         )
         observer.planes[0][rank].point(PRODUCTS, address_of(own.groups.entries))
 

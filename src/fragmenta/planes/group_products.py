@@ -92,11 +92,12 @@ class GroupProducts:
         shadows: Sequence[NDArray[np.uint8]],
         where: Where,
         chain: tuple[int, int],
+        eager: bool,
     ) -> None:
         """Let machine code make the second values of a form from now on.
 
         ``number`` is that of the form, ``chain`` that of the accumulator, and how many
-        a warp has.
+        a warp has.  If products are ``eager``, machine code writes D, too.
         """
         form = self._forms.get(located)
         if form is None or number >= MOST_FORMS or self.entries[number]:
@@ -111,6 +112,7 @@ class GroupProducts:
                 where.data,
                 where.site,
                 *chain,
+                eager,
             ],
             np.int64,
         )
@@ -127,7 +129,7 @@ class GroupProducts:
     ) -> int:
         """Make the second values of D of a product that all warps have issued.
 
-        ``shadows`` are the planes of shared memory.  1 if D has second values.
+        ``shadows`` are the planes of shared memory.  1 if D could be computed.
         """
         form = self._forms.get(work.located)
         if form is None:
@@ -146,6 +148,7 @@ class GroupProducts:
             selectors,
             form.work,
             *where,
+            0,
         )
 
     def _made(self, located: Located) -> _Form:

@@ -8,10 +8,12 @@ registers beside them, those of shared memory in its shadows::
     int32 f(const int64 *warps, const int64 *table, const int64 *descriptors,
             const uint8 *shared, int64 size, const int64 *shadows,
             const int64 *selectors, uint64 *work,
-            int64 data, int64 site, int64 chain, int64 block, int64 warp)
+            int64 data, int64 site, int64 chain, int64 block, int64 warp,
+            int64 writes)
 
 ``warps`` are the addresses of four warps, ``shadows`` those of shared memory in each
-plane.  The table has a pair for each register of A, of metadata, and of D: its place in
+plane.  ``writes`` says whether the hardware's D is written to the registers.  The
+result is 1 if it could be computed.  The table has a pair for each register of A, of metadata, and of D: its place in
 a warp, and that of its plane 0, -1 if it has none.  ``work`` is memory for matrices.
 """
 
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 from functools import partial
 from typing import NamedTuple
+
+from llvmlite import ir
 
 from fragmenta.arrays.once import once
 from fragmenta.execution.warp_operands import Given, Side, from_registers
@@ -37,7 +41,6 @@ from fragmenta.jit.trace import (
     Memory,
     Value,
     any_lane,
-    call_address,
     convert,
     picked,
     select,
@@ -110,7 +113,7 @@ def group_product(
         "shadows": pointer(I64),
         "selectors": pointer(I64),
         "work": pointer(I64),
-        **dict.fromkeys(Where._fields, I64),
+        **dict.fromkeys((*Where._fields, "writes"), I64),
     }
     trace = partial(_trace, how, algebra, ways)
     name = f"{algebra.name}_group_product"
@@ -158,6 +161,7 @@ def _trace(
     work: Memory,
     *numbers: Value,
 ) -> Value:
+    *numbers, writes = numbers  # type: ignore[assignment]
     op, model = how.op, how.model
     parts = _parted(how, work)
     registers = _Registers(code, how, ways, warps, table)
@@ -172,7 +176,7 @@ def _trace(
         _copied(code, d, c, registers.d_count * ROW)
     given = [d, inputs, descriptors, shared, size, metadata, selectors]
     steps = [code.constant(number, I64) for number in (ROW, LANES)]
-    call_address(address_of_call(code, _HARDWARE), [*given, *steps])
+    failed = _called(code, address_of_call(code, _HARDWARE), [*given, *steps])
     status = code.variable(code.constant(0, I32))
     reader = _Reader(code, how, ways, descriptors, size, status)
     sides = reader.sides(shared, inputs, flipped=True)
@@ -211,7 +215,17 @@ def _trace(
     made = convert(algebra.product(code, how, tiles), I32, signed=False)
     if not panels:
         registers.scattered(parts.d2, made != 0)
-    return made
+    good = failed == 0
+    with code.when(good & (writes != 0)):
+        registers.put(d)
+    return convert(good, I32, signed=False)
+
+
+def _called(code: Code, address: Value, given: list[Memory | Value]) -> Value:
+    """Call the hardware's function; 0 if it could compute D."""
+    b, raws = code.builder, [each.raw for each in given]
+    kind = ir.FunctionType(I32, [raw.type for raw in raws])
+    return Value(b, b.call(b.inttoptr(address.raw, kind.as_pointer()), raws))
 
 
 def _by_panel(how: Product, algebra: ProductAlgebra) -> bool:
@@ -479,6 +493,10 @@ class _Registers:
         held = self._code.scratch(I32, max(1, count) * ROW)
         self._copy(first, count, held, None)
         return held
+
+    def put(self, d: Memory) -> None:
+        """Write D to its registers."""
+        self._copy(self.d_first, self.d_count, d, None, out=True)
 
     def inputs(self) -> Memory:
         """A and metadata, as far as they are in registers."""

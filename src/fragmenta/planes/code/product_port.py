@@ -10,14 +10,15 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fragmenta.jit.llvm import Raw
-from fragmenta.jit.trace import I32, I64, Code, Value, convert
+from fragmenta.jit.trace import I32, I64, Code, Value, convert, select
 from fragmenta.planes.code import layout as at
 from fragmenta.simt import layout
 from fragmenta.simt.library import POINTER, field, pointer_at
 from fragmenta.simt.warps import P, routine
 from fragmenta.units.fast import layout as fast
 
-ENTRY = ("function", "table", "shadows", "work", "data", "site", "chain", "chains")
+ENTRY = ("function", "table", "shadows", "work", "data", "site", "chain")
+ENTRY += ("chains", "eager")
 """The numbers of an entry."""
 MOST_FORMS = 256
 """Forms that have entries; others are Python's."""
@@ -88,10 +89,14 @@ def _product(
         (first * entry["chains"] + entry["chain"]).raw,
         field(code, block, layout.BLOCK_INDEX, I64)[0].raw,
         first.raw,
+        entry["eager"].raw,
     ]
     kind = ir.FunctionType(I32, [each.type for each in given])
     call = b.inttoptr(entry["function"].raw, kind.as_pointer())
-    b.call(call, given)
+    good = Value(b, b.call(call, given))
+    # It need not be computed again.
+    done = field(code, product, fast.PRODUCT_DONE, I32)
+    done[0] = select(entry["eager"] != 0, good, good.lift(0))
     return code.constant(1, I32)
 
 
