@@ -70,7 +70,9 @@ def decoded(
     if planes is None or not planes.any():
         none = np.zeros(held.shape)
         return Seconds(held, held, none, none.astype(np.int64), none.astype(bool))
-    numbers = joined(np.ascontiguousarray(planes[:, : count * size]), bits)
+    # The other planes are for smaller elements.
+    used = planes[: 4 if bits >= 16 else 8, : count * size]
+    numbers = joined(np.ascontiguousarray(used), bits)
     upper = np.ascontiguousarray(numbers[:, 0])
     present = upper != 0
     exact, lower = upper.view(np.float64), np.zeros(held.shape)
