@@ -22,6 +22,7 @@ from fragmenta.errors import BadCall
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code import layout as at
 from fragmenta.planes.code import routines
+from fragmenta.planes.copies import attach, copy_functions
 from fragmenta.registers.tensor_fragment import COLUMNS
 from fragmenta.registers.tensor_fragment import LANES as TENSOR_LANES
 from fragmenta.shared.descriptor import Descriptor
@@ -301,7 +302,8 @@ class PlaneObserver(Port):
 
     def __init__(self, watch: PlaneWatch, cluster: Cluster) -> None:
         self.watch, self.cluster = watch, cluster
-        self.functions = unseen()
+        copies = copy_functions(watch.launch.module())
+        self.functions = {**unseen(), **copies, **watch.algebra.port_functions()}
         every = [(each, Memories.of(each, watch.planes)) for each in cluster.contexts]
         self.planes = [
             [Shadow(watch, each, plane, memory) for each, memory in every]
@@ -311,6 +313,7 @@ class PlaneObserver(Port):
         for shadows in self.planes:
             for rank, each in enumerate(shadows):
                 each.join(shadows, rank)
+        self._records = attach(self.planes)
         for rank, context in enumerate(cluster.contexts):
             self._attach(context, [shadows[rank] for shadows in self.planes])
 

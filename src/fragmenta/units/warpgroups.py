@@ -90,6 +90,7 @@ class Product(Record):
     status = Word(layout.PRODUCT_STATUS)
     ordinal = Long(layout.PRODUCT_ORDINAL)
     warp = Word(layout.PRODUCT_WARP)
+    done = Word(layout.PRODUCT_DONE)
 
     def given(self, count: int) -> tuple[int, ...]:
         """So many descriptors, and whether the old D is added."""
@@ -480,7 +481,7 @@ class Warpgroup(Record):
     def _multiply(self, work: Wgmma) -> None:
         product = self.product(work.index)
         bound = self._bound(self.forms.by_address[product.form], work.site)
-        status = product.status or self._add(bound, product)
+        status = 0 if product.done else product.status or self._add(bound, product)
         if status:
             self._fail(work, bound, status)
         for own, part in enumerate(bound.bundle.parts if self.late else ()):

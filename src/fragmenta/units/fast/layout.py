@@ -179,6 +179,7 @@ PRODUCT_ISSUED: Final = 56  #: i32: how many warps have issued it
 PRODUCT_STATUS: Final = 60  #: i32: why it could not run; 0: nothing is wrong
 PRODUCT_ORDINAL: Final = 64  #: i64: its place among all work in flight, plus 1; 0: none
 PRODUCT_WARP: Final = 72  #: i32: the warp that issued it last
+PRODUCT_DONE: Final = 76  #: i32: whether an observer has written D, to the last bit
 PRODUCT_BYTES: Final = 128
 
 # A form is the same for all blocks of a launch.  Python makes it at its first use.
