@@ -20,7 +20,6 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TYPES
 from fragmenta.simt import layout
 from fragmenta.simt.emitter import (
-    SHADOW,
     Writer,
     Written,
     address_of,
@@ -89,7 +88,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     """A load, of one element or a vector."""
     kind, address = element_type(instruction), _address(instruction)
     goals = _registers(writer, instruction.operands[0], kind, result=True)
-    space = _param_space(writer, space_of(instruction), address)
+    space = param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         _load_parameter(writer, address, kind, goals)
         return
@@ -106,19 +105,42 @@ def st(writer: Writer, instruction: Instruction) -> None:
         raise Error("st.bulk is not supported yet")
     kind, address = element_type(instruction), _address(instruction)
     values = _registers(writer, instruction.operands[1], kind, result=False)
-    space = _param_space(writer, space_of(instruction), address)
+    space = param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         _store_parameter(writer, address, kind, values)
         return
     _transfer(writer, instruction, store, space, kind, address, values)
 
 
-def _param_space(writer: Writer, space: str, address: Address) -> str:
+def param_space(writer: Writer, space: str, address: Address) -> str:
     """``local`` for a parameter that is in local memory."""
     base = address.base
     if isinstance(base, Symbol) and base.name in writer.unit.addressed:
         return "local"
     return space
+
+
+def access_of(
+    space: str, kind: str, address: int, registers: list[Written], loads: bool
+) -> Access:
+    """The kind of a load or a store; ``address`` are the bits of that register."""
+    widths = {each.bits for each in registers}
+    if len(widths) != 1:
+        raise Error("the registers of a vector must have one width")
+    if max(widths) > 64:
+        raise Error("a part of a register of .b128")
+    if min(widths) < 8:
+        raise BadOperands("a predicate is not loaded or stored")
+    bits, width = min(type_bits(kind), 64), widths.pop()
+    return Access(
+        "global" if space == "param" else space,
+        bits,
+        width,
+        len(registers),
+        # The sign counts only where a load extends a value.
+        kind.startswith("s") and loads and width > bits,
+        address,
+    )
 
 
 def _transfer(
@@ -131,23 +153,7 @@ def _transfer(
     registers: list[Written],
 ) -> None:
     at, offset = address_of(writer, address)
-    widths = {each.bits for each in registers}
-    if len(widths) != 1:
-        raise Error("the registers of a vector must have one width")
-    if max(widths) > 64:
-        raise Error("a part of a register of .b128")
-    if min(widths) < 8:
-        raise BadOperands("a predicate is not loaded or stored")
-    bits, width = min(type_bits(kind), 64), widths.pop()
-    access = Access(
-        "global" if space == "param" else space,
-        bits,
-        width,
-        len(registers),
-        # The sign counts only where a load extends a value.
-        kind.startswith("s") and make is load and width > bits,
-        at.bits,
-    )
+    access = access_of(space, kind, at.bits, registers, make is load)
     places = [writer.address(each) for each in registers]
     verb = "write" if make is store else "read"
     given = at, offset, places, verb
@@ -174,7 +180,7 @@ def _transfer(
 
 def _shadowed(writer: Writer) -> list[str]:
     """A word for events of code that follows undefined bits."""
-    return ["shadow"] if writer.memory == SHADOW else []
+    return [] if writer.plane is None else ["shadow"]
 
 
 def past_the_end(
@@ -221,8 +227,10 @@ def _parameter(
 
 def _words(writer: Writer) -> dict[str, int]:
     """Where the parameters of calls are, or their shadows."""
-    unit = writer.unit
-    return unit.shadow_words if writer.memory == SHADOW else unit.words
+    unit, plane = writer.unit, writer.plane
+    if plane is None:
+        return unit.words
+    return {name: places[plane] for name, places in unit.shadow_words.items()}
 
 
 def _store_parameter(

@@ -85,6 +85,8 @@ COMPILING = (
     "simt",
     "units/fast",
     "counters/code",
+    "planes/code",
+    "numerics/code",
     "races/shadow",
     "races/probes",
 )

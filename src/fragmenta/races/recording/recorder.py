@@ -9,12 +9,11 @@ that follows is recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import rules
 from fragmenta.ptx.module import type_bits
 from fragmenta.races.probes.polling import spins
@@ -137,14 +136,8 @@ class OrdersWatch:
     def collect(self, problems: Problems) -> None:
         """Add nothing: the launch was watched before."""
 
-    def results(self, cluster: Cluster) -> None:
+    def copying(self) -> None:
         """Each cluster has to be observed in Python."""
-
-    def add(self, counts: list[NDArray[np.uint8]]) -> None:
-        """There are no counts."""
-
-    def keep_first(self, log: NDArray[np.uint8]) -> None:
-        """Nothing is kept."""
 
     def told(self) -> Any:
         """What was recorded."""
