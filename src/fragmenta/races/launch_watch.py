@@ -258,7 +258,9 @@ class LaunchWatch:
         """The notes of some clusters that ran here; they are read when needed."""
         found: dict[int, Sequence[Note]] = dict(self._first)
         for observer in self.observers:
-            found |= observer.history.kept
+            for number, notes in observer.history.kept.items():
+                if number not in found or len(notes):  # some have run no cluster
+                    found[number] = notes
         return found
 
     def recorded(self) -> list[Recorded]:
