@@ -24,7 +24,7 @@ from tests.thinning import some
 
 BLOCKS = 24
 CORES = 6
-LAUNCHES = some(range(320), 8)
+LAUNCHES = some(range(320), 16)
 
 #: All blocks read the same words of ``given``, and each writes words of its own.  Block
 #: ``odd`` does not wait before it reads what its other warp has stored.

@@ -12,6 +12,7 @@ launch of a kernel: :meth:`Clones.take`.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +29,7 @@ from fragmenta.simt.context import Context, Queue
 from fragmenta.simt.layout import Status
 from fragmenta.units.events import Described, once_per_kernel
 from fragmenta.units.fast import layout as fast
-from fragmenta.units.machine import Cluster, Results, Watching
+from fragmenta.units.machine import Cluster, Copying
 from fragmenta.units.renewal import routines
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ Bytes = NDArray[np.uint8]
 DENSE, SPARSE = 1 << 24, 1 << 26
 """The most bytes of a runner that can be copied; the second of memory that is hardly
 used."""
+
+
+_GAP = 8
+"""Pages that are copied, though they are empty, because others are on both sides."""
 
 
 @once_per_kernel
@@ -56,6 +61,17 @@ class _Place(NamedTuple):
         return arena.memory[self.offset : self.offset + self.size]
 
 
+def _runs(image: Bytes) -> list[tuple[int, int]]:
+    """Where memory is not empty: pages that are near each other, in bytes."""
+    pages = np.flatnonzero(image.reshape(-1, PAGE).any(axis=1))
+    parts = np.split(pages, np.flatnonzero(np.diff(pages) > _GAP) + 1)
+    return [
+        (int(each[0]) * PAGE, int(each[-1] - each[0] + 1) * PAGE)
+        for each in parts
+        if each.size
+    ]
+
+
 class _Template:
     """The memory of a runner as it was made."""
 
@@ -64,14 +80,11 @@ class _Template:
         self.dense = -(-arena.used // PAGE) * PAGE
         self.sparse = -(-arena.sparse_used // PAGE) * PAGE
         self._moved = self.dense - DENSE
-        image = arena.memory[: self.dense].reshape(-1, PAGE)
-        self._pages = np.flatnonzero(image.any(axis=1))
-        self._image = image[self._pages]
-        longs = self._image.view(np.int64)
-        inside = longs - arena.address
-        found = (inside >= 0) & (inside < DENSE + SPARSE)
-        self._places = np.nonzero(found)
-        self._goals = inside[found]
+        self._image = arena.memory[: self.dense].copy()
+        self._runs = _runs(self._image)
+        inside = self._image.view(np.int64) - arena.address
+        self._places = np.flatnonzero((inside >= 0) & (inside < DENSE + SPARSE))
+        self._goals = inside[self._places]
         # What is hardly used follows the rest at once in a copy.
         self._goals[self._goals >= DENSE] += self._moved
         self._find(arena, runner)
@@ -95,18 +108,20 @@ class _Template:
         """Words that are 0, unless Python has to know of something."""
         self.found: list[_Place] = []
         self.log: _Place | None = None
-        results = _results(runner)
-        if results is not None:
+        copying = _copying(runner.launch)
+        if copying is not None and runner.cluster is not None:
+            results = copying.results(runner.cluster)
             self.flags = [place(each) for each in results.flags]
             self.found = [place(each) for each in results.counts]
             self.log = place(results.log)
 
     def copy(self) -> Arena:
         """Other memory with the same contents."""
-        made = Arena(self.dense, self.sparse)
-        image = self._image.copy()
-        image.view(np.int64)[self._places] = self._goals + made.address
-        made.memory[: self.dense].reshape(-1, PAGE)[self._pages] = image
+        made, source = Arena(self.dense, self.sparse), address_of(self._image)
+        for first, size in self._runs:  # other threads go on meanwhile
+            ctypes.memmove(made.address + first, source + first, size)
+        longs = made.memory[: self.dense].view(np.int64)
+        longs[self._places] = self._goals + made.address
         return made
 
 
@@ -121,7 +136,9 @@ class Clones:
         machine = launch.machine
         if machine is not None:
             stepped = machine.schedule.plan.stepped
-            self._may = self._may and not (stepped or machine.grants or machine.notes)
+            python = machine.watching is not None and _copying(launch) is None
+            alone = stepped or python or machine.grants or machine.notes
+            self._may = self._may and not alone
 
     @property
     def _kind(self) -> object:
@@ -193,23 +210,15 @@ class Clones:
         except ArenaFull:
             self._may = False
             return None
-        observed = made.cluster is not None and _watching(made) is not None
-        if not made.settled or (observed and _results(made) is None):
-            return None
-        return arena, made
+        return (arena, made) if made.settled else None
 
 
-def _watching(runner: BlockRunner | ClusterRunner) -> Watching | None:
-    machine = runner.launch.machine
-    return None if machine is None else machine.watching
-
-
-def _results(runner: BlockRunner | ClusterRunner) -> Results | None:
-    """Where machine code writes what it found; None if nothing observes."""
-    watching = _watching(runner)
-    if watching is None or runner.cluster is None:
+def _copying(launch: Launch) -> Copying | None:
+    """How copies are observed, if anything observes them."""
+    machine = launch.machine
+    if machine is None or machine.watching is None:
         return None
-    return watching.results(runner.cluster)
+    return machine.watching.copying()
 
 
 def _alike(template: _Template, other: Arena) -> bool:
@@ -257,10 +266,12 @@ class Clone:
         self.launch, self._clones, self._template = clones.launch, clones, template
         blocks = f"the blocks of {demangled(self.launch.compiled.kernel)}"
         self.launch.meter.room(template.room, blocks)
-        self._arena = template.copy()
+        self._arena: Arena | None = template.copy()
+        self._told = False
         self._made: BlockRunner | ClusterRunner | None = None
         self._queue = clones.queue
         memory = self._arena
+        assert memory is not None
         self.halt = template.halt.of(memory).view(np.int32)
         self._counts = [each.of(memory).view(np.int64) for each in template.counts]
         block = template.blocks[0].of(memory)
@@ -277,11 +288,13 @@ class Clone:
     def made(self) -> BlockRunner | ClusterRunner:
         """The runner that Python has; its memory stays as it is."""
         if self._made is None:
-            saved = _Saved(self._arena)
-            self._arena.restart()
-            made = self._clones.settled(self._arena)
+            arena = self._arena
+            assert arena is not None
+            saved = _Saved(arena)
+            arena.restart()
+            made = self._clones.settled(arena)
             assert made is not None
-            assert self._arena.pieces == self._pieces()
+            assert arena.pieces == self._pieces()
             saved.put_back()
             self._made = made[1]
         return self._made
@@ -314,6 +327,17 @@ class Clone:
         """How often each code block was executed."""
         total: NDArray[np.int64] = np.sum(self._counts, 0)
         return total
+
+    def release(self) -> None:
+        """Free its memory, if nobody needs it: all has run."""
+        self._tell()
+        if self._made is None:
+            block, run = self._narrow.copy(), self._run
+            self._narrow, self._wide = block, block.view(np.int64)
+            self._run = None if run is None else RunRecord(run.raw.copy())
+            self._counts = [self.counts]
+            self.halt = self.halt.copy()
+            self._arena = None
 
     @property
     def status(self) -> Status:
@@ -382,20 +406,23 @@ class Clone:
         clean = ready and run.first == fast.CLEAN_FIRST and not run.index
         if not clean or log is None or self._made is not None:
             return False
-        assert self.launch.machine is not None
-        assert self.launch.machine.watching is not None
-        self.launch.machine.watching.keep_first(log.of(self._arena))
+        copying = _copying(self.launch)
+        assert copying is not None
+        assert self._arena is not None
+        copying.keep_first(log.of(self._arena))
         run.status = Status.ENDED
         return True
 
     def close(self) -> None:
         """All has run: tell the launch what it has to know."""
-        machine, arena = self.launch.machine, self._arena
-        if self._made is not None or machine is None:
+        self._tell()
+
+    def _tell(self) -> None:
+        copying, arena = _copying(self.launch), self._arena
+        if self._told or self._made is not None or copying is None or arena is None:
             return
+        self._told = True
         if any(each.of(arena).any() for each in self._template.flags):
             assert self.made  # its observer has found something
             return
-        if machine.watching is not None:
-            found = [each.of(arena).copy() for each in self._template.found]
-            machine.watching.add(found)
+        copying.add([each.of(arena).copy() for each in self._template.found])

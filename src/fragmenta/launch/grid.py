@@ -260,6 +260,7 @@ class _Workers:
         try:
             for _ in self._slices(context):
                 pass
+            context.release()
         except Exception as error:  # raised again where the launch was made
             limits = isinstance(error, LimitReached)
             over = limits or getattr(error, "kind", "") == "limit"

@@ -94,6 +94,9 @@ class Runner(Protocol):
     def close(self) -> None:
         """All has run: tell the launch what it has to know."""
 
+    def release(self) -> None:
+        """Free memory that nobody needs: all has run in this thread."""
+
 
 def _contexts(launch: Launch, blocks: int) -> list[Context]:
     """The memory of so many blocks."""
@@ -159,6 +162,9 @@ class BlockRunner:
 
     def close(self) -> None:
         """All has run."""
+
+    def release(self) -> None:
+        """Its memory is needed until the launch ends."""
 
 
 class RunRecord(Record):
@@ -305,6 +311,9 @@ class ClusterRunner:
 
     def close(self) -> None:
         """All has run."""
+
+    def release(self) -> None:
+        """Its memory is needed until the launch ends."""
 
     def _take(self) -> bool:
         """Take the next cluster; whether there is one."""

@@ -189,6 +189,9 @@ class PlaneWatch:
         self.observers.append(made)
         return made
 
+    def copying(self) -> None:
+        """Each cluster has to be observed in Python."""
+
     def told(self) -> object:
         """Second values stay in this process."""
         raise BadCall("second values are not sent to workers; launch without client=")

@@ -134,14 +134,8 @@ class DefinedWatch:
                 data = memory[slot][places].tobytes()
                 self.stored[key] = crc32(data, self.stored.get(key, 0))
 
-    def results(self, cluster: Cluster) -> None:
+    def copying(self) -> None:
         """Each cluster has to be observed in Python."""
-
-    def add(self, counts: list[NDArray[np.uint8]]) -> None:
-        """There are no counts."""
-
-    def keep_first(self, log: NDArray[np.uint8]) -> None:
-        """Nothing is kept."""
 
     def told(self) -> ToldBits:
         """What was stored here, and which bits of memory are undefined now."""

@@ -192,10 +192,12 @@ class LaunchWatch:
             problems.put(Finding(rules.BANK_CONFLICT, site, banks.message, count=count))
         self._drop_consequences(problems)
 
-    def results(self, cluster: Cluster) -> Results | None:
+    def copying(self) -> LaunchWatch | None:
+        """How copies of clusters are observed, unless Python reads a log of each."""
+        return self if self.reads is None else None
+
+    def results(self, cluster: Cluster) -> Results:
         """Where compiled code writes what it found in a cluster."""
-        if self.reads is not None:
-            return None
         observer = cluster.port
         assert isinstance(observer, Observer)
         flags: list[NDArray[Any]] = [observer.problems.counts]
@@ -256,7 +258,9 @@ class LaunchWatch:
         """The notes of some clusters that ran here; they are read when needed."""
         found: dict[int, Sequence[Note]] = dict(self._first)
         for observer in self.observers:
-            found |= observer.history.kept
+            for number, notes in observer.history.kept.items():
+                if number not in found or len(notes):  # some have run no cluster
+                    found[number] = notes
         return found
 
     def recorded(self) -> list[Recorded]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import mmap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
-PAGE = 4096
+PAGE, HUGE = 4096, 1 << 21
 _LINE = 64
 
 
@@ -38,8 +38,13 @@ class Arena:
     def __init__(self, dense: int, sparse: int) -> None:
         self._dense, self._size = dense, dense + sparse
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        pages = mmap.mmap(-1, max(self._size, PAGE), flags=flags)
-        self.memory: NDArray[np.uint8] = np.frombuffer(pages, np.uint8)
+        pages = mmap.mmap(-1, self._size + HUGE, flags=flags)
+        start = -int(np.frombuffer(pages, np.uint8).ctypes.data) % HUGE
+        if hasattr(mmap, "MADV_HUGEPAGE") and dense >= HUGE:
+            with suppress(OSError):  # the host may have no large pages
+                pages.madvise(mmap.MADV_HUGEPAGE, start, dense // HUGE * HUGE)
+        memory: NDArray[np.uint8] = np.frombuffer(pages, np.uint8)
+        self.memory = memory[start : start + self._size]
         self.address = int(self.memory.ctypes.data)
         self.restart()
 

@@ -647,9 +647,22 @@ class Results(NamedTuple):
     flags: list[NDArray[Any]]
     """Numbers that are 0 if nothing was found."""
     counts: list[NDArray[Any]]
-    """What was counted; see :meth:`Watching.add`."""
+    """What was counted; see :meth:`Copying.add`."""
     log: NDArray[np.uint8]
     """What happened in the present cluster."""
+
+
+class Copying(Protocol):
+    """Observes clusters that are copies of one another, of which Python has nothing."""
+
+    def results(self, cluster: Cluster) -> Results:
+        """Where machine code writes what it found in a cluster."""
+
+    def add(self, counts: list[NDArray[np.uint8]]) -> None:
+        """Add the counts of a copy in which nothing was found."""
+
+    def keep_first(self, log: NDArray[np.uint8]) -> None:
+        """Keep what happened in the first cluster, which a copy has run."""
 
 
 class Watching(Protocol):
@@ -661,17 +674,8 @@ class Watching(Protocol):
     def collect(self, problems: Problems) -> None:
         """Add the problems that it found."""
 
-    def results(self, cluster: Cluster) -> Results | None:
-        """Where machine code writes what it found in a cluster.
-
-        None if a cluster cannot be copied, because each needs an observer in Python.
-        """
-
-    def add(self, counts: list[NDArray[np.uint8]]) -> None:
-        """Add the counts of a copy of a cluster in which nothing was found."""
-
-    def keep_first(self, log: NDArray[np.uint8]) -> None:
-        """Keep what happened in the first cluster, which a copy has run."""
+    def copying(self) -> Copying | None:
+        """How copies of clusters are observed; None if each needs Python."""
 
     def told(self) -> Any:
         """What it found, in plain types, for one in another process."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fragmenta.arrays.lazy_dataclass import dataclass
 from fragmenta.ptx import rules
@@ -137,14 +136,8 @@ class OrdersWatch:
     def collect(self, problems: Problems) -> None:
         """Add nothing: the launch was watched before."""
 
-    def results(self, cluster: Cluster) -> None:
+    def copying(self) -> None:
         """Each cluster has to be observed in Python."""
-
-    def add(self, counts: list[NDArray[np.uint8]]) -> None:
-        """There are no counts."""
-
-    def keep_first(self, log: NDArray[np.uint8]) -> None:
-        """Nothing is kept."""
 
     def told(self) -> Any:
         """What was recorded."""
