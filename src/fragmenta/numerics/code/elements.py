@@ -8,6 +8,9 @@ upper word.
 
 All bits zero mean that the second value is the value itself.  If the value is NaN or
 infinite, the upper f64 is the exact value as f32 and the number of a node below it.
+
+The lowest bits of the upper f64 name the instruction that most of the error comes from;
+the lower f64 is what is left, so that both together are the exact value.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from fragmenta.jit.trace import (
     select,
     shift_unsigned,
 )
-from fragmenta.numerics.code.double import Double, chosen, finite, whole
+from fragmenta.numerics.code.double import Double, chosen, finite, quick_sum, whole
 from fragmenta.ptx.opcodes.fp8 import small_value
 from fragmenta.ptx.opcodes.half import value_of
 from fragmenta.ptx.opcodes.rounding import FORMATS
@@ -38,6 +41,11 @@ from fragmenta.ptx.opcodes.rounding import FORMATS
 INTEGERS: dict[int, Type] = {8: I8, 16: I16, 32: I32, 64: I64}
 LEAST_BITS = 1
 """The bits of a second value that is zero: the least f64, as no bits mean none."""
+SOURCE_BITS = 14
+"""The lowest bits of the upper f64: the site where most of the error comes from.
+
+The lower f64 makes up for them.  A number of 64 bits alone has 39 bits that are right."""
+MOST_SOURCES = (1 << SOURCE_BITS) - 1
 
 
 class Kind(NamedTuple):
@@ -111,6 +119,8 @@ class Element(NamedTuple):
     """The number of the node of a value that is NaN or infinite; 0: none."""
     present: Value | None = None
     """Whether it has a second value."""
+    source: Value | None = None
+    """Where most of its error comes from: the number of a site and 1, or 0."""
 
 
 def _unsigned(register: Value, low: int, bits: int, to: Type) -> Value:
@@ -191,11 +201,14 @@ def element(
     present = upper != 0
     usual = (held - held) == 0.0
     top = select(usual, float_of(upper), _stored_single(upper))
-    bottom = top.lift(0.0) if lower is None else float_of(lower)
-    exact = Double(top, select(present & usual, bottom, 0.0))
+    exact = whole(top)
+    if lower is not None:
+        bottom = select(present & usual, float_of(lower), 0.0)
+        exact = quick_sum(top, bottom)
     exact = finite(chosen(present, exact, whole(held)))
     node = convert(select(usual, upper.lift(0), upper), I32)
-    return Element(held, exact, node, present)
+    source = select(usual, upper & MOST_SOURCES, 0)
+    return Element(held, exact, node, present, source)
 
 
 def _stored_single(upper: Value) -> Value:
@@ -204,7 +217,12 @@ def _stored_single(upper: Value) -> Value:
 
 
 def packed(
-    held: Value, exact: Double, node: Value | None, kind: Kind, planes: int
+    held: Value,
+    exact: Double,
+    node: Value | None,
+    source: Value | None,
+    kind: Kind,
+    planes: int,
 ) -> tuple[Value, Value | None]:
     """The bits of a second value; none if it is the value itself."""
     if room(kind, planes) < 64:
@@ -214,11 +232,14 @@ def packed(
         return convert(word, I64, signed=False), None
     same = exact.upper == held
     bits = bits_of(exact.upper)
+    if source is not None:
+        bits = (bits & ~MOST_SOURCES) | source
     upper = select(bits == 0, LEAST_BITS, bits)
     lower = None
     if kind.bits >= 32:
         same = same & (exact.lower == 0.0)
-        lower = select(same, 0, bits_of(exact.lower))
+        rest = (exact.upper - float_of(upper)) + exact.lower
+        lower = select(same, 0, bits_of(rest))
     upper = select(same, 0, upper)
     if node is not None:
         usual = (held - held) == 0.0
