@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fragmenta.numerics.code import layout as at
 from fragmenta.numerics.code.nodes import CONTEXT_BITS
 from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
+from fragmenta.numerics.multiplying import LaunchProducts
+from fragmenta.numerics.products import Chain, ProductStatistics, record_of
 from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
@@ -21,9 +23,12 @@ from fragmenta.simt.empties import empty_parts
 from fragmenta.simt.layout import POISON
 
 if TYPE_CHECKING:
-    from fragmenta.planes.memory import PlaneWatch
+    from fragmenta.planes.memory import PlaneObserver, PlaneWatch
     from fragmenta.simt.arguments import Segment
     from fragmenta.simt.context import Context
+    from fragmenta.units.machine import Warp
+    from fragmenta.units.tcgen05 import Product
+    from fragmenta.units.warpgroups import Wgmma
 
 MOST_CONTEXTS = 4096
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
@@ -80,6 +85,10 @@ class Found:
     """The record of each site that did something."""
     nodes: dict[int, Node] = field(default_factory=dict)
     lost_nodes: int = 0
+    products: list[ProductStatistics] = field(default_factory=list)
+    """What each instruction lost that multiplies matrices."""
+    chain: Chain | None = None
+    """The operands of one of their accumulators."""
     arrays: list[Array] = field(default_factory=list)
 
 
@@ -98,6 +107,7 @@ class NumericsAlgebra(Algebra):
         self._times: list[NDArray[np.uint8]] = []
         self._directory = np.zeros(MOST_CONTEXTS, np.int64)
         self._sums: list[int] = []
+        self._products = LaunchProducts(planes)
 
     def probes(self) -> NumericsProbes:
         """A new instrument for the code of a kernel."""
@@ -140,7 +150,14 @@ class NumericsAlgebra(Algebra):
         self._tables.append(table)
         self._nodes.append(nodes)
         self._times.append(times)
+        self._products.attach(watch, context, table)
         return table
+
+    def product(
+        self, observer: PlaneObserver, work: Wgmma | Product, warp: Warp
+    ) -> None:
+        """A ``wgmma`` or ``tcgen05.mma`` was issued."""
+        self._products.multiply(observer, work, warp)
 
     def births_at(self, site: int) -> list[Node]:
         """The births at a site so far, while the launch runs."""
@@ -173,6 +190,11 @@ class NumericsAlgebra(Algebra):
             if each.format:
                 data = each.segment.data.copy()
                 each.seconds = decoded(data, planes, each.format)
+        found.products = self._products.statistics()
+        found.chain = self._products.chain()
+        for each in found.products:
+            found.records[each.number] = record_of(each)
+        self._products = LaunchProducts(self.planes)
         self._tables, self._nodes, self._times = [], [], []
 
 

@@ -181,8 +181,8 @@ class Writer:
         self.constants = bytearray()
         self._constant_places: dict[bytes, int] = {}
         self.sites: list[Site] = []
-        self.functions: list[tuple[str, str]] = []
-        """Functions that are called by address: instruction, target."""
+        self.functions: list[tuple[str, ...]] = []
+        """Functions that are called by address: instruction, target, perhaps more."""
         self.fidelity: dict[str, str] = {}
         self.refusals: dict[int, str] = {}
         """Why an instruction cannot be executed, by its site."""

@@ -13,6 +13,7 @@ from fragmenta.numerics.code.bits import beside_bits
 from fragmenta.numerics.code.constants import rounds_by_magic, upper_words
 from fragmenta.numerics.code.elements import KINDS, Kind
 from fragmenta.numerics.code.exact import MEANINGS
+from fragmenta.numerics.code.product_steps import ProductStep
 from fragmenta.numerics.code.routines import (
     COMPARES,
     DECIDES,
@@ -23,7 +24,6 @@ from fragmenta.numerics.code.routines import (
     Place,
     beside,
 )
-from fragmenta.planes.code.following import Step
 from fragmenta.planes.code.probes import PlaneProbes
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.module import (
@@ -71,7 +71,7 @@ class _Operand(NamedTuple):
     twin: Written | None
 
 
-class NumericsStep(Step):
+class NumericsStep(ProductStep):
     """Computes nearly exact values beside those of the hardware."""
 
     stops: ClassVar[bool] = False
