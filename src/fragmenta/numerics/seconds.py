@@ -80,9 +80,8 @@ def decoded(
     elif bits >= 32:
         lower = np.ascontiguousarray(numbers[:, 1]).view(np.float64)
     finite = np.isfinite(held)
-    single = (upper >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    with np.errstate(invalid="ignore"):
-        exact = np.where(finite, exact, single.astype(np.float64))
+    words = (upper & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+    exact = np.where(finite, exact, words)
     exact = np.where(present, exact, held)
     lower = np.where(present & finite, lower, 0.0)
     nodes = np.where(finite | ~present, 0, upper & np.uint64(0xFFFFFFFF))

@@ -7,7 +7,8 @@ element has one f64, or an f32 if its bits are few.  An f64 has the second value
 upper word.
 
 All bits zero mean that the second value is the value itself.  If the value is NaN or
-infinite, the upper f64 is the exact value as f32 and the number of a node below it.
+infinite, the upper word of the upper f64 is that of the exact value, and the other word
+is the number of a node.
 
 The lowest bits of the upper f64 name the instruction that most of the error comes from;
 the lower f64 is what is left, so that both together are the exact value.
@@ -200,7 +201,7 @@ def element(
         return Element(held, whole(select(present, number, held)), None, present)
     present = upper != 0
     usual = (held - held) == 0.0
-    top = select(usual, float_of(upper), _stored_single(upper))
+    top = select(usual, float_of(upper), special_exact(upper))
     exact = whole(top)
     if lower is not None:
         bottom = select(present & usual, float_of(lower), 0.0)
@@ -211,9 +212,9 @@ def element(
     return Element(held, exact, node, present, source)
 
 
-def _stored_single(upper: Value) -> Value:
-    """The f32 in the upper word of a number, as f64."""
-    return convert(float_of(convert(shift_unsigned(upper, 32), I32)), F64)
+def special_exact(upper: Value) -> Value:
+    """The exact value of what is NaN or infinite: the upper word of an f64."""
+    return float_of(upper & -(1 << 32))
 
 
 def packed(
@@ -243,8 +244,8 @@ def packed(
     upper = select(same, 0, upper)
     if node is not None:
         usual = (held - held) == 0.0
-        single = convert(bits_of(convert(exact.upper, F32)), I64, signed=False) << 32
-        named = single | convert(node, I64, signed=False)
+        word = bits_of(exact.upper) & -(1 << 32)
+        named = word | convert(node, I64, signed=False)
         upper = select(usual, upper, named)
         if lower is not None:
             lower = select(usual, lower, 0)
