@@ -274,8 +274,11 @@ class _Writer:
         error = _difference(d, c, given)
         error = select(usual, error, 0.0)
         total = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
-        own = select(abs(error) >= abs(c - before.upper), self.own, self._from_c(here))
-        self._put(here, d, nearly, usual, own)
+        old = (c - before.upper) - before.lower
+        source = select(abs(error) >= abs(old), self.own, self._from_c(here))
+        most = select(abs(error) >= abs(old), abs(error), abs(old))
+        source = select(abs(total - error - old) > most, self._from_sides(here), source)
+        self._put(here, d, nearly, usual, source)
         sums.note(here, error, total, nearly.upper, usual)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
@@ -371,6 +374,17 @@ class _Writer:
         found = code.variable(self.own.lift(0))
         with code.when(tiles.has_c):
             found.value = tiles.c2.lanes(here.c) & MOST_SOURCES
+        value: Value = found.value
+        return value
+
+    def _from_sides(self, here: Eight) -> Value:
+        """Where most of the error of the first element of A, or of B, comes from."""
+        code, tiles = self.code, self.tiles
+        found = code.variable(self.own.lift(0))
+        with code.when(self.b.second):
+            found.value = tiles.b2.lanes(here.b) & MOST_SOURCES
+        with code.when(self.a.second):
+            found.value = (tiles.a2[here.a] & MOST_SOURCES).in_all_lanes()
         value: Value = found.value
         return value
 

@@ -314,8 +314,7 @@ class Work:
         given = Given(self.code, words, elements, held)
         local = self._local(opcode, number, given, kind)
         exact = self._exact(opcode, number, given, local)
-        if form.way == MAGIC or kind.format == "ue8m0":
-            # Rounding to an integer, or to a power of two, is what is meant.
+        if form.way == MAGIC:  # rounding to an integer is what is meant
             self._meant(given, exact, held, kind, lanes, index)
             return whole(held), None, None
         node = self._count(kind, opcode, given, local, exact, lanes, index)
@@ -483,8 +482,6 @@ class Work:
         index: Value,
     ) -> None:
         """A rounding that is meant: does the exact value round to the same number?"""
-        if kind.format == "ue8m0":
-            return
         step = _ulp(held, kind)
         mode = given.words.get("rnd") or "rn"
         away = ((exact.upper - held) + exact.lower)
