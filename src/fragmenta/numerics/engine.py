@@ -14,7 +14,7 @@ from fragmenta.numerics.code.nodes import CONTEXT_BITS
 from fragmenta.numerics.code.steps import NumericsProbes, NumericsStep, StoppingStep
 from fragmenta.numerics.multiplying import LaunchProducts
 from fragmenta.numerics.products import Chain, ProductStatistics, record_of
-from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded
+from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded, encoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
 from fragmenta.ptx.module import Function, Module
@@ -108,6 +108,10 @@ class NumericsAlgebra(Algebra):
         self._directory = np.zeros(MOST_CONTEXTS, np.int64)
         self._sums: list[int] = []
         self._products = LaunchProducts(planes)
+        self.exact_sites: frozenset[int] | None = None
+        """Sites whose errors second values leave out; None: those of all sites."""
+        self.exact_inputs: dict[str, NDArray[np.float64]] = {}
+        """What elements of arrays stand for exactly, by the name of the array."""
 
     def probes(self) -> NumericsProbes:
         """A new instrument for the code of a kernel."""
@@ -127,6 +131,10 @@ class NumericsAlgebra(Algebra):
         for each in watch.launch.places:
             self.found.arrays.append(Array(each, _specials(each)))
             self._sums.append(_sum(each))
+            exact = self.exact_inputs.get(each.name)
+            if exact is not None and each.elements is not None:
+                planes = watch.memories[each.slot]
+                encoded(each.data, exact, FORMATS[each.elements.type], planes)
 
     def context_table(
         self, watch: PlaneWatch, context: Context
@@ -147,6 +155,10 @@ class NumericsAlgebra(Algebra):
             (at.WARPS, watch.launch.shape.warps),
         ):
             words[place // 8] = value
+        if self.exact_sites is not None:
+            rows = table[at.HEAD :].view(np.float64).reshape(-1, len(at.FIELDS))
+            rows[:, at.FIELDS.index("kept")] = 1.0
+            rows[list(self.exact_sites), at.FIELDS.index("kept")] = 0.0
         self._tables.append(table)
         self._nodes.append(nodes)
         self._times.append(times)

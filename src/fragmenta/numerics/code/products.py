@@ -54,8 +54,9 @@ from fragmenta.jit.trace import (
     smaller,
     truncate,
 )
+from fragmenta.numerics.code import layout as sites
 from fragmenta.numerics.code import product_layout as at
-from fragmenta.numerics.code.double import Double, plus, quick_sum, two_sum
+from fragmenta.numerics.code.double import Double, plus, plus_float, quick_sum, two_sum
 from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
 from fragmenta.planes.code.gathering import any_of, memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
@@ -121,6 +122,9 @@ class _Writer:
         self.before = self.record["executions"]
         site = convert(tiles.site, I64)
         known = select(site < MOST_SOURCES, site + 1, 0)
+        own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
+        kept = memory_at(code, tiles.data, F64)[own // 8]
+        self.keeps: Value = kept != 0.0
         self.own = known.in_all_lanes()
         """Its site, as second values name it."""
 
@@ -270,6 +274,7 @@ class _Writer:
         before = self._exact_c(here, c)
         product = quick_sum(upper.value, lower.value)
         nearly = plus(product, before)
+        nearly = self._kept(nearly, _difference(d, c, given))
         usual = ((d - d) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
         error = _difference(d, c, given)
         error = select(usual, error, 0.0)
@@ -367,6 +372,16 @@ class _Writer:
                 rest = float_of(tiles.c2.lanes(here.c + count))
                 lower.value = select(there, rest, 0.0)
         return quick_sum(upper.value, lower.value)
+
+    def _kept(self, nearly: Double, error: Value) -> Double:
+        """The exact value, with the error of the instruction if it is to be kept."""
+        code = self.code
+        upper, lower = code.variable(nearly.upper), code.variable(nearly.lower)
+        with code.when(self.keeps):
+            good = ((error - error) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
+            found = plus_float(nearly, select(good, error, 0.0))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
 
     def _from_c(self, here: Eight) -> Value:
         """Where most of the error of C comes from."""

@@ -28,7 +28,7 @@ from fragmenta.jit.trace import (
     picked,
     select,
 )
-from fragmenta.numerics.code.double import Double, whole
+from fragmenta.numerics.code.double import Double, plus_float, whole
 from fragmenta.numerics.code.elements import (
     INTEGERS,
     MOST_SOURCES,
@@ -177,8 +177,9 @@ class Work:
         none = code.constant(0, I64).in_all_lanes(CHUNK)
         self.counts = {
             name: code.variable(none)
-            for name in ("inexact", "absorbed", "cancelled", "restarted")
+            for name in ("inexact", "absorbed", "cancelled", "restarted", "digest")
         }
+        self.keeps: Value = record["kept"] != 0.0
         self.births = code.variable(code.constant(0, I32))
         self.notes = Notes(code, CHUNK, record, self.births)
 
@@ -318,7 +319,19 @@ class Work:
             self._meant(given, exact, held, kind, lanes, index)
             return whole(held), None, None
         node = self._count(kind, opcode, given, local, exact, lanes, index)
-        return exact, node, self._source(opcode, given, local, exact)
+        source = self._source(opcode, given, local, exact)
+        return self._kept(held, local, exact), node, source
+
+    def _kept(self, held: Value, local: Double, exact: Double) -> Double:
+        """The exact value, with the error that is added here if it is to be kept."""
+        code = self.code
+        upper, lower = code.variable(exact.upper), code.variable(exact.lower)
+        with code.when(self.keeps):
+            error = (held - local.upper) - local.lower
+            good = ((error - error) == 0.0) & ((exact.upper - exact.upper) == 0.0)
+            found = plus_float(exact, select(good, error, 0.0))
+            upper.value, lower.value = found.upper, found.lower
+        return Double(upper.value, lower.value)
 
     def _source(
         self, opcode: str, given: Given, local: Double, exact: Double
@@ -405,6 +418,10 @@ class Work:
         total = select(good, total, 0.0)
         size, whole_size = abs(error), abs(total)
         self.added.value = self.added.value + size
+        bits = bits_of(held)
+        if lanes is not None:
+            bits = select(lanes, bits, 0)
+        self.counts["digest"].value = self.counts["digest"].value + bits
         self._add("inexact", size != 0.0)
         ulp = _ulp(held, kind)
         trigger = size > ulp * record.in_lanes("worst_ulp")
