@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -17,7 +16,7 @@ from fragmenta.numerics.products import Chain, ProductStatistics, record_of
 from fragmenta.numerics.seconds import FORMATS, Seconds, best_format, decoded, encoded
 from fragmenta.planes.algebra import Algebra
 from fragmenta.planes.code.following import Step
-from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.module import Module
 from fragmenta.simt.compiled import address_of, aligned, sparse
 from fragmenta.simt.empties import empty_parts
 from fragmenta.simt.layout import POISON
@@ -32,17 +31,28 @@ if TYPE_CHECKING:
 
 MOST_CONTEXTS = 4096
 _SMALL = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")
+_KINDS = ("kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 
 
-def planes_for(functions: Iterable[Function]) -> int:
-    """How many planes a kernel needs: more for floats of 8 bits and less."""
-    small = any(
-        word.startswith(_SMALL) or word in ("kind::f8f6f4", "kind::mxf4", "kind::mxf8f6f4")
-        for each in functions
+def _words(module: Module) -> set[str]:
+    """All qualifiers of the instructions of a module."""
+    return {
+        word
+        for each in module.functions.values()
         for instruction in each.instructions
         for word in instruction.qualifiers
-    )
-    return 8 if small else 4
+    }
+
+
+def planes_for(words: set[str]) -> tuple[int, int]:
+    """How many planes a kernel needs, and the bits of its smallest elements.
+
+    >>> planes_for({"f32", "rn"}), planes_for({"e4m3x2"}), planes_for({"e2m1x2"})
+    ((4, 8), (8, 8), (8, 4))
+    """
+    small = any(each.startswith(_SMALL) or each in _KINDS for each in words)
+    tiny = any(each.startswith("e2m1") or "f4" in each for each in words)
+    return 8 if small else 4, 4 if tiny else 8
 
 
 class Node(NamedTuple):
@@ -99,8 +109,8 @@ class NumericsAlgebra(Algebra):
     step: ClassVar[type[Step]] = NumericsStep
     counts_losses: ClassVar[bool] = True
 
-    def __init__(self, planes: int = 4) -> None:
-        super().__init__(planes)
+    def __init__(self, planes: int = 4, granule: int = 8) -> None:
+        super().__init__(planes, granule)
         self.found = Found()
         self._tables: list[NDArray[np.uint8]] = []
         self._nodes: list[NDArray[np.uint8]] = []
@@ -124,7 +134,8 @@ class NumericsAlgebra(Algebra):
         from fragmenta.numerics import births  # it registers an event
 
         assert births
-        return cls(planes or planes_for(module.functions.values()))
+        wanted, granule = planes_for(_words(module))
+        return cls(planes or wanted, granule)
 
     def begin(self, watch: PlaneWatch) -> None:
         """Look at the arrays before the launch."""
