@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from fragmenta.launch.launch import Launch
     from fragmenta.launch.orders.exploring import Explored
     from fragmenta.launch.scheduled_runs import Prepare, Run, ScheduledRuns
+    from fragmenta.launch.targets import Comparison
     from fragmenta.numerics.engine import Found, NumericsAlgebra
     from fragmenta.numerics.report import Again, Numerics
     from fragmenta.planes.algebra import Algebra
@@ -328,6 +329,24 @@ class Kernel:
 
         of = StoppingAlgebra if nan == "raise" else NumericsAlgebra
         return of.of(self.loaded.module)
+
+    def compare(
+        self,
+        grid: Any,
+        block: Any,
+        arguments: Sequence[Any] = (),
+        *,
+        targets: Sequence[str],
+        **options: Any,
+    ) -> Comparison:
+        """Launch it with the arithmetic of several targets: where do results part?
+
+        Arrays are copied, and stay as they are.  The options are those of
+        :meth:`launch`.  The first target is compared with each of the others.
+        """
+        from fragmenta.launch.targets import compare
+
+        return compare(self, grid, block, arguments, targets, **options)
 
     def problems(self, target: str | None = None) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing, without running it.

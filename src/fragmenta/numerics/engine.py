@@ -198,6 +198,7 @@ class NumericsAlgebra(Algebra):
         found = self.found
         found.places = [(name, index) for name, index in watch.compiled.followed]
         found.records = merged([_records(each) for each in self._tables])
+        digests = _digests(self._tables)
         for number, (table, nodes) in enumerate(
             zip(self._tables, self._nodes, strict=True)
         ):
@@ -217,6 +218,8 @@ class NumericsAlgebra(Algebra):
         found.chain = self._products.chain()
         for each in found.products:
             found.records[each.number] = record_of(each)
+        for number, record in found.records.items():
+            record["digest"] = int(digests[number])
         self._products = LaunchProducts(self.planes)
         self._tables, self._nodes, self._times = [], [], []
 
@@ -277,6 +280,18 @@ def _records(table: NDArray[np.uint8]) -> dict[int, dict[str, float]]:
             name: int(row[i]) if name in at.WHOLE else float(row[i : i + 1].view(np.float64)[0])
             for i, name in enumerate(at.FIELDS)
         }
+    return found
+
+
+def _digests(tables: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
+    """The sum of the bits of all results, for each site."""
+    column = at.FIELDS.index("digest")
+    rows = [
+        each[at.HEAD :].view(np.int64).reshape(-1, len(at.FIELDS))[:, column]
+        for each in tables
+    ]
+    with np.errstate(over="ignore"):
+        found: NDArray[np.int64] = np.sum(rows, axis=0, dtype=np.int64)
     return found
 
 

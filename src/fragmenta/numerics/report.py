@@ -89,6 +89,8 @@ class Site:
     worst: Worst
     share: float = 0.0
     """The share of the errors of an output that comes mostly from here; 0 to 1."""
+    digest: int = 0
+    """The sum of the bits of all results, as f64."""
     other: Worst | None = None
     """The first element that decided otherwise than exact values would."""
 
@@ -707,6 +709,7 @@ def _site(
         {name: int(record[name]) for name in COUNTED if record[name]},
         worst,
         share,
+        int(record["digest"]),
         other,
     )
 

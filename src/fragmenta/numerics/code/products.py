@@ -56,7 +56,14 @@ from fragmenta.jit.trace import (
 )
 from fragmenta.numerics.code import layout as sites
 from fragmenta.numerics.code import product_layout as at
-from fragmenta.numerics.code.double import Double, plus, plus_float, quick_sum, two_sum
+from fragmenta.numerics.code.double import (
+    Double,
+    plus,
+    plus_float,
+    quick_sum,
+    total,
+    two_sum,
+)
 from fragmenta.numerics.code.elements import MOST_SOURCES, special_exact
 from fragmenta.planes.code.gathering import any_of, memory_at
 from fragmenta.planes.code.products import Eight, Product, Tiles, each_eight
@@ -125,6 +132,8 @@ class _Writer:
         own = site * sites.RECORD + (sites.HEAD + sites.AT["kept"])
         kept = memory_at(code, tiles.data, F64)[own // 8]
         self.keeps: Value = kept != 0.0
+        place = site * sites.RECORD + (sites.HEAD + sites.AT["digest"])
+        self.digest = memory_at(code, tiles.data + place, I64)
         self.own = known.in_all_lanes()
         """Its site, as second values name it."""
 
@@ -278,13 +287,14 @@ class _Writer:
         usual = ((d - d) == 0.0) & ((nearly.upper - nearly.upper) == 0.0)
         error = _difference(d, c, given)
         error = select(usual, error, 0.0)
-        total = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
+        whole = select(usual, (d - nearly.upper) - nearly.lower, 0.0)
         old = (c - before.upper) - before.lower
         source = select(abs(error) >= abs(old), self.own, self._from_c(here))
         most = select(abs(error) >= abs(old), abs(error), abs(old))
-        source = select(abs(total - error - old) > most, self._from_sides(here), source)
+        source = select(abs(whole - error - old) > most, self._from_sides(here), source)
         self._put(here, d, nearly, usual, source)
-        sums.note(here, error, total, nearly.upper, usual)
+        self.digest[0] = self.digest[0] + total(bits_of(d))
+        sums.note(here, error, whole, nearly.upper, usual)
         chosen = ((here.row + self.before) % self.head[at.EVERY // 8]) == 0
         with code.when(chosen):
             self._split(here, c, d, error, usual, sums)

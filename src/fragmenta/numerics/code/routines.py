@@ -25,10 +25,9 @@ from fragmenta.jit.trace import (
     bits_of,
     convert,
     float_of,
-    picked,
     select,
 )
-from fragmenta.numerics.code.double import Double, plus_float, whole
+from fragmenta.numerics.code.double import Double, plus_float, total, whole
 from fragmenta.numerics.code.elements import (
     INTEGERS,
     MOST_SOURCES,
@@ -634,14 +633,3 @@ def _ulp(held: Value, kind: Kind) -> Value:
     power = float_of(bits_of(held) & (2047 << 52))
     ulp = power * 2.0 ** (1 - kind.precision)
     return select(ulp > kind.least, ulp, ulp.lift(kind.least))
-
-
-def total(x: Value) -> Value:
-    """The sum of all lanes."""
-    while isinstance(x.type, ir.VectorType) and x.type.count > 1:
-        half = x.type.count // 2
-        x = picked(x, range(half)) + picked(x, range(half, 2 * half))
-    b = x.builder
-    return Value(b, b.extract_element(x.raw, ir.Constant(I32, 0)))
-
-
